@@ -28,7 +28,7 @@ proto-lint: ## buf lint, and buf breaking against the last released contract
 test: ## all tests, in parallel; what failed beside others is tried once more alone, and named
 	$(PYTHON) -m pytest $(BESIDE) tests || $(PYTHON) -m pytest $(ALONE) tests
 
-ON_STORE := tests/backend/services tests/backend/loops tests/contract/test_client_contract.py
+ON_STORE := tests/backend/api tests/backend/controllers tests/contract/test_client_contract.py
 test-postgres: export HAI_TEST_STORE = postgres
 test-postgres: ## what runs on a store, once more on PostgreSQL (HAI_TEST_POSTGRES)
 	$(PYTHON) -m pytest $(BESIDE) $(ON_STORE) || $(PYTHON) -m pytest $(ALONE) $(ON_STORE)
@@ -49,5 +49,5 @@ silence: ## what falls silent ends nothing twice: 1 000 schedules with real agen
 	$(PYTHON) -m tests.silence 0 1000
 
 docs: ## the pictures of the terminal app drawn anew, and the manual as a site
-	$(PYTHON) -m hai_tui.pictures docs/tui
+	$(PYTHON) -m hai_tui.screenshots docs/tui
 	mkdocs build --strict

@@ -24,21 +24,21 @@ from hai.client.fields import paths
 from hai.task import env
 from hai.v1 import task_pb2
 from hai_backend import main as server
+from hai_backend.api.containers.rules import KINDS as CONTAINER_KINDS
+from hai_backend.api.scheduling.convert_policy import policy_to_proto
 from hai_backend.config import Settings
-from hai_backend.domain.mount_facts import KINDS as MOUNT_ATTRIBUTES
-from hai_backend.domain.plan import WaitReason
-from hai_backend.domain.right import Right
-from hai_backend.domain.webhook import Format, News
+from hai_backend.domain.accounts.right import Right
+from hai_backend.domain.accounts.webhook import Format, News
+from hai_backend.domain.mounts.variables import KINDS as MOUNT_ATTRIBUTES
+from hai_backend.domain.scheduling.plan import WaitReason
 from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.metrics.prometheus import Metrics, SuspendReason
-from hai_backend.sched.flip import Change
-from hai_backend.sched.policy import Policy, to_mapping
-from hai_backend.services.container_rules import KINDS as CONTAINER_KINDS
-from hai_backend.services.convert_policy import policy_to_proto
+from hai_backend.scheduler.explain.counterfactual import Change
+from hai_backend.scheduler.policy.policy import Policy, to_mapping
 from hai_jupyter.app import HaiJupyter
 from hai_jupyter.magics import HaiMagics
-from hai_tui.cli import failures
+from hai_tui.cli import errors as failures
 from hai_tui.cli.command import COMMON, TABLE
 from hai_tui.cli.main import ENTRIES, _root
 from hai_tui.cli.policy_text import NAMES, settings_of
@@ -168,7 +168,9 @@ def _variables() -> set[str]:
 def _reasons() -> Iterator[str]:
     """Reasons of errors of the server and of `hai`: of classes, of calls, and of rules."""
     for path, nodes in _modules().items():
-        if {"hai", "hai_backend", "hai_tui"} & set(path.parts) and "fake" not in path.name:
+        if {"hai", "hai_backend", "hai_tui"} & set(path.parts) and "fake" not in "/".join(
+            path.parts
+        ):
             given = (ast.walk(part) for node in nodes for part in _reasons_given(node))
             texts = (text for part in given for text in _texts(part))
             yield from filter(re.compile(r"[A-Z][A-Z_]{2,}").fullmatch, texts)

@@ -65,7 +65,7 @@ def test_what_is_missing_is_named(
 
 def test_the_readme_names_the_extra_that_a_container_needs() -> None:
     """JupyterLab runs on the nodes; the agent there names the same extra when it is missing."""
-    from hai_backend.agent import jupyter
+    from hai_backend.agent.services import jupyter
 
     row = next(line for line in README.read_text().splitlines() if "[`hai container`]" in line)
     assert "`[jupyter]`" in row.split("|")[3]

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from hai_backend.domain import setting_ranges
+from hai_backend.domain.accounts.webhook import origin_of
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.timing import FENCE_SECONDS, Timing
-from hai_backend.domain.webhook import origin_of
 
 _CERTIFICATES = ("tls_cert", "tls_key", "tls_ca")
 _CHOICES = {"image_check": ("", "off", "warn", "require")}
@@ -94,7 +94,7 @@ class Settings:
 
     @property
     def webhook_origins(self) -> frozenset[str]:
-        """Scheme, host and port of each, as domain/webhook.py compares them."""
+        """Scheme, host and port of each, as domain/accounts/webhook.py compares them."""
         return frozenset(map(origin_of, filter(None, map(str.strip, self.webhooks.split(",")))))
 
     @property

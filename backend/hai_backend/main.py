@@ -20,15 +20,15 @@ import structlog
 from hai.client.disk_reserve import room_of
 from hai.client.memory import keep_memory
 from hai.redaction import redact, redact_values
-from hai_backend import config, interpreter
-from hai_backend.app import App, OpenStore
+from hai_backend import config, runtime
 from hai_backend.config import Settings
 from hai_backend.domain.errors import HaiError, Invalid
-from hai_backend.engine import make_launcher
-from hai_backend.home import claim
 from hai_backend.launch.process import sweep
-from hai_backend.store.backup import backup
+from hai_backend.server.launcher_factory import make_launcher
+from hai_backend.server.paths import claim
+from hai_backend.server.process import OpenStore, Server
 from hai_backend.store.connect import open_store
+from hai_backend.store.sql.backup import backup
 
 
 def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_store) -> int:
@@ -185,19 +185,19 @@ class _Log:
 
 
 async def _serve(settings: Settings, open_store: OpenStore) -> None:
-    app = App(settings, open_store, lambda: make_launcher(settings, app.address))
+    app = Server(settings, open_store, lambda: make_launcher(settings, app.address))
     stop = asyncio.Event()
     _hear_signals(app, stop)
-    interpreter.share_quickly()
+    runtime.share_quickly()
     keep_memory(arenas=1)  # else each thread of gRPC's keeps some megabytes
-    interpreter.open_many()
+    runtime.open_many()
     if await _started(app, stop):
-        interpreter.collect_rarely()
+        runtime.collect_rarely()
         await app.until(stop)
         await app.stop()
 
 
-def _hear_signals(app: App, stop: asyncio.Event) -> None:
+def _hear_signals(app: Server, stop: asyncio.Event) -> None:
     """SIGHUP says that a terminal has gone; without one, as to other daemons, that files were replaced."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -205,7 +205,7 @@ def _hear_signals(app: App, stop: asyncio.Event) -> None:
     loop.add_signal_handler(signal.SIGHUP, stop.set if sys.stderr.isatty() else app.look_again)
 
 
-async def _started(app: App, stop: asyncio.Event) -> bool:
+async def _started(app: Server, stop: asyncio.Event) -> bool:
     """False when it shall stop before it has begun: a cluster may let it wait for hours."""
     starting, stopping = asyncio.ensure_future(app.start()), asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -17,10 +17,10 @@ from gzip import BadGzipFile
 from pathlib import Path, PurePath
 
 from haienv.errors import Refused, UsageError
-from haienv.layering import OURS
+from haienv.layers.packing import files_of
+from haienv.layers.pth_links import OURS
 from haienv.layout import LABEL, LOCK_TEXT, RECORD, TELLING, site_packages
 from haienv.lock import Lock, parse
-from haienv.packing import files_of
 from haienv.records import Label, Layer, Malformed, label_from, layer_from, to_toml
 from haienv.registry import Environment
 

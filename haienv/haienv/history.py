@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from haienv.layout import Home
-from haienv.safely import LOCK_LIMIT, Unreadable, read_text
+from haienv.untrusted_io import LOCK_LIMIT, Unreadable, read_text
 
 _FILE = ".history"
 _MOST_BYTES = 1 << 20

@@ -17,8 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from hai.redaction import without_credentials
-from haienv.installed import infos
-from haienv.safely import LOCK_LIMIT, Unreadable, read_bytes, read_text
+from haienv.layers.installed import infos
+from haienv.untrusted_io import LOCK_LIMIT, Unreadable, read_bytes, read_text
 
 _PTH_LINE = "import os, sys; sys.path.append(os.fsdecode({path!r}))"
 

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from haienv.errors import Denied, Refused, UsageError
+from haienv.layers.reverse_dependencies import others_on
 from haienv.layout import Home
 from haienv.records import MODES, VISIBILITIES, Label, Parent
 from haienv.registry import Environment, of_owner, read
-from haienv.standing import others_on
 
 
 def group_id(name: str) -> int:

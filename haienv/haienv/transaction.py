@@ -16,7 +16,7 @@ from pathlib import Path
 
 from haienv.errors import FULL, Busy, Denied, NoRoom
 from haienv.layout import BUILDING, CACHE, LOCK, TRASH, Home
-from haienv.safely import entries
+from haienv.untrusted_io import entries
 
 WAY = 0o711
 """Of a directory that others walk through: to what is below, by its name."""

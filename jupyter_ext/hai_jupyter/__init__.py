@@ -16,7 +16,7 @@ def _jupyter_labextension_paths() -> list[dict[str, str]]:
 
 
 def _jupyter_server_extension_points() -> list[dict[str, Any]]:
-    from hai_jupyter.forking import load_grpc
+    from hai_jupyter.grpc_fork import load_grpc
 
     load_grpc()
     from hai_jupyter.app import HaiJupyter
@@ -26,7 +26,7 @@ def _jupyter_server_extension_points() -> list[dict[str, Any]]:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """`%load_ext hai_jupyter` brings the magics."""
-    from hai_jupyter.forking import load_grpc
+    from hai_jupyter.grpc_fork import load_grpc
 
     load_grpc()
     from hai_jupyter.magics import HaiMagics

@@ -13,16 +13,16 @@ from traitlets import Float, Int, Unicode
 
 from hai.client.profile import Profile, load
 from hai_jupyter.backend import Backend
-from hai_jupyter.board import Board
-from hai_jupyter.environments import default_root
+from hai_jupyter.client_provider import ClientProvider
+from hai_jupyter.contents_path import ContentsPaths
 from hai_jupyter.handlers.routes import routes
-from hai_jupyter.hub import Hub, Source
-from hai_jupyter.kernels import add_environments
-from hai_jupyter.link import Link
-from hai_jupyter.notices import VARIABLE, Notices
-from hai_jupyter.places import Places
-from hai_jupyter.streams import Streams
-from hai_jupyter.upstream import Upstream
+from hai_jupyter.kernels.environments import default_root
+from hai_jupyter.kernels.kernels import add_environments
+from hai_jupyter.live.log_streams import LogStreams
+from hai_jupyter.live.state_store import StateStore
+from hai_jupyter.live.stream_manager import Source, StreamManager
+from hai_jupyter.live.watch_source import WatchSource
+from hai_jupyter.preemption_notice import VARIABLE, PreemptionNotices
 
 
 class HaiJupyter(ExtensionApp):
@@ -45,18 +45,18 @@ class HaiJupyter(ExtensionApp):
 
     def initialize_settings(self) -> None:
         """Make what handlers share."""
-        link = Link(self._profile)
-        board = Board(self.max_tasks)
+        link = ClientProvider(self._profile)
+        board = StateStore(self.max_tasks)
         board.say(build=_build())
-        sources: list[Source] = [Upstream(link, board, self.max_tasks)]
+        sources: list[Source] = [WatchSource(link, board, self.max_tasks)]
         if notice := os.environ.get(VARIABLE):
-            sources.append(Notices(Path(notice), board))
+            sources.append(PreemptionNotices(Path(notice), board))
         add_environments(self._jupyter().kernel_spec_manager, self._environments())
         self.settings["hai_jupyter_backend"] = Backend(
             link=link,
-            hub=Hub(board, sources, self.linger),
-            places=Places(self._root(), self._hidden()),
-            logs=Streams(self.max_log_streams),
+            hub=StreamManager(board, sources, self.linger),
+            places=ContentsPaths(self._root(), self._hidden()),
+            logs=LogStreams(self.max_log_streams),
             environments=self._environments(),
             manual=self.manual,
         )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hai_jupyter.hub import Hub
-from hai_jupyter.link import Link
-from hai_jupyter.places import Places
-from hai_jupyter.streams import Streams
-from hai_jupyter.uses import Uses
+from hai_jupyter.client_provider import ClientProvider
+from hai_jupyter.contents_path import ContentsPaths
+from hai_jupyter.live.log_streams import LogStreams
+from hai_jupyter.live.stream_manager import StreamManager
+from hai_jupyter.live.usage_cache import UsageCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +17,10 @@ class Backend:
     """The connection, the hub of live streams, the count of logs that are followed, where files, environments and the
     manual are, and what tasks use."""
 
-    link: Link
-    hub: Hub
-    logs: Streams
-    places: Places
+    link: ClientProvider
+    hub: StreamManager
+    logs: LogStreams
+    places: ContentsPaths
     environments: Path
     manual: str = ""
-    uses: Uses = field(default_factory=Uses)
+    uses: UsageCache = field(default_factory=UsageCache)

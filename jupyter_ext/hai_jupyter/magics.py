@@ -25,8 +25,8 @@ from hai.client.profile import load
 from hai.client.spec import apply_option, read_spec
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import AfterSpec, TaskSpec
-from hai_jupyter import nbfiles, notebooks
-from hai_jupyter.places import Places
+from hai_jupyter.contents_path import ContentsPaths
+from hai_jupyter.notebooks import nbformat_files, submission
 from hai_jupyter.submission import Source, compose, notebook_task, runner_python
 from hai_jupyter.task_view import TaskList, TaskView
 
@@ -128,15 +128,17 @@ def _ask(call: Callable[[Client], Coroutine[Any, Any, Result]]) -> Result:
 async def _submit_file(client: Client, wanted: Any, file: Path) -> Task:
     values = dict(value.partition("=")[::2] for value in wanted.value)
     source = Source(file.name, None, values, {"name": wanted.name} if wanted.name else {})
-    spec = compose(source, Places(file.parent), await runner_python(client), write=True)
+    spec = compose(source, ContentsPaths(file.parent), await runner_python(client), write=True)
     return await _create(client, spec, wanted)
 
 
 async def _submit_cell(client: Client, wanted: Any, cell: str) -> Task:
     here = Path.cwd()
     name = wanted.name or _name(cell)
-    text = nbfiles.text(nbfiles.made([nbfiles.code_cell(cell, id="cell-0")], {}))
-    copy = notebooks.stored(text, here, "cell", write=True)
+    text = nbformat_files.text(
+        nbformat_files.made([nbformat_files.code_cell(cell, id="cell-0")], {})
+    )
+    copy = submission.stored(text, here, "cell", write=True)
     base = notebook_task(name, copy, here, await runner_python(client), {})
     return await _create(client, read_spec(base, rules=False), wanted)
 

@@ -26,9 +26,9 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 import hai.task as task
-from hai_jupyter import nbfiles, resuming
-from hai_jupyter.kernel_dir import kernel_dir
-from hai_jupyter.task_kernel import TaskKernelManager
+from hai_jupyter.kernels.kernel_dir import kernel_dir
+from hai_jupyter.notebooks import nbformat_files, resume
+from hai_jupyter.notebooks.task_kernel import TaskKernelManager
 
 FAILED, UNUSABLE = 1, 2
 
@@ -50,7 +50,7 @@ class Runner(NotebookClient):
     def save(self, state: str) -> None:
         """Replace the output notebook; a reader never sees half of it."""
         self.nb.metadata["hai"] = {"task": task.task_id(), "state": state, "cells_done": self.done}
-        nbfiles.write(self.nb, self._out)
+        nbformat_files.write(self.nb, self._out)
 
     def output(self, outs: Any, msg: Any, display_id: str | None, cell_index: int) -> Any:
         """Show text in the log as it comes."""
@@ -82,7 +82,7 @@ class Runner(NotebookClient):
     def _executed(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
         if execute_reply["content"]["status"] == "ok":
             self.done += 1
-            resuming.mark_done(cell)
+            resume.mark_done(cell)
         self.save("running")
 
 
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     wanted = _parser().parse_args(argv)
     out = Path(wanted.out.replace("{task}", str(task.task_id() or "local")))
     try:
-        notebook = nbfiles.read(Path(wanted.notebook))
+        notebook = nbformat_files.read(Path(wanted.notebook))
         inject(notebook, dict(_pair(text) for text in wanted.parameter))
     except (OSError, ValueError, yaml.YAMLError) as error:
         print(f"{wanted.notebook}: {error}", file=sys.stderr)
@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     runner = Runner(
         notebook,
         out,
-        resuming.take_over(notebook, out),
+        resume.take_over(notebook, out),
         timeout=None,
         kernel_name=_kernel(notebook),
         kernel_manager_class=TaskKernelManager,
@@ -166,7 +166,7 @@ def inject(notebook: Any, parameters: dict[str, Any]) -> None:
     if wrong:
         raise ValueError(f"not names of Python variables: {', '.join(wrong)}")
     source = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
-    cell = nbfiles.code_cell(source, metadata={"tags": ["injected-parameters"]})
+    cell = nbformat_files.code_cell(source, metadata={"tags": ["injected-parameters"]})
     tagged = (i for i, c in enumerate(notebook.cells) if "parameters" in c.metadata.get("tags", []))
     notebook.cells.insert(next(tagged, -1) + 1, cell)
 

@@ -16,9 +16,9 @@ from hai.client.resolve import quoted
 from hai.client.spec import read_spec
 from hai.client.spec_writer import mapping
 from hai.v1.task_spec_pb2 import TaskSpec
-from hai_jupyter import notebooks
-from hai_jupyter.failures import invalid
-from hai_jupyter.places import Places
+from hai_jupyter.contents_path import ContentsPaths
+from hai_jupyter.errors import invalid
+from hai_jupyter.notebooks import submission
 
 _SPACE = uuid.UUID("5bb5a3b8-8d6a-4f4c-9f0f-2f1f8f1f7a01")
 _TASK_FILES = (".yml", ".yaml")
@@ -52,13 +52,13 @@ def read_source(data: Mapping[str, Any]) -> Source:
     return Source(data["path"], chosen, parameters, data.get("form", {}))
 
 
-def compose(source: Source, places: Places, python: str, *, write: bool) -> TaskSpec:
+def compose(source: Source, places: ContentsPaths, python: str, *, write: bool) -> TaskSpec:
     """The spec of it. Only with `write` is the copy of a notebook made."""
     path = places.file(source.path)
     if (said := task_file(path)) is not None:
         return read_spec(_merged(mapping(said), source.form), rules=False)
     if path.suffix == ".ipynb":
-        copy = notebooks.copy_of(path, source.cells, write=write)
+        copy = submission.copy_of(path, source.cells, write=write)
         base = notebook_task(default_name(source), copy, path.parent, python, source.parameters)
     else:
         base = _task(default_name(source), _program(source, path))
@@ -73,7 +73,7 @@ def notebook_task(
         "workspace": str(workspace),
         "entrypoint": python,
         "entrypoint_executable": True,
-        "parameters": notebooks.arguments(copy, workspace, parameters),
+        "parameters": submission.arguments(copy, workspace, parameters),
     }
     return {**_task(name, program), "options": {"suspend_signal": "SIGTERM", "save_within": 10}}
 

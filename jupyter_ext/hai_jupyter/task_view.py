@@ -9,7 +9,7 @@ from typing import Any
 
 from hai.client.silence import of_run, phrase
 from hai.v1.task_pb2 import Task
-from hai_jupyter.rows import task_row
+from hai_jupyter.live.rows import task_row
 
 MIME = "application/vnd.hai.task+json"
 _COLUMNS = ("id", "name", "state", "outcome", "nodes", "why")

@@ -159,7 +159,7 @@ def _packing(place: Path, env: dict[str, str]) -> Iterator[Figure]:
     disk.mkdir()
     asked = {"root": env["HAIENV_HOME"], "place": str(disk), "limit": 1 << 40}
     order = json.dumps({**asked, "layers": [["ann", layer.name]]})
-    unpack = [sys.executable, "-I", "-m", "hai_backend.environments.unpacking", order]
+    unpack = [sys.executable, "-I", "-m", "hai_backend.environments.unpack", order]
     first, again = _cost(unpack, env), _cost(unpack, env)
     size = (layer / "image.tar.zst").stat().st_size / 1e6
     yield Figure("env pack of the same: CPU", packed.cpu, "s")

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from hai.client.client import Client
 from hai_backend.domain.environment import EnvironmentName
 from hai_backend.environments.activation import activate
-from hai_backend.environments.reading import look
+from hai_backend.environments.read import look
 from hai_backend.testing.environments import as_parent, make_environment
 from hai_backend.testing.server import running_server
 from tests.bench.figures import Figure

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, inf
 from pathlib import Path
 
-from hai_backend.domain.snapshot import Snapshot, Standing
-from hai_backend.sched import Policy
+from hai_backend.domain.scheduling.snapshot import Snapshot, Standing
+from hai_backend.scheduler import Policy
+from hai_backend.sim.cluster import World
 from hai_backend.sim.forecast import Effort, Forecast, forecast
 from hai_backend.sim.job import Job
 from hai_backend.sim.replay import Cluster, opened
 from hai_backend.sim.traces import read
-from hai_backend.sim.world import World
 from tests.bench.figures import Figure, percentile
 
 TRACES = Path(__file__).parents[1] / "testdata" / "traces"

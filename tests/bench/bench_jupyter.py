@@ -14,7 +14,7 @@ from hai.client.client import Client
 from hai.v1.node_pb2 import Node
 from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task
 from hai_backend.testing.server import ServerProcess
-from hai_jupyter.board import Board
+from hai_jupyter.live.state_store import StateStore
 from tests.bench.figures import Figure, percentile
 from tests.bench.filling import fill
 from tests.jupyter.lab import start_lab, write_profile
@@ -75,7 +75,7 @@ def _board() -> Iterator[Figure]:
 
 
 async def _fifty(times: list[float]) -> None:
-    board = Board(TASKS)
+    board = StateStore(TASKS)
     board.put_tasks([_task(i) for i in range(1, TASKS + 1)], TASKS)
     board.put_nodes([Node(name=f"n{i}", group="default") for i in range(100)])
     managers = [board.page() for _ in range(50)]

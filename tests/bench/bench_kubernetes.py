@@ -24,12 +24,12 @@ import structlog
 from hai_backend.domain.priority import Priority
 from hai_backend.launch.base import Listed, NodesSeen, RankKey, RankLaunch
 from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
-from hai_backend.launch.kubernetes.official import OfficialTransport
+from hai_backend.launch.kubernetes.official_client import OfficialTransport
 from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.manifests.objects import objects
 from hai_backend.launch.request import RunRequest
+from hai_backend.lifecycle import events as ev
 from hai_backend.store.connect import open_store
-from hai_backend.tasks import events as ev
 from hai_backend.testing import a_spec
 from hai_backend.testing.kube import FakeCluster, InstantKubelet, NodeSpec
 from hai_backend.testing.storm_server import SETTINGS, StormServer
@@ -120,18 +120,18 @@ async def suspended(there: There) -> float:
     server = StormServer(store, there.transport(), 1)
     await server.start()
     await server.launching.listed.wait()
-    task = await server.ledger.submit("ada", a_spec(nodes=GANG), "request")
+    task = await server.task_manager.submit("ada", a_spec(nodes=GANG), "request")
     nodes = tuple(f"node{i}" for i in range(GANG))
-    await server.ledger.apply(task.id, ev.RunPlaced(nodes, Priority.NORMAL, "all"))
+    await server.task_manager.apply(task.id, ev.RunPlaced(nodes, Priority.NORMAL, "all"))
     await there.until(GANG)
     for i in range(GANG):
-        await server.ledger.apply(task.id, ev.RankAttached(1, i, "10.0.0.1", 4000))
+        await server.task_manager.apply(task.id, ev.RankAttached(1, i, "10.0.0.1", 4000))
     began = time.perf_counter()
-    await server.ledger.suspend(task.id, "ada", hold=True, delay=0.0)
+    await server.task_manager.suspend(task.id, "ada", hold=True, delay=0.0)
     await asyncio.gather(*agents_leave(server, there, task.id))
-    version = server.ledger.feed.version
-    while not server.ledger.unfinished()[task.id].waiting:
-        version = await server.ledger.feed.beyond(version)
+    version = server.task_manager.feed.version
+    while not server.task_manager.unfinished()[task.id].waiting:
+        version = await server.task_manager.feed.beyond(version)
     taken = time.perf_counter() - began
     await server.die()
     await store.close()
@@ -140,9 +140,9 @@ async def suspended(there: There) -> float:
 
 def agents_leave(server: StormServer, there: There, task_id: int) -> Iterator[Awaitable[object]]:
     """All have saved and say so, and their containers end."""
-    yield server.ledger.apply(task_id, ev.Yielded(1, 0))
+    yield server.task_manager.apply(task_id, ev.Yielded(1, 0))
     for i in range(GANG):
-        yield server.ledger.apply(task_id, ev.ProgramExited(1, i, 143, "", True))
+        yield server.task_manager.apply(task_id, ev.ProgramExited(1, i, 143, "", True))
     yield asyncio.to_thread(there.tell, "exit")
 
 

@@ -19,7 +19,7 @@ from hai.client.client import Client
 from hai.client.errors import TimedOut, Unreachable
 from hai.client.profile import Profile
 from hai_backend.domain.task import TaskState
-from hai_backend.leader.session import connected
+from hai_backend.server.leadership.session import connected
 from hai_backend.store.connect import open_store
 from hai_backend.testing.databases import database
 from hai_backend.testing.replicas import Replicas

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import aiohttp
 import psutil
 
-from hai_backend import interpreter
+from hai_backend import runtime
 from tests.bench.figures import Figure, percentile
 from tests.e2e.reaching import browser, reach, signed_in
 
@@ -31,8 +31,8 @@ def figures() -> Iterator[Figure]:
 
 async def _measured(directory: Path) -> list[Figure]:
     async with _service(directory) as (session, proxied, direct):
-        interpreter.share_quickly()
-        interpreter.collect_rarely()  # both as main.py has it
+        runtime.share_quickly()
+        runtime.collect_rarely()  # both as main.py has it
         alone, through = await _requests(session, direct, proxied)
         before = _cpu()
         await _requests(session, proxied)

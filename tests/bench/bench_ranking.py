@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hai_backend.sched import Policy
+from hai_backend.scheduler import Policy
 from hai_backend.sim.metrics import metrics
 from hai_backend.sim.replay import Cluster, replay
 from hai_backend.sim.traces import read

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from hai_backend import interpreter
+from hai_backend import runtime
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain.task import Task, TaskEvent, TaskState
@@ -114,7 +114,7 @@ QUERIES = {
 
 
 async def _creates(store: Store, first: int) -> list[Figure]:
-    interpreter.share_quickly()  # as the server does
+    runtime.share_quickly()  # as the server does
     cpu = time.process_time()
     rate = await create(store, first, 8_000, CALLERS, TaskState.WAITING_INIT)
     each = (time.process_time() - cpu) / 8_000 * 1e6

@@ -17,8 +17,8 @@ from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.logs.lines import stamp
 from hai_backend.logs.segments import path_of
 from hai_backend.testing.server import ServerProcess, server_process
-from hai_tui.app import HaiApp, Options
-from hai_tui.screens.logs import LogsPage
+from hai_tui.app import AppConfig, HaiApp
+from hai_tui.screens.logs.logs_page import LogsPage
 from tests.bench.figures import Figure, percentile
 
 _GIGABYTE = 1 << 30
@@ -135,7 +135,7 @@ def _program(name: str, *command: str) -> TaskSpec:
 
 @asynccontextmanager
 async def _app(profile: Any, start: str) -> AsyncIterator[tuple[LogsPage, Any]]:
-    app = HaiApp(Options(chosen=profile, start=start))
+    app = HaiApp(AppConfig(chosen=profile, start=start))
     async with app.run_test(size=(120, 40)) as pilot:
         await _until(lambda: isinstance(app.screen, LogsPage))
         assert isinstance(app.screen, LogsPage)

@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from hai_backend.controllers.metrics.usage import Usage
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
 from hai_backend.domain.usage import LEVELS, measured, window
 from hai_backend.launch.base import RankKey
-from hai_backend.loops.usage import Usage
 from hai_backend.store.base import Store
 from hai_backend.store.connect import open_store
 from hai_backend.testing import ManualClock, a_task

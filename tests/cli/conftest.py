@@ -15,7 +15,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from hai.client.client import Client
-from hai.client.fake import FakeClient
+from hai.client.fake.server import FakeClient
 from hai.v1.node_pb2 import NODE_STATE_NOT_READY
 from hai.v1.task_pb2 import RANK_STATE_FAILED, TASK_OUTCOME_FAILED, Goodput
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec

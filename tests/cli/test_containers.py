@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from hai.client.fake import FakeClient
+from hai.client.fake.server import FakeClient
 from hai.v1.task_pb2 import TASK_OUTCOME_FAILED
-from hai_tui.cli import forwarding
-from hai_tui.cli.containing import printed_by
+from hai_tui.cli.containers import forwarding
+from hai_tui.cli.containers.options import printed_by
 
 
 def create(hai: Any, *options: str) -> Any:

@@ -12,8 +12,8 @@ import pytest
 
 from hai.client import errors
 from hai.client.client import Client
-from hai.client.fake import FakeTransport
-from hai.client.fake_world import World
+from hai.client.fake.server import FakeTransport
+from hai.client.fake.world import World
 from hai.client.profile import Profile
 from hai_tui.cli.main import main
 

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from hai.v1.task_pb2 import Goodput
-from hai_tui.cli.goodput_view import sentences
+from hai_tui.views.goodput import sentences
 
 KNOWN = Goodput(
     share=0.5,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hai.v1.log_service_pb2 import LogLine, TailLogsResponse
-from hai_tui.cli.follow import Lines, _shown, print_lines
+from hai_tui.cli.output.follow import Lines, _shown, print_lines
 
 EVIL = "\x1b]0;title\x07a\x1b[2J\x1b]52;c;cGF5\x07\x1b[31mred"
 
@@ -88,7 +88,7 @@ def test_a_full_disk_is_told_with_what_helps(
     def full(*_: object) -> None:
         raise OSError(ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("hai_tui.cli.commands.listing.show", full)
+    monkeypatch.setattr("hai_tui.cli.commands.tasks.list.show", full)
     told = hai("list").err
     assert "hai: cannot write: No space left on device\n" in told
     assert "hint: the disk, or your part of it, is full" in told

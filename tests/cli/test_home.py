@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import pytest
 
 from hai.client import profile as profiles
-from hai_tui.cli.commands import up as up_command
-from hai_tui.cli.homedir import ended, is_ours, running
+from hai_tui.cli.commands.cluster import up as up_command
+from hai_tui.cli.server.local_server import ended, is_ours, running
 
 STAND_IN = """
 import asyncio, json, os, signal, sys

@@ -16,7 +16,7 @@ FORBIDDEN_FOR_CLUSTER = ["kubernetes", "grpc", "google", "yaml", "hai_backend", 
 _CLUSTER = "from hai_tui.cli.main import main; main(['cluster', 'config'])"
 _HELP = "from hai_tui.cli.main import main; main(['--help'])"
 _LIST = """
-from hai.client.fake import FakeClient
+from hai.client.fake.server import FakeClient
 from hai_tui.cli.main import main
 assert main(["list"], connect=lambda profile: FakeClient()) == 0
 """

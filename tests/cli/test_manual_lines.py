@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 import pytest
 
-from hai.client.fake import FakeClient
-from hai_backend.services.filters import parse
-from hai_tui.cli.foreign import OPTIONS_HERE, SAID_HERE, command_lines
+from hai.client.fake.server import FakeClient
+from hai_backend.api.request.filters import parse
 from hai_tui.cli.main import ENTRIES, _root
+from hai_tui.cli.migration_hints import OPTIONS_HERE, SAID_HERE, command_lines
 from hai_tui.cli.settings import Settings
 
 ROOT = Path(__file__).parents[2]

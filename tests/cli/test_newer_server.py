@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
-from hai.client.words import word
+from hai.client.enum_names import word
 from hai.v1.artifact_pb2 import TaskArtifact
 from hai.v1.container_pb2 import ServiceStatus
 from hai.v1.dataset_pb2 import Dataset
@@ -15,18 +15,11 @@ from hai.v1.node_pb2 import Node
 from hai.v1.storage_pb2 import Mount, MountRule
 from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Rank, Run, Task, TaskState
 from hai.v1.user_pb2 import Token, User
-from hai_jupyter.rows import node_row, task_row
-from hai_tui.cli import (
-    account_view,
-    artifact_view,
-    container_view,
-    node_view,
-    storage_view,
-    task_view,
-)
-from hai_tui.cli.commands import datasets
-from hai_tui.cli.table import View, cells
-from hai_tui.screens.task_text import rank_word, run_state
+from hai_jupyter.live.rows import node_row, task_row
+from hai_tui.cli.commands.catalog import datasets
+from hai_tui.screens.task.text import rank_word, run_state
+from hai_tui.views import accounts, artifacts, containers, nodes, storage, tasks
+from hai_tui.views.table import View, cells
 
 TOMORROWS = 99
 
@@ -43,20 +36,20 @@ def of_tomorrow(kind: type[Message], **fields: Any) -> Any:
 @pytest.mark.parametrize(
     ("view", "item"),
     [
-        pytest.param(task_view.TASKS, of_tomorrow(Task), id="task"),
-        pytest.param(task_view.TASKS, of_tomorrow(Task, state=TASK_STATE_FINISHED), id="ended"),
+        pytest.param(tasks.TASKS, of_tomorrow(Task), id="task"),
+        pytest.param(tasks.TASKS, of_tomorrow(Task, state=TASK_STATE_FINISHED), id="ended"),
         pytest.param(
-            task_view.TASKS,
+            tasks.TASKS,
             Task(state=TASK_STATE_RUNNING, run=of_tomorrow(Run)),
             id="run",
         ),
-        pytest.param(task_view.RANKS, of_tomorrow(Rank), id="rank"),
-        pytest.param(node_view.NODES, of_tomorrow(Node), id="node"),
-        pytest.param(account_view.USERS, of_tomorrow(User), id="user"),
-        pytest.param(account_view.TOKENS, of_tomorrow(Token), id="token"),
-        pytest.param(artifact_view.TASK_ARTIFACTS, of_tomorrow(TaskArtifact), id="artifact"),
-        pytest.param(storage_view.MOUNTS, of_tomorrow(Mount), id="mount"),
-        pytest.param(storage_view.RULES, of_tomorrow(MountRule), id="rule"),
+        pytest.param(tasks.RANKS, of_tomorrow(Rank), id="rank"),
+        pytest.param(nodes.NODES, of_tomorrow(Node), id="node"),
+        pytest.param(accounts.USERS, of_tomorrow(User), id="user"),
+        pytest.param(accounts.TOKENS, of_tomorrow(Token), id="token"),
+        pytest.param(artifacts.TASK_ARTIFACTS, of_tomorrow(TaskArtifact), id="artifact"),
+        pytest.param(storage.MOUNTS, of_tomorrow(Mount), id="mount"),
+        pytest.param(storage.RULES, of_tomorrow(MountRule), id="rule"),
         pytest.param(datasets.DATASETS, of_tomorrow(Dataset), id="dataset"),
     ],
 )
@@ -67,7 +60,7 @@ def test_hai_lists_what_it_has_no_word_for(view: View, item: Message) -> None:
 def test_so_do_its_pages_and_jupyterlab() -> None:
     run = of_tomorrow(Run)
     assert rank_word(TOMORROWS) == run_state(run) == "UNKNOWN_99"
-    assert container_view.service_state(of_tomorrow(ServiceStatus)) == "UNKNOWN_99"
+    assert containers.service_state(of_tomorrow(ServiceStatus)) == "UNKNOWN_99"
     row = task_row(of_tomorrow(Task, run=run))
     assert {row["state"], row["outcome"], row["run"]} == {"UNKNOWN_99"}
     assert node_row(of_tomorrow(Node))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hai.v1.node_pb2 import Node
-from hai_tui.cli.commands.nodes import _uncordoned
+from hai_tui.cli.commands.cluster.nodes import _uncordoned
 
 
 @pytest.mark.parametrize(

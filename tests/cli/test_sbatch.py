@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hai_tui.cli import sbatch
-from hai_tui.cli.sbatch_script import Directive, body_notes, directives, wrapped
+from hai_tui.cli.submission import sbatch
+from hai_tui.cli.submission.sbatch_script import Directive, body_notes, directives, wrapped
 
 DDP = """\
 #!/bin/bash -l

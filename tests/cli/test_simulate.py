@@ -13,7 +13,7 @@ import click
 import pytest
 
 from hai_backend.sim.command import OPTIONS
-from hai_tui.cli.commands import simulate as command
+from hai_tui.cli.commands.cluster import simulate as command
 
 STAND_IN = """
 import json, os, sys

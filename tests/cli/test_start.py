@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from hai.v1.task_pb2 import PredictedStart
-from hai_tui.cli.start_view import sentences, short
+from hai_tui.views.start_forecast import sentences, short
 
 NOW = 1_800_000_000.0  # 08:00 UTC
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hai.v1.node_pb2 import Group
-from hai_tui.cli.commands.tui import line
+from hai_tui.cli.commands.cluster.tui import line
 
 
 def test_top_shows_groups_running_tasks_and_the_queue(hai) -> None:
@@ -20,7 +20,7 @@ def test_top_shows_groups_running_tasks_and_the_queue(hai) -> None:
 
 
 def test_top_counts_what_waits_behind_the_listed_queue(hai, monkeypatch) -> None:
-    monkeypatch.setattr("hai_tui.cli.show.QUEUE_TASKS", 1)
+    monkeypatch.setattr("hai_tui.cli.output.output.QUEUE_TASKS", 1)
 
     async def groups() -> list[Group]:
         return [Group(name="default", waiting_tasks=4995)]

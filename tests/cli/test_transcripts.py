@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_tui.cli.commands.version import client_version
+from hai_tui.cli.commands.cluster.version import client_version
 
 FOLDER = Path(__file__).parent / "transcripts"
 RULE, NEXT = "----\n", "====\n"

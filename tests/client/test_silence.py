@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hai.client.fake import FakeClient
+from hai.client.fake.server import FakeClient
 from hai.client.silence import Silence, duration, of_node, of_one, of_run, phrase
 from hai.v1.task_pb2 import Run
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec

@@ -19,7 +19,7 @@ import pytest
 
 from hai.client import errors
 from hai.client.client import Client
-from hai.client.fake import FakeClient
+from hai.client.fake.server import FakeClient
 from hai.v1.artifact_pb2 import (
     ARTIFACT_DIRECTION_INPUT,
     ARTIFACT_DIRECTION_OUTPUT,

@@ -20,7 +20,7 @@ from hai.client.profile import Profile
 from hai.v1.container_pb2 import SERVICE_STATE_READY
 from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ServiceSpec, TaskSpec
-from hai_backend.domain.user import Role, TokenScope, User
+from hai_backend.domain.accounts.user import Role, TokenScope, User
 from hai_backend.launch.process import sweep
 from hai_backend.testing.here import pod_table
 from hai_backend.testing.pods import pods_as_processes
@@ -93,10 +93,10 @@ class Reach:
     async def ready_on(self, server: RunningServer, id: int, service: str = "web") -> None:
         """The same on another server; woken by its own feed of what services say."""
         assert server.app.reign is not None
-        board, ledger = server.app.reign.board, server.app.reign.ledger
+        board, task_manager = server.app.reign.board, server.app.reign.task_manager
         while True:
             seen = board.feed.version
-            told = board.services(await ledger.get(id))
+            told = board.services(await task_manager.get(id))
             if any(s.name == service and s.state == SERVICE_STATE_READY for s in told):
                 return
             await board.feed.beyond(seen)

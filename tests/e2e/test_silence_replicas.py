@@ -20,7 +20,7 @@ from hai.client.client import Client
 from hai_backend.auth.run_tokens import make
 from hai_backend.domain.timing import LEADER_SECONDS
 from hai_backend.launch.base import RankKey
-from hai_backend.tasks.limits import DEFAULTS
+from hai_backend.lifecycle.limits import DEFAULTS
 from hai_backend.testing.databases import create_database
 from hai_backend.testing.replicas import Replicas
 from hai_backend.testing.server import ServerProcess

@@ -27,12 +27,12 @@ from hai.client.errors import Unreachable, Untrusted
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import TaskOutcome
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
+from hai_backend.api.server.certificate_reload import CertificateReload
+from hai_backend.api.server.certificates import Certificates, tls_context
+from hai_backend.controllers.aio.clock import SystemClock
 from hai_backend.domain.errors import Unavailable
 from hai_backend.launch.process import sweep
-from hai_backend.loops.clock import SystemClock
 from hai_backend.metrics.prometheus import Metrics
-from hai_backend.services.certificates import Certificates, tls_context
-from hai_backend.services.renewing import Renewing
 from hai_backend.store.connect import open_store
 from hai_backend.testing.here import pod_table
 from hai_backend.testing.pods import pods_as_processes
@@ -399,7 +399,9 @@ async def test_when_a_certificate_expires_is_told_once_a_day(
     signed = ours.sign("server", HERE, days)
     metrics = Metrics()
     with capture_logs() as logs:
-        renewing = Renewing(Certificates(*signed.values()), "127.0.0.1:1", SystemClock(), metrics)
+        renewing = CertificateReload(
+            Certificates(*signed.values()), "127.0.0.1:1", SystemClock(), metrics
+        )
         await renewing.look()
     assert [line["event"] for line in logs if "file" in line] == said
     expires = metrics.registry.get_sample_value("hai_certificate_expiry_timestamp_seconds")

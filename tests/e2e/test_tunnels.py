@@ -23,12 +23,12 @@ from hai.client.errors import (
 )
 from hai.client.profile import Profile
 from hai.v1.tunnel_pb2 import TerminalSize, TunnelTarget
+from hai_backend.api.server.forwarding import Forwarding
+from hai_backend.api.server.router import Router
+from hai_backend.api.server.server import Endpoint, build_server
 from hai_backend.launch import processes
-from hai_backend.proxy.door import Door, passed_on_to
-from hai_backend.services.forwarding import Elsewhere
-from hai_backend.services.server import Endpoint, build_server
-from hai_backend.services.switchboard import Switchboard
-from hai_tui.cli import forwarding
+from hai_backend.proxy.listener import Listener, passed_on_to
+from hai_tui.cli.containers import forwarding
 from tests.e2e.reaching import PLACES, Reach, browser
 
 BIG = 8 * 1024 * 1024
@@ -281,11 +281,11 @@ async def test_too_many_tunnels_are_refused(here: Reach) -> None:
 async def test_a_follower_passes_tunnels_and_browsers_on(here: Reach) -> None:
     """Client and browser speak to a server that does not lead."""
     task = await here.task()
-    switchboard, door = Switchboard(), Door("127.0.0.1", 0)
-    follower = build_server(Endpoint("127.0.0.1:0"), switchboard)
+    router, door = Router(), Listener("127.0.0.1", 0)
+    follower = build_server(Endpoint("127.0.0.1:0"), router)
     await follower.start()
-    leader = Elsewhere(here.server.profile.server, None)
-    switchboard.to(leader)
+    leader = Forwarding(here.server.profile.server, None)
+    router.to(leader)
     opened = await here.client.containers.open(task.id)
     port = int(opened.url.rpartition(":")[2].rstrip("/"))
     door.to(passed_on_to("127.0.0.1", port, "127.0.0.2"))

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from haienv.archive import write
-from haienv.olddb import read
+from haienv.legacy_db import read
 
 VERSIONS = "import fast, tool; print(fast.VERSION, tool.VERSION)"
 

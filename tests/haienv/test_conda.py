@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from haienv.backends.conda import DONE, prefix
-from haienv.garbage import collect, garbage
+from haienv.layers.gc import collect, garbage
 from haienv.transaction import building
 
 STAND_IN = """#!/bin/sh

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from haienv.cuda import driver, require
 from haienv.errors import Refused, UsageError
+from haienv.layers.cuda import driver, require
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from haienv.errors import UsageError
-from haienv.files import read
+from haienv.requirements.files import read
 
 REQUIREMENTS = "# x\nfast==1.0  # why\n\n-r more.txt\n"
 PROJECT = '[project]\nname = "p"\ndependencies = ["fast<2"]\n'

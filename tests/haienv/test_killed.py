@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from haienv import standing
 from haienv.backends import uv
 from haienv.cli.main import main
-from haienv.integrity import differences
+from haienv.layers import reverse_dependencies
+from haienv.layers.integrity import differences
 from haienv.registry import of_owner
 
 START = "create one --no_extend fast tool"
@@ -139,7 +139,7 @@ def test_killed_at_every_step(haienv: Any, line: str, undo: str) -> None:
     while killed_at(step, line):
         after = listed_is_whole(haienv)
         nothing_is_left(haienv)
-        assert standing.made(haienv.home) == standing.needed(haienv.home)
+        assert reverse_dependencies.made(haienv.home) == reverse_dependencies.needed(haienv.home)
         assert listed_is_whole(haienv) == after
         if after != before:  # else the next try is the repetition
             haienv.ok(undo)

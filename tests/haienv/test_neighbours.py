@@ -254,7 +254,7 @@ def test_a_child_of_what_was_hidden_since_can_be_configured(haienv: Any) -> None
 
 def test_names_of_distributions_are_names(haienv: Any) -> None:
     """A parent's directories become constraints, which are lines that an installer reads."""
-    from haienv.installed import versions
+    from haienv.layers.installed import versions
 
     haienv.ok("create base --no_extend fast==1.0")
     site = haienv.get("base").sites[0]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from haienv.packing import image_of
+from haienv.layers.packing import image_of
 
 
 def images(haienv: Any, name: str) -> dict[str, str]:

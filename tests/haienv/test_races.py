@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from haienv.cli.main import main
-from haienv.hygiene import findings, mend
+from haienv.doctor import findings, mend
 from haienv.layout import Home
 from haienv.registry import everything
 from haienv.transaction import building, committing
@@ -106,14 +106,15 @@ def test_only_what_is_known_to_be_dead_is_left_over(haienv: Any, machine: str, l
 def test_of_two_that_take_a_name_away_one_is_told(
     haienv: Any, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    from haienv import changes, removal
+    from haienv import operations
+    from haienv.layers import removal
 
     def late(home: Home) -> AbstractContextManager[None]:
         haienv.get("one").directory.rename(home.own / "two")
         return committing(home)
 
     haienv.ok("create one --no_extend")
-    for module in (changes, removal):
+    for module in (operations, removal):
         monkeypatch.setattr(module, "committing", late)
     refused = haienv(f"{line} --json")
     assert (refused.code, refused.error["reason"]) == (3, "NOT_FOUND")

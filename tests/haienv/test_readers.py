@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_backend.environments import parsing
+from hai_backend.environments import parse
 from hai_backend.environments.errors import Broken
 from haienv.records import Malformed, label_from, layer_from
 
@@ -60,13 +60,13 @@ def text(table: dict[str, str]) -> str:
 @pytest.mark.parametrize("key", LABEL)
 def test_of_a_label(key: str) -> None:
     for value in VALUES:
-        _same(text({**LABEL, key: value}), label_from, parsing.label)
+        _same(text({**LABEL, key: value}), label_from, parse.label)
 
 
 @pytest.mark.parametrize("key", [key for key in OF_LAYER if key != "interpreter"])
 def test_of_a_layer(key: str) -> None:
     for value in VALUES:
-        _same(text({**OF_LAYER, key: value}), layer_from, parsing.layer)
+        _same(text({**OF_LAYER, key: value}), layer_from, parse.layer)
 
 
 def _same(record: str, ours: object, the_servers: object) -> None:

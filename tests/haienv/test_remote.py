@@ -140,7 +140,7 @@ def test_without_a_server_it_says_so(haienv: Any, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture
 def server_knows(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Environment], None]:
     """A server whose root is the test's, and what it says of an environment."""
-    from hai.client.fake import FakeClient
+    from hai.client.fake.server import FakeClient
 
     known: list[Environment] = []
 
@@ -152,7 +152,7 @@ def server_knows(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Envi
             self.world.user = "ann"
             self.world.environments |= {("ann", each.name): each for each in known}
 
-    monkeypatch.setattr("hai.client.fake_environments.ROOT", str(haienv.home.root))
+    monkeypatch.setattr("hai.client.fake.environments.ROOT", str(haienv.home.root))
     monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
     monkeypatch.setattr("hai.client.client.Client", Fake)
     return known.append

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from haienv.activate.activation import activation
-from haienv.bytecode import compile_modules
 from haienv.cli import main as cli
+from haienv.layers.bytecode import compile_modules
 
 HERE = [sys.executable, "-m", "haienv"]
 

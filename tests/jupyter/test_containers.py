@@ -11,15 +11,15 @@ import pytest
 
 from hai.client.client import Client
 from hai.client.errors import Conflict, Denied, Invalid
-from hai.client.fake import FakeClient
+from hai.client.fake.server import FakeClient
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 from hai.v1.workspace_service_pb2 import FetchFilesResponse
-from hai_jupyter import executed, nbfiles
-from hai_jupyter.failures import body
+from hai_jupyter.contents_path import ContentsPaths
+from hai_jupyter.errors import body
 from hai_jupyter.handlers.containers import wish
-from hai_jupyter.places import Places
+from hai_jupyter.notebooks import executed, nbformat_files
 from hai_jupyter.syncing import last_event, run, shortened, workspace_of
 from tests.jupyter.conftest import Page, Place, sync_command
 
@@ -128,7 +128,9 @@ async def test_an_executed_notebook_is_brought_from_the_directory_of_its_task(
 ) -> None:
     folder = place.root / "thesis" / "sub"
     folder.mkdir(parents=True)
-    nbfiles.write(nbfiles.made([nbfiles.code_cell("print(6 * 7)")], {}), folder / "a.ipynb")
+    nbformat_files.write(
+        nbformat_files.made([nbformat_files.code_cell("print(6 * 7)")], {}), folder / "a.ipynb"
+    )
     await asyncio.to_thread(sync_command, place, folder.parent, "init", "thesis")
     draft = (await page.get("draft?path=thesis/sub/a.ipynb")).data["draft"]
     body = {"path": "thesis/sub/a.ipynb", "draft": draft, "push": True}
@@ -139,7 +141,7 @@ async def test_an_executed_notebook_is_brought_from_the_directory_of_its_task(
     brought = (await page.post(f"tasks/{id}/executed", {})).data["path"]
     assert brought.startswith("thesis/sub/hai_jobs/a-")
     assert brought.endswith(f".{id}.ipynb")
-    done = nbfiles.read(place.root / brought)
+    done = nbformat_files.read(place.root / brought)
     assert done.cells[0].outputs[0].text == "42\n"
 
 
@@ -156,11 +158,11 @@ async def test_no_link_leads_an_executed_notebook_elsewhere(tmp_path: Path) -> N
     program = ProgramSpec(workspace="haiworkspace://w@1/sub", parameters=given)
     task = Task(id=7, name="a.ipynb", spec=TaskSpec(spec=program))
     with pytest.raises(Denied, match="outside"):
-        await executed.bring(client, task, Places(root))
+        await executed.bring(client, task, ContentsPaths(root))
     (root / "hai_jobs").unlink()
     (root / "hai_jobs").mkdir()
     (root / "hai_jobs" / "evil.ipynb").symlink_to(outside / "evil.ipynb")
-    assert await executed.bring(client, task, Places(root)) == "hai_jobs/evil.ipynb"
+    assert await executed.bring(client, task, ContentsPaths(root)) == "hai_jobs/evil.ipynb"
     assert list(outside.iterdir()) == []
 
 

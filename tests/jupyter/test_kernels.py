@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
-from hai_jupyter.environments import ready
-from hai_jupyter.kernels import add_environments
+from hai_jupyter.kernels.environments import ready
+from hai_jupyter.kernels.kernels import add_environments
 
 LAYER = "0123456789abcdef01234567"
 BASE = "a" * 24

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from hai_backend.launch import rank_dirs
-from hai_jupyter import nbfiles
-from hai_jupyter.resuming import ONCE, mark_done, take_over
+from hai_jupyter.notebooks import nbformat_files
+from hai_jupyter.notebooks.resume import ONCE, mark_done, take_over
 from hai_jupyter.run_notebook import inject
 
 NB: Any = nbformat
@@ -47,7 +47,7 @@ def test_parameters_stand_after_the_cell_that_is_tagged_and_win(tmp_path: Path) 
         command(tagged, out, "-p", "lr=0.5", "-p", "name=a 'b'"), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    found = nbfiles.read(tmp_path / "deep" / "out.local.ipynb")
+    found = nbformat_files.read(tmp_path / "deep" / "out.local.ipynb")
     assert texts(found) == ["0.5 a 'b'\n"]
     assert "0.5 a 'b'" in done.stdout  # the log shows it too
     assert found.metadata.hai == {"task": None, "state": "finished", "cells_done": 3}
@@ -58,7 +58,7 @@ def test_what_ran_before_a_failing_cell_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "out.ipynb"
     done = subprocess.run(command(source, out), capture_output=True, text=True)
     assert done.returncode == 1
-    found = nbfiles.read(out)
+    found = nbformat_files.read(out)
     assert texts(found)[0] == "kept\n"
     assert found.metadata.hai.state == "failed"
     assert found.cells[1].outputs[0].ename == "ZeroDivisionError"
@@ -96,7 +96,7 @@ def test_a_suspend_saves_what_has_run_and_gives_the_running_cell_its_time(tmp_pa
         os.kill(run.pid, signal.SIGTERM)
         rest = run.stdout.read()
     assert "saved after 1 cells" in rest
-    found = nbfiles.read(out)
+    found = nbformat_files.read(out)
     assert found.metadata.hai.state == "suspended"
     assert texts(found) == ["first\n", "slow\n"]
     again = subprocess.run(command(source, out, "-p", "1=2"), capture_output=True, text=True)
@@ -116,25 +116,27 @@ def test_cells_tagged_once_are_not_run_again_after_a_run_that_did_not_end_well(
         return subprocess.run(command(source, out), cwd=tmp_path, capture_output=True, text=True)
 
     assert run().returncode == 1
-    assert nbfiles.read(out).metadata.hai.cells_done == 2
+    assert nbformat_files.read(out).metadata.hai.cells_done == 2
     (tmp_path / "gate").touch()
     again = run()
     assert again.returncode == 0, again.stderr
     assert "an earlier run was failed after 2 cells" in again.stdout
     assert "cell 2 of 3: not again: n =" in again.stdout
-    assert texts(nbfiles.read(out)) == ["each\n", "ran 1\n"]
-    assert nbfiles.read(out).metadata.hai.cells_done == 3
+    assert texts(nbformat_files.read(out)) == ["each\n", "ran 1\n"]
+    assert nbformat_files.read(out).metadata.hai.cells_done == 3
     assert run().returncode == 0  # it had finished: all of it again
-    assert texts(nbfiles.read(out)) == ["each\n", "ran 2\n"]
+    assert texts(nbformat_files.read(out)) == ["each\n", "ran 2\n"]
 
 
 def test_a_cell_that_was_changed_or_has_no_tag_is_run_again(tmp_path: Path) -> None:
     out = write(tmp_path / "out.ipynb", "a", "b", "c", tags={0: ONCE, 2: ONCE})
-    before = nbfiles.read(out)
+    before = nbformat_files.read(out)
     for cell in before.cells[:2]:
         mark_done(cell)
-    nbfiles.write(before, out)
-    notebook = nbfiles.read(write(tmp_path / "in.ipynb", "a", "b", "c", tags={0: ONCE, 2: ONCE}))
+    nbformat_files.write(before, out)
+    notebook = nbformat_files.read(
+        write(tmp_path / "in.ipynb", "a", "b", "c", tags={0: ONCE, 2: ONCE})
+    )
     assert take_over(notebook, out) == {0}
     notebook.cells[0].source = "changed"
     assert take_over(notebook, out) == frozenset()
@@ -162,7 +164,7 @@ def test_notebooks_of_one_folder_run_together_and_leave_only_their_results(tmp_p
         runs.append(subprocess.Popen(line, cwd=folder, env=variables, stderr=subprocess.PIPE))
     told = [run.communicate()[1].decode() for run in runs]
     assert [run.returncode for run in runs] == [0, 0, 0], told
-    found = [texts(nbfiles.read(folder / f"o{n}.ipynb")) for n in range(3)]
+    found = [texts(nbformat_files.read(folder / f"o{n}.ipynb")) for n in range(3)]
     assert found == [["0\n"], ["1\n"], ["2\n"]]
     assert "Signature" not in "".join(told)
     left = sorted(path.name for path in folder.iterdir())

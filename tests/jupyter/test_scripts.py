@@ -10,8 +10,8 @@ import nbformat
 import pytest
 
 from hai.client.errors import Invalid
-from hai_jupyter import nbfiles
-from hai_jupyter.scripts import script, specials
+from hai_jupyter.notebooks import nbformat_files
+from hai_jupyter.notebooks.scripts import script, specials
 from tests.jupyter.conftest import Page, Place
 
 pytestmark = pytest.mark.xdist_group("jupyter")
@@ -31,7 +31,7 @@ z = x %x
 
 
 def notebook(*sources: str, **metadata: Any) -> Any:
-    return nbfiles.made([nbfiles.code_cell(source) for source in sources], metadata)
+    return nbformat_files.made([nbformat_files.code_cell(source) for source in sources], metadata)
 
 
 def test_what_is_no_python_is_found_where_it_stands() -> None:
@@ -82,7 +82,7 @@ ODD = 'sp ace "$(touch x)";\'ü`.ipynb'
 async def test_a_script_asks_before_it_loses_or_overwrites_anything(
     page: Page, place: Place
 ) -> None:
-    nbfiles.write(notebook("!ls", "print(1)"), place.root / ODD)
+    nbformat_files.write(notebook("!ls", "print(1)"), place.root / ODD)
     asked = (await page.post("notebook/script", {"path": ODD})).data
     assert asked == {"specials": [{"cell": 1, "line": 1, "text": "!ls"}]}
     made = await page.post("notebook/script", {"path": ODD, "specials": "skip"})
@@ -102,17 +102,17 @@ async def test_outputs_are_cleared_and_the_notebook_as_it_was_is_kept(
     page: Page, place: Place
 ) -> None:
     full = notebook("print(1)")
-    full.cells[0].outputs = [nbfiles.stream("x" * 10_000)]
-    nbfiles.write(full, place.root / "full.ipynb")
+    full.cells[0].outputs = [nbformat_files.stream("x" * 10_000)]
+    nbformat_files.write(full, place.root / "full.ipynb")
     told = (await page.post("notebook/clear", {"path": "full.ipynb"})).data
     assert told["before"] > 10_000 > told["after"]
-    assert nbfiles.read(place.root / "full.ipynb").cells[0].outputs == []
-    assert nbfiles.read(place.root / told["copy"]).cells[0].outputs[0].text == "x" * 10_000
+    assert nbformat_files.read(place.root / "full.ipynb").cells[0].outputs == []
+    assert nbformat_files.read(place.root / told["copy"]).cells[0].outputs[0].text == "x" * 10_000
 
 
 async def test_what_is_made_of_a_private_notebook_is_private(page: Page, place: Place) -> None:
     private = place.root / "private.ipynb"
-    nbfiles.write(notebook("print(1)"), private)
+    nbformat_files.write(notebook("print(1)"), private)
     private.chmod(0o600)
     copy = (await page.post("notebook/clear", {"path": private.name})).data["copy"]
     script = (await page.post("notebook/script", {"path": private.name})).data["path"]

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from hai.client.fake import FakeClient
+from hai.client.fake.server import FakeClient
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_jupyter.handlers.tasks import _why
-from hai_jupyter.rows import node_row, task_row
+from hai_jupyter.live.rows import node_row, task_row
 from hai_jupyter.task_view import TaskList, TaskView
 
 

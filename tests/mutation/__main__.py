@@ -1,4 +1,4 @@
-"""`make mutate`: make small errors in `hai_backend.sched`, one at a time, and see whether its tests notice.
+"""`make mutate`: make small errors in `hai_backend.scheduler`, one at a time, and see whether its tests notice.
 
 python -m tests.mutation [--sample N] [--seed S] [--module NAME] [--json OUT] [--unseen JSON …] [--again JSON]
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.mutation import trial
 from tests.mutation.mutants import Mutant, mutants
 
-_TESTS = ["tests/backend/sched"]
+_TESTS = ["tests/backend/scheduler"]
 _EQUIVALENT = Path(__file__).parent / "equivalent.txt"
 _WORKERS = 2
 _BAR = 0.9

@@ -33,7 +33,7 @@ _TESTS = (
     f"{_AGENT}/test_main.py",
     f"{_AGENT}/test_lease.py",
     f"{_AGENT}/test_parts.py",
-    f"{_AGENT}/test_session.py",
+    f"{_AGENT}/server/test_session.py",
     f"{_AGENT}/test_supervisor.py",
     f"{_RANK}test_an_agent_with_a_lease_runs_while_it_is_renewed",
     f"{_RANK}test_without_a_renewal_the_program_ends_before_the_lease",
@@ -56,9 +56,9 @@ _FENCE: dict[str, tuple[str, ...]] = {
     "agent/supervisor.py": (),
     "agent/parts.py": (),
     "agent/main.py": (),
-    "agent/session.py": ("beat", "_end_when_silent", "_receive", "_answered", "_attach"),
+    "agent/server/session.py": ("beat", "_end_when_silent", "_receive", "_answered", "_attach"),
     "agent/rank.py": ("run", "_attach", "_end_before_expiry", "_beat", "_ended", "_end", "stop"),
-    "agent/program.py": ("end_everything", "_kill_rest", "_kill_all", "end"),
+    "agent/program/program.py": ("end_everything", "_kill_rest", "_kill_all", "end"),
 }
 # What changes nothing that matters to the fence, with the reason.
 _EQUIVALENT = {
@@ -80,14 +80,14 @@ _EQUIVALENT = {
     "agent/main.py: return EXIT_BUG": "Python's own exit code for what follows is 1, too",
     "agent/parts.py: return False": "the same without it",
     "agent/parts.py: task.add_done_callback(self._tasks.discard)": "it frees memory",
-    'agent/session.py: stream.cancel("the agent leaves the stream")': (
+    'agent/server/session.py: stream.cancel("the agent leaves the stream")': (
         "its channel is closed in the next moment, which ends the stream, too"
     ),
-    "agent/session.py: self._beats_sent.clear()": "it frees memory: no number is used twice",
+    "agent/server/session.py: self._beats_sent.clear()": "it frees memory: no number is used twice",
     "agent/supervisor.py: _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)": (
         "what loses its parent is found by its marks, too"
     ),
-    "agent/supervisor.py: journal.note(why)": "for people who read agent.log",
+    "agent/supervisor.py: agent_log.note(why)": "for people who read agent.log",
     "agent/supervisor.py: if self.descriptor < 0:": "takes a kernel without timers",
     'agent/supervisor.py: raise OSError(ctypes.get_errno(), "the kernel offers no timer for the lease")': (
         "takes a kernel without timers"
@@ -95,14 +95,14 @@ _EQUIVALENT = {
     'agent/supervisor.py: raise OSError(ctypes.get_errno(), "the timer of the lease cannot be set")': (
         "takes a kernel without timers"
     ),
-    "agent/program.py: noted: set[int] = set()": "takes a process that the kernel cannot kill",
-    "agent/program.py: for process in left:": "takes a process that the kernel cannot kill",
-    "agent/program.py: if process.pid not in noted:": "takes a process that the kernel cannot kill",
-    "agent/program.py: noted.add(process.pid)": "takes a process that the kernel cannot kill",
-    'agent/program.py: journal.note(f"process {process.pid} cannot be ended yet; see `ps {process.pid}`")': (
+    "agent/program/program.py: noted: set[int] = set()": "takes a process that the kernel cannot kill",
+    "agent/program/program.py: for process in left:": "takes a process that the kernel cannot kill",
+    "agent/program/program.py: if process.pid not in noted:": "takes a process that the kernel cannot kill",
+    "agent/program/program.py: noted.add(process.pid)": "takes a process that the kernel cannot kill",
+    'agent/program/program.py: agent_log.note(f"process {process.pid} cannot be ended yet; see `ps {process.pid}`")': (
         "takes a process that the kernel cannot kill"
     ),
-    "agent/program.py: self._ending = True": "a program that is asked twice gets SIGTERM twice",
+    "agent/program/program.py: self._ending = True": "a program that is asked twice gets SIGTERM twice",
     "agent/rank.py: await self._socket.open()": "calls of programs have tests of their own",
     "agent/rank.py: self._services.leave()": "the end of the rank ends them, too, without a grace",
     "agent/rank.py: self._socket.close()": "it removes a socket file",
@@ -110,8 +110,8 @@ _EQUIVALENT = {
         "the supervisor does it, too, when the agent has ended"
     ),
     "agent/main.py: traceback.print_exception(error)": "for people who read agent.log",
-    'agent/rank.py: journal.note(f"leaving: {error}")': "for people who read agent.log",
-    'agent/rank.py: journal.note(f"ending: {why}")': "for people who read agent.log",
+    'agent/rank.py: agent_log.note(f"leaving: {error}")': "for people who read agent.log",
+    'agent/rank.py: agent_log.note(f"ending: {why}")': "for people who read agent.log",
     # After the program has ended, the fence has nothing left to guard.
     "agent/rank.py: self._lease.release()": "the rank ends earlier, and its exit may be lost",
     "agent/rank.py: self._tunnels.program_ended()": "tunnels end with the agent, too",

@@ -25,9 +25,13 @@ from hypothesis import HealthCheck, Phase, settings
 
 from tests.mutation.mutants import Mutant, compiled
 
-PACKAGE = "hai_backend.sched"
+PACKAGE = "hai_backend.scheduler"
 HERE = Path(str(importlib.util.find_spec(PACKAGE).origin)).parent  # type: ignore[union-attr]
-SOURCES = {p.stem: p for p in sorted(HERE.glob("*.py")) if p.stem not in ("__init__", "testing")}
+SOURCES = {
+    ".".join(path.relative_to(HERE).with_suffix("").parts): path
+    for path in sorted(HERE.rglob("*.py"))
+    if path.stem not in ("__init__", "testing")
+}
 _MEMORY = 8 << 30  # bytes; an endless list is an error too
 _IMPORT = ""  # stands for the test, for lines that are passed when a module is loaded
 _IMPORTING = 30.0  # seconds until the first test begins

@@ -20,7 +20,7 @@ from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.launch.process import sweep
 from hai_backend.testing.server import RunningServer, ServerProcess, running_server
 from hai_backend.testing.streams import counted_streams
-from hai_tui.app import HaiApp, Options
+from hai_tui.app import AppConfig, HaiApp
 
 _VARIABLES = [
     *("LC_ALL", "LC_MESSAGES", "HAI_LANG", "HAI_PROFILE", "HAI_SERVER", "HAI_TOKEN", "HAI_HOME"),
@@ -125,7 +125,7 @@ def drive() -> Drive:
     async def driving(
         profile: Any = None, size: tuple[int, int] = (100, 24), **options: Any
     ) -> AsyncIterator[Driver]:
-        app = HaiApp(Options(chosen=profile, **options))
+        app = HaiApp(AppConfig(chosen=profile, **options))
         async with app.run_test(size=size, notifications=True) as pilot:
             yield Driver(app, pilot)
             await app.hang_up()

@@ -18,9 +18,9 @@ from hai_backend.testing.environments import as_parent, make_environment
 from hai_backend.testing.played import PlayedLauncher
 from hai_backend.testing.server import running_server
 from hai_backend.testing.workspaces import Pusher
-from hai_tui.demo import TRACE, loss_line, training
-from hai_tui.demo_things import ALLOWED, PEOPLE, TREES, VENVS, Tree, Venv, furnish
-from hai_tui.status import status_of
+from hai_tui.demo.cluster import TRACE, loss_line, training
+from hai_tui.demo.records import ALLOWED, PEOPLE, TREES, VENVS, Tree, Venv, furnish
+from hai_tui.tasks.state_names import status_of
 
 _GIB = 1 << 30
 _NODES = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hai_backend.domain.right import Right
-from hai_backend.services.methods import RULES
+from hai_backend.api.server.methods import RULES
+from hai_backend.domain.accounts.right import Right
 from hai_tui.actions import Caller
 
 MANAGED = {rule.right for rule in RULES.values() if rule.right is not None}

@@ -13,7 +13,7 @@ from hai.client.profile import Profile
 from hai.v1.container_pb2 import SERVICE_STATE_STOPPED
 from hai.v1.task_pb2 import TASK_OUTCOME_STOPPED
 from hai.v1.task_spec_pb2 import ServiceSpec
-from hai_tui.demo import demo
+from hai_tui.demo.cluster import demo
 
 
 async def test_a_container_is_made_put_away_and_ended_for_good(drive) -> None:
@@ -73,7 +73,7 @@ async def test_a_shell_has_the_screen_and_gives_it_back(
         ran.append(command)
         return subprocess.CompletedProcess(command, 3)
 
-    monkeypatch.setattr("hai_tui.screens.task_shell.subprocess.run", run)
+    monkeypatch.setattr("hai_tui.screens.task.shell.subprocess.run", run)
     task = await submit("train")
     async with drive(server.profile, size=(120, 30), start=f"task {task.id} ranks") as tui:
         monkeypatch.setattr(tui.app, "suspend", nullcontext)

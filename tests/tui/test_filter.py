@@ -18,8 +18,8 @@ from hai.v1.task_pb2 import (
     Run,
     Task,
 )
-from hai_tui.feed.facts import Facts
-from hai_tui.filter import KEYS, FilterError, parse
+from hai_tui.feed.task_row import TaskRow
+from hai_tui.tasks.filter import KEYS, FilterError, parse
 
 NOW = 1_800_000_000.0
 FAILED = Task(
@@ -73,7 +73,7 @@ WAITS = Task(id=9, name="eval", user="ada", state=TASK_STATE_WAITING_INIT, await
     ],
 )
 def test_matches(line: str, ids: set[int]) -> None:
-    found = parse(line, me="ada").among(map(Facts, (FAILED, RUNS, WAITS)), NOW)
+    found = parse(line, me="ada").among(map(TaskRow, (FAILED, RUNS, WAITS)), NOW)
     assert {facts.id for facts in found} == ids
 
 
@@ -102,7 +102,7 @@ def test_what_means_nothing_is_told_with_the_nearest_word(line: str, told: str) 
 def test_what_would_be_looked_for_without_end_is_given_up(sign: str) -> None:
     endless = parse(f"{sign}/(x+)+y/")
     assert not endless.trouble
-    long = Facts(Task(id=1, name="x" * 60))
+    long = TaskRow(Task(id=1, name="x" * 60))
     assert [each.id for each in endless.among([long] * 3, NOW)] == [1] * 3 * len(sign)
     assert "takes too long" in endless.trouble
     assert not parse("/(x+)+y/").trouble
@@ -126,7 +126,7 @@ def test_what_is_asked_of_the_server(line: str, server: str) -> None:
 )
 def test_any_line_is_a_filter_or_an_error(line: str) -> None:
     with suppress(FilterError):
-        parse(line).among([Facts(FAILED)], NOW)
+        parse(line).among([TaskRow(FAILED)], NOW)
 
 
 async def test_the_server_takes_what_it_is_asked(client) -> None:

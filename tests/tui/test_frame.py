@@ -10,7 +10,7 @@ from textual import events
 
 from hai.client import profile as profiles
 from hai.client.profile import Profile
-from hai_tui.later import later
+from hai_tui.textual_compat import later
 
 
 async def test_a_task_shows_up_by_itself(server, drive, submit) -> None:

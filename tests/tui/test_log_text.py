@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.style import Style
 
-from hai_tui.logs.harmless import harmless, plain, styled
+from hai_tui.logs.ansi_sanitize import harmless, plain, styled
 
 _CODES = [
     "\x1b",

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 
-from hai_tui.logs.kept_rows import KeptRows
+from hai_tui.logs.row_cache import RowCache
 from hai_tui.logs.rows import Look, rows_of
 from hai_tui.logs.window import Change, Line, Window
-from hai_tui.widgets.log_view import LogView
+from hai_tui.widgets.log.view import LogView
 
 
 class Logs(App[None]):
@@ -60,7 +60,7 @@ def test_rows_that_are_renewed_are_those_of_all_lines(
 ) -> None:
     window = Window(20_000)
     look = Look(only=(lambda line: "7" in line.text) if filtered else None)
-    kept = KeptRows(window, look)
+    kept = RowCache(window, look)
     total, number = Change(), 0
     for step, bundle in enumerate(bundles, start=1):
         lines = []

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task, Waiting
 from hai.v1.task_service_pb2 import WatchTasksResponse
-from hai_tui.changes import move, stop
-from hai_tui.feed.facts import Facts
-from hai_tui.feed.shown import Shown
+from hai_tui.feed.debouncer import Debouncer
+from hai_tui.feed.sorted_filtered_index import SortedFilteredIndex
 from hai_tui.feed.task_model import TaskModel
-from hai_tui.feed.ticks import Gathered
-from hai_tui.filter import Filter, parse
+from hai_tui.feed.task_row import TaskRow
+from hai_tui.tasks.commands import move, stop
+from hai_tui.tasks.filter import Filter, parse
 
 tasks = st.builds(
     Task, id=st.integers(1, 6), version=st.integers(1, 40), name=st.sampled_from("abc")
@@ -85,7 +85,7 @@ steps = st.lists(
 @given(steps, st.booleans(), st.integers(0, 3))
 def test_looking_at_changes_gives_the_order_of_looking_at_everything(steps, reverse, least) -> None:
     things: dict[int, Thing] = {}
-    kept: Shown[Thing] = Shown()
+    kept: SortedFilteredIndex[Thing] = SortedFilteredIndex()
     kept.choose(things, above(least))
     kept.sort_by(things, lambda thing: thing.value, reverse)
     for changes in steps:
@@ -100,7 +100,7 @@ def test_looking_at_changes_gives_the_order_of_looking_at_everything(steps, reve
 def test_many_changes_are_handed_over_together_and_none_is_lost() -> None:
     given: list[set[int]] = []
     timers: list[Callable[[], None]] = []
-    gathered = Gathered(given.append, 0.1, lambda seconds, call: timers.append(call))
+    gathered = Debouncer(given.append, 0.1, lambda seconds, call: timers.append(call))
     for id in range(5):
         gathered.add({id})
     assert given == [{0}]
@@ -111,7 +111,7 @@ def test_many_changes_are_handed_over_together_and_none_is_lost() -> None:
 
 
 def test_a_change_of_what_is_not_known_yet_changes_nothing() -> None:
-    kept: Shown[Thing] = Shown()
+    kept: SortedFilteredIndex[Thing] = SortedFilteredIndex()
     things = {1: Thing(1, 0)}
     kept.sort_by(things, lambda thing: thing.value, False)
     assert kept.look_at(things, {1, 7}) == [1]  # the queue may name a task before the watch does
@@ -128,7 +128,7 @@ names = st.text("ab", max_size=3)
 
 @given(st.lists(names, max_size=6), st.text("ab 7", max_size=5))
 def test_a_filter_that_grows_finds_what_it_finds_at_once(named, line) -> None:
-    everything = [Facts(Task(id=id, name=name)) for id, name in enumerate(named)]
+    everything = [TaskRow(Task(id=id, name=name)) for id, name in enumerate(named)]
     found, before = everything, Filter()
     for end in range(len(line) + 1):
         wanted = parse(line[:end])

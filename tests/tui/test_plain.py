@@ -17,12 +17,12 @@ from textual.pilot import Pilot
 
 import hai_tui
 from hai.client.profile import Profile
-from hai_tui.app import HaiApp, Options
-from hai_tui.pictures import PICTURES, screen_text
+from hai_tui.app import AppConfig, HaiApp
 from hai_tui.screens.page import Page
-from hai_tui.widgets.choose import Choose
+from hai_tui.screenshots import PICTURES, screen_text
+from hai_tui.widgets.dialogs.choice import Choose
+from hai_tui.widgets.dialogs.prompt import Prompt
 from hai_tui.widgets.plain import Group, Harmless, grid, plain
-from hai_tui.widgets.prompt import Prompt
 from tests.tui.hostile import BEGIN, hostile_demo
 
 STARTS = sorted({picture.start for picture in PICTURES if picture.profile})
@@ -40,7 +40,7 @@ async def test_every_action_stands_hostile_texts(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     client = await hostile_demo()
-    options = Options(
+    options = AppConfig(
         chosen=Profile("[/b]lab", "[/b].example.org:7450", "t"),
         connect=lambda profile: client,
         clock=lambda: client.world.now,

@@ -8,11 +8,11 @@ import pytest
 
 from hai.client.profile import Profile
 from hai.v1.user_pb2 import ROLE_USER, Quota, User
-from hai_backend.services.limits import QUEUE_TASKS
+from hai_backend.api.request.limits import QUEUE_TASKS
 from hai_tui.i18n import known
-from hai_tui.pages import PAGES
+from hai_tui.page_registry import PAGES
 from hai_tui.resources import resources
-from hai_tui.resources.kind import Answers
+from hai_tui.resources.resource_spec import Answers
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ import pytest_asyncio
 from textual.screen import Screen
 
 import hai_tui
-from hai_tui.app import Options
+from hai_tui.app import AppConfig
 from hai_tui.i18n import TABLES, known
-from hai_tui.pages import PAGES
-from hai_tui.pictures import PICTURES, Picture, shot, taken
-from hai_tui.screens.task import TABS
+from hai_tui.page_registry import PAGES
+from hai_tui.screens.task.task_page import TABS
+from hai_tui.screenshots import PICTURES, Picture, shot, taken
 from tests.tui.story import the_story
 
 HERE = Path(__file__).parent / "screens"
@@ -54,10 +54,10 @@ sizes = pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{siz
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def story(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Options]:
+async def story(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AppConfig]:
     """How alice looks at the real server."""
     async with the_story(tmp_path_factory.mktemp("story")) as (profile, clock):
-        yield Options(chosen=profile, clock=clock.now)
+        yield AppConfig(chosen=profile, clock=clock.now)
 
 
 def keep_or_compare(text: str, name: str, size: tuple[int, int]) -> None:
@@ -72,7 +72,7 @@ def keep_or_compare(text: str, name: str, size: tuple[int, int]) -> None:
 @sizes
 @pytest.mark.parametrize("picture", REAL, ids=lambda picture: picture.name)
 async def test_the_screen_is_as_it_was(
-    story: Options, picture: Picture, size: tuple[int, int]
+    story: AppConfig, picture: Picture, size: tuple[int, int]
 ) -> None:
     text, _ = await taken(picture, size, story)
     keep_or_compare(text, picture.name, size)
@@ -137,8 +137,8 @@ async def test_a_picture_is_always_the_same() -> None:
 @pytest.mark.parametrize("picture", PICTURES[:2] + PICTURES[8:10], ids=lambda picture: picture.name)
 async def test_in_chinese_every_sentence_is(picture: Picture, monkeypatch) -> None:
     monkeypatch.setenv("HAI_LANG", "zh")
-    monkeypatch.setattr("hai_tui.pictures._READY", "12 个任务")
-    monkeypatch.setattr("hai_tui.pictures._LIVE", "● 实时")
+    monkeypatch.setattr("hai_tui.screenshots._READY", "12 个任务")
+    monkeypatch.setattr("hai_tui.screenshots._LIVE", "● 实时")
     text, _ = await shot(Picture(picture.name, picture.start), (110, 30))
     assert "按键" in text
 

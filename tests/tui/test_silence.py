@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from hai.client.profile import Profile
-from hai_tui.demo import DemoClient, demo
-from hai_tui.screens.task import TaskPage
+from hai_tui.demo.cluster import DemoClient, demo
+from hai_tui.screens.task.task_page import TaskPage
 
 _SIZE = (120, 30)
 TASK = 7

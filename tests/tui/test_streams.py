@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from hai.client.cancellation import CancelledWithin
-from hai.client.fake import FakeClient
-from hai_tui.feed.link import Link
+from hai.client.fake.server import FakeClient
+from hai_tui.feed.connection_state import Link
 from hai_tui.logs.reader import Reader, Source
 from hai_tui.session import Session
 

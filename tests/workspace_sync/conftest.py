@@ -16,13 +16,13 @@ import pytest
 from hai.client.connection import Connection
 from hai.client.profile import Profile
 from hai_backend.testing.server import server_process
-from hai_sync.cli.opening import open_session
+from hai_sync.cli.session_factory import open_session
 from hai_sync.core.chunks import digest_of
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
 from hai_sync.core.rules import Mode, Policy, Rules
-from hai_sync.place import create
+from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.session import Session
-from hai_sync.session.wish import Report, Wish
+from hai_sync.workspace_dir import create
 
 
 def tree_of(text: str) -> Tree:
@@ -96,7 +96,7 @@ class Laptop:
         """One sync, as a new process would do it."""
         self.session.index.close()
         self.session = open_session(self.session.place, self.session.remote.connection)
-        return await self.session.sync(Wish(Rules(mode, policy), **more))
+        return await self.session.sync(SyncOptions(Rules(mode, policy), **more))
 
     async def push(self, **more: Any) -> Report:
         """Only there."""

@@ -22,12 +22,12 @@ from hai.client.profile import Profile, save
 from hai_sync.cli.main import main
 from hai_sync.core import ignore, names
 from hai_sync.index import Index
-from hai_sync.place import find
 from hai_sync.quick import asking, surroundings
 from hai_sync.quick.calling import Line
 from hai_sync.quick.same import OWN, RULES
 from hai_sync.quick.syncing import DEFAULT_FILTER, quick_push
 from hai_sync.scan import Filter
+from hai_sync.workspace_dir import find
 
 GET = "/hai.v1.WorkspaceService/GetWorkspace"
 

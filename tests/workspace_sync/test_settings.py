@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hai_sync.place import Place, create, find
 from hai_sync.settings import NAMES, keep_setting, settings
+from hai_sync.workspace_dir import WorkspaceDir, create, find
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> WorkspaceDir:
     return create(tmp_path, "w")[0]
 
 
@@ -29,13 +29,13 @@ def place(tmp_path: Path) -> Place:
         pytest.param("token: abc\nforce: true\nprofile: x", {}, id="what cannot be set"),
     ],
 )
-def test_what_is_set(place: Place, lines: str, found: dict[str, str]) -> None:
+def test_what_is_set(place: WorkspaceDir, lines: str, found: dict[str, str]) -> None:
     with (place.own / "workspace.yml").open("a") as file:
         file.write(lines + "\n")
     assert settings(place) == found
 
 
-def test_two_who_set_at_once_take_turns(place: Place) -> None:
+def test_two_who_set_at_once_take_turns(place: WorkspaceDir) -> None:
     def keep(name: str) -> None:
         for number in range(150):
             keep_setting(place, name, str(number))
@@ -46,7 +46,7 @@ def test_two_who_set_at_once_take_turns(place: Place) -> None:
     assert find(place.root) == place
 
 
-def test_a_full_disk_is_told_with_the_file_which_stays(place: Place) -> None:
+def test_a_full_disk_is_told_with_the_file_which_stays(place: WorkspaceDir) -> None:
     (place.own / "workspace.yml.new").symlink_to("/dev/full")
     before = (place.own / "workspace.yml").read_text()
     with pytest.raises(OSError, match=r"No space left on device: '.*/\.hfai/workspace\.yml'"):

@@ -12,13 +12,13 @@ import pytest
 
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import DIRECTORY, Entry, Kind
+from hai_sync.file_fingerprint import signature
 from hai_sync.hashing import hash_files
-from hai_sync.kept import Kept
 from hai_sync.scan import Filter, Known, scan
-from hai_sync.signatures import signature
-from hai_sync.transition.applying import Transition
-from hai_sync.transition.folders import Folders
-from hai_sync.transition.versions import Fault, Versions
+from hai_sync.transition.apply import Transition
+from hai_sync.transition.directories import Directories
+from hai_sync.transition.safe_replace import Fault, SafeReplace
+from hai_sync.version_store import VersionStore
 
 NEW = Entry(Kind.FILE, b"n" * 32, 3)
 
@@ -47,9 +47,9 @@ def transition(root: Path, fault: Fault = lambda step: None) -> Transition:
         path.write_text("new")
         return str(path)
 
-    kept = Kept(root.parent / "kept", "1")
-    versions = Versions(found.signatures, kept, hold, fault)
-    return Transition(Folders(root), versions, staged)
+    kept = VersionStore(root.parent / "kept", "1")
+    versions = SafeReplace(found.signatures, kept, hold, fault)
+    return Transition(Directories(root), versions, staged)
 
 
 def entries(root: Path) -> dict[str, Entry]:
@@ -74,7 +74,7 @@ def test_all_kinds_of_change(root: Path) -> None:
     assert (root / "a").read_text() == (root / "b").read_text() == "new"
     assert not (root / "d").exists()
     assert os.readlink(root / "e/l") == "../a"
-    kept = Kept(root.parent / "kept")
+    kept = VersionStore(root.parent / "kept")
     assert {version.path for version in kept.versions()} == {"a", "d/x"}
 
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_replaced_keeps_its_new_content_for_later(root: Path) -> 
     old = entries(root)
     assert set(transition(root, fault=gone).apply([Change("a", old["a"], NEW)]).problems) == {"a"}
     assert [path.read_text() for path in (root.parent / "hold").iterdir()] == ["new"]
-    assert not list(Kept(root.parent / "kept").versions())
+    assert not list(VersionStore(root.parent / "kept").versions())
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_file_system_without_links_is_served(root: Path, monkeypatch) -> None:
     old = entries(root)
     work = transition(root)
     monkeypatch.setattr(os, "link", no_links)
-    monkeypatch.setattr("hai_sync.transition.versions.exchange", lambda *names: False)
+    monkeypatch.setattr("hai_sync.transition.safe_replace.exchange", lambda *names: False)
     assert not work.apply([Change("b", None, NEW), Change("a", old["a"], NEW)]).problems
     assert (root / "a").read_text() == (root / "b").read_text() == "new"
     assert (root.parent / "kept/1/a").read_text() == "old"

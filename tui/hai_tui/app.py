@@ -11,18 +11,18 @@ from textual.filter import LineFilter
 
 from hai_tui import theme
 from hai_tui.actions import Action
-from hai_tui.garbage import Rest
+from hai_tui.app_config import AppConfig
+from hai_tui.connection import Speaking
+from hai_tui.gc_scheduler import Rest
 from hai_tui.i18n import text
-from hai_tui.options import Options
-from hai_tui.speaking import Speaking
-from hai_tui.state import State, state_path
-from hai_tui.widgets.bars import Heading
+from hai_tui.preferences import Preferences, state_path
+from hai_tui.widgets.header_footer import Heading
 from hai_tui.widgets.plain import Harmless
 
 if TYPE_CHECKING:
-    from hai_tui.changes import Undo
+    from hai_tui.tasks.commands import Undo
 
-__all__ = ["HaiApp", "Options"]
+__all__ = ["AppConfig", "HaiApp"]
 
 
 class HaiApp(Speaking):
@@ -37,9 +37,9 @@ class HaiApp(Speaking):
     OptionList:focus, SelectionList:focus { background-tint: $foreground 0%; }
     """
 
-    def __init__(self, options: Options | None = None) -> None:
+    def __init__(self, options: AppConfig | None = None) -> None:
         super().__init__(options)
-        self.state = State.load(state_path())
+        self.state = Preferences.load(state_path())
         self._undos: list[Undo] = []
         self._rest = Rest()
         self._harmless = Harmless()

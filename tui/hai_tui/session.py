@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from hai.client.cancellation import error_of
+from hai.client.enum_names import word
 from hai.client.errors import HaiError
-from hai.client.words import word
 from hai_tui.actions import Caller
-from hai_tui.feed.link import Link
+from hai_tui.feed.connection_state import Link
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -129,7 +129,7 @@ class Session:
         self.spawn(self._queue())
 
     async def _watch(self) -> None:
-        from hai_tui.feed.stream import Pump
+        from hai_tui.feed.reconnecting_stream import ReconnectingStream
 
         client, model = await self.client(), self._model
         assert model is not None
@@ -137,7 +137,7 @@ class Session:
         def reopen() -> AsyncGenerator[WatchTasksResponse, None]:
             return client.tasks.watch("", model.version, patience=0.0)
 
-        await Pump(self.link, reopen, self._take).run()
+        await ReconnectingStream(self.link, reopen, self._take).run()
 
     def _take(self, answer: WatchTasksResponse) -> None:
         from hai.client.errors import Unreachable
@@ -216,7 +216,7 @@ class Session:
     async def _insist(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         from hai.client.backoff import delays
         from hai.client.errors import Denied
-        from hai_tui.feed.stream import FINAL, pause
+        from hai_tui.feed.reconnecting_stream import FINAL, pause
 
         for delay in delays():
             try:
@@ -233,7 +233,7 @@ class Session:
 
 
 def _import_clients() -> None:
-    import hai_tui.feed.stream
+    import hai_tui.feed.reconnecting_stream
     import hai_tui.feed.task_model  # noqa: F401
 
 

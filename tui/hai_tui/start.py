@@ -10,9 +10,9 @@ import click
 
 from hai.client.errors import UsageError
 from hai.client.profile import Profile, load, names
-from hai_tui import garbage, hangup
-from hai_tui.app import HaiApp, Options
-from hai_tui.pages import NoSuchPage, find
+from hai_tui import gc_scheduler, terminal_watchdog
+from hai_tui.app import AppConfig, HaiApp
+from hai_tui.page_registry import NoSuchPage, find
 
 
 def run(profile: str | None, start: str, *, readonly: bool, made_up: bool) -> int:
@@ -22,20 +22,20 @@ def run(profile: str | None, start: str, *, readonly: bool, made_up: bool) -> in
     except NoSuchPage as error:
         raise click.UsageError(str(error)) from error
     if made_up:
-        options = _demo(Options(readonly=readonly, start=start))
+        options = _demo(AppConfig(readonly=readonly, start=start))
     else:
         _check(profile)
-        options = Options(profile=profile, readonly=readonly, start=start)
+        options = AppConfig(profile=profile, readonly=readonly, start=start)
     if sys.stdin.isatty():
-        hangup.end_with(sys.stdin.fileno())
-    garbage.leave_it_to_rests()
+        terminal_watchdog.end_with(sys.stdin.fileno())
+    gc_scheduler.leave_it_to_rests()
     app = HaiApp(options)
     code = app.run()
     return code if code is not None else (app.return_code or 0)
 
 
-def _demo(options: Options) -> Options:
-    from hai_tui.demo import demo
+def _demo(options: AppConfig) -> AppConfig:
+    from hai_tui.demo.cluster import demo
 
     client = asyncio.run(demo())
     return replace(

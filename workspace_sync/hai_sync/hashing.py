@@ -10,8 +10,8 @@ from pathlib import Path
 
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.errors import CHANGING, GONE
+from hai_sync.file_fingerprint import Signature, signature
 from hai_sync.scan import Scan
-from hai_sync.signatures import Signature, signature
 
 THREADS = min(8, (os.cpu_count() or 1) + 2)
 _READ_BYTES = 1 << 20

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
 from hai_sync.core.names import is_text
-from hai_sync.signatures import DIRECTORY_SIGNATURE, PACK, Signature
+from hai_sync.file_fingerprint import DIRECTORY_SIGNATURE, PACK, Signature
 
 _FOLDER = int(Kind.DIRECTORY)
 

@@ -11,8 +11,8 @@ from functools import cached_property
 from hai_sync.core.entry import DIRECTORY, Kind, Tree, ancestors
 from hai_sync.core.ignore import FILES
 from hai_sync.errors import GONE
+from hai_sync.file_fingerprint import DIRECTORY_SIGNATURE, signature
 from hai_sync.scan import Filter, Known, Scan, Walker
-from hai_sync.signatures import DIRECTORY_SIGNATURE, signature
 
 
 def rescan(

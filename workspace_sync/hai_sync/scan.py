@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from hai_sync.ahead import Ahead
 from hai_sync.core import names
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, ancestors, below
 from hai_sync.core.ignore import FILES, Ignore, RuleSet, default_rules, forced_rules
 from hai_sync.core.links import Links, leads_out, why_skipped
 from hai_sync.errors import CHANGING, GONE
-from hai_sync.signatures import Signature, racy, signature
+from hai_sync.file_fingerprint import Signature, racy, signature
+from hai_sync.prefetch_walk import PrefetchWalk
 
 _REGULAR, _LINK, _FOLDER = stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR
 
@@ -174,7 +174,7 @@ class Walker:
 
     def walk(self, top: str, trusted: bool) -> None:
         """Everything in a directory, level by level; `trusted`: no rule above it has changed."""
-        with closing(Ahead()) as ahead:
+        with closing(PrefetchWalk()) as ahead:
             todo = deque([(top, trusted)])
             while todo:
                 if self.known.given_up():
@@ -191,7 +191,9 @@ class Walker:
                         why = f"the directory cannot be read: {error.strerror}"
                         self.found.trouble(folder, why)
 
-    def read(self, folder: str, trusted: bool, todo: deque[tuple[str, bool]], ahead: Ahead) -> None:
+    def read(
+        self, folder: str, trusted: bool, todo: deque[tuple[str, bool]], ahead: PrefetchWalk
+    ) -> None:
         prefix = folder + "/" if folder else ""
         listed = ahead.read(f"{self.found.root}/{folder}")
         trusted = self.rules(prefix, folder, listed) and trusted

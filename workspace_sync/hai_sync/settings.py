@@ -9,18 +9,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hai_sync.place import CONFIG, Place
+from hai_sync.workspace_dir import CONFIG, WorkspaceDir
 
 NAMES = ("conflict", "mode", "bwlimit", "jobs", "links", "strict")
 _LINE = re.compile(rf"^({'|'.join(NAMES)}):[ \t]*(['\"]?)(.*?)\2[ \t]*(?:[ \t]#.*)?$", re.MULTILINE)
 
 
-def settings(place: Place) -> dict[str, str]:
+def settings(place: WorkspaceDir) -> dict[str, str]:
     """All that was set. Other lines are none of ours, and may hold what nobody shall see."""
     return {name: value for name, _, value in _LINE.findall(_text(place))}
 
 
-def keep_setting(place: Place, name: str, value: str | None) -> None:
+def keep_setting(place: WorkspaceDir, name: str, value: str | None) -> None:
     """Set it; None: it is the default again. Other lines stay as they are."""
     with _turn(place):
         lines = [line for line in _text(place).splitlines() if not line.startswith(f"{name}:")]
@@ -34,7 +34,7 @@ def keep_setting(place: Place, name: str, value: str | None) -> None:
 
 
 @contextmanager
-def _turn(place: Place) -> Iterator[None]:
+def _turn(place: WorkspaceDir) -> Iterator[None]:
     """One process at a time: the file says which workspace this is, too."""
     place.state.mkdir(parents=True, exist_ok=True)
     with (place.state / "settings.lock").open("w") as file:
@@ -42,9 +42,9 @@ def _turn(place: Place) -> Iterator[None]:
         yield
 
 
-def _file(place: Place) -> Path:
+def _file(place: WorkspaceDir) -> Path:
     return place.own / CONFIG
 
 
-def _text(place: Place) -> str:
+def _text(place: WorkspaceDir) -> str:
     return _file(place).read_text("utf-8", "replace")

@@ -1,6 +1,6 @@
 """Makes the agent's directory: a Python, its packages and its C library, for any image with /bin/sh.
 
-    python assemble.py TARGET
+    python api/assemble.py TARGET
 
 Run by the Python that is to be brought. Of the image that the directory is copied into, musl, busybox or another glibc,
 nothing is used but /bin/sh: the scripts in bin/ call the C library's own loader beside them, with the libraries beside

@@ -13,28 +13,29 @@ import signal
 import socket
 
 from hai.v1 import agent_service_pb2 as pb
-from hai_backend.agent import activating, environment, journal, preparing, program
-from hai_backend.agent.calls import Calls
-from hai_backend.agent.checkpoints import Checkpoints
-from hai_backend.agent.control import Control
 from hai_backend.agent.lease import Lease
-from hai_backend.agent.local_socket import LocalSocket
-from hai_backend.agent.notice import Notice
-from hai_backend.agent.outbox import Outbox
-from hai_backend.agent.output import Output
+from hai_backend.agent.output import agent_log
+from hai_backend.agent.output.output import Output
+from hai_backend.agent.output.spool import Spool
 from hai_backend.agent.parts import Parts, until
-from hai_backend.agent.preparing import CannotStart
-from hai_backend.agent.program import Program
+from hai_backend.agent.program import activation, environment, preparation, program
+from hai_backend.agent.program.calls import Calls
+from hai_backend.agent.program.checkpoints import Checkpoints
+from hai_backend.agent.program.control_file import Control
+from hai_backend.agent.program.local_socket import LocalSocket
+from hai_backend.agent.program.preparation import CannotStart
+from hai_backend.agent.program.program import Program
+from hai_backend.agent.program.reaper import Reaper
+from hai_backend.agent.program.suspend import SuspendRequest, tell_program
+from hai_backend.agent.program.suspend_notice import Notice
+from hai_backend.agent.program.usage import Usage
+from hai_backend.agent.program.watchdog import Watchdog
 from hai_backend.agent.rank_dir import RankDir
-from hai_backend.agent.reaper import Reaper
-from hai_backend.agent.services import Services
-from hai_backend.agent.session import GivenUp, Session
-from hai_backend.agent.spool import Spool
+from hai_backend.agent.server.outgoing import Outgoing
+from hai_backend.agent.server.session import GivenUp, Session
+from hai_backend.agent.server.tunnels import Tunnels
+from hai_backend.agent.services.services import Services
 from hai_backend.agent.supervisor import EXIT_EXPIRED
-from hai_backend.agent.suspending import Suspending, tell_program
-from hai_backend.agent.tunnels import Tunnels
-from hai_backend.agent.usage import Usage
-from hai_backend.agent.watchdog import Watchdog
 from hai_backend.launch import processes
 
 _FIRST_MEASURE_SECONDS = 2.0  # so that a short task is measured too
@@ -65,13 +66,13 @@ class RankAgent:
         self._me = directory.identity()
         self._reaper = Reaper()
         self._control = Control(directory.control)
-        self._outbox = Outbox()
+        self._outgoing = Outgoing()
         self._spool = Spool(directory.spool)
-        self._session = Session(directory, self._me.token, self, self._outbox, self._spool, lease)
+        self._session = Session(directory, self._me.token, self, self._outgoing, self._spool, lease)
         self._output = Output(self._spool, self._session.wake, show=self._show_bar)
         self._watchdog = Watchdog(0, lambda: self._output.heard_at, self._hung)
-        self._suspending = Suspending(self._control, self._outbox)
-        self._checkpoints = Checkpoints(self._outbox, self._session.wake)
+        self._suspending = SuspendRequest(self._control, self._outgoing)
+        self._checkpoints = Checkpoints(self._outgoing, self._session.wake)
         self._notice = Notice(directory.notice)
         self._services = Services(
             self._reaper, self._spool, self._session.wake, self._report_services, self._parts
@@ -79,7 +80,7 @@ class RankAgent:
         self._tunnels = Tunnels(self._me, self._session, self._services, self._reaper)
         self._calls = Calls(
             self._control,
-            self._outbox,
+            self._outgoing,
             self._suspending,
             self._watchdog,
             self._checkpoints,
@@ -170,7 +171,7 @@ class RankAgent:
             try:
                 self._directory.write_profile(self._owner_token)
             except OSError as error:  # a full disk: the container works, `hai` in it does not
-                journal.note(f"the profile for `hai` cannot be written: {error}")
+                agent_log.note(f"the profile for `hai` cannot be written: {error}")
         if self._welcome is None:
             self._welcome = welcome
             self._watchdog.limit(welcome.watchdog_seconds)
@@ -192,7 +193,7 @@ class RankAgent:
             return
         self._checkpoints.begin()
         started = pb.ProgramStarted(pid=self._program.pid, environment_lock=self._environment_lock)
-        self._outbox.keep("started", pb.AttachRequest(started=started))
+        self._outgoing.keep("started", pb.AttachRequest(started=started))
         self._session.wake()
         self._watchdog.start()
         code = await self._program.wait(saving=self._may_be_saving)
@@ -201,16 +202,16 @@ class RankAgent:
 
     async def _start(self, go: pb.Go) -> Program:
         assert self._welcome is not None
-        workspace = await preparing.workspace_of(self._welcome, self._directory, self._reaper)
-        active = await activating.activation(
+        workspace = await preparation.workspace_of(self._welcome, self._directory, self._reaper)
+        active = await activation.activation(
             self._welcome, self._directory, self._me, self._reaper, self._output.say
         )
         self._environment_lock = active.lock_hash if active else ""
         variables = environment.for_program(
             os.environ, self._welcome, go, self._directory, self._me, workspace, active
         )
-        argv = preparing.with_a_shell(self._welcome.argv, variables)
-        preparing.check_program(argv, workspace, variables)
+        argv = preparation.with_a_shell(self._welcome.argv, variables)
+        preparation.check_program(argv, workspace, variables)
         if self._ending is not None:
             raise CannotStart("it was ended before it started")
         self._port.close()  # the program binds it next
@@ -272,13 +273,13 @@ class RankAgent:
             last_lines=self._output.last_lines(_LAST_LINES) if code else "",
             yielded=self._suspending.yielded,
         )
-        self._outbox.keep("exited", pb.AttachRequest(exited=exited), after_log=True)
+        self._outgoing.keep("exited", pb.AttachRequest(exited=exited), after_log=True)
         self._session.wake()
 
     def _show_bar(self, bar: str) -> None:
-        self._outbox.drop("bar")
+        self._outgoing.drop("bar")
         if bar:
-            self._outbox.put("bar", pb.AttachRequest(bar=pb.BarDrawn(text=bar)))
+            self._outgoing.put("bar", pb.AttachRequest(bar=pb.BarDrawn(text=bar)))
             self._session.wake()
 
     def _hung(self, silent_seconds: float) -> None:
@@ -290,14 +291,14 @@ class RankAgent:
         self._program.end(_WATCHDOG_GRACE_SECONDS)
 
     def _say(self, kind: str, message: pb.AttachRequest) -> None:
-        self._outbox.keep(kind, message)
+        self._outgoing.keep(kind, message)
         self._session.wake()
 
     async def _attach(self) -> None:
         try:
             await self._session.run()
         except GivenUp as error:
-            journal.note(f"leaving: {error}")
+            agent_log.note(f"leaving: {error}")
             self._leave()
             await asyncio.Event().wait()  # `run` cancels all parts
 
@@ -305,7 +306,7 @@ class RankAgent:
         """While the lease lasts, its program has a moment to end by itself; the supervisor gives it none."""
         await until(lambda: self._lease.left - self._timing.end_before)
         why = f"no server has renewed the lease of this rank for {self._timing.lease:.0f} s"
-        journal.note(f"ending: {why}")
+        agent_log.note(f"ending: {why}")
         self._directory.report_failure(f"{why}: its program was ended")
         self._exit_code = EXIT_EXPIRED
         self.stop(min(_EXPIRED_GRACE_SECONDS, self._timing.end_before / 3))

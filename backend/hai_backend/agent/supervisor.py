@@ -19,8 +19,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from math import isfinite
 
-from hai_backend.agent import journal
 from hai_backend.agent.lease import Lease
+from hai_backend.agent.output import agent_log
 from hai_backend.agent.rank_dir import RankDir
 from hai_backend.launch import processes
 
@@ -128,7 +128,7 @@ class _Supervisor:
         if left:
             why = f"{why}. Processes {', '.join(map(str, left))} cannot be ended"
         self._directory.report_failure(why)
-        journal.note(why)
+        agent_log.note(why)
 
 
 class _Timer:

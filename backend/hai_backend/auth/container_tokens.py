@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hai_backend.auth.directory import Directory
+from hai_backend.domain.accounts.user import TokenScope
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Task, TaskState
-from hai_backend.domain.user import TokenScope
 
 _DAYS = 30
 

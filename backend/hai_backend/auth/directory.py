@@ -11,18 +11,18 @@ from dataclasses import replace
 
 from hai_backend.auth import permissions
 from hai_backend.auth import tokens as token_rules
-from hai_backend.auth.book import next_expiry
+from hai_backend.auth.grants import next_expiry
 from hai_backend.auth.permissions import Identity
 from hai_backend.auth.quotas import QuotaBook
 from hai_backend.auth.rights import GrantBook
 from hai_backend.auth.shares import ShareBook
 from hai_backend.auth.tokens import Keyring
 from hai_backend.auth.user_store import UserStore
+from hai_backend.domain.accounts.right import Grant
+from hai_backend.domain.accounts.user import Quota, Role, Share, Token, TokenScope, User
 from hai_backend.domain.errors import Conflict, NotFound, Unauthenticated
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.right import Grant
-from hai_backend.domain.snapshot import QuotaRow, ShareRow
-from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
+from hai_backend.domain.scheduling.snapshot import QuotaRow, ShareRow
 
 
 class Directory:

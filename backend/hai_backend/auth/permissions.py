@@ -1,15 +1,15 @@
-"""What a caller may do: pure questions over values. The table of calls is services/methods.py."""
+"""What a caller may do: pure questions over values. The table of calls is api/server/methods.py."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from hai_backend.domain.accounts.right import Right
+from hai_backend.domain.accounts.user import Role, TokenScope, User
 from hai_backend.domain.errors import Denied
-from hai_backend.domain.right import Right
 from hai_backend.domain.spec import TaskSpec, TaskType
 from hai_backend.domain.task import Task
-from hai_backend.domain.user import Role, TokenScope, User
 
 _ROLES = {Role.USER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
 _OVER_ACCOUNTS = frozenset({Right.MANAGE_USERS, Right.MANAGE_QUOTAS, Right.MANAGE_TOKENS})

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hai_backend.auth.book import SubjectBook, next_expiry
+from hai_backend.auth.grants import SubjectBook, next_expiry
+from hai_backend.domain.accounts.user import Quota, User
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import QuotaRow
-from hai_backend.domain.user import Quota, User
+from hai_backend.domain.scheduling.snapshot import QuotaRow
 
 Key = tuple[str, bool, str, Priority]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hai_backend.auth.book import SubjectBook, next_expiry
-from hai_backend.domain.right import Grant
-from hai_backend.domain.user import User
+from hai_backend.auth.grants import SubjectBook, next_expiry
+from hai_backend.domain.accounts.right import Grant
+from hai_backend.domain.accounts.user import User
 
 Key = tuple[str, bool, str]
 

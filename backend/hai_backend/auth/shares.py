@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hai_backend.auth.book import Book
-from hai_backend.domain.snapshot import ShareRow
-from hai_backend.domain.user import Share, User
+from hai_backend.auth.grants import Book
+from hai_backend.domain.accounts.user import Share, User
+from hai_backend.domain.scheduling.snapshot import ShareRow
 
 Key = tuple[str, str]
 

@@ -11,8 +11,8 @@ import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from hai_backend.domain.accounts.user import Token
 from hai_backend.domain.errors import NotFound, Unauthenticated
-from hai_backend.domain.user import Token
 
 PREFIX = "hai_"
 

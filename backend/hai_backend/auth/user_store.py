@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
+from hai_backend.domain.accounts.right import Grant
+from hai_backend.domain.accounts.user import Quota, Share, Token, User
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.right import Grant
-from hai_backend.domain.user import Quota, Share, Token, User
 
 Kept = TypeVar("Kept", Grant, Share)
 

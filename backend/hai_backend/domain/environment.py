@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hai_backend.domain.dataset import Visibility
+from hai_backend.domain.catalog.dataset import Visibility
 
 SYSTEM = "system"
 """The owner whose environments everybody finds by their bare names."""

@@ -1,4 +1,4 @@
-"""Errors that a caller can act on. services/errors.py turns each into a gRPC status.
+"""Errors that a caller can act on. api/server/errors.py turns each into a gRPC status.
 
 HaiError
 ├── NotFound             no such thing, or not visible to the caller

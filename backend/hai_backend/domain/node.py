@@ -78,4 +78,6 @@ class Group:
 
     name: str
     packed: bool = False
-    policy: str = ""  # JSON of what it sets itself (sched.group_policy); empty: as the server's
+    policy: str = (
+        ""  # JSON of what it sets itself (scheduler.policy.group_policy); empty: as the server's
+    )

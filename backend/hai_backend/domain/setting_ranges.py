@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hai_backend.domain.accounts.user import USER_NAME, USER_RULE
 from hai_backend.domain.errors import Violation
-from hai_backend.domain.user import USER_NAME, USER_RULE
 
 _ANY = math.inf
 _PORT = (0, 65_535)

@@ -13,7 +13,7 @@ CLOCK_DRIFT = 0.001
 """Two steady clocks differ by at most this part of the time that passes (NTP slews by at most half of it)."""
 
 LEADER_SECONDS = 3.0
-"""A server that leads no more stops to renew leases within this time (`leader.decide.SILENT_SECONDS`)."""
+"""A server that leads no more stops to renew leases within this time (`server.leadership.decide.SILENT_SECONDS`)."""
 
 PAUSE_SECONDS = 5.0
 """A supervisor that is due to run runs within this time, unless the whole machine stands still."""

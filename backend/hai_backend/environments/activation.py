@@ -14,9 +14,9 @@ from pathlib import Path
 
 from hai_backend.domain.environment import EnvironmentName
 from hai_backend.environments.errors import Broken
-from hai_backend.environments.folders import Folder, opened
-from hai_backend.environments.parsing import Config, Layer, Parent
-from hai_backend.environments.reading import (
+from hai_backend.environments.open_directories import Folder, opened
+from hai_backend.environments.parse import Config, Layer, Parent
+from hai_backend.environments.read import (
     LAYERS,
     current_layer,
     layer_folder,

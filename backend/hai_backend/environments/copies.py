@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hai_backend.environments import parsing
+from hai_backend.environments import parse
 from hai_backend.environments.errors import Broken
-from hai_backend.environments.folders import opened
-from hai_backend.environments.parsing import Image
-from hai_backend.environments.reading import LAYERS, layer_folder, read_image
+from hai_backend.environments.open_directories import opened
+from hai_backend.environments.parse import Image
+from hai_backend.environments.read import LAYERS, layer_folder, read_image
 
 BUILDING, TRASH, LOCK, RECORD = ".unpacking", ".trash", ".lock", "copy.toml"
 _MOST_BYTES = 4096
@@ -65,7 +65,7 @@ def place_of(own: Path, wanted: Wanted) -> Path:
 
 def record(folder: Path, image: Image) -> None:
     """Say which image a copy is made of; the time of this file is when it was last used."""
-    facts = {"schema": parsing.SCHEMA, **asdict(image)}
+    facts = {"schema": parse.SCHEMA, **asdict(image)}
     lines = (f"{key} = {json.dumps(value)}\n" for key, value in facts.items())  # the same in TOML
     (folder / RECORD).write_text("".join(lines))
 
@@ -74,7 +74,7 @@ def recorded(folder: Path) -> Image | None:
     """What a copy was made of; None: there is none."""
     try:
         with opened(folder) as here:
-            return parsing.image(here.text(RECORD, _MOST_BYTES))
+            return parse.image(here.text(RECORD, _MOST_BYTES))
     except (OSError, Broken):
         return None
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hai_backend.domain.errors import Conflict
-from hai_backend.environments.leftovers import sweep
+from hai_backend.environments.garbage import sweep
 
 _SECONDS = 3600.0
 _LINE_BYTES = 8192

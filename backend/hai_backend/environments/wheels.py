@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hai_backend.domain.errors import Invalid, Violation
-from hai_backend.environments.leftovers import sweep
+from hai_backend.environments.garbage import sweep
 
 WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,250}\.whl")
 _WHOLE = re.compile(r"[0-9a-f]{64}")

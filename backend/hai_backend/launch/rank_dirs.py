@@ -10,7 +10,7 @@ from pathlib import Path
 from hai.task import env
 from hai_backend.launch import processes, short_socket
 from hai_backend.launch.base import RankKey, RankLaunch
-from hai_backend.launch.inherited import inherited
+from hai_backend.launch.inherited_variables import inherited
 from hai_backend.launch.processes import Process
 
 AGENT_PID = "agent.pid"
@@ -19,7 +19,9 @@ FAILURE = "failure.txt"  # why the rank ended where its agent could tell no serv
 SOCKET = "agent.sock"
 LAB_SOCKET = "jupyter.sock"
 CONTROL = "control"
-KERNELS = "kernel-"  # directories of notebooks' kernels begin so: see hai_jupyter.kernel_dir
+KERNELS = (
+    "kernel-"  # directories of notebooks' kernels begin so: see hai_jupyter.kernels.kernel_dir
+)
 
 
 def path_of(home: Path, key: RankKey) -> Path:

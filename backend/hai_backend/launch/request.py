@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hai_backend.domain.mount import Mount
+from hai_backend.domain.accounts.user import User
+from hai_backend.domain.mounts.mount import Mount
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.shared import SharedDirectory
+from hai_backend.domain.shared_dirs import SharedDirectory
 from hai_backend.domain.spec import JUPYTER, ServiceType
 from hai_backend.domain.task import Rank, Task
-from hai_backend.domain.user import User
 
 _GB = 1 << 30
 _CAPABILITY = "cap:"

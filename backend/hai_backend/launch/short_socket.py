@@ -32,7 +32,8 @@ def remove(path: Path) -> None:
 
 
 def remove_directory(link: Path) -> None:
-    """What a program has linked to for its own sockets (hai_jupyter.kernel_dir): only sockets and such files go."""
+    """Removes what a program linked to for its own sockets (hai_jupyter.kernels.kernel_dir): only sockets and the
+    like."""
     if not link.is_symlink():
         return
     address = link.readlink()

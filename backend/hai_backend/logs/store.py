@@ -20,8 +20,8 @@ from hai.client.disk_reserve import DiskReserve
 from hai_backend.domain.errors import Unavailable
 from hai_backend.logs import backwards, reader, segments
 from hai_backend.logs import cursor as cursors
-from hai_backend.logs.bars import Bars
 from hai_backend.logs.lines import LogLine
+from hai_backend.logs.progress_bars import Bars
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC

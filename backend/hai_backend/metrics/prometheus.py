@@ -20,7 +20,7 @@ from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.domain.workspace import Pushed
-from hai_backend.sched.invariants import RULES
+from hai_backend.scheduler.invariants import RULES
 
 _WAITS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 7 * 24 * 3600)
 _PASSES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
@@ -112,7 +112,7 @@ class Metrics:
         self._plan_checks.inc()
 
     def plan_violated(self, rule: str) -> None:
-        """A scheduling pass broke a rule of sched.invariants."""
+        """A scheduling pass broke a rule of scheduler.invariants."""
         self._plan_violations.labels(rule).inc()
 
     def submitted(self, task: Task) -> None:

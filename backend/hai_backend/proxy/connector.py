@@ -12,9 +12,9 @@ from aiohttp.client_proto import ResponseHandler
 
 from hai.v1.agent_service_pb2 import CarryResponse
 from hai.v1.tunnel_pb2 import TunnelEnd, TunnelTarget
+from hai_backend.controllers.cluster.tunnels import PIECE_BYTES, Tunnel, Tunnels
 from hai_backend.domain.errors import HaiError
 from hai_backend.launch.base import RankKey
-from hai_backend.loops.tunnels import PIECE_BYTES, Tunnel, Tunnels
 
 if TYPE_CHECKING:
     from aiohttp import ClientRequest, ClientTimeout

@@ -6,21 +6,21 @@ import aiohttp
 import structlog
 from aiohttp import web
 
+from hai_backend.api.containers.containers import web_service
 from hai_backend.auth.permissions import Identity
+from hai_backend.controllers.cluster.tunnels import rank_of
 from hai_backend.domain.errors import NotFound
 from hai_backend.domain.task import Task
-from hai_backend.loops.tunnels import rank_of
-from hai_backend.proxy import passing
+from hai_backend.proxy import forward
 from hai_backend.proxy.addresses import OURS, Place
 from hai_backend.proxy.connections import Connections
 from hai_backend.proxy.connector import TunnelConnector, Unreached, host_of
-from hai_backend.proxy.entering import Entrance
+from hai_backend.proxy.dependencies import ProxyDeps
 from hai_backend.proxy.headers import foreign
+from hai_backend.proxy.login import Login
 from hai_backend.proxy.replies import closed, page
-from hai_backend.proxy.rooms import Rooms
 from hai_backend.proxy.sockets import Sockets
-from hai_backend.proxy.waiting import Waiting
-from hai_backend.services.containers import web_service
+from hai_backend.proxy.waiting_page import WaitingPage
 
 log = structlog.get_logger(__name__)
 
@@ -31,16 +31,16 @@ class Requests:
     """Answers each. `body_seconds` is how long a body may stand still."""
 
     def __init__(
-        self, rooms: Rooms, connections: Connections, sockets: Sockets, body_seconds: float
+        self, rooms: ProxyDeps, connections: Connections, sockets: Sockets, body_seconds: float
     ) -> None:
         self._r = rooms
         self._connections = connections
         self._sockets = sockets
         self._body_seconds = body_seconds
-        self._entrance = Entrance(rooms)
-        self._waiting = Waiting(rooms)
-        self._session = passing.client(TunnelConnector(rooms.tunnels))
-        self._long = passing.client(TunnelConnector(rooms.tunnels))  # websockets, which last
+        self._entrance = Login(rooms)
+        self._waiting = WaitingPage(rooms)
+        self._session = forward.client(TunnelConnector(rooms.tunnels))
+        self._long = forward.client(TunnelConnector(rooms.tunnels))  # websockets, which last
 
     async def close(self) -> None:
         """End the connections to services."""
@@ -97,14 +97,14 @@ class Requests:
         if request.method not in _READS:
             self._r.board.touch(task.id)
         path, scheme = _path(request, place, task, service), self._r.addresses.scheme
-        passage = passing.Passage(
+        passage = forward.Forward(
             request, host_of(key, service), path, visitor.name, scheme, self._entrance.cookie
         )
         try:
             return await self._passed(request, passage, place, session)
         except aiohttp.WSServerHandshakeError as refused:
             return web.Response(status=refused.status)
-        except passing.BodyStopped:
+        except forward.BodyStopped:
             return closed(web.Response(status=408))
         except aiohttp.ConnectionTimeoutError:
             # None of those it may have came free; a service that cannot be reached is Unreached
@@ -114,18 +114,18 @@ class Requests:
             return await self._waiting.answer(request, task, service)
 
     async def _passed(
-        self, request: web.Request, passage: passing.Passage, place: Place, session: str
+        self, request: web.Request, passage: forward.Forward, place: Place, session: str
     ) -> web.StreamResponse:
-        if passing.is_websocket(request):
+        if forward.is_websocket(request):
             with self._sockets.wanted(str(passage.url.host)) as free:
                 if not free:
                     return page(request, "full", 429)
-                return await passing.pass_websocket(
+                return await forward.pass_websocket(
                     self._long, passage, lambda opened: self._sockets.open(opened, place, session)
                 )
         fresh = self._entrance.renewed(place, session)
         with self._sockets.answering(place, session):
-            return await passing.pass_on(self._session, passage, fresh, self._body_seconds)
+            return await forward.pass_on(self._session, passage, fresh, self._body_seconds)
 
 
 def _path(request: web.Request, place: Place, task: Task, service: str) -> str:

@@ -1,6 +1,6 @@
 """Serves connections of browsers that the door accepts.
 
-Only front.py loads this, with the first browser: aiohttp takes its time.
+Only facade.py loads this, with the first browser: aiohttp takes its time.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import socket
 
 from aiohttp import web
 
+from hai_backend.api.server.certificates import Certificates
 from hai_backend.proxy.connections import Connections, Limits
+from hai_backend.proxy.dependencies import ProxyDeps
 from hai_backend.proxy.requests import Requests
-from hai_backend.proxy.rooms import Rooms
 from hai_backend.proxy.sockets import Sockets
-from hai_backend.services.certificates import Certificates
 
 _HANDSHAKE_SECONDS = 10.0
 _SHUTDOWN_SECONDS = 0.5
@@ -23,7 +23,7 @@ _SHUTDOWN_SECONDS = 0.5
 class ProxyServer:
     """Make it with `started`."""
 
-    def __init__(self, rooms: Rooms, certificates: Certificates | None, limits: Limits) -> None:
+    def __init__(self, rooms: ProxyDeps, certificates: Certificates | None, limits: Limits) -> None:
         self._certificates = certificates
         self._connections = Connections(limits)
         self._sockets = Sockets(rooms)
@@ -42,7 +42,7 @@ class ProxyServer:
 
     @classmethod
     async def started(
-        cls, rooms: Rooms, certificates: Certificates | None, limits: Limits
+        cls, rooms: ProxyDeps, certificates: Certificates | None, limits: Limits
     ) -> ProxyServer:
         """Ready for connections."""
         server = cls(rooms, certificates, limits)

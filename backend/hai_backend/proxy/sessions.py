@@ -9,8 +9,8 @@ from hai_backend.auth import browsers
 from hai_backend.auth.browsers import Pass
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity
+from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.errors import Unauthenticated
-from hai_backend.loops.clock import Clock
 
 LINK_SECONDS = 60.0
 SESSION_SECONDS = 12 * 3600

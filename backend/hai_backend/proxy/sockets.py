@@ -11,8 +11,8 @@ from aiohttp import web
 
 from hai_backend.proxy.addresses import Place
 from hai_backend.proxy.connector import PER_TASK
-from hai_backend.proxy.passing import SESSION_ENDED
-from hai_backend.proxy.rooms import Rooms
+from hai_backend.proxy.dependencies import ProxyDeps
+from hai_backend.proxy.forward import SESSION_ENDED
 
 _RESTARTS = 1012
 
@@ -20,7 +20,7 @@ _RESTARTS = 1012
 class Sockets:
     """Knows for whom each is open."""
 
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(self, rooms: ProxyDeps) -> None:
         self._r = rooms
         self._open: dict[web.WebSocketResponse, tuple[Place, str]] = {}
         self._answers: dict[asyncio.Task[object], tuple[Place, str]] = {}
@@ -66,7 +66,7 @@ class Sockets:
                 work.cancel()
 
     def _admitted(self, place: Place, session: str) -> bool:
-        task = self._r.ledger.unfinished().get(place.task_id)
+        task = self._r.task_manager.unfinished().get(place.task_id)
         visitor = self._r.sessions.visitor(place.task_id, session)
         return visitor is not None and task is not None and self._r.access.sees(visitor, task)
 

@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from hai_backend.domain.image import ImageReference
-from hai_backend.domain.registry import Registry
-from hai_backend.registry.reading import down, read_json
+from hai_backend.domain.catalog.image import ImageReference
+from hai_backend.domain.catalog.registry import Registry
+from hai_backend.registry.responses import down, read_json
 
 if TYPE_CHECKING:
-    from hai_backend.registry.asking import Asking
+    from hai_backend.registry.http import Asking
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -55,7 +55,7 @@ class RegistryClient:
     async def _asking(self, image: ImageReference, registry: Registry) -> AsyncIterator[Asking]:
         import aiohttp
 
-        from hai_backend.registry.asking import Asking
+        from hai_backend.registry.http import Asking
 
         try:
             async with asyncio.timeout(self._seconds), aiohttp.ClientSession() as session:

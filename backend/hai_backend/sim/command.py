@@ -21,7 +21,7 @@ from hai_backend.sim.engine import Engine, production
 from hai_backend.sim.progress import watching
 from hai_backend.sim.request import STDOUT, Request, Words, parse
 from hai_backend.sim.results import document
-from hai_backend.sim.running import Inputs, inputs, run
+from hai_backend.sim.run import Inputs, inputs, run
 from hai_backend.sim.trace_snapshot import read_snapshot
 from hai_backend.sim.verify import document as verified
 from hai_backend.sim.verify import told, verify

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import yaml
 
 from hai_backend.domain.errors import Invalid, Violation
-from hai_backend.domain.snapshot import Snapshot
-from hai_backend.sched.policy import Policy
+from hai_backend.domain.scheduling.snapshot import Snapshot
+from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.sim.job import Job, Outcome
 
 Progress = Callable[[int, int, float], None]
@@ -46,7 +46,7 @@ class Engine:
 
 def production() -> Engine:
     """The real thing."""
-    from hai_backend.sched import policy
+    from hai_backend.scheduler.policy import policy
     from hai_backend.sim import replay, synthetic
 
     return Engine(replay.replay, replay.Cluster, synthetic.time_passes, policy.parse)

@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import ceil, floor, inf
 
-from hai_backend.domain.snapshot import SchedTask, Snapshot, Standing
-from hai_backend.sched import Policy
-from hai_backend.sched.appraise import like
+from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot, Standing
+from hai_backend.scheduler import Policy
+from hai_backend.scheduler.queue.rating import like
 from hai_backend.sim.futures import DAY, Future, Past, past_of
 
 ENDINGS = 20  # of the group; with fewer, nothing is predicted

@@ -18,13 +18,13 @@ from statistics import NormalDist
 
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import Ending, SchedTask, Snapshot, Standing
-from hai_backend.sched import Board, Policy
-from hai_backend.sched.appraise import like
-from hai_backend.sched.group_policy import in_force
-from hai_backend.sched.history import History
-from hai_backend.sched.rules import Rules
-from hai_backend.sim.world import Life, World
+from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, Snapshot, Standing
+from hai_backend.scheduler import Policy, SchedulerCache
+from hai_backend.scheduler.policy.group_policy import in_force
+from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.queue.history import History
+from hai_backend.scheduler.queue.rating import like
+from hai_backend.sim.cluster import Life, World
 
 # spread of draws: of a future, and of a task within it (calibrated: tests/bench/bench_forecast)
 COMMON, OWN = 1.0, 0.6
@@ -112,7 +112,7 @@ class Future:
     def _world(self) -> World:
         past = self._past
         now = past.snapshot.now
-        board = Board(past.policy)
+        board = SchedulerCache(past.policy)
         board.recall({past.group: past.history})
         board.see_rules(replace(Rules.of(past.snapshot), inactive_users=frozenset()))
         board.see_nodes(past.snapshot.nodes)

@@ -11,7 +11,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hai_backend.sim import drawing
+from hai_backend.sim import plot_elements
 from hai_backend.sim.results import Result
 
 _STYLE: dict[Any, Any] = {
@@ -57,7 +57,7 @@ def plots(results: Sequence[Result]) -> list[Plot]:
         return [
             Plot(title, text, _svg(draw, results))
             for title, text, draw in _PLOTS
-            if draw is not drawing.priorities or len(levels) > 1
+            if draw is not plot_elements.priorities or len(levels) > 1
         ]
 
 
@@ -89,30 +89,30 @@ _PLOTS: tuple[tuple[str, str, _Draw], ...] = (
         "Wait",
         "Share of the jobs that waited no longer than so. A curve further to the upper left is"
         " better; waits under a second are drawn at one second.",
-        drawing.waits,
+        plot_elements.waits,
     ),
     (
         "Slowdown",
         "Share of the jobs that took no more than so many times their run time.",
-        drawing.slowdowns,
+        plot_elements.slowdowns,
     ),
     (
         "Occupancy",
         "Share of the nodes that jobs held. What counts is the part before the last submission;"
         " after it the cluster runs empty.",
-        drawing.occupancy,
+        plot_elements.occupancy,
     ),
-    ("Suspensions", "Share of the jobs that were suspended so often.", drawing.suspensions),
+    ("Suspensions", "Share of the jobs that were suspended so often.", plot_elements.suspensions),
     (
         "Lost node-hours",
         "Node-time held without progress: leaving nodes, coming back to them, loading.",
-        drawing.lost,
+        plot_elements.lost,
     ),
     (
         "Fairness between users",
         "Of the time for which a user's jobs existed, the part in which they ran. A flat curve means"
         " that all users were slowed down alike; beside each name stands Jain's index.",
-        drawing.users,
+        plot_elements.users,
     ),
-    ("Wait by priority", "Mean wait of the jobs of each level.", drawing.priorities),
+    ("Wait by priority", "Mean wait of the jobs of each level.", plot_elements.priorities),
 )

@@ -1,4 +1,4 @@
-"""Replays jobs through the production scheduler on an empty virtual cluster (world.py)."""
+"""Replays jobs through the production scheduler on an empty virtual cluster (cluster.py)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import ceil
 
 from hai_backend.domain.node import Group, Node
-from hai_backend.domain.snapshot import SchedTask
-from hai_backend.sched import Board, Policy
-from hai_backend.sched.rules import Rules
+from hai_backend.domain.scheduling.snapshot import SchedTask
+from hai_backend.scheduler import Policy, SchedulerCache
+from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.sim.cluster import Life, World
 from hai_backend.sim.job import Fate, Job, Outcome
-from hai_backend.sim.world import Life, World
 
 Progress = Callable[[int, int, float], None]
 
@@ -71,7 +71,7 @@ def replay(
 
 def opened(jobs: Sequence[Job], cluster: Cluster, policy: Policy) -> World:
     """An empty cluster to which these jobs will be submitted. Raises ValueError as `replay` does."""
-    board = Board(policy)
+    board = SchedulerCache(policy)
     board.see_rules(Rules({_GROUP: Group(_GROUP, cluster.packed)}))
     board.see_nodes(cluster.members())
     world = World(board, cluster.suspend_seconds, cluster.restart_seconds)

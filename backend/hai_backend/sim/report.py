@@ -61,7 +61,7 @@ _DEFINITIONS = (
 
 def report(results: Sequence[Result], settings: Mapping[str, Any]) -> str:
     """The HTML text."""
-    from hai_backend.sim.drawing import COLORS
+    from hai_backend.sim.plot_elements import COLORS
     from hai_backend.sim.plots import plots
 
     title = "Simulation of " + ", ".join(dict.fromkeys(_file(r.trace) for r in results))

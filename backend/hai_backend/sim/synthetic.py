@@ -15,12 +15,12 @@ from random import Random
 from typing import Any
 
 from hai_backend.domain.node import Node
-from hai_backend.domain.plan import Plan, Start, Suspend
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import Ending, SchedTask, Snapshot, Standing
-from hai_backend.interpreter import built_to_stay, collect_rarely
-from hai_backend.sched import Board, Policy
-from hai_backend.sim.alike import Another, numbers, resubmitted
+from hai_backend.domain.scheduling.plan import Plan, Start, Suspend
+from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, Snapshot, Standing
+from hai_backend.runtime import built_to_stay, collect_rarely
+from hai_backend.scheduler import Policy, SchedulerCache
+from hai_backend.sim.scaling import Another, numbers, resubmitted
 
 PASSES = 300
 CHANGES = 100
@@ -48,7 +48,7 @@ def _times(given: Snapshot, another: Another) -> Mapping[str, Any]:
     collect_rarely()  # as the server does
     began = time.process_time()
     with built_to_stay():
-        board = Board.of(given, Policy())
+        board = SchedulerCache.of(given, Policy())
         plan = board.decide(given.now)
     cold = time.process_time() - began
     times = sorted(_steady(_World(another, board, given), plan))
@@ -78,7 +78,9 @@ def snapshot(settings: Mapping[str, int]) -> Snapshot:
 
 def _filled(empty: Snapshot, running: int, draw: Random) -> Iterator[SchedTask]:
     """The tasks, when the scheduler itself has started as many as there are nodes for, at most `running`."""
-    starts = [d for d in Board.of(empty, Policy()).decide(_NOW).decisions if isinstance(d, Start)]
+    starts = [
+        d for d in SchedulerCache.of(empty, Policy()).decide(_NOW).decisions if isinstance(d, Start)
+    ]
     placed = {start.task: start for start in starts[:running]}
     for task in empty.tasks:
         start = placed.get(task.id)
@@ -110,7 +112,7 @@ def _running(task: SchedTask, nodes: tuple[str, ...], level: Priority, now: floa
 @dataclass(slots=True)
 class _World:
     another: Another
-    board: Board
+    board: SchedulerCache
     given: Snapshot
     draw: Random = field(default_factory=lambda: Random(2))
     running: dict[int, SchedTask] = field(default_factory=dict)

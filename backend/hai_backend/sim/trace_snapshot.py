@@ -12,11 +12,11 @@ from pathlib import Path
 from random import Random
 
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import SchedTask, Snapshot, Standing
-from hai_backend.domain.snapshot_json import BEGIN, parse
-from hai_backend.sched.appraise import like
-from hai_backend.sched.check import fault
-from hai_backend.sched.history import History
+from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot, Standing
+from hai_backend.domain.scheduling.snapshot_json import BEGIN, parse
+from hai_backend.scheduler.queue.history import History
+from hai_backend.scheduler.queue.rating import like
+from hai_backend.scheduler.row_check import fault
 from hai_backend.sim.rows import UNKNOWN_USER, Reading, Row, refuse
 
 _LONGEST = 30 * 86_400.0  # seconds; the tail of what history tells has no end

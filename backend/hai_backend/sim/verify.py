@@ -1,4 +1,5 @@
-"""Replays a log of scheduling passes (sched/shown.py) and holds every decision against the recorded one, bit by bit."""
+"""Replays a log of scheduling passes (scheduler/recorded_input.py) and compares every decision with the recorded
+one."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from hai_backend.domain.json_form import refused, written
-from hai_backend.sched import Board
-from hai_backend.sched.shown import Begin, Pass, parse_line, show
+from hai_backend.scheduler import SchedulerCache
+from hai_backend.scheduler.recorded_input import Begin, Pass, parse_line, show
 from hai_backend.sim.engine import Progress
 
 
@@ -92,7 +93,7 @@ class _Replay:
         self.difference: Difference | None = None
         self.seconds = 0.0  # that the passes span
         self._began: float | None = None
-        self._board: Board | None = None
+        self._board: SchedulerCache | None = None
         self._beginnings = self._passes = self._decisions = 0
         self._releases: dict[str, None] = {}
 
@@ -107,7 +108,7 @@ class _Replay:
         else:
             self._compare(place, self._board, found)
 
-    def _compare(self, place: str, board: Board, recorded: Pass) -> None:
+    def _compare(self, place: str, board: SchedulerCache, recorded: Pass) -> None:
         self._passes += 1
         self._began = recorded.shown.now if self._began is None else self._began
         self.seconds = recorded.shown.now - self._began

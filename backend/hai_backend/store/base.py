@@ -1,4 +1,5 @@
-"""The store's interface: a page of verbs in domain words. sql.py and memory.py implement it and pass one suite.
+"""The store's interface: a page of verbs in domain words. sql/store.py and memory/store.py implement it and pass one
+suite.
 
 Rules that every implementation keeps:
 - Nothing returns before it is durable.
@@ -18,11 +19,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from hai_backend.domain.accounts.user import Quota, Token, User
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Outcome, Run, Task, TaskEvent, TaskState
 from hai_backend.domain.usage import GroupLoad, Minutes, RankUse, Window
-from hai_backend.domain.user import Quota, Token, User
 
 Kept = TypeVar("Kept")
 

@@ -9,9 +9,9 @@ from sqlalchemy.exc import ArgumentError
 
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.store.base import Store
-from hai_backend.store.memory import MemoryStore
-from hai_backend.store.sql import SqlStore
-from hai_backend.store.sqlite import SqliteDatabase
+from hai_backend.store.memory.store import MemoryStore
+from hai_backend.store.sql.sqlite import SqliteDatabase
+from hai_backend.store.sql.store import SqlStore
 
 _FORMS = "sqlite:///path/to/file.db, postgresql://user@host/database or memory:"
 
@@ -30,7 +30,7 @@ def open_store(url: str, epoch: int | None = None) -> Store:
     if parsed.drivername == "sqlite" and parsed.database not in (None, "", ":memory:"):
         return SqlStore(SqliteDatabase(Path(str(parsed.database))))
     if parsed.drivername in ("postgresql", "postgresql+asyncpg"):
-        from hai_backend.store.postgres import PostgresDatabase  # a laptop never needs it
+        from hai_backend.store.sql.postgres import PostgresDatabase  # a laptop never needs it
 
         return SqlStore(PostgresDatabase(parsed, epoch))
     raise _invalid(f"of kind {parsed.drivername!r} is not supported as it stands")

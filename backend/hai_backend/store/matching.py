@@ -1,6 +1,6 @@
 """TaskFilter as a predicate over tasks in memory: for the memory store and for streams of changes.
 
-filters.py says the same in SQL; one suite holds both to the same answers.
+sql/filters.py says the same in SQL; one suite holds both to the same answers.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
-from hai_backend.launch.kubernetes.official import OfficialTransport
+from hai_backend.launch.kubernetes.official_client import OfficialTransport
 from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.testing.kube import FakeCluster, NodeSpec, ProcessKubelet

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from hai.client.profile import Profile
-from hai_backend.app import App
 from hai_backend.config import Settings
-from hai_backend.engine import make_launcher
-from hai_backend.home import keep_port, last_port
+from hai_backend.controllers.aio.clock import Clock
 from hai_backend.launch.base import Launcher
-from hai_backend.loops.clock import Clock
+from hai_backend.server.launcher_factory import make_launcher
+from hai_backend.server.paths import keep_port, last_port
+from hai_backend.server.process import Server
 from hai_backend.store.connect import open_store
 from hai_backend.testing.databases import usual_database
 
@@ -34,7 +34,7 @@ _QUIET_PORTS = range(20_000, 32_000)
 class RunningServer:
     """A server in this process: its parts, and an admin's way to it."""
 
-    app: App
+    app: Server
     profile: Profile
 
 
@@ -51,7 +51,9 @@ async def running_server(
     home.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - a test may wait for its disk
     async with usual_database() as url:
         chosen = Settings(home=home, nodes=nodes, admin="admin", **{"database": url, **settings})
-        app = App(chosen, open_store, lambda: launcher or make_launcher(chosen, app.address), clock)
+        app = Server(
+            chosen, open_store, lambda: launcher or make_launcher(chosen, app.address), clock
+        )
         await app.start()
         try:
             token = (chosen.common / "admin.token").read_text()

@@ -32,7 +32,7 @@ from hai_backend.domain.task import Outcome, Task, TaskState
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.manifests.names import TASK
 from hai_backend.logs.store import LogStore
-from hai_backend.store.memory import MemoryStore
+from hai_backend.store.memory.store import MemoryStore
 from hai_backend.testing import a_spec
 from hai_backend.testing.freezing import run_freezing
 from hai_backend.testing.kube import Chaos, FakeCluster, NodeSpec
@@ -301,7 +301,7 @@ class Storm:
             after = tuple(AfterSpec(task) for task in first)
             nodes = self._random.choice((1, 1, 2, 2, 3))
             spec = a_spec(f"t{i}", nodes=nodes, save_within=5.0, after=after)
-            await self._server.ledger.submit("ada", spec, f"request-{i}")
+            await self._server.task_manager.submit("ada", spec, f"request-{i}")
 
     async def _start(self) -> None:
         """A server, where the last one was or where its successor is."""

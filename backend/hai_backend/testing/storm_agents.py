@@ -15,13 +15,13 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from hai.v1 import agent_service_pb2 as pb
-from hai_backend.agent.connection import Connect
 from hai_backend.agent.lease import Expired, Lease
-from hai_backend.agent.outbox import Outbox
+from hai_backend.agent.output.spool import Spool
 from hai_backend.agent.parts import until
 from hai_backend.agent.rank_dir import RankDir, ServerAddress
-from hai_backend.agent.session import GivenUp, Session
-from hai_backend.agent.spool import Spool
+from hai_backend.agent.server.connection import Connect
+from hai_backend.agent.server.outgoing import Outgoing
+from hai_backend.agent.server.session import GivenUp, Session
 from hai_backend.agent.supervisor import EXIT_BUG, EXIT_EXPIRED
 from hai_backend.auth import run_tokens
 from hai_backend.domain.timing import KILL_SECONDS, PAUSE_SECONDS, Timing
@@ -75,7 +75,7 @@ class AgentDir(RankDir):
 
 
 class Agent:
-    """One rank's supervisor, agent and program. Implements hai_backend.agent.session.Peer."""
+    """One rank's supervisor, agent and program. Implements hai_backend.agent.server.session.Peer."""
 
     def __init__(self, crowd: Crowd, local: LocalPod, key: RankKey, connect: Connect) -> None:
         self.key, self.node, self.local = key, local.node, local
@@ -94,10 +94,10 @@ class Agent:
             self._parts.timing.lease, lambda: 50.0 + loop.time() * (1 + drift)
         )
         directory = AgentDir(crowd.directory(local), crowd.network.addresses, self._parts.timing)
-        self.outbox, self.spool = Outbox(), Spool(directory.spool)
+        self.outgoing, self.spool = Outgoing(), Spool(directory.spool)
         token = run_tokens.make(SECRET, key.task_id, key.run, key.rank)
         self._session = self._parts.session(
-            directory, token, self, self.outbox, self.spool, self.lease, connect, pace=1.0
+            directory, token, self, self.outgoing, self.spool, self.lease, connect, pace=1.0
         )
         owner = Owner(self._work, self._read_line, self._acknowledge, self._yield, self._reap)
         habits = Habits.of(random, KILL_SECONDS)
@@ -284,16 +284,16 @@ class Agent:
         if self._exit_code == EXIT_EXPIRED:
             return self.leave(EXIT_EXPIRED)
         exited = pb.ProgramExited(exit_code=code, yielded=self._yielded)
-        self.outbox.keep("exited", pb.AttachRequest(exited=exited), after_log=True)
+        self.outgoing.keep("exited", pb.AttachRequest(exited=exited), after_log=True)
         self._session.wake()
 
     def _state_is(self, value: int) -> None:
         self._crowd.kept_state(self.key, value)
         if value == self._state:
-            self.outbox.drop("state")
+            self.outgoing.drop("state")
 
     def _say(self, kind: str, message: pb.AttachRequest) -> None:
-        self.outbox.keep(kind, message)
+        self.outgoing.keep(kind, message)
         self._session.wake()
 
     # what the program tells: heard when the agent is awake
@@ -324,7 +324,7 @@ class Agent:
         if self.key.rank == 0 and self.printed % _STATE_LINES == 0:
             self._state += 1
             changed = pb.WholeLifeStateChanged(value=self._state)
-            self.outbox.keep("state", pb.AttachRequest(whole_life_state=changed))
+            self.outgoing.keep("state", pb.AttachRequest(whole_life_state=changed))
         self._session.wake()
 
     def _work(self) -> bool:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from hai_backend.domain.task import Rank, RunState, Task, TaskState
 from hai_backend.launch.base import RankKey
+from hai_backend.lifecycle.limits import DEFAULTS
+from hai_backend.lifecycle.transition import may_run
 from hai_backend.logs.store import LogStore
-from hai_backend.tasks.limits import DEFAULTS
-from hai_backend.tasks.moves import may_run
 from hai_backend.testing.storm_agents import Agent
 from hai_backend.testing.storm_crowd import Crowd
 from hai_backend.testing.storm_server import TIMING, StormServer
@@ -99,7 +99,7 @@ def _texts(store: LogStore, key: RankKey) -> Iterator[str]:
 
 
 def _that_may_run(server: StormServer) -> Iterator[tuple[RankKey, Rank]]:
-    for task in server.ledger.unfinished().values():
+    for task in server.task_manager.unfinished().values():
         run = task.run
         if task.state is TaskState.RUNNING and run is not None and run.state is not RunState.ENDED:
             for rank in run.ranks:

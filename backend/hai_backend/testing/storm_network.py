@@ -78,7 +78,7 @@ class _Signal:
 
 
 class AgentStream:
-    """The agent's end; implements hai_backend.agent.connection.Stream."""
+    """The agent's end; implements hai_backend.agent.server.connection.Stream."""
 
     def __init__(self, network: Network, link: Link, address: str, token: str) -> None:
         self._link = link
@@ -290,7 +290,7 @@ class Network:
 
 
 class Connector:
-    """Connects agents of one node; implements hai_backend.agent.connection.Connect."""
+    """Connects agents of one node; implements hai_backend.agent.server.connection.Connect."""
 
     def __init__(self, network: Network, node: str) -> None:
         self._network = network

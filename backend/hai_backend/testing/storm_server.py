@@ -18,35 +18,35 @@ from typing import Any, cast
 from grpc import StatusCode
 
 from hai.v1 import agent_service_pb2 as pb
+from hai_backend.api.agents.protocols import AgentDeps, Logs
+from hai_backend.api.agents.service import AgentService
+from hai_backend.api.environments.pinning import EnvironmentPinning
+from hai_backend.api.server.errors import status_of
+from hai_backend.controllers.aio.change_feed import ChangeFeed
+from hai_backend.controllers.cluster.agent_silence import AgentSilence
+from hai_backend.controllers.cluster.agents import ConnectedAgents
+from hai_backend.controllers.cluster.launch import LaunchReconciler
+from hai_backend.controllers.cluster.nodes import Cluster
+from hai_backend.controllers.cluster.tunnels import Tunnels
+from hai_backend.controllers.tasks.deadlines import Deadlines
+from hai_backend.controllers.tasks.dependencies import Dependencies
+from hai_backend.controllers.tasks.executor import Executor
+from hai_backend.controllers.tasks.task_manager import TaskManager
+from hai_backend.domain.accounts.user import User
 from hai_backend.domain.errors import Deposed, HaiError, Unavailable
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Task, holders
 from hai_backend.domain.timing import Timing
-from hai_backend.domain.user import User
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
 from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.kubernetes.transport import Transport
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest, Terms, run_request
-from hai_backend.leader.decide import SILENT_SECONDS
-from hai_backend.loops.agent_silence import AgentSilence
-from hai_backend.loops.cluster import Cluster
-from hai_backend.loops.feed import Feed
-from hai_backend.loops.hub import Hub
-from hai_backend.loops.launching import Launching
-from hai_backend.loops.ledger import Ledger
-from hai_backend.loops.performing import Performer
-from hai_backend.loops.successors import Successors
-from hai_backend.loops.timers import Timers
-from hai_backend.loops.tunnels import Tunnels
-from hai_backend.services.agent_ports import AgentPorts, Logs
-from hai_backend.services.agent_service import AgentService
-from hai_backend.services.environment_pinning import EnvironmentPinning
-from hai_backend.services.errors import status_of
+from hai_backend.lifecycle import events as ev
+from hai_backend.lifecycle.limits import DEFAULTS
+from hai_backend.server.leadership.decide import SILENT_SECONDS
 from hai_backend.store.base import Store
-from hai_backend.tasks import events as ev
-from hai_backend.tasks.limits import DEFAULTS
 from hai_backend.testing.freezing import Host
 from hai_backend.testing.storm_network import End, ServerStream, end_of
 from hai_backend.testing.virtual import LoopTimers
@@ -124,7 +124,7 @@ class ServerParts:
     """What a storm gives its servers: the logs of all, and the ports of their services; a test may break it."""
 
     logs: Logs = field(default_factory=_NoLogs)
-    ports: type[AgentPorts] = AgentPorts
+    ports: type[AgentDeps] = AgentDeps
     settings: ClusterSettings = SETTINGS
 
 
@@ -144,22 +144,24 @@ class StormServer:
         own = cast(Store, self.epoch)
         self._random = Random(seed)
         self.clock = ServerClock()
-        self.hub = Hub()
+        self.hub = ConnectedAgents()
         self.launcher = KubernetesLauncher(transport, parts.settings, OPTIONS, Random(seed))
         self.cluster = Cluster(own, self.clock, changed=lambda: None)
-        self.performer = Performer(
+        self.executor = Executor(
             self.launcher, self.hub, str, self.cluster.nodes().get, self._describe
         )
-        self.ledger = Ledger(
-            own, self.clock, Feed(), perform=self.performer.perform, changed=self._changed
+        self.task_manager = TaskManager(
+            own, self.clock, ChangeFeed(), perform=self.executor.perform, changed=self._changed
         )
-        self.performer.ledger = self.ledger
-        self.timers = Timers(self.clock, self._tick)
-        self.launching = Launching(self.launcher, self.ledger, self.cluster, self.performer)
+        self.executor.task_manager = self.task_manager
+        self.timers = Deadlines(self.clock, self._tick)
+        self.launching = LaunchReconciler(
+            self.launcher, self.task_manager, self.cluster, self.executor
+        )
         self._work: set[asyncio.Task[None]] = set()
-        self.successors = Successors(self.ledger, self._begin)
+        self.successors = Dependencies(self.task_manager, self._begin)
         self.agent_silence = AgentSilence(
-            self.ledger,
+            self.task_manager,
             self.clock,
             self._begin,
             silent_after=TIMING.silent_after,
@@ -167,11 +169,11 @@ class StormServer:
         )
         self.service = AgentService(self._ports(parts))
 
-    def _ports(self, parts: ServerParts) -> AgentPorts:
+    def _ports(self, parts: ServerParts) -> AgentDeps:
         return parts.ports(
-            ledger=self.ledger,
+            task_manager=self.task_manager,
             hub=self.hub,
-            performer=self.performer,
+            executor=self.executor,
             logs=parts.logs,
             confirm=self._confirm,
             clock=self.clock,
@@ -206,10 +208,10 @@ class StormServer:
     async def _start(self) -> None:
         self._begin(self._lead())
         await self.cluster.load()
-        await self.ledger.load()
-        for task in self.ledger.unfinished().values():
+        await self.task_manager.load()
+        for task in self.task_manager.unfinished().values():
             self.timers.set(task)
-        self.successors.load(self.ledger.unfinished().values())
+        self.successors.load(self.task_manager.unfinished().values())
         self._begin(self.launching.run())
         self._begin(self._schedule())
         self._begin(self._suspend())
@@ -225,7 +227,7 @@ class StormServer:
         self.host.release()
         await asyncio.gather(*self._work, return_exceptions=True)
         self.hub.close()
-        await self.performer.close()
+        await self.executor.close()
         await self.launcher.close()
 
     async def serve(self, stream: ServerStream) -> None:
@@ -252,7 +254,7 @@ class StormServer:
         await self.epoch.confirm()
 
     async def _lead(self) -> None:
-        """Renew what it knows of its leadership, as leader.election does, until it leads no more."""
+        """Renew what it knows of its leadership, as server.leadership.election does, until it leads no more."""
         loop = asyncio.get_running_loop()
         while True:
             sent = loop.time()
@@ -275,9 +277,9 @@ class StormServer:
 
     async def _schedule(self) -> None:
         await self.launching.listed.wait()
-        self.agent_silence.load(self.ledger.unfinished().values())
+        self.agent_silence.load(self.task_manager.unfinished().values())
         while True:
-            for task in sorted(self.ledger.unfinished().values(), key=lambda task: task.id):
+            for task in sorted(self.task_manager.unfinished().values(), key=lambda task: task.id):
                 if (
                     task.waiting
                     and not (task.held or task.awaited)
@@ -287,27 +289,27 @@ class StormServer:
             await asyncio.sleep(_PASS_SECONDS)
 
     async def _place(self, task: Task) -> None:
-        held = {rank.node for _, _, rank in holders(self.ledger.unfinished().values())}
+        held = {rank.node for _, _, rank in holders(self.task_manager.unfinished().values())}
         free = [n.name for n in self.cluster.nodes().values() if n.usable and n.name not in held]
         wanted = task.spec.resource.node_count
         if len(free) >= wanted:
             chosen = tuple(self._random.sample(sorted(free), wanted))
             placed = ev.RunPlaced(chosen, task.priority, "it fits")
             with suppress(HaiError):
-                await self.ledger.apply(task.id, placed)
+                await self.task_manager.apply(task.id, placed)
 
     async def _suspend(self) -> None:
         """Somebody else wants the nodes, now and then."""
         while True:
             await asyncio.sleep(self._random.expovariate(1 / _SUSPENSION_SECONDS))
-            running = sorted(t.id for t in self.ledger.unfinished().values() if not t.waiting)
+            running = sorted(t.id for t in self.task_manager.unfinished().values() if not t.waiting)
             if running:
                 asked = ev.SuspendAsked("storm", "it must", for_task=1)
                 with suppress(HaiError):
-                    await self.ledger.apply(self._random.choice(running), asked)
+                    await self.task_manager.apply(self._random.choice(running), asked)
 
     def _tick(self, task_id: int, run: int, deadline: float) -> None:
-        self._begin(self.ledger.insist(task_id, ev.Ticked(run, deadline)))
+        self._begin(self.task_manager.insist(task_id, ev.Ticked(run, deadline)))
 
     def _begin(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

@@ -7,18 +7,18 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from hai_backend.services.admission import Admission
+from hai_backend.api.server.call_limits import CallLimiter
 
 
 @contextmanager
 def counted_streams() -> Iterator[Callable[[], int]]:
     """Counts those of servers that are made meanwhile."""
-    made: list[Admission] = []
-    begin = Admission.__init__
+    made: list[CallLimiter] = []
+    begin = CallLimiter.__init__
 
-    def remembered(self: Admission, *args: Any) -> None:
+    def remembered(self: CallLimiter, *args: Any) -> None:
         begin(self, *args)
         made.append(self)
 
-    with patch.object(Admission, "__init__", remembered):
+    with patch.object(CallLimiter, "__init__", remembered):
         yield lambda: sum(sum(each._streams.values()) for each in made)

@@ -7,22 +7,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hai_backend.domain.snapshot import QuotaRow, ShareRow
+from hai_backend.controllers.aio.change_feed import ChangeFeed
+from hai_backend.controllers.cluster.agents import ConnectedAgents
+from hai_backend.controllers.cluster.launch import LaunchReconciler
+from hai_backend.controllers.cluster.nodes import Cluster
+from hai_backend.controllers.scheduling.loop import SchedulingLoop
+from hai_backend.controllers.tasks.dependencies import Dependencies
+from hai_backend.controllers.tasks.executor import Executor
+from hai_backend.controllers.tasks.task_manager import TaskManager
+from hai_backend.domain.scheduling.snapshot import QuotaRow, ShareRow
 from hai_backend.domain.task import Task
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
-from hai_backend.loops.cluster import Cluster
-from hai_backend.loops.feed import Feed
-from hai_backend.loops.hub import Hub
-from hai_backend.loops.launching import Launching
-from hai_backend.loops.ledger import Ledger
-from hai_backend.loops.performing import Performer
-from hai_backend.loops.scheduling import Scheduling
-from hai_backend.loops.successors import Successors
-from hai_backend.sched import Policy
+from hai_backend.lifecycle import events as ev
+from hai_backend.lifecycle.instructions import Instruction
+from hai_backend.scheduler import Policy
 from hai_backend.store.base import Store
-from hai_backend.tasks import events as ev
-from hai_backend.tasks.instructions import Instruction
 from hai_backend.testing import ManualClock
 
 _PATIENCE_SECONDS = 20.0  # a busy machine may take long for what takes milliseconds
@@ -49,19 +49,23 @@ class World:
     performed: list[Instruction] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.hub = Hub()
+        self.hub = ConnectedAgents()
         self.cluster = Cluster(self.store, self.clock, changed=lambda: None)
-        self.performer = Performer(
+        self.executor = Executor(
             self.launcher, self.hub, lambda key: str(key), self.cluster.nodes().get
         )
-        self.ledger = Ledger(
-            self.store, self.clock, Feed(), perform=self._perform, changed=self._changed
+        self.task_manager = TaskManager(
+            self.store, self.clock, ChangeFeed(), perform=self._perform, changed=self._changed
         )
-        self.performer.ledger = self.ledger
-        self.cluster.suspend_on = self.ledger.suspend_on
-        self.scheduling = Scheduling(self.ledger, self.cluster, Nobody(), self.clock, Policy())
-        self.launching = Launching(self.launcher, self.ledger, self.cluster, self.performer)
-        self.successors = Successors(self.ledger, asyncio.ensure_future)
+        self.executor.task_manager = self.task_manager
+        self.cluster.suspend_on = self.task_manager.suspend_on
+        self.scheduling = SchedulingLoop(
+            self.task_manager, self.cluster, Nobody(), self.clock, Policy()
+        )
+        self.launching = LaunchReconciler(
+            self.launcher, self.task_manager, self.cluster, self.executor
+        )
+        self.successors = Dependencies(self.task_manager, asyncio.ensure_future)
 
     def _changed(self, before: Task | None, task: Task) -> None:
         self.scheduling.changed(task)
@@ -69,12 +73,12 @@ class World:
 
     def _perform(self, task: Task, instruction: Instruction) -> None:
         self.performed.append(instruction)
-        self.performer.perform(task, instruction)
+        self.executor.perform(task, instruction)
 
     async def start(self) -> None:
         await self.cluster.load()
-        await self.ledger.load()
-        self.successors.load(self.ledger.unfinished().values())
+        await self.task_manager.load()
+        self.successors.load(self.task_manager.unfinished().values())
         self._loop = asyncio.ensure_future(self.launching.run())
         await self.launching.listed.wait()
 
@@ -88,21 +92,21 @@ class World:
     async def stop(self) -> None:
         self._loop.cancel()
         await asyncio.gather(self._loop, return_exceptions=True)
-        await self.performer.close()
+        await self.executor.close()
 
     async def attach_all(self, task_id: int) -> Task:
         """What agents do: attach, start."""
-        task = await self.ledger.get(task_id)
+        task = await self.task_manager.get(task_id)
         assert task.run is not None
         for rank in task.run.ranks:
-            task = await self.ledger.apply(
+            task = await self.task_manager.apply(
                 task_id, ev.RankAttached(task.run.number, rank.index, "127.0.0.1", 4000)
             )
         return task
 
     async def leave(self, task_id: int) -> None:
         """Agents end, and the launcher sees it."""
-        task = await self.ledger.get(task_id)
+        task = await self.task_manager.get(task_id)
         assert task.run is not None
         for rank in task.run.ranks:
             self.launcher.end(RankKey(task_id, task.run.number, rank.index))
@@ -110,5 +114,5 @@ class World:
         await self.until(lambda: self._ended(task_id, before))
 
     def _ended(self, task_id: int, revision: int) -> bool:
-        task = self.ledger.unfinished().get(task_id)
+        task = self.task_manager.unfinished().get(task_id)
         return task is None or task.waiting

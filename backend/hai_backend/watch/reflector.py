@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from hai.client.cancellation import cancelled_only_from_outside
-from hai_backend.watch.picture import Change, Picture, Seen
+from hai_backend.watch.cache import Change, ObjectCache, Seen
 from hai_backend.watch.source import BOOKMARK, Body, Broken, Expired, Source
 
 log = structlog.get_logger(__name__)
@@ -41,7 +41,7 @@ class Reflector(Generic[T]):
         self,
         name: str,
         source: Source,
-        picture: Picture[T],
+        picture: ObjectCache[T],
         changed: Callable[[Sequence[Change[T]]], None],
         complete: Callable[[], None] = lambda: None,
         *,

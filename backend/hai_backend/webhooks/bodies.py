@@ -15,9 +15,9 @@ from hashlib import sha256
 from hmac import digest
 from typing import Any
 
+from hai_backend.domain.accounts.webhook import Format, News, Notice, Webhook
+from hai_backend.domain.formatting import span
 from hai_backend.domain.task import Outcome
-from hai_backend.domain.webhook import Format, News, Notice, Webhook
-from hai_backend.domain.words import span
 
 SECRET_PREFIX = "whsec_"  # of every secret, as the standard says
 TEXT_CHARS = 1900  # Discord takes 2000

@@ -25,13 +25,20 @@ from hai_backend.domain.workspace import (
     joined,
     path_problem,
 )
-from hai_backend.workspaces.clearing import Inside, clear
 from hai_backend.workspaces.contents import copy_whole, digest_of, open_in, opened
 from hai_backend.workspaces.files import Files
-from hai_backend.workspaces.folders import Folders, give
-from hai_backend.workspaces.hands import FILE_BYTES, FILE_SECONDS, PART, Hands, Storage, parts
-from hai_backend.workspaces.reading import lost
-from hai_backend.workspaces.stats import bears
+from hai_backend.workspaces.push.removal import Inside, clear
+from hai_backend.workspaces.read import lost
+from hai_backend.workspaces.storage.directories import Directories, give
+from hai_backend.workspaces.storage.file_stat import bears
+from hai_backend.workspaces.storage.workers import (
+    FILE_BYTES,
+    FILE_SECONDS,
+    PART,
+    Storage,
+    Workers,
+    parts,
+)
 
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAGE = 500
@@ -50,7 +57,7 @@ def make(files: Files, task: int, revision: int, owner: int) -> None:
     except BaseException:  # the disk is full, say: half a tree would keep it so
         shutil.rmtree(fresh, ignore_errors=True)
         raise
-    with Folders(fresh) as folders:
+    with Directories(fresh) as folders:
         give(folders.root, owner)
         os.utime(folders.root)
         made_ns = os.fstat(folders.root).st_ctime_ns  # by the clock of the file system
@@ -64,7 +71,7 @@ def _fill(files: Files, made: Path, revision: int, owner: int) -> int:
     """Answers the bytes of what it puts there."""
     entries = chain.from_iterable(files.index.tree(revision))
     copier = partial(_Copier, files, made, owner)
-    with closing(Hands(copier, FILE_SECONDS, files.storage)) as hands:
+    with closing(Workers(copier, FILE_SECONDS, files.storage)) as hands:
         return sum(hands.each(_Copier.put, parts(entries, PART)))
 
 
@@ -74,7 +81,7 @@ class _Copier:
     def __init__(self, files: Files, made: Path, owner: int) -> None:
         self._files = files
         self._owner = owner
-        self._made = Folders(made, owner=owner)
+        self._made = Directories(made, owner=owner)
         self._tree = files.folders()
         self.done = 0
 
@@ -140,11 +147,11 @@ class OfTask:
         """What is known of it."""
         return self.files.storage
 
-    def folders(self) -> Folders:
+    def folders(self) -> Directories:
         """Its directory. Raises NotFound."""
         return _directory(self.files, self.task)
 
-    def open(self, folders: Folders, path: str, most: int | None = None) -> int | None:
+    def open(self, folders: Directories, path: str, most: int | None = None) -> int | None:
         """One of them. Raises NotFound."""
         try:
             if path_problem(path):
@@ -174,9 +181,9 @@ def tidy(files: Files, task: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _directory(files: Files, task: int) -> Folders:
+def _directory(files: Files, task: int) -> Directories:
     try:
-        return Folders(files.tasks / str(task))
+        return Directories(files.tasks / str(task))
     except FileNotFoundError:
         raise no_directory(task) from None
 
@@ -198,7 +205,7 @@ def _known(files: Files, task: int, folder: str) -> tuple[dict[str, Entry], int]
     return {entry.path.rpartition("/")[2]: entry for entry in entries}, made_ns
 
 
-def _differing(files: Files, task: int, folders: Folders) -> Iterator[Entry]:
+def _differing(files: Files, task: int, folders: Directories) -> Iterator[Entry]:
     waiting = [""]
     while waiting:
         folder = waiting.pop()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from hai_backend.workspaces.folders import DIRECTORY
+from hai_backend.workspaces.storage.directories import DIRECTORY
 
 PIECE = 1 << 20
 _SMALL_BYTES = 64 << 10

@@ -4,10 +4,10 @@
     incoming/   contents that a push brought, verified, not yet in the tree
     laid/       new directories that a push is putting together
     objects/    older versions, by digest
-    tasks/      the tree of a pinned revision, one directory a task
+    lifecycle/      the tree of a pinned revision, one directory a task
     index.db    index.py
 
-All but files/ and what is in tasks/ is the server's own: no program of a user can reach it.
+All but files/ and what is in lifecycle/ is the server's own: no program of a user can reach it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from stat import S_ISREG
 from hai.client.disk_reserve import DiskReserve
 from hai_backend.domain.errors import NotFound
 from hai_backend.domain.workspace import Revision
-from hai_backend.workspaces import grown
+from hai_backend.workspaces.chunks import appended_files
 from hai_backend.workspaces.contents import Contents, digest_of, open_in, opened
-from hai_backend.workspaces.folders import Folders, give
-from hai_backend.workspaces.hands import Storage
 from hai_backend.workspaces.index import Index
-from hai_backend.workspaces.stats import Stat, look, stat_of
+from hai_backend.workspaces.storage.directories import Directories, give
+from hai_backend.workspaces.storage.file_stat import Stat, look, stat_of
+from hai_backend.workspaces.storage.workers import Storage
 
 _PASSABLE = 0o711
 _STAT = "s.size, s.mtime_ns, s.ino, s.ctime_ns, s.seen_ns"
@@ -103,11 +103,11 @@ class Files:
         with self._claiming:
             return {file.hex() for file in self._growing}
 
-    def folders(self) -> Folders:
+    def folders(self) -> Directories:
         """The tree. Raises OSError when it is not there: an unmounted or deleted root is never an empty one."""
-        return Folders(self.tree, owner=self.owner)
+        return Directories(self.tree, owner=self.owner)
 
-    def find(self, digest: bytes, tree: Folders | None = None) -> int | None:
+    def find(self, digest: bytes, tree: Directories | None = None) -> int | None:
         """A file of this content, open for reading; None: there is none. What programs changed in place is not it, but
         for files that have only grown. Who asks for many keeps the `tree` open.
 
@@ -119,9 +119,9 @@ class Files:
             for _ in range(3):
                 if (file := self._find_at(digest, now)) is not None:
                     return file
-            return grown.find(self.index, now, self.incoming, digest)
+            return appended_files.find(self.index, now, self.incoming, digest)
 
-    def _find_at(self, digest: bytes, tree: Folders) -> int | None:
+    def _find_at(self, digest: bytes, tree: Directories) -> int | None:
         """What has no row is not in `objects`: nobody waits for storage to say so."""
         name = digest.hex()
         with suppress(FileNotFoundError):
@@ -138,12 +138,12 @@ class Files:
         """In directories that wait for their place in the tree."""
         rows = self.index.rows("SELECT DISTINCT source FROM pending WHERE kind = 2")
         for root in (self.laid / row[0] for row in rows if row[0] is not None):
-            with suppress(FileNotFoundError), Folders(root) as folders:
+            with suppress(FileNotFoundError), Directories(root) as folders:
                 if (file := self._find_below(folders, digest)) is not None:
                     return file
         return None
 
-    def _find_below(self, folders: Folders, digest: bytes) -> int | None:
+    def _find_below(self, folders: Directories, digest: bytes) -> int | None:
         for folder, name, *seen in self.index.rows(_PLACES, {"digest": digest}):
             known = Stat(*seen) if seen[0] is not None else None
             try:
@@ -171,7 +171,7 @@ def make(path: Path, owner: int) -> None:
     for name in ("files", "tasks"):
         (path / name).mkdir()
     (path / "tasks").chmod(_PASSABLE)
-    with Folders(path / "files") as made:
+    with Directories(path / "files") as made:
         give(made.root, owner)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hai_backend.domain.errors import Conflict, Exhausted, NotFound
-from hai_backend.domain.words import listed
+from hai_backend.domain.formatting import listed
 from hai_backend.domain.workspace import Revision
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.index import Index

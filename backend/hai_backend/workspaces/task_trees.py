@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hai_backend.domain.workspace import TaskTree
 from hai_backend.workspaces.checkouts import no_directory
-from hai_backend.workspaces.clearing import remove_tree
 from hai_backend.workspaces.files import Files
+from hai_backend.workspaces.push.removal import remove_tree
 
 _GONE = ".gone"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from haienv.activate.activation import activation
-from haienv.activate.keeping import keep
+from haienv.activate.activation_cache import keep
 from haienv.activate.shells import SHELLS, text_for
 from haienv.errors import EnvError, UsageError
 from haienv.layout import home

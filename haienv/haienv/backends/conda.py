@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from haienv.backends.children import run
+from haienv.backends.subprocess_guard import run
 from haienv.errors import Busy, NotFound, installer_failed
 from haienv.layout import CONDA, Home
 from haienv.transaction import at_work, building

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hai.client.disk_reserve import DiskReserve
-from haienv.backends.children import run
+from haienv.backends.subprocess_guard import run
 from haienv.errors import BuildFailed, installer_failed
 from haienv.layout import CACHE, Home
-from haienv.wanted import url_of
+from haienv.requirements.requirement_set import url_of
 
 MINIMAL_ENV_CLEARED = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "CONDA_PREFIX")
 _WRITES = ("venv", "pip")  # commands that take room; others make some

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hai.client.words import word
+from hai.client.enum_names import word
 from hai.v1.user_pb2 import Role
+from hai_jupyter.container_memory import memory
 from hai_jupyter.handlers.base import Handler, answers
-from hai_jupyter.memory import memory
-from hai_jupyter.notices import say_saved
-from hai_jupyter.plain import plain
+from hai_jupyter.preemption_notice import say_saved
+from hai_jupyter.proto_json import plain
 
 _VISITOR = "X-Hai-User"
 

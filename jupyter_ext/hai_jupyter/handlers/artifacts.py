@@ -8,9 +8,9 @@ from typing import Any
 
 from hai.client.client import Client
 from hai.v1.artifact_pb2 import ArtifactDirection
-from hai_jupyter.failures import invalid
+from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
-from hai_jupyter.plain import plain
+from hai_jupyter.proto_json import plain
 
 _SIDES = ("input", "output")
 _NAME = ("name", "version", "user_group")

@@ -14,7 +14,7 @@ from tornado.web import authenticated
 
 from hai.client.client import Client
 from hai.client.errors import HaiError, explained
-from hai_jupyter import failures
+from hai_jupyter import errors
 from hai_jupyter.backend import Backend
 
 RESOURCE = "hai_jupyter"
@@ -44,9 +44,9 @@ class Handler(APIHandler):
         try:
             data = json.loads(self.request.body or b"{}")
         except (ValueError, RecursionError) as error:
-            raise failures.invalid(("", f"the request is not JSON: {error}")) from error
+            raise errors.invalid(("", f"the request is not JSON: {error}")) from error
         if not isinstance(data, dict):
-            raise failures.invalid(("", "the request must be a JSON object"))
+            raise errors.invalid(("", "the request must be a JSON object"))
         return data
 
 
@@ -69,8 +69,8 @@ def answers(method: Method) -> Callable[..., Awaitable[None]]:
             known = explained(error)
             if not isinstance(known, HaiError):
                 raise
-            self.set_status(failures.status(known))
-            result = failures.body(known)
+            self.set_status(errors.status(known))
+            result = errors.body(known)
         self.finish(result if isinstance(result, str) else json.dumps(result))
 
     return cast(Callable[..., Awaitable[None]], handle)

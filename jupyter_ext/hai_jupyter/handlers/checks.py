@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
-from hai_jupyter.failures import invalid
+from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
-from hai_jupyter.rows import task_row
+from hai_jupyter.live.rows import task_row
 from hai_jupyter.submission import runner_python
 
 _PROGRAM = (

@@ -11,10 +11,10 @@ from typing import Any
 
 from hai.client.container_spec import KINDS, Wish, container_spec
 from hai.v1.container_pb2 import ServiceAction
-from hai_jupyter.failures import invalid
+from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
-from hai_jupyter.plain import plain
-from hai_jupyter.rows import task_row
+from hai_jupyter.live.rows import task_row
+from hai_jupyter.proto_json import plain
 
 ACTIONS = "start|stop|restart"
 _TEXT, _NUMBER = ((str,), "a text"), ((int, float), "a number")

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hai_jupyter.environments import default_root, ready
-from hai_jupyter.failures import invalid
+from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
-from hai_jupyter.plain import plain
+from hai_jupyter.kernels.environments import default_root, ready
+from hai_jupyter.proto_json import plain
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _PYTHON = re.compile(r"\d+\.\d+(\.\d+)?|")

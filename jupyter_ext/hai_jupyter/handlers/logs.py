@@ -11,11 +11,11 @@ from tornado.web import HTTPError, authenticated
 
 from hai.client.errors import HaiError
 from hai.v1.log_service_pb2 import LogLine
-from hai_jupyter import failures
+from hai_jupyter import errors
 from hai_jupyter.handlers.base import Handler, number
 from hai_jupyter.handlers.live import ALIVE_SECONDS, Socket
-from hai_jupyter.rows import seconds
-from hai_jupyter.streams import with_pauses
+from hai_jupyter.live.log_streams import with_pauses
+from hai_jupyter.live.rows import seconds
 
 _MOST = 2**31 - 1
 
@@ -29,7 +29,7 @@ class LogSocket(Socket):
             with self.backend.logs.one():
                 await self._tail(int(arguments[0]))
         except HaiError as error:
-            await self.write_message(json.dumps({"error": failures.body(error)}))
+            await self.write_message(json.dumps({"error": errors.body(error)}))
 
     async def _tail(self, id: int) -> None:
         cursor = self.get_query_argument("cursor", "")
@@ -69,7 +69,7 @@ class LogFileHandler(Handler):
             if begun:
                 self.log.warning("a download of the log of task %s broke off: %s", id, error)
                 return self.detach().close()
-            raise HTTPError(failures.status(error), error.message) from error
+            raise HTTPError(errors.status(error), error.message) from error
         self.finish()
 
 

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hai_jupyter import nbfiles, scripts
-from hai_jupyter.failures import invalid
+from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
+from hai_jupyter.notebooks import nbformat_files, scripts
 
 _CHOICES = ("", "skip", "convert")
 _CLASHES = ("", "overwrite", "rename")
@@ -27,7 +27,7 @@ class NotebookHandler(Handler):
         found = self.backend.places.file(path)
         try:
             data = found.read_bytes()
-            return found, data, nbfiles.parsed(data)
+            return found, data, nbformat_files.parsed(data)
         except ValueError as error:
             raise invalid(("path", f"{found.name} is {error}")) from error
 
@@ -59,7 +59,7 @@ class ScriptHandler(NotebookHandler):
         if clash == "rename":
             target = _free(target)
         text = scripts.script(notebook, choice or "skip")
-        nbfiles.replace_with(text.encode(), target, like=path)
+        nbformat_files.replace_with(text.encode(), target, like=path)
         return {"path": self.backend.places.contents_path(target)}
 
 
@@ -75,11 +75,11 @@ class ClearHandler(NotebookHandler):
         path, before, notebook = self.notebook()
         stamp = time.strftime("%Y%m%d-%H%M%S")
         copy = _free(path.with_name(f"{path.stem}.{stamp}.bak.ipynb"))
-        nbfiles.replace_with(before, copy, like=path)
+        nbformat_files.replace_with(before, copy, like=path)
         for cell in notebook.cells:
             if cell.cell_type == "code":
                 cell.outputs, cell.execution_count = [], None
-        nbfiles.write(notebook, path)
+        nbformat_files.write(notebook, path)
         sizes = {"before": len(before), "after": path.stat().st_size}
         return {"copy": self.backend.places.contents_path(copy), **sizes}
 

@@ -11,11 +11,12 @@ from hai.client.errors import HaiError, Invalid
 from hai.client.spec import json_schema, read_spec, to_yaml
 from hai.client.spec_writer import mapping
 from hai.v1.task_spec_pb2 import TaskSpec
-from hai_jupyter import failures, notebooks, submission, submitted, syncing
-from hai_jupyter.failures import invalid
+from hai_jupyter import errors, submission, submission_history, syncing
+from hai_jupyter.errors import invalid
 from hai_jupyter.handlers import artifacts
 from hai_jupyter.handlers.base import Handler, answers
-from hai_jupyter.rows import task_row
+from hai_jupyter.live.rows import task_row
+from hai_jupyter.notebooks import submission as notebooks
 
 _NAMES = uuid.UUID("0b7d1f3a-02b1-4b77-93f5-7b5f6bd1c0de")
 
@@ -48,7 +49,7 @@ class DraftHandler(Handler):
         return submission.task_file(file), {
             "parameters": notebooks.parameters_of(file) if file.suffix == ".ipynb" else [],
             "workspace": self._workspace(file),
-            "changes": submitted.changes(name, file) if source.cells is None else None,
+            "changes": submission_history.changes(name, file) if source.cells is None else None,
         }
 
     def _workspace(self, file: Path) -> str:
@@ -68,7 +69,7 @@ class CheckHandler(Handler):
         try:
             outcome = await self.client.tasks.dry_run(spec)
         except HaiError as error:
-            return {**answer, "error": failures.body(error)}
+            return {**answer, "error": errors.body(error)}
         return {**answer, "outcome": outcome.outcome, "message": outcome.message}
 
 
@@ -97,7 +98,7 @@ class SubmitHandler(Handler):
         if data.get("path") and data.get("cells") is None:
             source = submission.read_source(data)
             name = submission.default_name(source)
-            submitted.keep(name, self.backend.places.file(source.path))
+            submission_history.keep(name, self.backend.places.file(source.path))
 
 
 class SchemaHandler(Handler):

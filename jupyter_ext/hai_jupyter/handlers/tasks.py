@@ -12,11 +12,11 @@ from hai.client.errors import HaiError
 from hai.client.silence import of_run
 from hai.client.spec import to_yaml
 from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Task
-from hai_jupyter import executed, notebooks
-from hai_jupyter.failures import invalid
+from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
-from hai_jupyter.plain import plain
-from hai_jupyter.rows import task_row
+from hai_jupyter.live.rows import task_row
+from hai_jupyter.notebooks import executed, submission
+from hai_jupyter.proto_json import plain
 
 Body = Mapping[str, Any]
 Verb = Callable[[Client, int, Body], Awaitable[Task]]
@@ -45,7 +45,7 @@ class TaskHandler(Handler):
 
     def _notebook(self, task: Task) -> str:
         """The executed notebook, as the file browser knows it; empty: there is none, or not here."""
-        out = notebooks.output_of(task.id, task.spec.spec.workspace, task.spec.spec.parameters)
+        out = submission.output_of(task.id, task.spec.spec.workspace, task.spec.spec.parameters)
         if out is None or not out.is_file():
             return ""
         with suppress(ValueError):  # it lies elsewhere

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hai_jupyter import usage
-from hai_jupyter.failures import invalid
+from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
+from hai_jupyter.live import usage
 
 _RANKS = 8
 _POINTS = 200

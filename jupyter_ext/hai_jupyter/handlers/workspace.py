@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hai.client.errors import NotFound
-from hai_jupyter.failures import invalid
+from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
 from hai_jupyter.syncing import run, shortened, workspace_of
 

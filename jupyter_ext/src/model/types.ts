@@ -1,4 +1,4 @@
-/** What the server extension sends; see hai_jupyter/rows.py and subscriber.py. */
+/** What the server extension sends; see hai_jupyter/live/rows.py and subscriber.py. */
 
 /** Agents of a task that the server does not hear. */
 export interface Silence {

@@ -17,8 +17,8 @@ from grpc import aio
 from hai.client.backoff import delays
 from hai.client.cancellation import being_cancelled
 from hai.client.errors import Closed, HaiError, TimedOut, Unreachable, Untrusted, UsageError
+from hai.client.multi_address import MultiAddressChannel
 from hai.client.profile import Profile
-from hai.client.roving import Roving
 from hai.client.streams import StreamCall
 
 Stub = TypeVar("Stub")
@@ -47,7 +47,7 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
 
 
 class Transport(Protocol):
-    """What resources need of a connection; fake.py has another one."""
+    """What resources need of a connection; fake/server.py has another one."""
 
     def stub(self, stub_class: Callable[[aio.Channel], Stub]) -> Stub:
         """The calls of a service."""
@@ -89,9 +89,11 @@ class Connection:
         self._is_closed = False
 
     @cached_property
-    def _channel(self) -> Roving:  # made on first use: it belongs to the running event loop
+    def _channel(
+        self,
+    ) -> MultiAddressChannel:  # made on first use: it belongs to the running event loop
         profile = self.profile
-        return Roving(
+        return MultiAddressChannel(
             profile.addresses, lambda server: open_channel(replace(profile, server=server))
         )
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal, Protocol
 
+from hai.client.enum_names import word
 from hai.client.errors import Ambiguous, Candidate, NotFound, UsageError
 from hai.client.ids import is_id, possible_id
-from hai.client.words import word
 from hai.v1.task_pb2 import Task, TaskState
 
 Kind = Literal["auto", "yaml", "name", "id"]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hai_backend.auth import quotas, rights
 from hai_backend.auth.quotas import QuotaBook
 from hai_backend.auth.rights import GrantBook
+from hai_backend.domain.accounts.right import Grant
+from hai_backend.domain.accounts.user import Quota, User
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.right import Grant
-from hai_backend.domain.user import Quota, User
 
 NOW = 1000.0
 NAMES = st.sampled_from(["ada", "bob", "vision", "staff"])  # users and groups may have one name

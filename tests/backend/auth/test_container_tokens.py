@@ -8,11 +8,11 @@ import pytest
 
 from hai_backend.auth import container_tokens
 from hai_backend.auth.directory import Directory
+from hai_backend.domain.accounts.user import TokenScope, User
 from hai_backend.domain.errors import Unauthenticated
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Task, TaskState
-from hai_backend.domain.user import TokenScope, User
-from hai_backend.store.memory import MemoryStore
+from hai_backend.store.memory.store import MemoryStore
 from hai_backend.testing import a_task
 
 NOW = 1000.0

@@ -15,9 +15,9 @@ from hai_backend.auth.permissions import (
     require_steering,
     sees,
 )
+from hai_backend.domain.accounts.user import Role, TokenScope, User
 from hai_backend.domain.errors import Denied
 from hai_backend.domain.spec import TaskType
-from hai_backend.domain.user import Role, TokenScope, User
 from hai_backend.testing import a_task
 
 ADA = Identity(User("ada", groups=("vision",)))

@@ -8,10 +8,10 @@ import pytest
 
 from hai_backend.auth import shares as share_rules
 from hai_backend.auth.directory import Directory
+from hai_backend.domain.accounts.user import Role, Share, User
 from hai_backend.domain.errors import HaiError, NotFound
-from hai_backend.domain.snapshot import ShareRow
-from hai_backend.domain.user import Role, Share, User
-from hai_backend.store.memory import MemoryStore
+from hai_backend.domain.scheduling.snapshot import ShareRow
+from hai_backend.store.memory.store import MemoryStore
 
 VISION = Share("vision", "default", 3, 2, 8)
 SPEECH = Share("speech", "default", 1)

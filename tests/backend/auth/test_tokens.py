@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from hai_backend.auth import quotas, run_tokens, tokens
 from hai_backend.auth.directory import Directory
+from hai_backend.domain.accounts.user import Quota, Role, Token, TokenScope, User
 from hai_backend.domain.errors import Conflict, HaiError, NotFound, Unauthenticated
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import QuotaRow
-from hai_backend.domain.user import Quota, Role, Token, TokenScope, User
-from hai_backend.store.memory import MemoryStore
+from hai_backend.domain.scheduling.snapshot import QuotaRow
+from hai_backend.store.memory.store import MemoryStore
 
 NOW = 1000.0
 

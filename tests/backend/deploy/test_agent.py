@@ -27,7 +27,7 @@ IMPORTS = (
 REFUSED = """
 import grpc.aio
 from google.rpc import error_details_pb2, status_pb2
-from hai_backend.agent.server_errors import given_up
+from hai_backend.agent.server.errors import given_up
 
 status = status_pb2.Status()
 status.details.add().Pack(error_details_pb2.ErrorInfo(reason="FENCED"))
@@ -85,7 +85,7 @@ def test_it_unpacks_environments(agent: Path, tmp_path: Path) -> None:
         "limit": 1 << 20,
         "layers": [["ann", layer.name]],
     }
-    unpack = ("-I", "-B", "-m", "hai_backend.environments.unpacking", json.dumps(order))
+    unpack = ("-I", "-B", "-m", "hai_backend.environments.unpack", json.dumps(order))
     done = alone(agent / "bin" / "python3", *unpack)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     copy = tmp_path / str(os.geteuid()) / "ann" / ".layers" / layer.name

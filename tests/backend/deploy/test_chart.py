@@ -18,9 +18,9 @@ from kubernetes import client
 
 from hai_backend import config
 from hai_backend.domain.priority import LEVELS
-from hai_backend.gateway import addresses
 from hai_backend.launch.kubernetes.options import read
-from hai_backend.proxy.door import Door
+from hai_backend.proxy.listener import Listener
+from hai_backend.server.listen import addresses
 
 from .conftest import CHART, Body, Refused, Render, one
 
@@ -181,7 +181,7 @@ def test_what_the_ingress_lets_in_is_what_the_proxy_knows(
     (rule,) = ingress["spec"]["rules"]
     assert (rule["host"], rule["http"]["paths"][0]["path"]) == (host, path)
     found = settings_of(manifests)
-    door = Door("127.0.0.1", 0)
+    door = Listener("127.0.0.1", 0)
     place = addresses(config.Settings(Path(), **_proxy_settings(found)), door).place(*request_to)
     door.close()
     assert place is not None

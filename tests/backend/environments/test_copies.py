@@ -18,7 +18,7 @@ import pytest
 from hai_backend.environments import copies
 from hai_backend.environments.copies import Wanted
 from hai_backend.environments.errors import Broken
-from hai_backend.environments.unpacking import fetch
+from hai_backend.environments.unpack import fetch
 from hai_backend.testing.environments import layer_of, lock_of, make_environment, make_image
 
 FILES = [

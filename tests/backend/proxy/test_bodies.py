@@ -10,7 +10,7 @@ import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from hai_backend.proxy import passing
+from hai_backend.proxy import forward
 
 PATIENCE = 0.2
 
@@ -24,14 +24,14 @@ async def proxied() -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
 
     behind = web.Application(client_max_size=1 << 30)
     behind.router.add_route("*", "/{path:.*}", service)
-    async with TestServer(behind) as far, passing.client(aiohttp.TCPConnector()) as ours:
+    async with TestServer(behind) as far, forward.client(aiohttp.TCPConnector()) as ours:
 
         async def front(request: web.Request) -> web.StreamResponse:
             host = f"{far.host}:{far.port}"
-            passage = passing.Passage(request, host, request.path, "u", "http", "c")
+            passage = forward.Forward(request, host, request.path, "u", "http", "c")
             try:
-                return await passing.pass_on(ours, passage, "", PATIENCE)
-            except passing.BodyStopped:
+                return await forward.pass_on(ours, passage, "", PATIENCE)
+            except forward.BodyStopped:
                 return web.Response(status=408)
 
         before = web.Application(client_max_size=0)

@@ -8,9 +8,9 @@ import pytest
 
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1.tunnel_pb2 import TunnelTarget
+from hai_backend.controllers.cluster.agents import ConnectedAgents, Session
+from hai_backend.controllers.cluster.tunnels import Tunnel, Tunnels
 from hai_backend.launch.base import RankKey
-from hai_backend.loops.hub import Hub, Session
-from hai_backend.loops.tunnels import Tunnel, Tunnels
 from hai_backend.proxy.connector import TunnelTransport
 
 KEY = RankKey(7, 1, 0)
@@ -35,7 +35,7 @@ class Peer(asyncio.Protocol):
 
 @pytest.fixture
 def tunnels() -> Tunnels:
-    hub = Hub()
+    hub = ConnectedAgents()
     hub.enter(KEY, Session())
     return Tunnels(hub)
 

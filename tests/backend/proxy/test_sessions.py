@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hai_backend.auth import browsers
 from hai_backend.auth.browsers import Pass
 from hai_backend.auth.directory import Directory
-from hai_backend.domain.user import TokenScope
+from hai_backend.domain.accounts.user import TokenScope
 from hai_backend.proxy.sessions import LINK_SECONDS, SESSION_SECONDS, Sessions
-from hai_backend.store.memory import MemoryStore
+from hai_backend.store.memory.store import MemoryStore
 from hai_backend.testing import ManualClock
 
 KEY = browsers.signing_key(b"secret")

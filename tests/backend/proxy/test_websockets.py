@@ -10,7 +10,7 @@ import aiohttp
 from aiohttp import WSMsgType, web
 from aiohttp.test_utils import TestServer
 
-from hai_backend.proxy import passing
+from hai_backend.proxy import forward
 
 BEAT = 0.05
 MANY = 20  # pings on each side
@@ -29,11 +29,11 @@ async def proxied(serve: Serve) -> AsyncIterator[tuple[aiohttp.ClientSession, st
 
     behind = web.Application()
     behind.router.add_get("/", service)
-    async with TestServer(behind) as far, passing.client(aiohttp.TCPConnector()) as ours:
+    async with TestServer(behind) as far, forward.client(aiohttp.TCPConnector()) as ours:
 
         async def front(request: web.Request) -> web.StreamResponse:
-            passage = passing.Passage(request, f"{far.host}:{far.port}", "/", "u", "http", "c")
-            return await passing.pass_websocket(ours, passage, nullcontext, heartbeat=BEAT)
+            passage = forward.Forward(request, f"{far.host}:{far.port}", "/", "u", "http", "c")
+            return await forward.pass_websocket(ours, passage, nullcontext, heartbeat=BEAT)
 
         before = web.Application()
         before.router.add_get("/", front)

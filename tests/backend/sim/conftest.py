@@ -10,7 +10,7 @@ import pytest
 
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.priority import Priority
-from hai_backend.sched.policy import Policy
+from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.sim.engine import Engine, Progress
 from hai_backend.sim.job import Fate, Job, Outcome, Usage
 from hai_backend.sim.metrics import metrics

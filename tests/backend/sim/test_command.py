@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_backend.sched.policy import Policy
+from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.sim.command import main
 from hai_backend.sim.metrics import metrics
 

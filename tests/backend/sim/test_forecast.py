@@ -9,9 +9,9 @@ import pytest
 
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import Ending, SchedTask, Snapshot, Standing
-from hai_backend.sched import Policy
-from hai_backend.sched.history import STARTS, bin_of
+from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, Snapshot, Standing
+from hai_backend.scheduler import Policy
+from hai_backend.scheduler.queue.history import STARTS, bin_of
 from hai_backend.sim.forecast import ENDINGS, TASKS, Effort, forecast
 from hai_backend.sim.futures import DAY, Future, past_of
 

@@ -12,13 +12,13 @@ from statistics import median
 import pytest
 
 from hai_backend.domain.errors import Invalid
-from hai_backend.domain.plan import Plan
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import Ending, Snapshot
-from hai_backend.domain.snapshot_json import lines
-from hai_backend.sched import Policy
-from hai_backend.sched.shown import Begin, Pass, Shown, begin_line, pass_line
-from hai_backend.sched.testing import NOW, node, nodes, queued, running, snap
+from hai_backend.domain.scheduling.plan import Plan
+from hai_backend.domain.scheduling.snapshot import Ending, Snapshot
+from hai_backend.domain.scheduling.snapshot_json import lines
+from hai_backend.scheduler import Policy
+from hai_backend.scheduler.recorded_input import Begin, Pass, PassInput, begin_line, pass_line
+from hai_backend.scheduler.testing import NOW, node, nodes, queued, running, snap
 from hai_backend.sim.command import main
 from hai_backend.sim.synthetic import time_passes
 from hai_backend.sim.traces import Trace, load
@@ -127,9 +127,9 @@ def test_passes_over_nothing_are_refused(
 def test_a_log_tells_when_tasks_came_and_how_long_they_ran(tmp_path: Path) -> None:
     old, first, second, third = (queued(i, created_at=NOW + i) for i in range(1, 5))
     shown = [
-        Shown(NOW + 5, tasks=(first, second)),
-        Shown(NOW + 6, tasks=(replace(first, held=True), third)),
-        Shown(NOW + 90, gone=(2,), endings=(Ending(first, 80.0), Ending(queued(99), 5.0))),
+        PassInput(NOW + 5, tasks=(first, second)),
+        PassInput(NOW + 6, tasks=(replace(first, held=True), third)),
+        PassInput(NOW + 90, gone=(2,), endings=(Ending(first, 80.0), Ending(queued(99), 5.0))),
     ]
     begin = Begin(Policy(), replace(snap(nodes(1), old), endings=(Ending(second, 7.0),)))
     text = begin_line(begin) + "".join(pass_line(Pass(each, Plan(0, ()))) for each in shown)
@@ -151,10 +151,10 @@ def test_in_a_log_a_task_comes_when_those_before_it_have_ended(tmp_path: Path) -
     again = replace(free, run_seconds=20.0, waiting_since=NOW + 80)
     known = queued(3, created_at=NOW + 10, run_seconds=20.0, waiting_since=NOW + 30)
     shown = [
-        Shown(NOW + 31, tasks=(first, behind, known)),
-        Shown(NOW + 50, tasks=(free,)),
-        Shown(NOW + 80, tasks=(again,)),
-        Shown(NOW + 99, endings=tuple(Ending(t, 40.0) for t in (first, again, known))),
+        PassInput(NOW + 31, tasks=(first, behind, known)),
+        PassInput(NOW + 50, tasks=(free,)),
+        PassInput(NOW + 80, tasks=(again,)),
+        PassInput(NOW + 99, endings=tuple(Ending(t, 40.0) for t in (first, again, known))),
     ]
     path = tmp_path / "decisions.jsonl"
     passes = (pass_line(Pass(each, Plan(0, ()))) for each in shown)

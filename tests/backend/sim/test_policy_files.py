@@ -1,4 +1,4 @@
-"""`hai simulate --policy FILE` reads what a group's settings are checked by: sched.policy."""
+"""`hai simulate --policy FILE` reads what a group's settings are checked by: scheduler.policy.policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from hai_backend.domain.errors import Invalid
 from hai_backend.domain.priority import Priority
-from hai_backend.sched.policy import Demotion, Policy, Ranking, to_mapping
+from hai_backend.scheduler.policy.policy import Demotion, Policy, Ranking, to_mapping
 from hai_backend.sim.engine import production, read_policy
 
 TOML = """

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from hai_backend.domain.node import Group
-from hai_backend.domain.plan import Plan
-from hai_backend.domain.snapshot import Snapshot
-from hai_backend.sched import Board, Policy
-from hai_backend.sched.rules import Rules
-from hai_backend.sched.shown import Begin, Pass, Shown, begin_line, pass_line, show
-from hai_backend.sched.testing import NOW, nodes, queued
+from hai_backend.domain.scheduling.plan import Plan
+from hai_backend.domain.scheduling.snapshot import Snapshot
+from hai_backend.scheduler import Policy, SchedulerCache
+from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.recorded_input import Begin, Pass, PassInput, begin_line, pass_line, show
+from hai_backend.scheduler.testing import NOW, nodes, queued
 from hai_backend.sim.command import main
 
 BEGIN = begin_line(Begin(Policy(), Snapshot(0.0, (), ()), "0.1.0"))
@@ -21,11 +21,11 @@ BEGIN = begin_line(Begin(Policy(), Snapshot(0.0, (), ()), "0.1.0"))
 
 def passes() -> list[Pass]:
     """Two tasks come and start, one after the other."""
-    board = Board(Policy())
+    board = SchedulerCache(Policy())
     rules = Rules({"default": Group("default")})
     given = [
-        Shown(NOW, rules, tuple(nodes(2)), tasks=(queued(1),)),
-        Shown(NOW + 1, gone=(1,), tasks=(queued(2, 2),)),
+        PassInput(NOW, rules, tuple(nodes(2)), tasks=(queued(1),)),
+        PassInput(NOW + 1, gone=(1,), tasks=(queued(2, 2),)),
     ]
     return [Pass(shown, show(board, shown)) for shown in given]
 

@@ -12,10 +12,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hai_backend.domain.accounts.user import User
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec, TaskType
 from hai_backend.domain.task import Outcome, Task, TaskState
-from hai_backend.domain.user import User
 from hai_backend.store.base import ORDERS, Store, TaskFilter, TaskQuery
 from hai_backend.store.connect import open_store
 

@@ -8,8 +8,8 @@ import pytest
 
 from hai_backend.domain.errors import Invalid, Unavailable
 from hai_backend.store.connect import open_store
-from hai_backend.store.memory import MemoryStore
-from hai_backend.store.sql import SqlStore
+from hai_backend.store.memory.store import MemoryStore
+from hai_backend.store.sql.store import SqlStore
 
 
 def test_an_address_in_memory() -> None:

@@ -10,18 +10,20 @@ from typing import Any
 
 import pytest
 
-from hai_backend.domain.artifact import Artifact, Direction, TaskArtifact
-from hai_backend.domain.dataset import Dataset, Visibility
+from hai_backend.domain.accounts.message import Message
+from hai_backend.domain.accounts.right import Grant
+from hai_backend.domain.accounts.user import Quota, Role, Share, Token, TokenScope, User
+from hai_backend.domain.accounts.webhook import Format, News, Notice, Webhook
+from hai_backend.domain.catalog.artifact import Artifact, Direction, TaskArtifact
+from hai_backend.domain.catalog.dataset import Dataset, Visibility
+from hai_backend.domain.catalog.port import Port
+from hai_backend.domain.catalog.registry import Image, Registry
 from hai_backend.domain.environment import Environment, EnvironmentState
 from hai_backend.domain.errors import Conflict, Invalid
-from hai_backend.domain.message import Message
-from hai_backend.domain.mount import HostPathType, MountAction, MountKind, MountRow
+from hai_backend.domain.goodput_facts import Progress
+from hai_backend.domain.mounts.mount import HostPathType, MountAction, MountKind, MountRow
 from hai_backend.domain.node import Group, Node, NodeState
-from hai_backend.domain.port import Port
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.progress import Progress
-from hai_backend.domain.registry import Image, Registry
-from hai_backend.domain.right import Grant
 from hai_backend.domain.spec import (
     NodeResourceSpec,
     OnEnd,
@@ -47,10 +49,8 @@ from hai_backend.domain.task import (
     TaskEvent,
     TaskState,
 )
-from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
-from hai_backend.domain.webhook import Format, News, Notice, Webhook
 from hai_backend.store.base import ORDERS, Store, TaskFilter, TaskQuery
-from hai_backend.store.records import TABLES
+from hai_backend.store.sql.records import TABLES
 
 SUBMITTED = TaskEvent(1.5, "alice", "TaskSubmitted", "hai python train.py")
 FULL_SPEC = TaskSpec(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hai_backend.testing.virtual import run_virtually
-from hai_backend.watch.picture import Change, Picture
+from hai_backend.watch.cache import Change, ObjectCache
 from hai_backend.watch.reflector import Pace, Reflector
 from hai_backend.watch.source import Body, Broken, Expired, Page
 
@@ -57,7 +57,7 @@ def followed(script: Script, seconds: float) -> list[Change[Any]]:
     told: list[Change[Any]] = []
 
     async def story() -> None:
-        picture: Picture[Any] = Picture(lambda found: found["metadata"]["resourceVersion"])
+        picture: ObjectCache[Any] = ObjectCache(lambda found: found["metadata"]["resourceVersion"])
         reflector = Reflector("things", script, picture, told.extend, pace=PACE, random=Random(1))
         running = asyncio.ensure_future(reflector.run())
         await asyncio.wait({running}, timeout=seconds)

@@ -11,7 +11,7 @@ from hmac import new as hmac
 
 import pytest
 
-from hai_backend.domain.webhook import Format, News, Notice, Webhook, is_allowed
+from hai_backend.domain.accounts.webhook import Format, News, Notice, Webhook, is_allowed
 from hai_backend.webhooks import bodies
 from hai_backend.webhooks.bodies import TEXT_CHARS, letter, line, refusal, text_of
 

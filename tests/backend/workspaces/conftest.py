@@ -13,17 +13,15 @@ import pytest
 from hai.client.client import Client
 from hai_backend.testing.server import RunningServer, running_server
 from hai_backend.testing.workspaces import Pusher
-from hai_backend.workspaces import (
-    applying,
-    checkouts,
-    clearing,
-    early,
-    hands,
-    laying,
-    looking,
-    preparing,
-    untouched,
+from hai_backend.workspaces import checkouts
+from hai_backend.workspaces.push import (
+    apply,
+    commit_preparation,
+    materialize,
+    overwrite_guard,
+    removal,
 )
+from hai_backend.workspaces.storage import prefetch, tree_scan, workers
 
 MEMORY = Path("/dev/shm")
 
@@ -31,20 +29,20 @@ MEMORY = Path("/dev/shm")
 @pytest.fixture
 def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each answer takes long, it seems: a few files are enough for many threads."""
-    monkeypatch.setattr(hands, "is_slow", lambda took, usual: True)
-    for room in (applying, checkouts, clearing, laying, preparing):
+    monkeypatch.setattr(workers, "is_slow", lambda took, usual: True)
+    for room in (apply, checkouts, removal, materialize, commit_preparation):
         monkeypatch.setattr(room, "PART", 2)
-    monkeypatch.setattr(early, "_BYTES", 1000)
-    for room in (looking, untouched):
+    monkeypatch.setattr(prefetch, "_BYTES", 1000)
+    for room in (tree_scan, overwrite_guard):
         monkeypatch.setattr(room, "NAMES", 4)
 
 
 @pytest.fixture
 def quick_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is done by threads, however long a test takes."""
-    monkeypatch.setattr(hands, "is_slow", lambda took, usual: False)
-    monkeypatch.setattr(hands.Storage, "slow", False)  # whatever was found before
-    monkeypatch.setattr(hands, "ThreadPoolExecutor", None)
+    monkeypatch.setattr(workers, "is_slow", lambda took, usual: False)
+    monkeypatch.setattr(workers.Storage, "slow", False)  # whatever was found before
+    monkeypatch.setattr(workers, "ThreadPoolExecutor", None)
 
 
 @dataclass

@@ -20,20 +20,15 @@ import pytest
 from blake3 import blake3
 
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
-from hai_backend.workspaces import (
-    applying,
-    checkouts,
-    collecting,
-    looking,
-    pushing,
-    reading,
-    restoring,
-)
+from hai_backend.workspaces import checkouts, garbage, read, restore
 from hai_backend.workspaces.contents import opened
 from hai_backend.workspaces.files import Files, make
-from hai_backend.workspaces.pushing import Push
-from hai_backend.workspaces.receiving import Piece
-from hai_backend.workspaces.staging import Author
+from hai_backend.workspaces.push import apply
+from hai_backend.workspaces.push import push as pushing
+from hai_backend.workspaces.push.push import Push
+from hai_backend.workspaces.push.receive import Piece
+from hai_backend.workspaces.push.staging import Author
+from hai_backend.workspaces.storage import tree_scan
 
 STEPS = {
     "open",
@@ -112,7 +107,7 @@ def push(files: Files, now: Tree, before: Tree, base: int) -> int:
 
 def opened_again(root: Path) -> Files:
     files = Files(root, 0)
-    applying.recover(files)
+    apply.recover(files)
     return files
 
 
@@ -126,7 +121,7 @@ def of_revision(files: Files, number: int) -> dict[str, bytes]:
     for page in files.index.tree(number):
         for entry in page:
             if entry.kind is EntryKind.FILE:
-                source = reading.OfRevision(files, number)
+                source = read.OfRevision(files, number)
                 with source.folders() as tree, opened(source.open(tree, entry.path)) as file:
                     found[entry.path] = os.pread(file, entry.size + 1, 0)
     return found
@@ -224,7 +219,7 @@ def test_the_first_push_may_be_cut_anywhere(memory: Path) -> None:
         assert on_disk(place) == (FIRST if newest else {})
         assert push(files, FIRST, {} if newest == 0 else FIRST, newest) == 1
         assert on_disk(place) == FIRST
-        assert looking.look(files, Author("tasks", 9.0)).number == 1
+        assert tree_scan.look(files, Author("tasks", 9.0)).number == 1
         files.close()
     assert steps > 25
 
@@ -244,7 +239,7 @@ def test_a_push_that_replaces_removes_and_moves_may_be_cut_anywhere(memory: Path
         assert push(files, SECOND, FIRST if newest == 1 else SECOND, newest) == 2
         assert on_disk(place) == SECOND
         assert of_revision(files, 1) == FIRST
-        assert looking.look(files, Author("tasks", 9.0)).number == 2
+        assert tree_scan.look(files, Author("tasks", 9.0)).number == 2
         files.close()
     assert steps > 30
 
@@ -259,7 +254,7 @@ def test_what_a_program_removes_before_the_server_is_back_can_be_pushed_again(me
         shutil.rmtree(place / "files")
         (place / "files").mkdir()
         files = opened_again(place)
-        now = looking.look(files, Author("tasks", 9.0)).number
+        now = tree_scan.look(files, Author("tasks", 9.0)).number
         there = {entry.path: None for page in files.index.tree(now) for entry in page}
         push(files, FIRST, there, now)
         assert on_disk(place) == FIRST, step
@@ -284,11 +279,11 @@ def test_a_look_at_what_programs_wrote_may_be_cut_anywhere(memory: Path) -> None
             os.utime(path, (1e9, 1e9))  # so that a stat will do
 
     def look(place: Path) -> int:
-        return looking.look(opened_again(place), Author("tasks", 2.0)).number
+        return tree_scan.look(opened_again(place), Author("tasks", 2.0)).number
 
     for step, place in at_every_step(memory, written, look):
         files = opened_again(place)
-        assert looking.look(files, Author("tasks", 3.0)).number == 2
+        assert tree_scan.look(files, Author("tasks", 3.0)).number == 2
         assert of_revision(files, 2) == on_disk(place), step
         files.close()
 
@@ -301,7 +296,7 @@ def test_restoring_may_be_cut_anywhere(memory: Path) -> None:
         files.close()
 
     def story(place: Path) -> None:
-        restoring.restore(opened_again(place), 1, [], Author("me", 3.0))
+        restore.restore(opened_again(place), 1, [], Author("me", 3.0))
 
     for step, place in at_every_step(memory, twice, story):
         files = opened_again(place)
@@ -309,7 +304,7 @@ def test_restoring_may_be_cut_anywhere(memory: Path) -> None:
         assert on_disk(place) == (FIRST if newest == 3 else SECOND), step
         assert of_revision(files, 1) == FIRST, step
         assert of_revision(files, 2) == SECOND, step
-        assert restoring.restore(files, 1, [], Author("me", 3.0)).number == 3
+        assert restore.restore(files, 1, [], Author("me", 3.0)).number == 3
         assert on_disk(place) == FIRST
         files.close()
 
@@ -341,7 +336,7 @@ def test_collecting_may_be_cut_anywhere_and_loses_nothing_that_is_kept(memory: P
         files.close()
 
     def collect(files: Files) -> None:
-        collecting.collect(files, pinned=(), running=(), before=2.5)
+        garbage.collect(files, pinned=(), running=(), before=2.5)
 
     for _, place in at_every_step(memory, thrice, lambda place: collect(opened_again(place))):
         files = opened_again(place)

@@ -16,13 +16,13 @@ from blake3 import blake3
 
 from hai.client.inotify import Inotify
 from hai.v1 import workspace_pb2 as pb
-from hai_backend.services import workspace_following
-from hai_backend.services.workspace_following import WorkspaceFollowing
-from hai_backend.services.workspace_trees import Trees
+from hai_backend.api.workspaces import cluster_changes
+from hai_backend.api.workspaces.cluster_changes import WorkspaceFollowing
+from hai_backend.api.workspaces.trees import Trees
 from hai_backend.testing.workspaces import Pusher, file
-from hai_backend.workspaces import tree_events
-from hai_backend.workspaces.rooms import Room
-from hai_backend.workspaces.seeing import Seer
+from hai_backend.workspaces.registry import OpenWorkspace
+from hai_backend.workspaces.storage import tree_events
+from hai_backend.workspaces.storage.directory_scan import DirectoryScan
 from tests.backend.workspaces.conftest import Here
 
 SECONDS = 20.0  # for machines that have much else to do
@@ -198,7 +198,7 @@ async def test_so_it_is_where_storage_tells_of_nothing(
     monkeypatch.setattr(tree_events, "file_system", lambda path: "nfs4")
     monkeypatch.setattr(tree_events, "Inotify", None)
     monkeypatch.setattr(tree_events, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(workspace_following, "LEAST_SECONDS", 0.01)
+    monkeypatch.setattr(cluster_changes, "LEAST_SECONDS", 0.01)
     async with followed(here) as follower:
         for _, change in CHANGES:
             begin_anew(follower.tree)
@@ -296,7 +296,7 @@ async def test_the_limit_of_watches_is_no_end(here: Here, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Inotify, "add", add)
     monkeypatch.setattr(tree_events, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(workspace_following, "LEAST_SECONDS", 0.01)
+    monkeypatch.setattr(cluster_changes, "LEAST_SECONDS", 0.01)
     async with followed(here) as follower:
         (follower.tree / "new").write_text("1")
         await follower.until_same()
@@ -307,13 +307,13 @@ async def test_our_own_pushes_are_not_read_again(
 ) -> None:
     """The kernel tells of what a push did as well. Of files that were saved just now, too."""
     read = set[str]()
-    real = Seer._file
+    real = DirectoryScan._file
 
-    def noted(seer: Seer, folder: str, descriptor: int, name: str, *more: Any) -> Any:
+    def noted(seer: DirectoryScan, folder: str, descriptor: int, name: str, *more: Any) -> Any:
         read.add(name)
         return real(seer, folder, descriptor, name, *more)
 
-    monkeypatch.setattr(Seer, "_file", noted)
+    monkeypatch.setattr(DirectoryScan, "_file", noted)
     contents = {f"d/f{number}": b"%d" % number for number in range(50)}
     entries = [file(path, data) for path, data in contents.items()]
     async with followed(here) as follower:
@@ -335,7 +335,7 @@ async def test_nobody_looks_where_nobody_follows(
     looks = list[str]()
     real = Trees.looked
 
-    async def noted(trees: Trees, room: Room, *more: Any) -> Any:
+    async def noted(trees: Trees, room: OpenWorkspace, *more: Any) -> Any:
         looks.append(room.key[1])
         return await real(trees, room, *more)
 

@@ -17,9 +17,11 @@ from hai.client.errors import LimitReached
 from hai.client.spec import read_spec
 from hai_backend.testing.server import running_server
 from hai_backend.testing.workspaces import Pusher
-from hai_backend.workspaces import applying, checkouts, collecting, looking
+from hai_backend.workspaces import checkouts, garbage
 from hai_backend.workspaces.files import Files, make
-from hai_backend.workspaces.staging import Author
+from hai_backend.workspaces.push import apply
+from hai_backend.workspaces.push.staging import Author
+from hai_backend.workspaces.storage import tree_scan
 from tests.small_disk import fill, small_disk
 
 MB = 1 << 20
@@ -77,7 +79,7 @@ async def push_without_end(pusher: Pusher) -> None:
 
 async def test_what_arrived_goes_after_a_day_though_nobody_pushes(tmp_path: Path) -> None:
     old, new = (tmp_path / "workspaces/admin" / name for name in ("old", "new"))
-    for place, age in ((old, collecting.LEFT_SECONDS + 60), (new, collecting.LEFT_SECONDS / 2)):
+    for place, age in ((old, garbage.LEFT_SECONDS + 60), (new, garbage.LEFT_SECONDS / 2)):
         make(place, 0)
         Files(place, 0).close()
         left = place / "incoming" / f"{'ab' * 32}.part"
@@ -94,10 +96,10 @@ def test_half_a_directory_of_a_task_does_not_keep_the_disk_full(tmp_path: Path) 
         place = disk / "u" / "w"
         make(place, 0)
         with closing(Files(place, 0)) as files:
-            applying.recover(files)
+            apply.recover(files)
             for number in range(20):
                 (files.tree / f"f{number}").write_bytes(os.urandom(MB))
-            revision = looking.look(files, Author("tasks", 1.0)).number
+            revision = tree_scan.look(files, Author("tasks", 1.0)).number
             filling = fill(disk, but=12 * MB)
             before = room_of(disk).available
             with pytest.raises(OSError, match="reserved for the database"):

@@ -11,9 +11,9 @@ import pytest
 from hai.client.errors import NotFound
 from hai_backend.domain import workspace
 from hai_backend.domain.workspace import PassedOver
-from hai_backend.workspaces import looking
 from hai_backend.workspaces.files import Files, make
-from hai_backend.workspaces.staging import Author
+from hai_backend.workspaces.push.staging import Author
+from hai_backend.workspaces.storage import tree_scan
 
 NFD = "cafe\u0301"
 
@@ -81,11 +81,11 @@ def test_what_cannot_be_read_is_told_and_stays_in_the_tree(tmp_path: Path) -> No
     (files.tree / "d").mkdir()
     for path in ("f", "d/f"):
         (files.tree / path).write_text("1")
-    assert looking.look(files, Author("tasks", 1.0)).files == 2
+    assert tree_scan.look(files, Author("tasks", 1.0)).files == 2
     (files.tree / "f").write_text("2")
     for path in ("f", "d"):
         (files.tree / path).chmod(0)
-    assert looking.look(files, Author("tasks", 2.0), found).files == 2
+    assert tree_scan.look(files, Author("tasks", 2.0), found).files == 2
     assert found.reasons == {"d": "cannot be read", "f": "cannot be read"}
     (files.tree / "d").chmod(0o700)
     files.close()

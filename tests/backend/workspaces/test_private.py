@@ -8,7 +8,7 @@ import pytest
 
 from hai.client.errors import Invalid
 from hai_backend.testing.workspaces import Pusher, directory, file, removal
-from hai_backend.workspaces import seeing
+from hai_backend.workspaces.storage import directory_scan
 
 
 def _copied(root: Path, text: str = "id: 1") -> Path:
@@ -66,5 +66,5 @@ async def test_after_a_revision_of_before_that_has_it_comes_one_without(
 async def _looked_at_as_before(pusher: Pusher, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a server that took it for a directory like others."""
     with monkeypatch.context() as before:
-        before.setattr(seeing, "OWN", "")
+        before.setattr(directory_scan, "OWN", "")
         assert ".hfai/workspace.yml" in await pusher.tree(since=1)

@@ -15,12 +15,15 @@ import pytest
 from blake3 import blake3
 
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
-from hai_backend.workspaces import checkouts, collecting, looking, pushing, reading, restoring
+from hai_backend.workspaces import checkouts, garbage, read
+from hai_backend.workspaces import restore as restoring
 from hai_backend.workspaces.contents import opened
 from hai_backend.workspaces.files import Files, make
-from hai_backend.workspaces.pushing import Push
-from hai_backend.workspaces.receiving import Piece
-from hai_backend.workspaces.staging import Author
+from hai_backend.workspaces.push import push as pushing
+from hai_backend.workspaces.push.push import Push
+from hai_backend.workspaces.push.receive import Piece
+from hai_backend.workspaces.push.staging import Author
+from hai_backend.workspaces.storage import tree_scan
 from tests.backend.workspaces.test_crashes import (
     BIG,
     KILLED,
@@ -105,7 +108,7 @@ def of_revision(files: Files, number: int) -> Tree:
         if each.kind is EntryKind.SYMLINK:
             found[each.path] = "l", each.target.encode()
         if each.kind is EntryKind.FILE:
-            source = reading.OfRevision(files, number)
+            source = read.OfRevision(files, number)
             with source.folders() as tree, opened(source.open(tree, each.path)) as file:
                 data = os.pread(file, each.size + 1, 0)
             found[each.path] = "x" if each.executable else "f", data
@@ -150,7 +153,7 @@ class Life:
         assert on_disk(self.place / "files") == self.past[now]
         for number in self.past.keys() - {0}:
             assert of_revision(files, number) == self.past[number]
-        assert looking.look(files, Author("tasks", 99.0)).number == now
+        assert tree_scan.look(files, Author("tasks", 99.0)).number == now
         files.close()
 
 
@@ -159,7 +162,7 @@ def restore(files: Files, number: int, author: Author) -> None:
 
 
 def tidy(files: Files) -> None:
-    collecting.collect(files, pinned=(), running=(), before=0.5)
+    garbage.collect(files, pinned=(), running=(), before=0.5)
 
 
 def check_out(files: Files, number: int) -> None:

@@ -12,11 +12,14 @@ from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict, Invalid
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
-from hai_backend.workspaces import applying, assembling, chunks, collecting, straight
+from hai_backend.workspaces import garbage
+from hai_backend.workspaces.chunks import assembly, chunks
 from hai_backend.workspaces.files import Files, make, now_ns
-from hai_backend.workspaces.pushing import Push
-from hai_backend.workspaces.receiving import Piece
-from hai_backend.workspaces.staging import Author
+from hai_backend.workspaces.push import apply
+from hai_backend.workspaces.push.push import Push
+from hai_backend.workspaces.push.receive import Piece
+from hai_backend.workspaces.push.staging import Author
+from hai_backend.workspaces.storage import direct_io
 
 PIECES = [blake3(bytes([number])).digest(600_000 + number) for number in range(6)]
 WHOLE = b"".join(PIECES)
@@ -24,11 +27,11 @@ WHOLE = b"".join(PIECES)
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Files]:
-    for module in (straight, assembling):
+    for module in (direct_io, assembly):
         monkeypatch.setattr(module, "BLOCK_BYTES", 1 << 20)
     make(tmp_path / "u" / "w", 0)
     made = Files(tmp_path / "u" / "w", 0)
-    applying.recover(made)
+    apply.recover(made)
     yield made
     made.close()
 
@@ -113,12 +116,12 @@ def test_what_one_push_has_hashed_no_other_writes_over(files: Files) -> None:
 def test_what_grows_is_not_collected_however_old_it_is(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assembling, "_AT_ONCE", 1_000_000)
+    monkeypatch.setattr(assembly, "_AT_ONCE", 1_000_000)
     part = broken(files, PIECES, [0, 1, 2])
     os.utime(part, ns=(0, 0))
     push = wanting(files, 2, PIECES)
     os.utime(part, ns=(0, 0))
-    collecting.collect(files, pinned=[], running=[], before=now_ns() / 1e9)
+    garbage.collect(files, pinned=[], running=[], before=now_ns() / 1e9)
     for piece in PIECES[3:]:
         send(push, piece)
     commit(push)

@@ -15,25 +15,21 @@ from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict, Invalid, NotFound
 from hai_backend.domain.workspace import Entry, EntryKind, PassedOver
-from hai_backend.workspaces import (
-    applying,
-    checkouts,
-    clearing,
-    early,
-    hands,
-    laying,
-    looking,
-    preparing,
-    reading,
-    restoring,
-    untouched,
-)
+from hai_backend.workspaces import checkouts, read, restore
 from hai_backend.workspaces.files import Files, make
-from hai_backend.workspaces.hands import SLOW_SECONDS, Hands, Storage
-from hai_backend.workspaces.pushing import Push
-from hai_backend.workspaces.receiving import Piece
-from hai_backend.workspaces.seeing import Part, Seen, Seer
-from hai_backend.workspaces.staging import Author
+from hai_backend.workspaces.push import (
+    apply,
+    commit_preparation,
+    materialize,
+    overwrite_guard,
+    removal,
+)
+from hai_backend.workspaces.push.push import Push
+from hai_backend.workspaces.push.receive import Piece
+from hai_backend.workspaces.push.staging import Author
+from hai_backend.workspaces.storage import prefetch, tree_scan, workers
+from hai_backend.workspaces.storage.directory_scan import DirectoryScan, Part, Seen
+from hai_backend.workspaces.storage.workers import SLOW_SECONDS, Storage, Workers
 
 FOLDERS, FILES = 6, 10
 MTIME = 1_600_000_000_000_000_000
@@ -47,7 +43,7 @@ def files(tmp_path: Path) -> Iterator[Files]:
     make(place, 0)
     write(place / "files")
     files = Files(place, 0)
-    applying.recover(files)
+    apply.recover(files)
     with closing(files):
         yield files
 
@@ -69,7 +65,7 @@ def write(tree: Path) -> None:
 
 
 def look(files: Files, passed_over: PassedOver | None = None) -> int:
-    return looking.look(files, Author("tasks", 1.0), passed_over).number
+    return tree_scan.look(files, Author("tasks", 1.0), passed_over).number
 
 
 def entries(files: Files, revision: int) -> list[Entry]:
@@ -95,22 +91,22 @@ def together(number: int) -> Callable[[], None]:
 
 @pytest.mark.usefixtures("slow_storage")
 def test_a_look_reads_many_directories_at_a_time(files: Files, monkeypatch) -> None:
-    meet, real = together(FOLDERS), Seer.look
+    meet, real = together(FOLDERS), DirectoryScan.look
 
-    def met(self: Seer, part: Part) -> Seen:
+    def met(self: DirectoryScan, part: Part) -> Seen:
         if part.folder.count("/") == 1 and part.names is None:
             meet()
         return real(self, part)
 
-    monkeypatch.setattr(Seer, "look", met)
+    monkeypatch.setattr(DirectoryScan, "look", met)
     assert look(files) == 1
 
 
 @pytest.mark.usefixtures("slow_storage")
 def test_a_look_reads_one_large_directory_by_many(files: Files, monkeypatch) -> None:
-    meet, real = together(5), Seer.look
+    meet, real = together(5), DirectoryScan.look
 
-    def met(self: Seer, part: Part) -> Seen:
+    def met(self: DirectoryScan, part: Part) -> Seen:
         if part.names is not None and part.folder == "pkg/flat":
             meet()
         return real(self, part)
@@ -118,7 +114,7 @@ def test_a_look_reads_one_large_directory_by_many(files: Files, monkeypatch) -> 
     (files.tree / "pkg" / "flat").mkdir()
     for name in range(24):
         (files.tree / "pkg" / "flat" / str(name)).touch()
-    monkeypatch.setattr(Seer, "look", met)
+    monkeypatch.setattr(DirectoryScan, "look", met)
     assert look(files) == 1
     assert sum(entry.path.startswith("pkg/flat/") for entry in entries(files, 1)) == 24
 
@@ -204,16 +200,16 @@ def test_what_a_task_wrote_stays_and_nothing_else(files: Files, how: str, reques
 
 @pytest.mark.usefixtures("slow_storage")
 def test_many_files_are_removed_at_a_time(files: Files, monkeypatch) -> None:
-    meet, begun, real = together(5), [], clearing._Remover.remove
+    meet, begun, real = together(5), [], removal._Remover.remove
 
-    def met(self: clearing._Remover, inside: clearing.Inside) -> tuple[str, int]:
+    def met(self: removal._Remover, inside: removal.Inside) -> tuple[str, int]:
         begun.append(inside)
         if 1 < len(begun) <= 6:
             meet()
         return real(self, inside)
 
-    monkeypatch.setattr(clearing._Remover, "remove", met)
-    clearing.remove_tree(files.path)
+    monkeypatch.setattr(removal._Remover, "remove", met)
+    removal.remove_tree(files.path)
     assert not files.path.exists()
 
 
@@ -263,25 +259,25 @@ def test_directories_stay_open_while_files_are_read(files: Files, asked) -> None
     look(files)
     asked.clear()
     paths = [f"pkg/d1/f{number}" for number in range(FILES)]
-    [bundle] = reading.read(reading.OfRevision(files, 1), paths, (), compress=False)
+    [bundle] = read.read(read.OfRevision(files, 1), paths, (), compress=False)
     assert bundle.data == b"".join(b"%d of 1" % number for number in range(FILES))
     for name in ("files", "pkg", "d1"):
         assert asked.count(("open", name)) == 1
 
 
 @pytest.fixture(params=["of a revision", "of a task"])
-def source(request: pytest.FixtureRequest, files: Files) -> early.Source:
+def source(request: pytest.FixtureRequest, files: Files) -> prefetch.Source:
     """All that was written, in the tree and as a task has it."""
     look(files)
     checkouts.make(files, 7, 1, 0)
-    of_task, of_revision = checkouts.OfTask(files, 7), reading.OfRevision(files, 1)
+    of_task, of_revision = checkouts.OfTask(files, 7), read.OfRevision(files, 1)
     return of_task if request.param == "of a task" else of_revision
 
 
-def told(source: early.Source, paths: list[str], offsets: list[int]) -> list[bytes]:
+def told(source: prefetch.Source, paths: list[str], offsets: list[int]) -> list[bytes]:
     """Contents from an offset on, each as it was put together."""
     contents = [b""] * len(paths)
-    for bundle in reading.read(source, paths, offsets, compress=False):
+    for bundle in read.read(source, paths, offsets, compress=False):
         data = bundle.data
         for part in bundle.parts:
             assert part.offset == offsets[part.index] + len(contents[part.index])
@@ -292,16 +288,16 @@ def told(source: early.Source, paths: list[str], offsets: list[int]) -> list[byt
 
 @pytest.mark.usefixtures("slow_storage")
 def test_small_files_are_read_early_and_told_in_order(
-    files: Files, source: early.Source, monkeypatch
+    files: Files, source: prefetch.Source, monkeypatch
 ) -> None:
-    meet, real = together(3), early._Reader.read
+    meet, real = together(3), prefetch._Reader.read
 
-    def met(self: early._Reader, paths: list[str]) -> list[bytes | None]:
+    def met(self: prefetch._Reader, paths: list[str]) -> list[bytes | None]:
         if any("d3" in path for path in paths):
             meet()
         return real(self, paths)
 
-    monkeypatch.setattr(early._Reader, "read", met)
+    monkeypatch.setattr(prefetch._Reader, "read", met)
     paths = [f"pkg/d{i}/f{j}" for i in range(FOLDERS) for j in range(FILES)]
     paths[7:7] = ["large", "pkg/d2/inner/empty"]
     offsets = [index % 3 for index in range(len(paths))]
@@ -323,7 +319,7 @@ def test_small_files_are_read_early_and_told_in_order(
 )
 @pytest.mark.parametrize("storage", ["slow_storage", "quick_storage"])
 def test_what_cannot_be_read_is_told(
-    source: early.Source, storage, wrong, offset, error, request
+    source: prefetch.Source, storage, wrong, offset, error, request
 ) -> None:
     request.getfixturevalue(storage)
     with pytest.raises(error):
@@ -335,8 +331,8 @@ def test_all_before_what_is_lost_is_told(files: Files, storage, request) -> None
     request.getfixturevalue(storage)
     look(files)
     (files.tree / "pkg/d0/f5").write_bytes(b"by a program")
-    bundles = reading.read(
-        reading.OfRevision(files, 1), [f"pkg/d0/f{n}" for n in range(FILES)], (), compress=False
+    bundles = read.read(
+        read.OfRevision(files, 1), [f"pkg/d0/f{n}" for n in range(FILES)], (), compress=False
     )
     assert [part.index for part in next(bundles).parts] == [0, 1, 2, 3, 4]
     with pytest.raises(Conflict, match="pkg/d0/f5 is gone"):
@@ -351,7 +347,7 @@ def test_a_large_file_is_opened_once_and_who_leaves_leaves_nothing_open(
     before = len(os.listdir("/proc/self/fd"))
     asked.clear()
     paths = ["large", *(f"pkg/d1/f{n}" for n in range(FILES))]
-    bundles = reading.read(reading.OfRevision(files, 1), paths, (), compress=False)
+    bundles = read.read(read.OfRevision(files, 1), paths, (), compress=False)
     next(bundles)
     bundles.close()
     assert asked.count(("open", "large")) == 1
@@ -363,9 +359,9 @@ def test_a_large_file_is_opened_once_and_who_leaves_leaves_nothing_open(
 @pytest.mark.parametrize(
     ("room", "hand", "verb"),
     [
-        pytest.param(laying, "Layer", "store", id="what arrives is stored"),
-        pytest.param(untouched, "_Checker", "require", id="what is replaced is looked at"),
-        pytest.param(applying, "_Placer", "place", id="files get to their places"),
+        pytest.param(materialize, "Layer", "store", id="what arrives is stored"),
+        pytest.param(overwrite_guard, "_Checker", "require", id="what is replaced is looked at"),
+        pytest.param(apply, "_Placer", "place", id="files get to their places"),
     ],
 )
 def test_a_push_does_many_things_at_a_time(
@@ -396,16 +392,18 @@ def test_what_a_restore_needs_is_copied_by_many(files: Files, monkeypatch) -> No
     new = {f"pkg/d1/f{i}": b"new %d" % i for i in range(FILES)} | {"pkg/d1/same": b"0 of 1"}
     with closing(change(files, new)) as push:
         push.commit(1, Author("me", 2.0), allow_many_removals=False)
-    meet, begun, real = together(2), [], preparing._Provider.provide
+    meet, begun, real = together(2), [], commit_preparation._Provider.provide
 
-    def met(self: preparing._Provider, some: list[preparing._Wanted]) -> list[str]:
+    def met(
+        self: commit_preparation._Provider, some: list[commit_preparation._Wanted]
+    ) -> list[str]:
         begun.append(some)
         if 1 < len(begun) < 4:
             meet()
         return real(self, some)
 
-    monkeypatch.setattr(preparing._Provider, "provide", met)
-    assert restoring.restore(files, 1, [], Author("me", 3.0)).number == 3
+    monkeypatch.setattr(commit_preparation._Provider, "provide", met)
+    assert restore.restore(files, 1, [], Author("me", 3.0)).number == 3
     assert {path.name: path.read_bytes() for path in (files.tree / "pkg/d1").glob("f*")} == before
     assert len(begun) >= FILES // 2
 
@@ -490,16 +488,16 @@ class Counter:
 )
 def test_what_is_slow(seconds: float, slow: bool, monkeypatch) -> None:
     moments = chain([0.0, 0.0], repeat(seconds))
-    monkeypatch.setattr(hands.time, "monotonic", lambda: next(moments))
-    with closing(Hands(Counter, 0.1)) as some:
+    monkeypatch.setattr(workers.time, "monotonic", lambda: next(moments))
+    with closing(Workers(Counter, 0.1)) as some:
         assert some.begin(Counter.add, 1).result() == 1
         assert (some.ahead > 1) is slow
 
 
 @pytest.mark.parametrize("slow", [True, False])
 def test_answers_come_in_order_and_a_failure_ends_it(slow: bool, monkeypatch) -> None:
-    monkeypatch.setattr(hands, "is_slow", lambda took, usual: slow)
-    with closing(Hands(Counter, 0.0)) as some:
+    monkeypatch.setattr(workers, "is_slow", lambda took, usual: slow)
+    with closing(Workers(Counter, 0.0)) as some:
         assert list(some.each(Counter.add, range(200))) == list(range(200))
     begun: list[int] = []
 
@@ -508,30 +506,30 @@ def test_answers_come_in_order_and_a_failure_ends_it(slow: bool, monkeypatch) ->
             begun.append(number)
             yield number
 
-    with pytest.raises(ValueError, match="-3"), closing(Hands(Counter, 0.0)) as some:
+    with pytest.raises(ValueError, match="-3"), closing(Workers(Counter, 0.0)) as some:
         list(some.each(Counter.add, numbers()))
     assert len(begun) < 100, "work is not begun long before it is wanted"
 
 
 def test_what_was_found_of_storage_holds_for_a_while(monkeypatch) -> None:
     moments = [0.0]
-    monkeypatch.setattr(hands.time, "monotonic", lambda: moments[-1])
-    monkeypatch.setattr(hands, "is_slow", lambda took, usual: True)
+    monkeypatch.setattr(workers.time, "monotonic", lambda: moments[-1])
+    monkeypatch.setattr(workers, "is_slow", lambda took, usual: True)
     storage = Storage()
-    with closing(Hands(Counter, 0.0, storage)) as first:
+    with closing(Workers(Counter, 0.0, storage)) as first:
         assert first.ahead == 1
         first.begin(Counter.add, 1)
     for later, ahead in ((SLOW_SECONDS - 1, 32), (SLOW_SECONDS, 1)):
         moments.append(later)
-        with closing(Hands(Counter, 0.0, storage)) as next_one:
+        with closing(Workers(Counter, 0.0, storage)) as next_one:
             assert next_one.ahead == ahead
-    with closing(Hands(Counter, 0.0)) as elsewhere:
+    with closing(Workers(Counter, 0.0)) as elsewhere:
         assert elsewhere.ahead == 1
 
 
 def test_one_push_finds_out_once_that_storage_is_slow(files: Files, monkeypatch) -> None:
     tried: list[float] = []
-    monkeypatch.setattr(hands, "is_slow", lambda took, usual: not tried.append(took))
+    monkeypatch.setattr(workers, "is_slow", lambda took, usual: not tried.append(took))
     with closing(change(files, {f"f{number}": b"%d" % number for number in range(40)})) as push:
         push.commit(0, Author("me", 2.0), allow_many_removals=False)
     assert len(tried) == 1

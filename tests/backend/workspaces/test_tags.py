@@ -18,7 +18,7 @@ from hai.client.errors import Conflict, Invalid, NotFound, Unreachable
 from hai.v1.task_pb2 import TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain.workspace import EntryKind
-from hai_backend.workspaces import collecting, index, tags
+from hai_backend.workspaces import garbage, index, tags
 from hai_backend.workspaces.files import Files, make
 from hai_backend.workspaces.index import Index
 from tests.backend.workspaces.test_crashes import of_revision, push
@@ -56,7 +56,7 @@ def test_collecting_keeps_what_has_a_tag_or_a_task_and_nothing_else_that_is_old(
                 tags.tag(files, f"t{number}", number, force=False)
             pinned = data.draw(st.sets(st.sampled_from(sorted(held))))
             before = data.draw(st.integers(0, len(trees) + 1))
-            collecting.collect(files, pinned=pinned, running=(), before=before + 0.5)
+            garbage.collect(files, pinned=pinned, running=(), before=before + 0.5)
             kept = [each.number for each in files.index.revisions(limit=99)]
             newest = max(held)
             assert set(kept) == tagged | pinned | {n for n in held if n >= min(before, newest)}
@@ -71,7 +71,7 @@ def test_collecting_keeps_what_has_a_tag_or_a_task_and_nothing_else_that_is_old(
                 }
             for number in tagged:
                 tags.untag(files, f"t{number}")
-            collecting.collect(files, pinned=(), running=(), before=1e9)
+            garbage.collect(files, pinned=(), running=(), before=1e9)
             assert [each.number for each in files.index.revisions(limit=99)] == [newest]
             assert files.index.rows("SELECT count(*) FROM entries WHERE gone != 0") == [(0,)]
             alive = {digest.hex() for digest in digests(files.index, newest).values()}
@@ -83,7 +83,7 @@ def test_a_task_on_an_old_revision_keeps_that_one_only(tmp_path) -> None:
     with closing(Files(tmp_path / "w", 0)) as files:
         for number in range(4):
             push(files, {"a": b"%d" % number}, {"a": b""} if number else {}, number)
-        collecting.collect(files, pinned={1}, running=(), before=1e9)
+        garbage.collect(files, pinned={1}, running=(), before=1e9)
         assert [each.number for each in files.index.revisions(limit=9)] == [4, 1]
         assert of_revision(files, 1) == {"a": b"0"}
 
@@ -191,7 +191,7 @@ def test_a_name_goes_with_a_revision_that_an_older_server_let_go(tmp_path) -> No
         tags.tag(files, "best", 1, force=False)
         with files.index.transaction() as db:
             db.execute("DELETE FROM revisions WHERE number < 2")  # as it does
-        collecting.collect(files, pinned=(), running=(), before=1e9)
+        garbage.collect(files, pinned=(), running=(), before=1e9)
         assert files.index.rows("SELECT count(*) FROM entries WHERE gone != 0") == [(0,)]
         assert tags.tag(files, "best", 2, force=False).tags == ("best",)
 
@@ -199,7 +199,7 @@ def test_a_name_goes_with_a_revision_that_an_older_server_let_go(tmp_path) -> No
 def test_nobody_looks_through_all_names(tmp_path) -> None:
     make(tmp_path / "w", 0)
     with closing(Files(tmp_path / "w", 0)) as files:
-        for query in (index._REVISION, collecting._OLD_ENTRIES):
+        for query in (index._REVISION, garbage._OLD_ENTRIES):
             known = {"floor": 1, "pinned": "[]"}
             plan = files.index.rows(f"EXPLAIN QUERY PLAN {query}", known)
             assert [row[3] for row in plan if "SCAN tags" in row[3]] == []

@@ -13,7 +13,7 @@ from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain import errors
 from hai_backend.testing.here import on_pods
 from hai_backend.testing.workspaces import Pusher
-from hai_backend.workspaces import checkouts, collecting, task_trees
+from hai_backend.workspaces import checkouts, garbage, task_trees
 from hai_backend.workspaces.files import Files, make
 from tests.backend.workspaces.test_crashes import push
 
@@ -116,7 +116,7 @@ def test_what_a_server_left_that_died_meanwhile_goes_with_the_next_collection(tm
         gone = task_trees.hide(files, 7)
         assert (gone / "a").read_bytes() == b"x"
         assert task_trees.trees(files, before=99, limit=9) == []
-        collecting.collect(files, pinned=(), running=(), before=0.0)
+        garbage.collect(files, pinned=(), running=(), before=0.0)
         assert list(files.tasks.iterdir()) == []
 
 

@@ -24,13 +24,13 @@ from hai.client import Client
 from hai.client.profile import Profile, save
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 from hai.v1.workspace_pb2 import WorkspaceLease
-from hai_sync.cli import failures
+from hai_sync.cli import errors
 from hai_sync.cli.lazy import COMMANDS
 from hai_sync.cli.main import group, main
-from hai_sync.core import heavy
-from hai_sync.place import find
+from hai_sync.core import size_warning
 from hai_sync.remote.endpoint import Remote
-from hai_sync.remote.pace import Pace
+from hai_sync.remote.rate_limit import RateLimit
+from hai_sync.workspace_dir import find
 
 
 @pytest.fixture
@@ -174,7 +174,9 @@ def test_options_are_what_the_workspace_says(shell, monkeypatch) -> None:
     monkeypatch.chdir("../root")
     Path("f").write_text("ours")
     paces = []
-    monkeypatch.setattr("hai_sync.cli.transferring.Pace", lambda rate: paces.append(rate) or Pace())
+    monkeypatch.setattr(
+        "hai_sync.cli.transfer_command.RateLimit", lambda rate: paces.append(rate) or RateLimit()
+    )
     assert shell("push", "--conflict", "refuse")[0] == 1  # what is said counts
     assert shell("push")[0] == 0
     assert paces == [64 << 20] * 2
@@ -299,12 +301,12 @@ def test_what_a_daemon_of_before_an_upgrade_may_not_do_is_done_beside_it(shell, 
 
 def test_what_a_daemon_says_of_a_pause_counts(shell, monkeypatch) -> None:
     older = {"pid": 7, "phase": "watching"}
-    monkeypatch.setattr("hai_sync.cli.watch.ask", lambda own, request, timeout: older)
+    monkeypatch.setattr("hai_sync.cli.commands.watch.ask", lambda own, request, timeout: older)
     code, out, err = shell("watch", "pause")
     assert (code, out, "of an older version, which cannot pause" in err) == (1, "", True)
     assert shell("watch", "start")[1] == "it runs already, as pid 7\n"
     newer = older | {"phase": "paused", "paused": True}
-    monkeypatch.setattr("hai_sync.cli.watch.ask", lambda own, request, timeout: newer)
+    monkeypatch.setattr("hai_sync.cli.commands.watch.ask", lambda own, request, timeout: newer)
     assert shell("watch", "pause")[0] == 0
     assert "it is paused, `haiworkspace watch resume` goes on" in shell("watch", "start")[1]
 
@@ -323,7 +325,7 @@ def test_a_directory_of_somebody_else_above_us_stops_nothing(shell, monkeypatch)
     def denied() -> None:
         raise PermissionError(13, "Permission denied", "/theirs/.hfai/workspace.yml")
 
-    monkeypatch.setattr("hai_sync.place.find", denied)
+    monkeypatch.setattr("hai_sync.workspace_dir.find", denied)
     assert shell("push", "--help")[0] == 0
 
 
@@ -334,7 +336,9 @@ def test_a_quick_push_keeps_to_the_rate(shell, monkeypatch) -> None:
     Path("f").write_text("two!")
     shell("config", "set", "bwlimit", "1G")
     paces = []
-    monkeypatch.setattr("hai_sync.cli.transferring.Pace", lambda rate: paces.append(rate) or Pace())
+    monkeypatch.setattr(
+        "hai_sync.cli.transfer_command.RateLimit", lambda rate: paces.append(rate) or RateLimit()
+    )
     assert shell("push")[0] == 0
     assert paces == [1 << 30]
 
@@ -369,8 +373,8 @@ def test_what_to_tell_when_something_goes_wrong(shell, monkeypatch) -> None:
 
 
 def test_a_push_that_may_not_be_meant_is_told_before_it_is_sent(shell, monkeypatch) -> None:
-    monkeypatch.setattr(heavy, "BYTES", 100)
-    monkeypatch.setattr(heavy, "FILES", 3)
+    monkeypatch.setattr(size_warning, "BYTES", 100)
+    monkeypatch.setattr(size_warning, "FILES", 3)
     Path("train.py").write_text("x" * 100)
     assert "this sends" not in shell("push")[2]
     Path("data").mkdir()
@@ -908,7 +912,7 @@ def test_stubs_older_than_the_checkout_ask_for_the_set_up(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     name = "hai.v1.new_service_pb2"
-    assert failures.tell(ModuleNotFoundError("no", name=name), ["list"]) == 1
+    assert errors.tell(ModuleNotFoundError("no", name=name), ["list"]) == 1
     said = capsys.readouterr().err
     assert f"{name} was never generated" in said
     assert "bash scripts/setup" in said
@@ -938,7 +942,7 @@ def test_asking_a_daemon_loads_next_to_nothing() -> None:
 
 def test_a_full_disk_of_the_memory_is_told_as_one(capsys) -> None:
     error = sqlite3.OperationalError("database or disk is full")
-    assert failures.tell(error, ["push"]) == 1
+    assert errors.tell(error, ["push"]) == 1
     told = capsys.readouterr().err
     assert "workspaces cannot be used: database or disk is full" in told
     assert "internal" not in told

@@ -19,13 +19,13 @@ from hai.v1.workspace_service_pb2_grpc import (
     WorkspaceServiceServicer,
     add_WorkspaceServiceServicer_to_server,
 )
-from hai_sync.cli.opening import open_session
+from hai_sync.cli.session_factory import open_session
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.errors import BadPeer
-from hai_sync.place import create
+from hai_sync.remote.downloader import Download, fetch
 from hai_sync.remote.endpoint import Remote
-from hai_sync.remote.fetching import Download, fetch
-from hai_sync.session.wish import Wish
+from hai_sync.session.options import SyncOptions
+from hai_sync.workspace_dir import create
 
 CONTENT = b"hello world"
 DIGEST = blake3(CONTENT).digest()
@@ -104,7 +104,7 @@ def root(tmp_path: Path) -> Path:
 async def pull(root: Path, connection: Connection, mode: Mode = Mode.PULL) -> None:
     session = open_session(create(root, "w")[0], connection)
     try:
-        await session.sync(Wish(Rules(mode)))
+        await session.sync(SyncOptions(Rules(mode)))
     finally:
         session.index.close()
 
@@ -201,7 +201,7 @@ async def test_what_a_task_goes_on_writing_is_no_lie(liar, root: Path) -> None:
 
 
 async def test_a_download_that_breaks_goes_on_where_it_was(liar, root: Path, monkeypatch) -> None:
-    monkeypatch.setattr("hai_sync.remote.fetching.delays", lambda: iter([0.0] * 9))
+    monkeypatch.setattr("hai_sync.remote.downloader.delays", lambda: iter([0.0] * 9))
     asked: list[int] = []
 
     def breaking(request: pb.FetchFilesRequest) -> list[pb.FetchFilesResponse]:

@@ -11,11 +11,11 @@ from grpc.aio import AioRpcError, Metadata
 
 from hai.client.connection import Connection
 from hai.client.errors import Unreachable
-from hai_sync.cli import opening
+from hai_sync.cli import session_factory
 from hai_sync.cli.main import main
 from hai_sync.remote import endpoint
 from hai_sync.remote.endpoint import Remote
-from hai_sync.session.wish import Wish
+from hai_sync.session.options import SyncOptions
 
 REFUSED, LEAVES = "UNREACHABLE", "NO_LEADER"
 
@@ -95,7 +95,7 @@ async def test_a_daemon_has_patience_of_its_own(laptop) -> None:
     (laptop.cluster / "a").write_text("1")
     breaking = Breaking(laptop.session.remote.connection, LEAVES)
     with pytest.raises(Unreachable):
-        await laptop.session.sync(Wish(resident=True))
+        await laptop.session.sync(SyncOptions(resident=True))
     assert breaking.asked == 1
 
 
@@ -137,5 +137,5 @@ def test_so_does_every_command(argv, profile, tmp_path, monkeypatch, capsys) -> 
         Breaking(made_one, LEAVES, REFUSED)
         return made_one
 
-    monkeypatch.setattr(opening, "Connection", connection)
+    monkeypatch.setattr(session_factory, "Connection", connection)
     assert main([*argv, "--json"]) == 0

@@ -12,12 +12,12 @@ import pytest
 from hai.client.errors import UsageError
 from hai.client.profile import Profile
 from hai_sync.cli.main import main
-from hai_sync.cli.opening import open_session
+from hai_sync.cli.session_factory import open_session
 from hai_sync.core.rules import Mode, Rules
-from hai_sync.place import create, find
 from hai_sync.quick.syncing import quick_push
-from hai_sync.roots import is_same, mark, path_of
-from hai_sync.session.wish import Refused, Report, Wish
+from hai_sync.root_identity import is_same, mark, path_of
+from hai_sync.session.options import Refused, Report, SyncOptions
+from hai_sync.workspace_dir import create, find
 
 
 def _copied(root: Path) -> Path:
@@ -28,7 +28,7 @@ async def _synced(laptop, root: Path, mode: Mode = Mode.PUSH) -> Report:
     """In a new process there."""
     session = open_session(find(root), laptop.session.remote.connection)
     try:
-        return await session.sync(Wish(Rules(mode)))
+        return await session.sync(SyncOptions(Rules(mode)))
     finally:
         session.index.close()
 

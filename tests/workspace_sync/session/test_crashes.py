@@ -16,8 +16,8 @@ import pytest
 from hai.client.errors import HaiError
 from hai_sync.core.entry import Kind
 from hai_sync.core.rules import Mode, Policy
-from hai_sync.kept import Kept
-from hai_sync.session.wish import Silent, Wish
+from hai_sync.session.options import Silent, SyncOptions
+from hai_sync.version_store import VersionStore
 
 SEEDS = range(6)
 STEPS = 14
@@ -116,7 +116,7 @@ class Script:
         found = set(self.laptops[0].there().values())
         for laptop in self.laptops:
             found |= set(laptop.read().values())
-            kept = Kept(laptop.session.place.state / "kept")
+            kept = VersionStore(laptop.session.place.state / "kept")
             for version in kept.versions():
                 at = kept.find(version.path, version.stamp)
                 if at is not None and at.is_file():
@@ -197,13 +197,13 @@ async def dying_sync(laptop, mode: Mode, policy: Policy, fault) -> None:
         def progress(self, files: int, size: int) -> None:
             fault("progress")
 
-    from hai_sync.cli.opening import open_session
+    from hai_sync.cli.session_factory import open_session
     from hai_sync.core.rules import Rules
 
     session = open_session(laptop.session.place, laptop.session.remote.connection, Ends())
     session.fault = fault
     laptop.session = session
-    wish = Wish(Rules(mode, policy), many_removals=True, partial=True, break_lease=True)
+    wish = SyncOptions(Rules(mode, policy), many_removals=True, partial=True, break_lease=True)
     await session.sync(wish)
 
 

@@ -19,17 +19,17 @@ import pytest
 from hai.client.cancellation import CancelledWithin
 from hai.client.errors import NotFound, Unauthenticated, Unreachable
 from hai.client.inotify import Inotify
-from hai_sync.cli import failures
-from hai_sync.cli.answered import tell
+from hai_sync.cli import errors as failures
+from hai_sync.cli.daemon_reply import tell
 from hai_sync.cli.main import main
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.quick.surroundings import surroundings
 from hai_sync.remote.endpoint import Remote
 from hai_sync.session import daemon as daemon_module
 from hai_sync.session.daemon import Daemon
+from hai_sync.session.options import SyncOptions
 from hai_sync.session.session import Session
-from hai_sync.session.wish import Wish
-from hai_sync.watch import elsewhere, inotify
+from hai_sync.watch import inotify, watchfiles_backend
 from hai_sync.watch.control import ShortPath, ask
 
 MOST_EVENTS = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
@@ -39,7 +39,7 @@ MOST_EVENTS = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 async def running(laptop, mode: Mode = Mode.SYNC) -> AsyncIterator[Daemon]:
     """A daemon in this process, once it answers and has nothing to do."""
     server = {"config": "", "surroundings": surroundings("")}  # commands would find the same one
-    daemon = Daemon(laptop.session, Wish(Rules(mode)), lambda line: None, server)
+    daemon = Daemon(laptop.session, SyncOptions(Rules(mode)), lambda line: None, server)
     work = asyncio.create_task(daemon.run())
     try:
         await until(lambda: laptop.session.place.socket.exists() and daemon.state.syncs > 0)
@@ -70,7 +70,9 @@ async def test_saved_files_arrive_and_remote_ones_come(laptops) -> None:
         await until(lambda: two.read() == {})
 
 
-@pytest.mark.parametrize("told", [inotify.told, elsewhere.told], ids=["linux", "elsewhere"])
+@pytest.mark.parametrize(
+    "told", [inotify.told, watchfiles_backend.told], ids=["linux", "elsewhere"]
+)
 async def test_a_flush_covers_what_was_saved_before_it(laptop, told, monkeypatch) -> None:
     monkeypatch.setattr("hai_sync.watch.events.told", told)
     async with running(laptop):
@@ -482,14 +484,14 @@ async def test_a_part_that_is_cancelled_ends_it_with_an_error(laptop, monkeypatc
     monkeypatch.setattr(Daemon, "_remote", cancelled)
     async with asyncio.timeout(20):
         with pytest.raises(CancelledWithin, match="something that it waited for"):
-            await Daemon(laptop.session, Wish(), lambda line: None).run()
+            await Daemon(laptop.session, SyncOptions(), lambda line: None).run()
     assert not laptop.session.place.socket.exists()
 
 
 async def test_one_that_nobody_can_reach_ends(laptop, monkeypatch) -> None:
     monkeypatch.setattr(daemon_module, "FULL_SECONDS", 0.01)
     said, ours = list[str](), laptop.session.place.socket
-    work = asyncio.create_task(Daemon(laptop.session, Wish(), said.append).run())
+    work = asyncio.create_task(Daemon(laptop.session, SyncOptions(), said.append).run())
     await until(ours.exists)
     ours.unlink()
     ours.touch()  # another daemon's
@@ -531,10 +533,10 @@ async def test_another_sync_in_between_is_noticed(laptop) -> None:
         laptop.write("a", "1")
         await flush(laptop)
         (laptop.cluster / "b").write_text("task")
-        from hai_sync.cli.opening import open_session
+        from hai_sync.cli.session_factory import open_session
 
         other = open_session(laptop.session.place, laptop.session.remote.connection)
-        await other.sync(Wish(Rules(Mode.PULL)))
+        await other.sync(SyncOptions(Rules(Mode.PULL)))
         other.index.close()
         laptop.write("b", "mine")
         await flush(laptop)

@@ -12,10 +12,10 @@ import pytest
 from hai.client.connection import Connection
 from hai.client.errors import LimitReached
 from hai_backend.testing.server import running_server
-from hai_backend.workspaces.pushing import Push
-from hai_backend.workspaces.receiving import Piece
-from hai_sync.cli.opening import open_session
-from hai_sync.place import create
+from hai_backend.workspaces.push.push import Push
+from hai_backend.workspaces.push.receive import Piece
+from hai_sync.cli.session_factory import open_session
+from hai_sync.workspace_dir import create
 from tests.small_disk import fill, small_disk
 from tests.workspace_sync.conftest import Laptop
 

@@ -12,7 +12,7 @@ import pytest
 from hai_sync.core.links import Links
 from hai_sync.core.rules import Mode, Policy, Rules
 from hai_sync.scan import Filter
-from hai_sync.session.wish import Refused, Report, Silent, Wish
+from hai_sync.session.options import Refused, Report, Silent, SyncOptions
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ async def test_a_pull_writes_nothing_through_a_parent_that_was_replaced(
     work = replaced_by_link(laptop.root / "d", laptop.root.parent / "chain", outside)
     laptop.session.listener = Meanwhile("download", work)
     laptop.session.forget()
-    report = await laptop.session.sync(Wish(Rules(Mode.PULL, Policy.REMOTE)))
+    report = await laptop.session.sync(SyncOptions(Rules(Mode.PULL, Policy.REMOTE)))
     assert report.problems
     assert shape(outside) == before
 
@@ -216,7 +216,7 @@ async def test_a_push_writes_nothing_through_a_parent_that_was_replaced(
     work = replaced_by_link(laptop.cluster / "d", laptop.cluster.parent / "chain", outside)
     laptop.session.listener = Meanwhile("upload", work)
     laptop.session.forget()
-    await laptop.session.sync(Wish(Rules(Mode.PUSH, Policy.LOCAL), many_removals=True))
+    await laptop.session.sync(SyncOptions(Rules(Mode.PUSH, Policy.LOCAL), many_removals=True))
     assert shape(outside) == before
 
 

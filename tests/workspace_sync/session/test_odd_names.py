@@ -16,7 +16,7 @@ from hai.client.profile import Profile
 from hai_sync.cli.main import main
 from hai_sync.quick.syncing import quick_push
 from hai_sync.session.daemon import Daemon
-from hai_sync.session.wish import Wish
+from hai_sync.session.options import SyncOptions
 from hai_sync.watch.control import ask
 
 ODD = os.fsdecode(b"caf\xe9")
@@ -71,13 +71,13 @@ async def test_a_directory_that_held_one_is_forgotten_with_it(laptop) -> None:
     await laptop.sync()
     shutil.rmtree(laptop.root / "d")
     laptop.session.hint(["d"])
-    assert (await laptop.session.sync(Wish())).in_sync
+    assert (await laptop.session.sync(SyncOptions())).in_sync
     assert not (laptop.cluster / "d").exists()
 
 
 @pytest.mark.parametrize("name", [f"{ODD}.txt", f"{ODD}~"])
 async def test_a_daemon_goes_on_by_events(name: str, laptop) -> None:
-    daemon = Daemon(laptop.session, Wish(), lambda line: None)
+    daemon = Daemon(laptop.session, SyncOptions(), lambda line: None)
     work = asyncio.create_task(daemon.run())
     async with asyncio.timeout(20):
         while not (daemon.state.syncs and laptop.session.place.socket.exists()):  # noqa: ASYNC110 - a disk tells nobody

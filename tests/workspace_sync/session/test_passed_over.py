@@ -11,10 +11,10 @@ import pytest
 from hai.client.profile import Profile
 from hai_sync.cli.main import main
 from hai_sync.core.rules import Mode
-from hai_sync.place import find
 from hai_sync.quick.surroundings import surroundings
 from hai_sync.session.daemon import Daemon
-from hai_sync.session.wish import Report, Wish
+from hai_sync.session.options import Report, SyncOptions
+from hai_sync.workspace_dir import find
 
 NFD = "cafe\u0301"
 
@@ -71,7 +71,7 @@ async def test_a_daemon_that_did_not_look_again_still_knows(laptop) -> None:
     laptop.write("a", "1")
     os.mkfifo(laptop.cluster / "pipe")
     said: list[str] = []
-    daemon = Daemon(laptop.session, Wish(), said.append)
+    daemon = Daemon(laptop.session, SyncOptions(), said.append)
     for text in ("1", "2"):
         laptop.write("a", text)
         report = await laptop.session.sync(daemon.wish)
@@ -159,5 +159,5 @@ def test_a_daemon_of_an_older_version_says_less(root: Path, monkeypatch, command
     said = {name: fact for name, fact in Report().as_dict().items() if name != "passed_over"}
     state = {"pid": 1, "mode": "sync", "phase": "watching", "syncs": 1, "polling": "", "error": ""}
     monkeypatch.setattr("hai_sync.cli.main._ask_daemon", lambda root, look: said)
-    monkeypatch.setattr("hai_sync.cli.watch.ask", lambda *args, **more: state | said)
+    monkeypatch.setattr("hai_sync.cli.commands.watch.ask", lambda *args, **more: state | said)
     assert main(command) == 0

@@ -16,11 +16,11 @@ from hai.client.errors import HaiError, Unreachable
 from hai_sync.core.chunks import digest_of
 from hai_sync.core.diff import Change
 from hai_sync.core.rules import Mode, Policy, Rules
-from hai_sync.kept import Kept
 from hai_sync.scan import Filter
-from hai_sync.session.arriving import Arrival
-from hai_sync.session.wish import Refused, Silent, Wish
-from hai_sync.transition import flushing
+from hai_sync.session.apply_remote import ApplyRemote
+from hai_sync.session.options import Refused, Silent, SyncOptions
+from hai_sync.transition import fsync as flushing
+from hai_sync.version_store import VersionStore
 
 DATA = random.Random(3).randbytes(5 << 20)
 
@@ -53,7 +53,9 @@ async def test_nothing_changed_sends_nothing(laptop) -> None:
 async def test_what_was_taken_for_the_same_by_its_size_is_looked_into_by_the_next_sync(
     mode: Mode, laptop, monkeypatch
 ) -> None:
-    monkeypatch.setattr("hai_sync.signatures.RACY_NS", -(10**12))  # as if all of this was long ago
+    monkeypatch.setattr(
+        "hai_sync.file_fingerprint.RACY_NS", -(10**12)
+    )  # as if all of this was long ago
     laptop.write("a", "1")
     laptop.write("b", "1")
     await laptop.push()
@@ -93,7 +95,7 @@ async def test_what_was_noted_of_a_push_that_is_refused_at_its_end_never_was(lap
     before = one.session.index.fact("generation")
     one.write("c")
     one.session.hint(["c"])  # so it does not ask what the server has; the server refuses the commit
-    report = await one.session.sync(Wish(Rules(Mode.PUSH), look=False))
+    report = await one.session.sync(SyncOptions(Rules(Mode.PUSH), look=False))
     assert report.revision == 3
     assert one.session.index.fact("generation") != before
     assert one.session.index.base().keys() == {"a", "c"}
@@ -112,10 +114,10 @@ async def test_an_index_that_cannot_be_written_at_the_end_is_no_obstacle_for_the
     laptop.write("b")
     laptop.session.hint(["b"])
     with pytest.raises(sqlite3.IntegrityError, match="disk full"):
-        await laptop.session.sync(Wish(Rules(Mode.PUSH)))
+        await laptop.session.sync(SyncOptions(Rules(Mode.PUSH)))
     other.execute("DROP TRIGGER full")
     other.close()
-    assert (await laptop.session.sync(Wish(Rules(Mode.PUSH)))).in_sync
+    assert (await laptop.session.sync(SyncOptions(Rules(Mode.PUSH)))).in_sync
     assert laptop.session.index.base().keys() == {"a", "b"}
 
 
@@ -181,7 +183,7 @@ async def test_an_overwritten_version_is_kept(laptop) -> None:
     (laptop.cluster / "a").write_text("theirs")
     await laptop.pull()
     assert laptop.read() == {"a": b"theirs"}
-    kept = Kept(laptop.session.place.state / "kept").find("a")
+    kept = VersionStore(laptop.session.place.state / "kept").find("a")
     assert kept is not None
     assert kept.read_text() == "mine"
 
@@ -222,7 +224,7 @@ async def test_a_full_disk_loses_no_version_that_is_about_to_be_kept(laptop, mon
     laptop.write("a", "1")
     await laptop.push()
     tree = (await laptop.session.remote.tree({}, 0))[1]
-    arrival = Arrival(laptop.session.place, [Change("a", None, tree["a"])], {}, {}, 1)
+    arrival = ApplyRemote(laptop.session.place, [Change("a", None, tree["a"])], {}, {}, 1)
     arrival.folder.mkdir()
     for name in ("held-1-1", "copy-1"):
         (arrival.folder / name).write_text("x")
@@ -388,7 +390,7 @@ async def test_a_moved_directory_is_the_same_workspace(laptop, tmp_path: Path) -
     laptop.write("a", "1")
     await laptop.push()
     laptop.root = laptop.root.rename(tmp_path / "moved")
-    from hai_sync.place import find
+    from hai_sync.workspace_dir import find
 
     laptop.session.place = find(laptop.root)
     assert (await laptop.push()).done == 0
@@ -472,7 +474,7 @@ async def test_force_overwrites_what_differs(laptops) -> None:
     await one.push()
     two.write("a", "two")
     rules = Rules(Mode.PUSH, Policy.LOCAL, overwrite=True)
-    await two.session.sync(Wish(rules))
+    await two.session.sync(SyncOptions(rules))
     assert two.there() == {"a": b"two"}
 
 
@@ -481,7 +483,7 @@ async def test_paths_alone(laptops) -> None:
     one.write("d/a", "1")
     one.write("e/b", "2")
     await one.sync()
-    await two.session.sync(Wish(Rules(Mode.PULL), paths=("d",)))
+    await two.session.sync(SyncOptions(Rules(Mode.PULL), paths=("d",)))
     assert two.read() == {"d/a": b"1"}
 
 
@@ -522,7 +524,7 @@ async def test_what_a_pull_says_will_come_is_what_comes(laptops) -> None:
     part.parent.mkdir(exist_ok=True)
     part.write_bytes(half[:400_000])
     two.session.listener = told = Told()
-    assert (await two.session.sync(Wish(Rules(Mode.PULL)))).in_sync
+    assert (await two.session.sync(SyncOptions(Rules(Mode.PULL)))).in_sync
     assert told.stages["download"] == told.came["download"] == (2, 100_070)
 
 

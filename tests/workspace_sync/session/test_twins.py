@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from hai_sync.core.rules import Mode
-from hai_sync.session.wish import Report
+from hai_sync.session.options import Report
 
 
 def ignore_case_here(laptop) -> str:

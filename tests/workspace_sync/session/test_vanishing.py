@@ -14,7 +14,7 @@ import pytest
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.rescan import rescan
 from hai_sync.scan import Filter, Known, scan
-from hai_sync.session.wish import Report, Silent, Wish
+from hai_sync.session.options import Report, Silent, SyncOptions
 
 LARGE = 3_000_000
 
@@ -36,7 +36,7 @@ async def pushed(laptop, stage: str, work: Callable[[], None]) -> Report:
     """The report of a push in which something happens."""
     laptop.session.listener = At(stage, work)
     laptop.session.forget()
-    return await laptop.session.sync(Wish(Rules(Mode.PUSH)))
+    return await laptop.session.sync(SyncOptions(Rules(Mode.PUSH)))
 
 
 @pytest.mark.parametrize("stage", ["hash", "upload"])

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from hai.client.errors import HaiError, Invalid
-from hai_tui.cli.asking import confirmed
-from hai_tui.cli.failures import exit_code, tell
-from hai_tui.cli.session import call
+from hai_tui.cli.client_call import call
+from hai_tui.cli.confirm import confirmed
+from hai_tui.cli.errors import exit_code, tell
+from hai_tui.cli.messages import text
+from hai_tui.cli.output.output import note, show
 from hai_tui.cli.settings import Settings
-from hai_tui.cli.show import note, show
-from hai_tui.cli.task_view import TASKS
-from hai_tui.cli.texts import text
+from hai_tui.views.tasks import TASKS
 
 if TYPE_CHECKING:
     from hai.client.client import Client

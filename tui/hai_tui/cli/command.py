@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from hai_tui.cli.messages import text
 from hai_tui.cli.settings import FORMATS, Settings
-from hai_tui.cli.texts import text
 
 
 def _sets(field: str, convert: Callable[[Any], Any] = lambda value: value) -> Any:
@@ -27,7 +27,7 @@ def _names(value: str) -> tuple[str, ...]:
 
 
 def _profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
-    from hai_tui.cli.complete import profiles  # not before a Tab: every command comes by here
+    from hai_tui.cli.completion import profiles  # not before a Tab: every command comes by here
 
     return profiles(ctx, param, incomplete)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.texts import text
+from hai_tui.cli.messages import text
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -62,7 +62,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def _unknown(self, ctx: click.Context, name: str) -> click.UsageError:
-        from hai_tui.cli.foreign import SAID_HERE
+        from hai_tui.cli.migration_hints import SAID_HERE
 
         if name in SAID_HERE:
             told = f"no such command {name!r}; here that is `{SAID_HERE[name]}`"

@@ -14,70 +14,70 @@ from typing import Any
 
 import click
 
+from hai_tui.cli.client_call import connect
 from hai_tui.cli.lazy import Entry, LazyGroup
-from hai_tui.cli.session import connect
+from hai_tui.cli.messages import text
 from hai_tui.cli.settings import Connect, Settings
-from hai_tui.cli.texts import text
 
 ENTRIES = (
-    Entry("python", "program:python", "run"),
-    Entry("bash", "program:bash", "run"),
-    Entry("exec", "program:execute", "run"),
-    Entry("run", "run:run", "run"),
-    Entry("validate-schema", "run:validate_schema", "run"),
-    Entry("demo", "demo:demo", "run"),
-    Entry("list", "listing:listing", "tasks"),
-    Entry("status", "status:status", "tasks"),
-    Entry("describe", "status:describe", "tasks"),
-    Entry("logs", "logs:logs", "tasks"),
-    Entry("why", "queue:why", "tasks"),
-    Entry("events", "queue:events", "tasks"),
-    Entry("usage", "usage:usage", "tasks"),
-    Entry("stop", "steer:stop", "tasks"),
-    Entry("suspend", "steer:suspend", "tasks"),
-    Entry("resume", "steer:resume", "tasks"),
-    Entry("priority", "order:priority", "tasks"),
-    Entry("rank", "order:rank", "tasks"),
-    Entry("tag", "labels:tag", "tasks"),
-    Entry("untag", "labels:untag", "tasks"),
-    Entry("star", "labels:star", "tasks"),
-    Entry("unstar", "labels:unstar", "tasks"),
-    Entry("container", "container:container", "tasks"),
-    Entry("shell", "shell:shell", "tasks"),
-    Entry("port-forward", "port_forward:port_forward", "tasks"),
-    Entry("artifact", "artifacts:artifact", "tasks"),
-    Entry("tui", "tui:tui", "cluster"),
-    Entry("top", "top:top", "cluster"),
-    Entry("queue", "queue:queue", "cluster"),
-    Entry("nodes", "nodes:nodes", "cluster"),
-    Entry("groups", "groups:groups", "cluster"),
-    Entry("port", "node_ports:port", "cluster"),
-    Entry("workspace", "workspace:workspace", "cluster"),
-    Entry("env", "env:env", "cluster"),
-    Entry("dataset", "datasets:dataset", "cluster"),
-    Entry("storage", "storage:storage", "cluster"),
-    Entry("image", "images:image", "cluster"),
-    Entry("simulate", "simulate:simulate", "cluster"),
-    Entry("init", "profiles:init", "account"),
-    Entry("whoami", "whoami:whoami", "account"),
-    Entry("config", "profiles:config", "account"),
-    Entry("token", "tokens:token", "account"),
-    Entry("message", "messages:message", "account"),
-    Entry("webhook", "webhooks:webhook", "account"),
-    Entry("version", "version:version", "account"),
-    Entry("completion", "completion:completion", "account"),
-    Entry("up", "up:up", "admin"),
-    Entry("down", "down:down", "admin"),
-    Entry("cluster", "cluster:cluster", "admin"),
-    Entry("node", "nodes:node", "admin"),
-    Entry("group", "groups:group", "admin"),
-    Entry("user", "users:user", "admin"),
-    Entry("quota", "quotas:quota", "admin"),
-    Entry("share", "shares:share", "admin"),
-    Entry("right", "rights:right", "admin"),
-    Entry("registry", "registries:registry", "admin"),
-    Entry("audit", "audit:audit", "admin"),
-    Entry("admin", "admin:admin", "admin"),
+    Entry("python", "tasks.program:python", "run"),
+    Entry("bash", "tasks.program:bash", "run"),
+    Entry("exec", "tasks.program:execute", "run"),
+    Entry("run", "tasks.run:run", "run"),
+    Entry("validate-schema", "tasks.run:validate_schema", "run"),
+    Entry("demo", "tasks.demo:demo", "run"),
+    Entry("list", "tasks.list:listing", "tasks"),
+    Entry("status", "tasks.status:status", "tasks"),
+    Entry("describe", "tasks.status:describe", "tasks"),
+    Entry("logs", "tasks.logs:logs", "tasks"),
+    Entry("why", "tasks.queue:why", "tasks"),
+    Entry("events", "tasks.queue:events", "tasks"),
+    Entry("usage", "tasks.usage:usage", "tasks"),
+    Entry("stop", "tasks.lifecycle:stop", "tasks"),
+    Entry("suspend", "tasks.lifecycle:suspend", "tasks"),
+    Entry("resume", "tasks.lifecycle:resume", "tasks"),
+    Entry("priority", "tasks.priority:priority", "tasks"),
+    Entry("rank", "tasks.priority:rank", "tasks"),
+    Entry("tag", "tasks.labels:tag", "tasks"),
+    Entry("untag", "tasks.labels:untag", "tasks"),
+    Entry("star", "tasks.labels:star", "tasks"),
+    Entry("unstar", "tasks.labels:unstar", "tasks"),
+    Entry("container", "catalog.container:container", "tasks"),
+    Entry("shell", "tasks.shell:shell", "tasks"),
+    Entry("port-forward", "tasks.port_forward:port_forward", "tasks"),
+    Entry("artifact", "catalog.artifacts:artifact", "tasks"),
+    Entry("tui", "cluster.tui:tui", "cluster"),
+    Entry("top", "tasks.top:top", "cluster"),
+    Entry("queue", "tasks.queue:queue", "cluster"),
+    Entry("nodes", "cluster.nodes:nodes", "cluster"),
+    Entry("groups", "cluster.groups:groups", "cluster"),
+    Entry("port", "catalog.ports:port", "cluster"),
+    Entry("workspace", "catalog.workspace:workspace", "cluster"),
+    Entry("env", "catalog.env:env", "cluster"),
+    Entry("dataset", "catalog.datasets:dataset", "cluster"),
+    Entry("storage", "catalog.storage:storage", "cluster"),
+    Entry("image", "catalog.images:image", "cluster"),
+    Entry("simulate", "cluster.simulate:simulate", "cluster"),
+    Entry("init", "accounts.profiles:init", "account"),
+    Entry("whoami", "accounts.whoami:whoami", "account"),
+    Entry("config", "accounts.profiles:config", "account"),
+    Entry("token", "accounts.tokens:token", "account"),
+    Entry("message", "accounts.messages:message", "account"),
+    Entry("webhook", "accounts.webhooks:webhook", "account"),
+    Entry("version", "cluster.version:version", "account"),
+    Entry("completion", "cluster.completion:completion", "account"),
+    Entry("up", "cluster.up:up", "admin"),
+    Entry("down", "cluster.down:down", "admin"),
+    Entry("cluster", "cluster.cluster:cluster", "admin"),
+    Entry("node", "cluster.nodes:node", "admin"),
+    Entry("group", "cluster.groups:group", "admin"),
+    Entry("user", "accounts.users:user", "admin"),
+    Entry("quota", "accounts.quotas:quota", "admin"),
+    Entry("share", "accounts.shares:share", "admin"),
+    Entry("right", "accounts.rights:right", "admin"),
+    Entry("registry", "catalog.registries:registry", "admin"),
+    Entry("audit", "accounts.audit:audit", "admin"),
+    Entry("admin", "cluster.admin:admin", "admin"),
 )
 """Every command: its name, where it lives, and under which heading `hai --help` lists it."""
 
@@ -89,7 +89,7 @@ _EPILOG = "`hai COMMAND --help` tells more, with examples."
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from hai_tui.cli.commands.version import client_version
+        from hai_tui.cli.commands.cluster.version import client_version
 
         click.echo(f"hai {client_version()}")
         ctx.exit()
@@ -149,7 +149,7 @@ def main(
 
         return nobody_reads()
     except Exception as error:
-        from hai_tui.cli.failures import report
+        from hai_tui.cli.errors import report
 
         return report(error, settings, arguments)
     except KeyboardInterrupt:
@@ -177,7 +177,7 @@ def _run(arguments: list[str], settings: Settings) -> int:
     if instruction := os.environ.get(_COMPLETE):
         from click.shell_completion import add_completion_class, shell_complete
 
-        from hai_tui.cli.bash_words import EscapingBash
+        from hai_tui.cli.bash_completion import EscapingBash
 
         add_completion_class(EscapingBash)
         return shell_complete(root, {"obj": settings}, "hai", _COMPLETE, instruction)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hai.task.levels import PRIORITIES
-from hai_tui.cli.human import Priority, priority_name, seconds, span
+from hai_tui.views.formatting import Priority, priority_name, seconds, span
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

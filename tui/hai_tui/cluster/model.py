@@ -10,20 +10,20 @@ from hai.client.silence import of_node
 from hai.v1.node_pb2 import NODE_STATE_READY, Node
 from hai.v1.node_service_pb2 import WatchNodesResponse
 from hai.v1.task_pb2 import Task
-from hai_tui.look import SILENT, Look
+from hai_tui.status_style import SILENT, StatusStyle
 
 KEPT = 600
 """Samples of the chart."""
 
 LOOKS = {
-    "FREE": Look("□", "good"),
-    "HELD": Look("■", "busy"),
-    "SHARED": Look("▦", "busy"),
-    "MINE": Look("◆", "done"),
-    "LEAVING": Look("◑", "held"),
+    "FREE": StatusStyle("□", "good"),
+    "HELD": StatusStyle("■", "busy"),
+    "SHARED": StatusStyle("▦", "busy"),
+    "MINE": StatusStyle("◆", "done"),
+    "LEAVING": StatusStyle("◑", "held"),
     "SILENT": SILENT,
-    "CORDONED": Look("‖", "held"),
-    "NOT_READY": Look("✗", "bad"),
+    "CORDONED": StatusStyle("‖", "held"),
+    "NOT_READY": StatusStyle("✗", "bad"),
 }
 """What a cell of the map may be; the same words stand in the legend."""
 

@@ -9,13 +9,13 @@ from rich.style import Style
 from rich.text import Text
 
 from hai.v1.node_pb2 import Node
-from hai_tui.cli.human import local, size
-from hai_tui.cli.silence_view import silent_rank
-from hai_tui.cli.table import printable
+from hai_tui.cluster.label_patch import told
 from hai_tui.cluster.model import LOOKS, condition
 from hai_tui.i18n import text
-from hai_tui.labels import told
-from hai_tui.look import SILENT
+from hai_tui.status_style import SILENT
+from hai_tui.views.agent_silence import silent_rank
+from hai_tui.views.formatting import local, size
+from hai_tui.views.table import printable
 
 Tones = Mapping[str, Style]
 

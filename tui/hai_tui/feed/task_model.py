@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Task, Waiting
 from hai.v1.task_service_pb2 import WatchTasksResponse
-from hai_tui.feed.facts import Facts
+from hai_tui.feed.task_row import TaskRow
 
 
 class TaskModel:
@@ -20,7 +20,7 @@ class TaskModel:
 
     def __init__(self) -> None:
         self._tasks: dict[int, Task] = {}
-        self._facts: dict[int, Facts] = {}
+        self._facts: dict[int, TaskRow] = {}
         self.version = 0
         self.loaded = False  # the first answer of the watch is here
         self._waits: dict[int, Waiting] = {}
@@ -31,7 +31,7 @@ class TaskModel:
         return MappingProxyType(self._tasks)
 
     @property
-    def facts(self) -> Mapping[int, Facts]:
+    def facts(self) -> Mapping[int, TaskRow]:
         """The same, as lists ask for it."""
         return MappingProxyType(self._facts)
 
@@ -77,5 +77,5 @@ class TaskModel:
         if known is not None and known.version >= task.version:
             return False
         self._tasks[task.id] = task
-        self._facts[task.id] = Facts(task)
+        self._facts[task.id] = TaskRow(task)
         return True

@@ -9,7 +9,7 @@ from importlib import import_module
 from string import Formatter
 from typing import Any
 
-from hai_tui.cli.texts import TEXTS, language
+from hai_tui.cli.messages import TEXTS, language
 
 TABLES = ("frame", "tasks", "task", "wizard", "logs", "resources", "cluster", "submit", "usage",
           "containers")  # fmt: skip

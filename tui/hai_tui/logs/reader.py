@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hai.client.cancellation import cancelled_only_from_outside
-from hai_tui.feed.link import Link
+from hai_tui.feed.connection_state import Link
 from hai_tui.logs.search import Test
 from hai_tui.logs.window import Change, Line, Window
 
@@ -167,7 +167,7 @@ class Reader:
 
     async def _follow(self) -> None:
         from hai.client.errors import HaiError
-        from hai_tui.feed.stream import Pump
+        from hai_tui.feed.reconnecting_stream import ReconnectingStream
 
         def reopen() -> AsyncGenerator[TailLogsResponse, None]:
             source, cursor = self.source, self.window.end
@@ -182,7 +182,7 @@ class Reader:
 
         try:
             with cancelled_only_from_outside("the log"):
-                await Pump(self._link, reopen, self._take).run()
+                await ReconnectingStream(self._link, reopen, self._take).run()
             self.ended = True
         except HaiError as error:
             # The task or its visibility is gone: there is nothing to wait for

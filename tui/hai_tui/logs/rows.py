@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from hai_tui.logs.harmless import plain
+from hai_tui.logs.ansi_sanitize import plain
 from hai_tui.logs.search import Test
 from hai_tui.logs.window import Line
 

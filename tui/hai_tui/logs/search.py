@@ -5,25 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from hai_tui.logs.harmless import plain
+from hai_tui.logs.ansi_sanitize import plain
 from hai_tui.logs.window import Line
-from hai_tui.wanted import Wanted
+from hai_tui.safe_regex import SafeRegex
 
 Test = Callable[[Line], bool]
 
 
-def pattern(words: str) -> Wanted | None:
+def pattern(words: str) -> SafeRegex | None:
     """What a person typed; capitals count only where some are typed. None for nothing."""
     if not words:
         return None
     flags = re.IGNORECASE if words == words.lower() else 0
     try:
-        return Wanted(words, flags)
+        return SafeRegex(words, flags)
     except re.error:
-        return Wanted(re.escape(words), flags)
+        return SafeRegex(re.escape(words), flags)
 
 
-def matches(wanted: Wanted) -> Test:
+def matches(wanted: SafeRegex) -> Test:
     """True for lines in which it occurs, as they are seen."""
     return lambda line: wanted.search(plain(line.text)) is not None
 

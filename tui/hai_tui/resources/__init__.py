@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from hai_tui.resources.kind import Resource
+from hai_tui.resources.resource_spec import ResourceSpec
 
 MODULES = (
     "cluster",
@@ -29,7 +29,7 @@ MODULES = (
 
 
 @cache
-def resources() -> dict[str, Resource]:
+def resources() -> dict[str, ResourceSpec]:
     """Every kind, by the name of its page."""
     found = (each for name in MODULES for each in import_module(f"{__name__}.{name}").RESOURCES)
     return {each.name: each for each in found}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from hai_tui.cli.account_view import TOKENS
-from hai_tui.cli.commands.messages import MESSAGES
-from hai_tui.cli.commands.node_ports import PORTS
+from hai_tui.cli.commands.accounts.messages import MESSAGES
+from hai_tui.cli.commands.catalog.ports import PORTS
 from hai_tui.i18n import text
-from hai_tui.resources.kind import Answers, Field, Resource, Verb
-from hai_tui.resources.subjects import IS_GROUP
+from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
+from hai_tui.resources.subject_fields import IS_GROUP
+from hai_tui.views.accounts import TOKENS
 
 if TYPE_CHECKING:
     from hai.v1.message_service_pb2 import Message
@@ -50,7 +50,7 @@ def _message(item: Any, answers: Answers) -> Message:
 
 
 RESOURCES = (
-    Resource(
+    ResourceSpec(
         "tokens",
         TOKENS,
         lambda client: client.users.tokens(),
@@ -74,7 +74,7 @@ RESOURCES = (
             Verb("ctrl+d", "revoke", lambda client, t: client.users.revoke_token(t.id), asks=True),
         ),
     ),
-    Resource(
+    ResourceSpec(
         "messages",
         MESSAGES,
         lambda client: client.messages.list(),
@@ -102,7 +102,7 @@ RESOURCES = (
             ),
         ),
     ),
-    Resource(
+    ResourceSpec(
         "ports",
         PORTS,
         lambda client: client.ports.list(),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hai_tui.cli.node_view import NODES
-from hai_tui.cli.show import QUEUE_TASKS
-from hai_tui.cli.task_view import QUEUE
-from hai_tui.labels import edited, told
-from hai_tui.resources.kind import Answers, Field, Resource, Verb
+from hai_tui.cli.output.output import QUEUE_TASKS
+from hai_tui.cluster.label_patch import edited, told
+from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
+from hai_tui.views.nodes import NODES
+from hai_tui.views.tasks import QUEUE
 
 if TYPE_CHECKING:
     from hai.v1.node_pb2 import Node
@@ -19,7 +19,7 @@ def _with_reason(node: Node, answers: Answers) -> tuple[str, str]:
 
 
 RESOURCES = (
-    Resource(
+    ResourceSpec(
         "nodes",
         NODES,
         lambda client: client.nodes.list(),
@@ -60,7 +60,7 @@ RESOURCES = (
         ),
         opens=lambda node: f"node {node.name}",
     ),
-    Resource(
+    ResourceSpec(
         "queue",
         QUEUE,
         lambda client: client.tasks.queue(),

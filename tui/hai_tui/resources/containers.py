@@ -8,10 +8,10 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from hai_tui.cli.container_view import CONTAINERS, SERVICES, remarks
-from hai_tui.cli.table import Column
 from hai_tui.i18n import text
-from hai_tui.resources.kind import Answers, Field, Resource, Verb
+from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
+from hai_tui.views.containers import CONTAINERS, SERVICES, remarks
+from hai_tui.views.table import Column
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -68,7 +68,7 @@ def _asked(name: str) -> Column:
     )
 
 
-CONTAINERS_PAGE = Resource(
+CONTAINERS_PAGE = ResourceSpec(
     "containers",
     replace(CONTAINERS, name=lambda task: f"{task.id} {task.name}"),
     _load,
@@ -117,9 +117,9 @@ class Services:
     id: int = 0
     container: Container | None = None
 
-    def resource(self) -> Resource:
+    def resource(self) -> ResourceSpec:
         """The services as a kind of thing."""
-        return Resource(
+        return ResourceSpec(
             "services",
             SERVICES,
             self._load,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hai_tui.cli.artifact_view import ARTIFACTS
-from hai_tui.cli.commands.datasets import DATASETS
-from hai_tui.resources.kind import Answers, Field, Resource, Verb, same
+from hai_tui.cli.commands.catalog.datasets import DATASETS
+from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb, same
+from hai_tui.views.artifacts import ARTIFACTS
 
 if TYPE_CHECKING:
     from hai.v1.artifact_pb2 import Artifact
@@ -50,7 +50,7 @@ def _dataset(item: Any, answers: Answers) -> Dataset:
 
 
 RESOURCES = (
-    Resource(
+    ResourceSpec(
         "artifacts",
         ARTIFACTS,
         lambda client: client.artifacts.list(),
@@ -81,7 +81,7 @@ RESOURCES = (
             ),
         ),
     ),
-    Resource(
+    ResourceSpec(
         "datasets",
         DATASETS,
         lambda client: client.datasets.list(),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hai_tui.cli.human import local, size
-from hai_tui.cli.messages import short
-from hai_tui.cli.table import Column, View
-from hai_tui.resources.kind import Resource, Verb
+from hai_tui.cli.output.documents import short
+from hai_tui.resources.resource_spec import ResourceSpec, Verb
+from hai_tui.views.formatting import local, size
+from hai_tui.views.table import Column, View
 
 if TYPE_CHECKING:
     from hai.v1.environment_pb2 import Environment
@@ -57,7 +57,7 @@ ENVIRONMENTS = View(
 )
 
 RESOURCES = (
-    Resource(
+    ResourceSpec(
         "environments",
         ENVIRONMENTS,
         lambda client: client.environments.list(),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hai_tui.cli.image_view import IMAGES, REGISTRIES
 from hai_tui.i18n import text
-from hai_tui.resources.kind import YES_NO, Answers, Field, Resource, Verb, same
+from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb, same
+from hai_tui.views.images import IMAGES, REGISTRIES
 
 if TYPE_CHECKING:
     from hai.v1.image_pb2 import Image, ImageCheck
@@ -45,7 +45,7 @@ def _registry(item: Any, answers: Answers) -> tuple[Any, str | None]:
 
 
 RESOURCES = (
-    Resource(
+    ResourceSpec(
         "images",
         IMAGES,
         lambda client: client.images.list(),
@@ -93,7 +93,7 @@ RESOURCES = (
             ),
         ),
     ),
-    Resource(
+    ResourceSpec(
         "registries",
         REGISTRIES,
         lambda client: client.images.registries(),

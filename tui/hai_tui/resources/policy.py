@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.node_view import GROUPS, effect_lines
 from hai_tui.cli.policy_text import NAMES, policy_of, settings_of
 from hai_tui.i18n import text
-from hai_tui.resources.kind import YES_NO, Answers, Field, Resource, Verb
+from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb
+from hai_tui.views.nodes import GROUPS, effect_lines
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -67,7 +67,7 @@ async def _preview(client: Client, change: dict[str, Any]) -> Group:
 
 
 RESOURCES = (
-    Resource(
+    ResourceSpec(
         "groups",
         GROUPS,
         lambda client: client.nodes.groups(),

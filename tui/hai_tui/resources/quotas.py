@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hai_tui.cli.account_view import QUOTAS, SHARES, until
-from hai_tui.cli.table import Column
-from hai_tui.look import bar
-from hai_tui.resources.kind import Answers, Field, Resource, Verb
-from hai_tui.resources.subjects import EXPIRES, IS_GROUP, expire
+from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
+from hai_tui.resources.subject_fields import EXPIRES, IS_GROUP, expire
+from hai_tui.status_style import bar
+from hai_tui.views.accounts import QUOTAS, SHARES, until
+from hai_tui.views.table import Column
 
 if TYPE_CHECKING:
     from hai.v1.user_pb2 import Quota, Share
@@ -69,7 +69,7 @@ def _share(item: Share | None, answers: Answers) -> Share:
 
 
 RESOURCES = (
-    Resource(
+    ResourceSpec(
         "quotas",
         QUOTAS,
         lambda client: client.users.quotas(),
@@ -113,7 +113,7 @@ RESOURCES = (
         ),
         extra=(Column("use", lambda q, now: _use(q), style=_urgency),),
     ),
-    Resource(
+    ResourceSpec(
         "shares",
         SHARES,
         lambda client: client.users.shares(),

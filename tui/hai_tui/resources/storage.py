@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hai_tui.cli.storage_view import MOUNTS, RULES
-from hai_tui.resources.kind import YES_NO, Answers, Field, Resource, Verb
+from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb
+from hai_tui.views.storage import MOUNTS, RULES
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -35,8 +35,8 @@ def _rule(item: Any, answers: Answers) -> MountRule:
 
 
 RESOURCES = (
-    Resource("mounts", MOUNTS, _mounts),
-    Resource(
+    ResourceSpec("mounts", MOUNTS, _mounts),
+    ResourceSpec(
         "rules",
         RULES,
         lambda client: client.storage.rules(),

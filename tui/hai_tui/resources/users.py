@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hai.client.words import word
-from hai_tui.cli.account_view import GRANTS, USERS
-from hai_tui.cli.commands.audit import AUDIT
-from hai_tui.resources.kind import YES_NO, Answers, Field, Resource, Verb
-from hai_tui.resources.subjects import EXPIRES, IS_GROUP, expire
+from hai.client.enum_names import word
+from hai_tui.cli.commands.accounts.audit import AUDIT
+from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb
+from hai_tui.resources.subject_fields import EXPIRES, IS_GROUP, expire
+from hai_tui.views.accounts import GRANTS, USERS
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -78,7 +78,7 @@ async def _audit(client: Client) -> Sequence[AuditRow]:
 
 
 RESOURCES = (
-    Resource(
+    ResourceSpec(
         "users",
         USERS,
         lambda client: client.users.list(),
@@ -110,7 +110,7 @@ RESOURCES = (
             ),
         ),
     ),
-    Resource(
+    ResourceSpec(
         "rights",
         GRANTS,
         lambda client: client.users.rights(),
@@ -133,5 +133,5 @@ RESOURCES = (
             ),
         ),
     ),
-    Resource("audit", AUDIT, _audit, most=_CALLS),
+    ResourceSpec("audit", AUDIT, _audit, most=_CALLS),
 )

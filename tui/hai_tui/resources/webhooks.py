@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hai_tui.cli.commands.webhooks import FORMATS, WEBHOOKS
+from hai_tui.cli.commands.accounts.webhooks import FORMATS, WEBHOOKS
 from hai_tui.i18n import text
-from hai_tui.resources.kind import Answers, Field, Resource, Verb, same
+from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb, same
 
 if TYPE_CHECKING:
     from hai.v1.webhook_service_pb2 import SetWebhookResponse, Webhook
@@ -44,7 +44,7 @@ def _secret(answer: SetWebhookResponse) -> str:
 
 
 RESOURCES = (
-    Resource(
+    ResourceSpec(
         "webhooks",
         WEBHOOKS,
         lambda client: client.webhooks.list(),

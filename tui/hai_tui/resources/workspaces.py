@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hai_tui.cli.human import local, size
-from hai_tui.cli.table import Column, View
-from hai_tui.resources.kind import Field, Resource, Verb
+from hai_tui.resources.resource_spec import Field, ResourceSpec, Verb
+from hai_tui.views.formatting import local, size
+from hai_tui.views.table import Column, View
 
 if TYPE_CHECKING:
     from hai.v1.workspace_pb2 import Workspace
@@ -39,7 +39,7 @@ WORKSPACES = View(
 )
 
 RESOURCES = (
-    Resource(
+    ResourceSpec(
         "workspaces",
         WORKSPACES,
         lambda client: client.workspaces.list(),

@@ -1,1 +1,1 @@
-"""One module a page; see hai_tui.pages for the table."""
+"""One module a page; see hai_tui.page_registry for the table."""

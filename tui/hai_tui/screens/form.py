@@ -13,9 +13,9 @@ from textual.widgets import Input
 
 from hai.client.errors import HaiError, Invalid
 from hai_tui.i18n import known, text
-from hai_tui.resources.kind import Answers, Field
-from hai_tui.widgets.dialog import Dialog
-from hai_tui.widgets.form_line import FormLine
+from hai_tui.resources.resource_spec import Answers, Field
+from hai_tui.widgets.dialogs.dialog import Dialog
+from hai_tui.widgets.form.line import FormLine
 from hai_tui.widgets.plain import Label, plain
 
 Send = Callable[[Answers], Awaitable[Any]]

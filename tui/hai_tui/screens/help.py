@@ -12,11 +12,11 @@ from textual.containers import VerticalScroll
 
 from hai_tui.actions import Action, key_label
 from hai_tui.i18n import text
-from hai_tui.look import look
-from hai_tui.pages import PAGES
+from hai_tui.page_registry import PAGES
 from hai_tui.screens.page import Page
+from hai_tui.status_style import look
 from hai_tui.theme import tones
-from hai_tui.widgets.dialog import Dialog
+from hai_tui.widgets.dialogs.dialog import Dialog
 from hai_tui.widgets.plain import Static, Table, grid, plain
 
 _MOVES = (

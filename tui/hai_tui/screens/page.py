@@ -20,18 +20,18 @@ from textual.widget import Widget
 from hai.client.errors import HaiError
 from hai_tui.actions import Action, pressed, refusal
 from hai_tui.i18n import text
-from hai_tui.later import goes, in_background
+from hai_tui.textual_compat import goes, in_background
 from hai_tui.theme import tones
-from hai_tui.widgets.bars import Banner, KeyLine, StatusLine, TopLine
-from hai_tui.widgets.confirm import Confirm
-from hai_tui.widgets.dialog import Dialog
-from hai_tui.widgets.prompt import Prompt, Question
+from hai_tui.widgets.dialogs.confirm import Confirm
+from hai_tui.widgets.dialogs.dialog import Dialog
+from hai_tui.widgets.dialogs.prompt import Prompt, Question
+from hai_tui.widgets.header_footer import Banner, KeyLine, StatusLine, TopLine
 
 if TYPE_CHECKING:
     from hai.client.client import Client
     from hai_tui.app import HaiApp
-    from hai_tui.feed.link import LinkState
-    from hai_tui.pages import PageEntry
+    from hai_tui.feed.connection_state import LinkState
+    from hai_tui.page_registry import PageEntry
 
 Answer = TypeVar("Answer")
 

@@ -12,7 +12,7 @@ from textual.widgets.option_list import Option
 
 from hai.client.profile import Profile
 from hai_tui.i18n import text
-from hai_tui.widgets.dialog import Dialog
+from hai_tui.widgets.dialogs.dialog import Dialog
 from hai_tui.widgets.plain import Label, OptionList, plain
 
 

@@ -10,20 +10,20 @@ from textual.widget import Widget
 
 from hai.client.errors import HaiError
 from hai_tui.actions import Action
-from hai_tui.cli.table import Column as ViewColumn
-from hai_tui.cli.table import printable, width
-from hai_tui.feed.ticks import Gathered
+from hai_tui.feed.debouncer import Debouncer
 from hai_tui.i18n import known, text
-from hai_tui.later import later
 from hai_tui.resources import resources
-from hai_tui.resources.doubts import doubts
-from hai_tui.resources.kind import Answers, Item, Resource, Verb
+from hai_tui.resources.name_warnings import doubts
+from hai_tui.resources.resource_spec import Answers, Item, ResourceSpec, Verb
 from hai_tui.screens.form import Done, FormScreen
 from hai_tui.screens.page import Page
-from hai_tui.screens.told import ToldScreen
-from hai_tui.widgets.columns import Cell, Column
-from hai_tui.widgets.prompt import Question
-from hai_tui.widgets.virtual_table import VirtualTable
+from hai_tui.screens.text_dialog import ToldScreen
+from hai_tui.textual_compat import later
+from hai_tui.views.table import Column as ViewColumn
+from hai_tui.views.table import printable, width
+from hai_tui.widgets.dialogs.prompt import Question
+from hai_tui.widgets.table.columns import Cell, Column
+from hai_tui.widgets.table.virtual_table import VirtualTable
 
 _NARROWEST, _WIDEST = 16, 42
 _LIVE_SECONDS = 1.0
@@ -46,10 +46,10 @@ class ResourcePage(Page):
         self._items: dict[str, Item] = {}
         self._filter = " ".join(words)
         self._loaded = False
-        self._soon = Gathered(lambda ids: self.reload(), _LIVE_SECONDS, partial(later, self))
+        self._soon = Debouncer(lambda ids: self.reload(), _LIVE_SECONDS, partial(later, self))
 
     @property
-    def resource(self) -> Resource:
+    def resource(self) -> ResourceSpec:
         """The kind."""
         return resources()[self.entry.name]
 
@@ -279,7 +279,7 @@ def as_yaml(item: Item) -> str:
     """Every field of a message."""
     import yaml
 
-    from hai_tui.cli.messages import to_dict
+    from hai_tui.cli.output.documents import to_dict
 
     return str(yaml.safe_dump(to_dict(item), sort_keys=False, allow_unicode=True))
 

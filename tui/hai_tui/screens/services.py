@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from hai_tui.resources.containers import Services
-from hai_tui.resources.kind import Resource
+from hai_tui.resources.resource_spec import ResourceSpec
 from hai_tui.screens.resource import ResourcePage
 
 
@@ -17,7 +17,7 @@ class ServicesPage(ResourcePage):
         self._services = Services(task)
 
     @cached_property
-    def resource(self) -> Resource:
+    def resource(self) -> ResourceSpec:
         """The services of this task."""
         return self._services.resource()
 

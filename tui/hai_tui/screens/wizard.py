@@ -19,9 +19,9 @@ from hai.client import profile as profiles
 from hai.client.errors import HaiError
 from hai.client.profile import Profile
 from hai_tui.i18n import text
+from hai_tui.widgets.form.checkbox import Tick
+from hai_tui.widgets.form.ordered_input import LineField
 from hai_tui.widgets.plain import Button, Label, plain
-from hai_tui.widgets.ticks import Tick
-from hai_tui.widgets.typing import LineField
 
 if TYPE_CHECKING:
     from hai_tui.app import HaiApp

@@ -12,14 +12,14 @@ from hai.client.errors import HaiError, Invalid, Violation
 from hai.client.spec import apply_option, read_spec, to_yaml
 from hai.client.validation import violations as rule_violations
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from hai_tui.cli.human import priority_name
-from hai_tui.submit import parts
+from hai_tui.submit import list_fields
+from hai_tui.views.formatting import priority_name
 
 FIELDS: tuple[str, ...] = (
     "name",
     "spec.entrypoint",
     "spec.parameters",
-    parts.VARIABLES,
+    list_fields.VARIABLES,
     "spec.workspace",
     "resource.group",
     "resource.node_count",
@@ -30,9 +30,9 @@ FIELDS: tuple[str, ...] = (
     "resource.image",
     "options.py_venv",
     "options.mount_code",
-    parts.SERVICES,
+    list_fields.SERVICES,
     "options.tags",
-    parts.AFTER,
+    list_fields.AFTER,
     "options.time_limit",
     "options.max_retries",
     "options.whole_life_state",
@@ -93,7 +93,7 @@ def change(draft: Draft, path: str, value: Value) -> Draft:
 def _set(spec: TaskSpec, path: str, value: Value) -> tuple[Violation, ...]:
     """Change the spec; what is wrong with the value."""
     if not isinstance(value, str):
-        return parts.put(spec, path, value)
+        return list_fields.put(spec, path, value)
     if path == "resource.is_spot":
         value = _YES.get(value.strip().lower(), value)
     try:
@@ -112,7 +112,9 @@ def values(spec: TaskSpec) -> dict[str, Value]:
 
     whole = yaml.safe_load(to_yaml(spec))
     found: dict[str, Value] = {
-        path: parts.rows(spec, path) if path in parts.LISTS else _shown(_at(whole, path), path)
+        path: list_fields.rows(spec, path)
+        if path in list_fields.LISTS
+        else _shown(_at(whole, path), path)
         for path in FIELDS
     }
     return {**found, "priority": priority_name(spec.priority) if found["priority"] else ""}

@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.timer import Timer
 
 from hai_tui.i18n import text
-from hai_tui.later import in_background
+from hai_tui.textual_compat import in_background
 from hai_tui.widgets.plain import Static
 
 if TYPE_CHECKING:

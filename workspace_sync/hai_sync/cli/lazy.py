@@ -15,7 +15,7 @@ COMMANDS = {
     "sync": ("sync:sync", "Both at once."),
     "diff": ("diff:diff", "What differs, and who changed it."),
     "status": ("status:status", "Where this workspace stands."),
-    "list": ("listing:listing", "Your workspaces."),
+    "list": ("list:listing", "Your workspaces."),
     "ls": ("ls:ls", "What is on the cluster, and its size."),
     "cat": ("cat:cat", "Print files of the cluster."),
     "remove": ("remove:remove", "Remove a workspace, or files of it, from the cluster."),
@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name][0].split(":")
-        found: Any = getattr(import_module(f"hai_sync.cli.{module}"), name)
+        found: Any = getattr(import_module(f"hai_sync.cli.commands.{module}"), name)
         assert isinstance(found, click.Command)
         return found
 
@@ -67,8 +67,8 @@ class LazyGroup(click.Group):
 def _defaults() -> dict[str, Any]:
     """By command and option. Each is looked at when its option is asked for: a wrong one stops nothing else."""
     from hai.client.errors import HaiError
-    from hai_sync.place import find
     from hai_sync.settings import settings
+    from hai_sync.workspace_dir import find
 
     try:
         found = settings(find())
@@ -79,7 +79,7 @@ def _defaults() -> dict[str, Any]:
 
 
 def _value(name: str, value: str) -> Any:
-    from hai_sync.cli.config import value_of
+    from hai_sync.cli.commands.config import value_of
 
     return value_of(name, value)
 

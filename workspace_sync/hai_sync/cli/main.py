@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return nobody_reads()
     except TimeoutError as error:  # of a daemon; other commands tell their own
-        from hai_sync.cli.failures import tell
+        from hai_sync.cli.errors import tell
 
         return tell(error, arguments)
     except KeyboardInterrupt:  # while a daemon is asked, or we look by ourselves
@@ -43,13 +43,13 @@ def _run(arguments: tuple[str, ...]) -> int:
     root = _root() if arguments in _QUICK else ""
     as_json = "--json" in arguments
     if root and (answer := _ask_daemon(root, look=arguments not in _PUSH)) is not None:
-        from hai_sync.cli.answered import is_done, tell
+        from hai_sync.cli.daemon_reply import is_done, tell
 
         if is_done(answer, arguments[0]):
             return tell(answer, arguments[0], as_json)
     elif root and arguments in _PUSH and (facts := _push(root, as_json)) is not None:
         return _tell_push(facts, as_json)
-    from hai_sync.cli.failures import run
+    from hai_sync.cli.errors import run
 
     return run(group(), arguments)
 

@@ -15,7 +15,7 @@ import click
 from hai_sync.core.links import Links
 from hai_sync.core.rules import Mode, Policy, Rules
 from hai_sync.scan import Filter
-from hai_sync.session.wish import Wish
+from hai_sync.session.options import SyncOptions
 
 Command = Callable[..., Any]
 _UNUSED = {
@@ -179,7 +179,7 @@ def filter_of(options: Mapping[str, Any]) -> Filter:
     return Filter(options["include"], options["exclude"], files, links)
 
 
-def wish_of(mode: Mode, options: Mapping[str, Any]) -> Wish:
+def wish_of(mode: Mode, options: Mapping[str, Any]) -> SyncOptions:
     """What the options ask for."""
     force = options["force"]
     winner = {Mode.PUSH: Policy.LOCAL, Mode.PULL: Policy.REMOTE}.get(mode)
@@ -187,7 +187,7 @@ def wish_of(mode: Mode, options: Mapping[str, Any]) -> Wish:
         raise click.UsageError("--force does not say who wins a sync: use --conflict")
     policy = winner if force and winner else Policy(options["conflict"])
     rules = Rules(mode, policy, options["delete"], force, not options["no_delete"])
-    return Wish(
+    return SyncOptions(
         rules,
         filter_of(options),
         dry_run=options["dry_run"],

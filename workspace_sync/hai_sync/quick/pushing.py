@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 
-from hai_sync.author import author, client_id
+from hai_sync.file_fingerprint import PACK, signature
+from hai_sync.identity import author, client_id
 from hai_sync.quick.wire import field, fields, message
-from hai_sync.signatures import PACK, signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

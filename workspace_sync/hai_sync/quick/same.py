@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import time
 
-from hai_sync.signatures import DIRECTORY_SIGNATURE, PACK, RACY_NS
-from hai_sync.slow import is_slow
+from hai_sync.file_fingerprint import DIRECTORY_SIGNATURE, PACK, RACY_NS
+from hai_sync.slow_storage import is_slow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ import sqlite3
 import sys
 import time
 
+from hai_sync.file_fingerprint import DIRECTORY_SIGNATURE
 from hai_sync.quick.asking import ask, connected, told
 from hai_sync.quick.memory import Memory
 from hai_sync.quick.same import OWN, edited
-from hai_sync.roots import mark
-from hai_sync.signatures import DIRECTORY_SIGNATURE
+from hai_sync.root_identity import mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

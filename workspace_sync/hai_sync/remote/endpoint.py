@@ -14,10 +14,10 @@ from hai.client.errors import HaiError, NotFound, Unreachable
 from hai.v1 import workspace_service_pb2 as wire_pb
 from hai.v1.workspace_pb2 import TaskTree, Workspace, WorkspaceLease, WorkspaceRevision
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
-from hai_sync.author import author
 from hai_sync.core.entry import Entry, Tree
 from hai_sync.errors import BadPeer
-from hai_sync.remote.pace import Pace
+from hai_sync.identity import author
+from hai_sync.remote.rate_limit import RateLimit
 from hai_sync.remote.wire import merge, require_tree, told_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Remote:
         self.connection = connection
         self.name = name
         self.user = user
-        self.pace = Pace()
+        self.pace = RateLimit()
         self.passed_over: dict[str, str] = {}  # what the last look found that is never synced: why
         self.case_insensitive = False  # its storage, as it was said the last time
         self.patient = True  # with a server that went away; else whoever asks has patience

@@ -21,10 +21,10 @@ from hai.client.backoff import delays
 from hai.client.cancellation import error_of
 from hai.client.errors import HaiError
 from hai_sync.core.rules import Mode
-from hai_sync.failing import failure_of
+from hai_sync.error_mapping import failure_of
+from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.session import Session
-from hai_sync.session.unsettled import Unsettled
-from hai_sync.session.wish import Report, Wish
+from hai_sync.session.unstable_files import Unsettled
 from hai_sync.watch.control import ShortPath
 from hai_sync.watch.events import Events
 
@@ -62,7 +62,7 @@ class Daemon:
     def __init__(
         self,
         session: Session,
-        wish: Wish,
+        wish: SyncOptions,
         say: Callable[[str], None],
         server: Mapping[str, str] | None = None,
     ) -> None:

@@ -21,20 +21,20 @@ from hai_sync.core.diff import Change, apply
 from hai_sync.core.rules import Mode, Outcome
 from hai_sync.errors import Lost, Restless
 from hai_sync.index import Index, is_damage
-from hai_sync.place import TEMPORARY, Place
 from hai_sync.remote.endpoint import AWAY, TRIES, Remote
-from hai_sync.session.claiming import claim
-from hai_sync.session.deciding import decide, guard, refuse_newcomers
+from hai_sync.session.commit_base import CommitBase, Done
 from hai_sync.session.lock import locked
-from hai_sync.session.looking import Looking
-from hai_sync.session.remembering import Done, Noting
-from hai_sync.session.sides import Sides, report_of, with_sent
-from hai_sync.session.wish import Listener, Report, Silent, Wish, sizes
+from hai_sync.session.options import Listener, Report, Silent, SyncOptions, sizes
+from hai_sync.session.ownership import claim
+from hai_sync.session.plan import decide, guard, refuse_newcomers
+from hai_sync.session.snapshot_both import SnapshotBoth
+from hai_sync.session.three_way_snapshot import ThreeWaySnapshot, report_of, with_sent
 from hai_sync.transition.results import Result
-from hai_sync.transition.versions import Fault
+from hai_sync.transition.safe_replace import Fault
+from hai_sync.workspace_dir import TEMPORARY, WorkspaceDir
 
 if TYPE_CHECKING:
-    from hai_sync.remote.sending import Sent
+    from hai_sync.remote.uploader import Sent
 
 ATTEMPTS = 20
 
@@ -43,7 +43,7 @@ ATTEMPTS = 20
 class Session:
     """Syncs one workspace, any number of times, one after the other."""
 
-    place: Place
+    place: WorkspaceDir
     index: Index
     remote: Remote
     listener: Listener = field(default_factory=Silent)
@@ -52,10 +52,10 @@ class Session:
     _restless: Counter[str] = field(default_factory=Counter)
     _generation: str = ""
     _broken: int = 0  # tries since the line broke in a push
-    _looking: Looking = field(init=False)
+    _looking: SnapshotBoth = field(init=False)
 
     def __post_init__(self) -> None:
-        self._looking = Looking(self.place, self.index, self.remote)
+        self._looking = SnapshotBoth(self.place, self.index, self.remote)
 
     def hint(self, paths: Iterable[str]) -> None:
         """These may have changed since the last sync, and nothing else."""
@@ -76,7 +76,7 @@ class Session:
         """Anything may have changed."""
         self._hints = None
 
-    async def sync(self, wish: Wish) -> Report:
+    async def sync(self, wish: SyncOptions) -> Report:
         """Do what is wished, or tell why not. Raises HaiError. Who only looks does not wait for others."""
         self.place.require()
         try:
@@ -87,18 +87,18 @@ class Session:
             self.index.begin_anew()
             return await self._claimed(wish)
 
-    async def _claimed(self, wish: Wish) -> Report:
+    async def _claimed(self, wish: SyncOptions) -> Report:
         claim(self.place, self.index)
         if wish.dry_run:
             return await self._sync(wish)
         async with locked(self.place.state, lambda: self.listener.stage("wait", 0, 0)):
             if (self.place.own / TEMPORARY).exists():
-                from hai_sync.session.arriving import sweep
+                from hai_sync.session.apply_remote import sweep
 
                 await asyncio.to_thread(sweep, self.place)
             return await self._sync(wish)
 
-    async def _sync(self, wish: Wish) -> Report:
+    async def _sync(self, wish: SyncOptions) -> Report:
         if self.index.fact("generation") != self._generation:
             self._looking.keep(None)  # another process has synced meanwhile
             self._hints = None
@@ -133,7 +133,7 @@ class Session:
         self._broken += bool(self._broken)
         return error.reason in AWAY and 0 < self._broken <= TRIES
 
-    async def _once(self, wish: Wish) -> Report:
+    async def _once(self, wish: SyncOptions) -> Report:
         """One attempt. Hints that come meanwhile are for the next one; those of a failed one stay."""
         hints, self._hints = self._hints, set()
         try:
@@ -148,7 +148,7 @@ class Session:
     def _put_back(self, hints: set[str] | None) -> None:
         self._hints = None if hints is None or self._hints is None else self._hints | hints
 
-    async def _attempt(self, wish: Wish, hints: set[str] | None) -> tuple[Report, bool]:
+    async def _attempt(self, wish: SyncOptions, hints: set[str] | None) -> tuple[Report, bool]:
         """Also whether what was hinted at is done with."""
         seen = await self._looking.look(wish, hints)
         if isinstance(seen, Report):
@@ -168,7 +168,9 @@ class Session:
             raise
         return report, True
 
-    async def _carry_out(self, sides: Sides, outcome: Outcome, wish: Wish, report: Report) -> None:
+    async def _carry_out(
+        self, sides: ThreeWaySnapshot, outcome: Outcome, wish: SyncOptions, report: Report
+    ) -> None:
         arrived = await self._arrive(sides, outcome)
         report.problems |= arrived.problems
         local = apply(sides.local, arrived.done)
@@ -180,7 +182,7 @@ class Session:
             return Done(sides, ours, theirs, arrived, sent, report)
 
         left = self.index.fact("unfinished") == "yes" and wish.rules.mode is not Mode.PULL
-        async with Noting(self.index, done) as noting:
+        async with CommitBase(self.index, done) as noting:
             if changes or left:  # with the next push the server drops what it has of a broken one
                 copied = sides.scan.copied
                 copies = {
@@ -195,12 +197,12 @@ class Session:
         self._looking.keep(kept)
         self._restless.clear()
 
-    async def _arrive(self, sides: Sides, outcome: Outcome) -> Result:
+    async def _arrive(self, sides: ThreeWaySnapshot, outcome: Outcome) -> Result:
         if not outcome.to_local:
             return Result()
-        from hai_sync.session.arriving import Arrival
+        from hai_sync.session.apply_remote import ApplyRemote
 
-        arrival = Arrival(
+        arrival = ApplyRemote(
             self.place,
             outcome.to_local,
             sides.local,
@@ -214,18 +216,18 @@ class Session:
 
     async def _send(
         self,
-        sides: Sides,
+        sides: ThreeWaySnapshot,
         changes: list[Change],
         copies: Mapping[str, str],
-        wish: Wish,
-        noting: Noting,
+        wish: SyncOptions,
+        noting: CommitBase,
     ) -> Sent:
-        from hai_sync.session.departing import Departure
+        from hai_sync.session.push_changes import PushChanges
 
         files, size = sizes(changes)
         self.listener.sends(changes)
         self.listener.stage("upload", files, size)
-        departure = Departure(
+        departure = PushChanges(
             self.place,
             changes,
             copies,

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 
 from hai_sync.core.diff import Change
-from hai_sync.signatures import Signature
+from hai_sync.file_fingerprint import Signature
 
 
 @dataclass(slots=True)

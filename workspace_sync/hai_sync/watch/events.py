@@ -21,7 +21,7 @@ from hai_sync.core.names import OWN, is_own
 if sys.platform == "linux":
     from hai_sync.watch.inotify import told
 else:
-    from hai_sync.watch.elsewhere import told
+    from hai_sync.watch.watchfiles_backend import told
 
 POLL_SECONDS = 5.0
 _AGAIN_SECONDS = 0.2  # to begin costs a walk, and where events were lost more may be

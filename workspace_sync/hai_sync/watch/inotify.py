@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 
 from hai.client.inotify import Inotify
 from hai_sync.core.names import is_own
-from hai_sync.roots import mark
+from hai_sync.root_identity import mark
 
 WAIT_SECONDS = 1.0
 

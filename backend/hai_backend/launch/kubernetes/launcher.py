@@ -20,21 +20,21 @@ from hai_backend.launch.base import (
     RankKey,
     RankLaunch,
 )
+from hai_backend.launch.kubernetes.actions import Clean, Do, End, Run, Say
 from hai_backend.launch.kubernetes.api import Api
-from hai_backend.launch.kubernetes.ending import Ender, Sweeper
+from hai_backend.launch.kubernetes.create import Maker
+from hai_backend.launch.kubernetes.delete import Ender, Sweeper
 from hai_backend.launch.kubernetes.errors import ApiError
-from hai_backend.launch.kubernetes.foreign import ForeignPod, Reserve
-from hai_backend.launch.kubernetes.making import Maker
+from hai_backend.launch.kubernetes.foreign_pods import ForeignPod, Reserve
 from hai_backend.launch.kubernetes.nodes import Nodes, Patience
 from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.kubernetes.pods import PodSeen
 from hai_backend.launch.kubernetes.ranks import Ranks
-from hai_backend.launch.kubernetes.todo import Clean, Do, End, Run, Say
 from hai_backend.launch.kubernetes.transport import Transport
-from hai_backend.launch.kubernetes.watching import Warned, Watching
+from hai_backend.launch.kubernetes.watches import Warned, Watching
 from hai_backend.launch.manifests.settings import ClusterSettings
+from hai_backend.watch.cache import Change
 from hai_backend.watch.nodes import NodeSeen
-from hai_backend.watch.picture import Change
 from hai_backend.watch.source import ADDED, MODIFIED, Body
 
 log = structlog.get_logger(__name__)

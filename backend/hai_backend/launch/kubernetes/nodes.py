@@ -17,7 +17,7 @@ from hai_backend.domain.timing import (
     FORCED_DELETE_SECONDS,
     KUBELET_SETTLE_SECONDS,
 )
-from hai_backend.launch.kubernetes.foreign import Foreign, Reserve
+from hai_backend.launch.kubernetes.foreign_pods import Foreign, Reserve
 from hai_backend.watch.nodes import NodeSeen
 
 

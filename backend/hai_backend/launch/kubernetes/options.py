@@ -11,8 +11,8 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_type_hints
 
 from hai_backend.domain.errors import Invalid, Violation
-from hai_backend.domain.mount_facts import Problem
-from hai_backend.domain.shared import checked_volume
+from hai_backend.domain.mounts.variables import Problem
+from hai_backend.domain.shared_dirs import checked_volume
 from hai_backend.launch.manifests.settings import ClusterSettings, Toleration
 
 

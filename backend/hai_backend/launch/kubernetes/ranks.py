@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from hai_backend.launch.base import LaunchFailed, RankKey, RankLeaving
+from hai_backend.launch.kubernetes.actions import Clean, Do, End, Run, Say
 from hai_backend.launch.kubernetes.causes import Cause
 from hai_backend.launch.kubernetes.nodes import Nodes, Patience
 from hai_backend.launch.kubernetes.pods import PodSeen
 from hai_backend.launch.kubernetes.rank import Rank
-from hai_backend.launch.kubernetes.todo import Clean, Do, End, Run, Say
 from hai_backend.watch.nodes import NodeSeen
 
 _FORCED = "somebody deleted its pod by force; its program may run on"

@@ -1,4 +1,5 @@
-"""Requests to an API server: bytes out, bytes in. The real one is official.py; tests have one without sockets."""
+"""Requests to an API server: bytes out, bytes in. The real one is official_client.py; tests have one without
+sockets."""
 
 from __future__ import annotations
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hai_backend.domain import capability
+from hai_backend.domain.catalog import capability
+from hai_backend.domain.catalog.image import parse_image
 from hai_backend.domain.errors import Invalid, Violation
-from hai_backend.domain.image import parse_image
-from hai_backend.domain.mount import Mount, MountKind
-from hai_backend.domain.mount_facts import Problem
-from hai_backend.domain.mount_paths import checked_path, checked_relative, checked_target
-from hai_backend.domain.mount_sources import checked_source
+from hai_backend.domain.mounts.mount import Mount, MountKind
+from hai_backend.domain.mounts.paths import checked_path, checked_relative, checked_target
+from hai_backend.domain.mounts.sources import checked_source
+from hai_backend.domain.mounts.variables import Problem
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RankResources, RunRequest
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from hai_backend.launch.base import RankLaunch
 from hai_backend.launch.manifests import agent, security
+from hai_backend.launch.manifests.capabilities import granting, with_capabilities
 from hai_backend.launch.manifests.checks import image_of
-from hai_backend.launch.manifests.granting import granting, with_capabilities
 from hai_backend.launch.manifests.names import (
     FENCE_AFTER,
     Manifest,

@@ -1,7 +1,7 @@
 """What a pod may do to its node: nothing, but for what operators granted to its user by name.
 
 Programs run as their user's uid, never as root, and can gain nothing over it: no capability but those granted (see
-granting.py), no setuid, no token of the cluster, no group that an image's /etc/group names.
+capabilities.py), no setuid, no token of the cluster, no group that an image's /etc/group names.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def shared_with_node(run: RunRequest) -> Manifest:
 def container_security(run: RunRequest) -> Manifest:
     """`securityContext` of the program's container; Kubernetes wants a privileged one to be able to escalate.
 
-    So must one with capabilities, for a moment: granting.py says why, and ends it.
+    So must one with capabilities, for a moment: capabilities.py says why, and ends it.
     """
     privileged = HostRight.PRIVILEGED in run.host_rights
     capabilities: Manifest = {"drop": ["ALL"]}

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hai_backend.domain.mount import HostPathType, Mount, MountKind
-from hai_backend.domain.mount_paths import SHARED_MEMORY
-from hai_backend.domain.mount_sources import size_bytes, split_source
-from hai_backend.domain.shared import SharedDirectory, checked_volume
+from hai_backend.domain.mounts.mount import HostPathType, Mount, MountKind
+from hai_backend.domain.mounts.paths import SHARED_MEMORY
+from hai_backend.domain.mounts.sources import size_bytes, split_source
+from hai_backend.domain.shared_dirs import SharedDirectory, checked_volume
 from hai_backend.launch.manifests.names import Manifest
 from hai_backend.launch.manifests.resources import amount
 

@@ -18,7 +18,7 @@ class MetaRow(Base):
 
 
 class LeaderRow(Base):
-    """One row: who leads. `leader/` renews it; a write of an earlier epoch is refused (store/transaction.py)."""
+    """One row: who leads. `server/leadership/` renews it; store/sql/transaction.py refuses writes of earlier epochs."""
 
     __tablename__ = "leader"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

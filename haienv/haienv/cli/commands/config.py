@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import click
 
-from haienv.cli.frame import EnvGroup, Settings, environment, names, own
+from haienv.cli.common import EnvGroup, Settings, environment, names, own
 from haienv.cli.view import aligned
 from haienv.errors import NotFound, UsageError
 from haienv.layout import Home
@@ -162,12 +162,12 @@ def _edited(found: Environment, text: str) -> Config:
 
 
 def _change(settings: Settings, name: str, change: Callable[[Label], Label]) -> int:
-    from haienv import changes
+    from haienv import operations
 
     here, found = own(name)
-    after = changes.configure(here, found, change)
+    after = operations.configure(here, found, change)
     if found.label.visibility == "private" != after.label.visibility and after.ready:
-        from haienv.bytecode import compile_modules
+        from haienv.layers.bytecode import compile_modules
 
         settings.note("compiling its modules, for others cannot")
         compile_modules(after.path / "bin" / "python", after.sites[0])
@@ -177,7 +177,7 @@ def _change(settings: Settings, name: str, change: Callable[[Label], Label]) -> 
 
 
 def _tell_who_stands_on(settings: Settings, here: Home, after: Environment) -> None:
-    from haienv.standing import others_on
+    from haienv.layers.reverse_dependencies import others_on
 
     if users := others_on(here).get(after.layer_id):
         settings.note(f"its packages stay as open as they were: {', '.join(users)} extended them")

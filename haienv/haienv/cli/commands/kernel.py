@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from haienv.cli.frame import EnvGroup, Settings, environment, names
+from haienv.cli.common import EnvGroup, Settings, environment, names
 from haienv.errors import EnvError, Exists, NotFound, Refused
-from haienv.installed import versions
+from haienv.layers.installed import versions
 from haienv.registry import Environment
 from haienv.transaction import replace_text
 

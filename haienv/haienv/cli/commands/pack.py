@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from haienv.cli.frame import EnvCommand, Settings, names, own
+from haienv.cli.common import EnvCommand, Settings, names, own
 from haienv.cli.view import aligned, human
 
 if TYPE_CHECKING:
-    from haienv.packing import Packed
+    from haienv.layers.packing import Packed
 
 
 @click.command("pack", cls=EnvCommand)
@@ -23,7 +23,7 @@ def pack(settings: Settings, name: str, remove: bool) -> int:
     Nodes that keep environments on their own disks unpack it once; tasks run in the copy. Where a
     layer has no image, they run from shared storage as always.
     """
-    from haienv import packing
+    from haienv.layers import packing
 
     here, found = own(name)
     if remove:

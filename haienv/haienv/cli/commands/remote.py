@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haienv.cli.frame import (
+from haienv.cli.common import (
     EnvCommand,
     Settings,
     environment,
@@ -27,7 +27,7 @@ from haienv.records import VISIBILITIES, Label
 if TYPE_CHECKING:
     from hai.v1.environment_pb2 import Environment as Remote
     from haienv.backends.uv import Uv
-    from haienv.foundation import Foundation
+    from haienv.layers.base import Base
 
 _REPLACE = click.option("--replace", is_flag=True, help="Instead of one of that name.")
 _VISIBILITY = click.option("--visibility", type=click.Choice(VISIBILITIES), help="Who sees it.")
@@ -89,8 +89,8 @@ def _made(settings: Settings, made: Remote) -> int:
 @click.pass_obj
 def pull(settings: Settings, /, source: str, name: str, parent: str, **options: Any) -> int:
     """Make an environment of the cluster here, from its lock, as NAME."""
-    from haienv import changes, remote
-    from haienv.layers import Wish
+    from haienv import operations, remote
+    from haienv.layers.build import BuildRequest
 
     here, meant = home(), parse_reference(source)
     uv = installer(here, options)
@@ -98,8 +98,8 @@ def pull(settings: Settings, /, source: str, name: str, parent: str, **options: 
     base = _ground(here, told.lock, told.description.parent, parent)
     wanted = tuple(told.description.wanted) or tuple(pin.text for pin in told.lock.pins)
     label = Label(config=_config(told.description.config))
-    wish = Wish(wanted, exact=told.lock.pins)
-    made = changes.create(here, uv, name or meant.name, base, wish, label, lambda _: None)
+    wish = BuildRequest(wanted, exact=told.lock.pins)
+    made = operations.create(here, uv, name or meant.name, base, wish, label, lambda _: None)
     assert made is not None
     settings.answer(as_dict(made), str(made.path))
     return 0
@@ -115,8 +115,8 @@ def _config(text: str) -> Any:
         raise UsageError(f"its configuration cannot be read: {error}") from error
 
 
-def _ground(here: Home, lock: Lock, parent: str, chosen: str) -> Foundation:
-    from haienv import foundation as ground
+def _ground(here: Home, lock: Lock, parent: str, chosen: str) -> Base:
+    from haienv.layers import base as ground
     from haienv.registry import find, with_lock
 
     if not lock.parent:
@@ -151,11 +151,11 @@ def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int
     Versions are chosen here, for the cluster's Python; a lock is taken as it is.
     """
     from haienv import remote as cluster
-    from haienv.foundation import running_minor
-    from haienv.wanted import Wanted, gather
+    from haienv.layers.base import running_minor
+    from haienv.requirements.requirement_set import RequirementSet, gather
 
     uv = installer(home(), options)
-    asked = gather(Wanted(options["requirements"]), options["sources"], ())
+    asked = gather(RequirementSet(options["requirements"]), options["sources"], ())
     if asked.editable:
         raise UsageError("projects in place exist on this machine only")
     parent = parse_reference(options["parent"]) if options["parent"] else None
@@ -178,7 +178,7 @@ def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int
 
 
 def _locked(uv: Uv, wanted: tuple[str, ...], python: str, chain: list[Lock]) -> Lock:
-    from haienv.resolve import resolve_for
+    from haienv.requirements.resolve import resolve_for
     from haienv.transaction import building
 
     below = {pin.name: pin.version for lock in reversed(chain) for pin in lock.pins}

@@ -19,7 +19,7 @@ from hai_backend.launch.kubernetes.errors import (
     Unavailable,
     error_of,
 )
-from hai_backend.launch.kubernetes.official import OfficialTransport
+from hai_backend.launch.kubernetes.official_client import OfficialTransport
 from hai_backend.launch.kubernetes.transport import Answer, Call
 from hai_backend.testing.kube import FakeCluster
 from hai_backend.testing.virtual import run_virtually

@@ -9,10 +9,10 @@ import pytest
 
 from hai_backend.config import Settings, load
 from hai_backend.domain.errors import Invalid
-from hai_backend.engine import make_launcher
 from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
 from hai_backend.launch.kubernetes.options import read
 from hai_backend.launch.manifests.settings import Toleration
+from hai_backend.server.launcher_factory import make_launcher
 
 GOOD: dict[str, Any] = {
     "namespace": "jobs",

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.launch.base import LaunchFailed, RankGone, RankKey, RankLeaving
+from hai_backend.launch.kubernetes.actions import Clean, Do, End, Say
 from hai_backend.launch.kubernetes.causes import Cause, Fault
 from hai_backend.launch.kubernetes.nodes import Nodes, Patience
 from hai_backend.launch.kubernetes.pods import PodSeen
 from hai_backend.launch.kubernetes.ranks import Ranks
-from hai_backend.launch.kubernetes.todo import Clean, Do, End, Say
 from hai_backend.watch.nodes import NodeSeen
 
 KEY = RankKey(7, 1, 0)

@@ -14,7 +14,7 @@ import pytest
 
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.lease import Lease
-from hai_backend.agent.session import Session
+from hai_backend.agent.server.session import Session
 from hai_backend.testing.storm import Parts, Storm, Weather
 from hai_backend.testing.storm_agents import AgentParts
 from hai_backend.testing.storm_server import FENCE_SECONDS, SETTINGS, ServerParts

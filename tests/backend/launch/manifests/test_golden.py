@@ -16,9 +16,9 @@ import kubernetes.client as kube
 import pytest
 import yaml
 
-from hai_backend.domain.mount import HostPathType, Mount, MountKind
+from hai_backend.domain.mounts.mount import HostPathType, Mount, MountKind
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.shared import SharedDirectory, checkpoints_of
+from hai_backend.domain.shared_dirs import SharedDirectory, checkpoints_of
 from hai_backend.domain.spec import ServiceType
 from hai_backend.launch.manifests.names import Manifest
 from hai_backend.launch.manifests.settings import ClusterSettings, Toleration

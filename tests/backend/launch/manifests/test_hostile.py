@@ -14,21 +14,21 @@ import pytest
 from google.protobuf import text_format
 
 from hai.v1 import task_spec_pb2 as pb
+from hai_backend.api.nodes.group_capacity import GroupCapacity
+from hai_backend.api.tasks.validation.fit import SubmitContext
+from hai_backend.api.tasks.validation.validate import validate
+from hai_backend.domain.accounts.user import Role, User
 from hai_backend.domain.errors import Invalid
-from hai_backend.domain.mount import Mount, MountAction, MountKind, MountRow
-from hai_backend.domain.mount_rules import resolve
+from hai_backend.domain.mounts.mount import Mount, MountAction, MountKind, MountRow
+from hai_backend.domain.mounts.rules import resolve
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.shared import SharedDirectory
+from hai_backend.domain.shared_dirs import SharedDirectory
 from hai_backend.domain.spec import ProgramSpec, ResourceSpec, ServiceType, TaskSpec
 from hai_backend.domain.task import Rank, Run, RunState, Task, TaskState
-from hai_backend.domain.user import Role, User
 from hai_backend.launch.manifests.names import USER, Manifest
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest, ServiceRequest, Terms, run_request
-from hai_backend.services.capacity import GroupCapacity
-from hai_backend.services.validate import validate
-from hai_backend.services.validate_fit import SubmitContext
 
 NODE = Node("node-0", zone="a", gpus=8, cpus=64, memory_bytes=512 << 30)
 CAPACITY = {"default": GroupCapacity("default", False, [NODE])}

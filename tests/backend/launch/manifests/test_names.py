@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_backend.domain.mount import Mount, MountKind
+from hai_backend.domain.mounts.mount import Mount, MountKind
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import ServiceType
 from hai_backend.launch.base import RankKey, RankLaunch

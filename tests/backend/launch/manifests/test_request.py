@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from hai_backend.domain.mount import Mount
+from hai_backend.domain.accounts.user import User
+from hai_backend.domain.mounts.mount import Mount
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import (
@@ -19,7 +20,6 @@ from hai_backend.domain.spec import (
     TaskSpec,
 )
 from hai_backend.domain.task import Rank, Run, RunState, Task, TaskState
-from hai_backend.domain.user import User
 from hai_backend.launch.manifests.resources import container_resources
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import (

@@ -1,0 +1,1 @@
+"""The user's program: prepared, started, asked to save, watched and ended."""

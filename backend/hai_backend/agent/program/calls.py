@@ -1,0 +1,140 @@
+"""What the program may ask of its agent; the table of architecture.md, one method a call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hai.v1 import agent_service_pb2 as pb
+from hai_backend.agent.program.checkpoints import Checkpoints
+from hai_backend.agent.program.control_file import Control
+from hai_backend.agent.program.local_socket import Answer, BadCall, Call, integer, number
+from hai_backend.agent.program.suspend import SuspendRequest
+from hai_backend.agent.program.watchdog import Watchdog
+from hai_backend.agent.server.outgoing import Outgoing
+
+_OK: Answer = {"ok": True}
+_YEAR = 366 * 86400.0
+_PRIORITY = "priority"
+_STATE = "whole_life_state"
+_NODE = "node_reported"
+
+
+class Calls:
+    """Answers calls; those that the server must decide wait for it, also while it is away."""
+
+    def __init__(
+        self,
+        control: Control,
+        outgoing: Outgoing,
+        suspending: SuspendRequest,
+        watchdog: Watchdog,
+        checkpoints: Checkpoints,
+        wake: Callable[[], None],
+        saved: Callable[[], None],
+    ) -> None:
+        self._control = control
+        self._outgoing = outgoing
+        self._suspending = suspending
+        self._watchdog = watchdog
+        self._checkpoints = checkpoints
+        self._wake = wake
+        self._saved = saved
+        self._one_state = asyncio.Lock()
+        self._one_priority = asyncio.Lock()
+        self._state: tuple[int, asyncio.Future[None]] | None = None
+        self._priority: asyncio.Future[str] | None = None
+
+    def table(self) -> Mapping[str, Call]:
+        """Calls by name."""
+        return {
+            "suspend_received": self._suspend_received,
+            "go_suspend": self._go_suspend,
+            "set_whole_life_state": self._set_whole_life_state,
+            "set_watchdog_time": self._set_watchdog_time,
+            "set_priority": self._set_priority,
+            "disable_warn": self._disable_warn,
+            "checkpoint_saved": self._checkpoint_saved,
+            "report_node": self._report_node,
+            "saved": self._all_is_saved,
+        }
+
+    def state_is(self, value: int) -> None:
+        """The server has made a value durable, ours or that of another rank."""
+        self._control.set_whole_life_state(value)
+        if self._state is not None and self._state[0] == value and not self._state[1].done():
+            self._state[1].set_result(None)
+
+    def priority_is(self, error: str) -> None:
+        """The server has decided."""
+        if self._priority is not None and not self._priority.done():
+            self._priority.set_result(error)
+
+    async def _suspend_received(self, request: Mapping[str, Any]) -> Answer:
+        self._suspending.acknowledge()
+        self._wake()
+        return _OK
+
+    async def _go_suspend(self, request: Mapping[str, Any]) -> Answer:
+        self._checkpoints.flush()  # before the word that ends the run
+        self._suspending.give_way()
+        self._wake()
+        return _OK
+
+    async def _set_whole_life_state(self, request: Mapping[str, Any]) -> Answer:
+        value = integer(request, "value")
+        async with self._one_state:
+            changed = value != self._control.whole_life_state
+            durable = asyncio.get_running_loop().create_future()
+            self._state = (value, durable)
+            message = pb.WholeLifeStateChanged(value=value)
+            self._keep(_STATE, pb.AttachRequest(whole_life_state=message))
+            try:
+                await durable
+            finally:
+                self._outgoing.drop(_STATE)
+            return {"ok": True, "changed": changed}
+
+    async def _set_priority(self, request: Mapping[str, Any]) -> Answer:
+        level = integer(request, "priority", -1, 50)
+        async with self._one_priority:
+            self._priority = asyncio.get_running_loop().create_future()
+            message = pb.PriorityAsked(priority=level)
+            self._keep(_PRIORITY, pb.AttachRequest(priority=message))
+            try:
+                error = await self._priority
+            finally:
+                self._outgoing.drop(_PRIORITY)
+            return {"ok": False, "error": error} if error else _OK
+
+    async def _set_watchdog_time(self, request: Mapping[str, Any]) -> Answer:
+        self._watchdog.limit(number(request, "seconds", 0, _YEAR))
+        return _OK
+
+    async def _disable_warn(self, request: Mapping[str, Any]) -> Answer:
+        integer(request, "mask", 0)  # nothing warns yet; the call is part of the protocol
+        return _OK
+
+    async def _checkpoint_saved(self, request: Mapping[str, Any]) -> Answer:
+        seconds = number({"seconds": 0, **request}, "seconds", 0, _YEAR)
+        self._checkpoints.saved(seconds, integer({"step": -1, **request}, "step", -1))
+        return _OK
+
+    async def _report_node(self, request: Mapping[str, Any]) -> Answer:
+        healthy, error = request.get("healthy"), request.get("error", "")
+        if not isinstance(healthy, bool) or not isinstance(error, str):
+            raise BadCall("healthy must be true or false, error a text")
+        if not healthy:  # said again on every stream: the server takes it once
+            text = error.encode(errors="replace").decode()  # JSON can hold half a character
+            message = pb.NodeReported(healthy=False, error=text)
+            self._keep(_NODE, pb.AttachRequest(node_reported=message))
+        return _OK
+
+    async def _all_is_saved(self, request: Mapping[str, Any]) -> Answer:
+        self._saved()
+        return _OK
+
+    def _keep(self, kind: str, message: pb.AttachRequest) -> None:
+        self._outgoing.keep(kind, message)
+        self._wake()

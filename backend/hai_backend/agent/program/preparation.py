@@ -1,0 +1,115 @@
+"""Everything that can be found wrong before the program is started, each with a sentence that names the thing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hai.client.scripts import script_fault
+from hai.v1 import agent_service_pb2 as pb
+from hai_backend.agent.program.reaper import Reaper
+from hai_backend.agent.rank_dir import RankDir
+
+_INTERPRETERS = ("python", "python3", "bash", "sh")
+_SAID_BYTES = 2000
+
+
+class CannotStart(Exception):
+    """The program cannot be started; the message says why and what to do."""
+
+
+async def workspace_of(welcome: pb.AgentWelcome, directory: RankDir, reaper: Reaper) -> Path:
+    """The directory that the program runs in. Raises CannotStart."""
+    if welcome.git_remote_repo:
+        directory.scratch.mkdir(exist_ok=True)
+        await _clone(welcome, directory.scratch, reaper)
+        return directory.scratch
+    if not welcome.workspace:
+        directory.scratch.mkdir(exist_ok=True)
+        return directory.scratch
+    return _existing(Path(welcome.workspace))
+
+
+def _existing(workspace: Path) -> Path:
+    if not workspace.is_dir():
+        raise CannotStart(
+            f"the workspace {workspace} is not a directory on this node: check the path; "
+            "one of your own machine comes here as a workspace (haiworkspace init)"
+        )
+    return workspace
+
+
+def with_a_shell(argv: Sequence[str], variables: Mapping[str, str]) -> Sequence[str]:
+    """`bash FILE` as `sh FILE` where there is no bash: small images have one shell only."""
+    path = variables.get("PATH", os.defpath)
+    asked = bool(argv) and argv[0] == "bash" and _script(argv) is not None
+    return ["sh", *argv[1:]] if asked and not _in_path("bash", path) else argv
+
+
+def check_program(argv: Sequence[str], workspace: Path, variables: Mapping[str, str]) -> None:
+    """Raises CannotStart when the program, or the file that an interpreter shall run, is not there."""
+    if not argv:
+        raise CannotStart("the task has no entrypoint")
+    if "/" in argv[0]:
+        _check_executable(workspace / argv[0])
+        _check_lines(workspace / argv[0], "", variables)
+    elif not _in_path(argv[0], variables.get("PATH", os.defpath)):
+        raise CannotStart(
+            f"there is no program {argv[0]} in PATH; write ./{argv[0]} for a file of the workspace"
+        )
+    script = _script(argv)
+    if script is not None and not (workspace / script).exists():
+        raise CannotStart(f"there is no entrypoint {workspace / script}: check the path")
+    if script is not None:
+        _check_lines(workspace / script, argv[0], variables)
+
+
+def _check_lines(path: Path, interpreter: str, variables: Mapping[str, str]) -> None:
+    if fault := script_fault(path, interpreter, variables.get("PATH", os.defpath)):
+        raise CannotStart(fault)
+
+
+def _in_path(name: str, path: str) -> bool:
+    return any(os.access(os.path.join(folder, name), os.X_OK) for folder in path.split(os.pathsep))
+
+
+def _check_executable(path: Path) -> None:
+    if not path.exists():
+        raise CannotStart(f"there is no entrypoint {path}: check the path")
+    if path.is_dir() or not os.access(path, os.X_OK):
+        raise CannotStart(f"the entrypoint {path} is not executable: chmod +x it")
+
+
+def _script(argv: Sequence[str]) -> str | None:
+    """The file in `python3 -u FILE …` or `bash FILE …`; None when an option takes its place (-m, -c)."""
+    if Path(argv[0]).name not in _INTERPRETERS:
+        return None
+    first = next((word for word in argv[1:] if word != "-u"), "-")
+    return None if first.startswith("-") else first
+
+
+async def _clone(welcome: pb.AgentWelcome, target: Path, reaper: Reaper) -> None:
+    repo, revision = welcome.git_remote_repo, welcome.git_target_revision or "HEAD"
+    for step in (
+        ("init", "--quiet"),
+        ("fetch", "--quiet", "--depth", "1", "--", repo, revision),
+        ("checkout", "--quiet", "--detach", "FETCH_HEAD"),
+    ):
+        said, code = await _git(step, target, reaper)
+        if code != 0:
+            raise CannotStart(
+                f"cannot get revision {revision} of {repo} (git {step[0]} answered {code}): {said}"
+            )
+
+
+async def _git(arguments: Sequence[str], target: Path, reaper: Reaper) -> tuple[str, int]:
+    quiet = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}  # asking for a password would hang for ever
+    with (target.parent / "git.log").open("w+b") as output:
+        try:
+            child = reaper.spawn(("git", *arguments), output.fileno(), target, quiet)
+        except FileNotFoundError:
+            return "there is no git on this node: install it", 127
+        code = await child.ended
+        output.seek(0)
+        return output.read(_SAID_BYTES).decode("utf-8", "replace").strip(), code

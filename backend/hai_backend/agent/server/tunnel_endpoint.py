@@ -1,0 +1,98 @@
+"""The far end of a tunnel, in the rank: a connection or a command. Nobody reads ahead of who takes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from hai.v1 import agent_service_pb2 as pb
+from hai.v1 import tunnel_pb2
+from hai_backend.agent.output.descriptor import PIECE_BYTES
+
+_CONNECT_SECONDS = 5.0
+
+
+class Unreachable(Exception):
+    """The target cannot be reached; the message says why and what to do."""
+
+
+class CannotServe(Exception):
+    """A service cannot be started; the message says why and what to do."""
+
+
+class TunnelEndpoint(Protocol):
+    """What a tunnel leads to."""
+
+    def messages(self) -> AsyncIterator[pb.CarryRequest]:
+        """What it has for the caller, to its end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Bytes of the caller."""
+        ...
+
+    def resize(self, size: tunnel_pb2.TerminalSize) -> None:
+        """The caller's terminal has another size."""
+        ...
+
+    def end_input(self) -> None:
+        """The caller has nothing more to say."""
+        ...
+
+    async def close(self) -> None:
+        """Leave nothing of it."""
+        ...
+
+
+class Connection:
+    """A socket of the rank."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def messages(self) -> AsyncIterator[pb.CarryRequest]:
+        """See Far."""
+        with suppress(ConnectionError):
+            while data := await self._reader.read(PIECE_BYTES):
+                yield pb.CarryRequest(data=data)
+        yield pb.CarryRequest(end=tunnel_pb2.TunnelEnd())
+
+    async def write(self, data: bytes) -> None:
+        """See Far."""
+        with suppress(ConnectionError):
+            self._writer.write(data)
+            await self._writer.drain()
+
+    def resize(self, size: tunnel_pb2.TerminalSize) -> None:
+        """See Far; a connection has none."""
+
+    def end_input(self) -> None:
+        """See Far."""
+        with suppress(OSError):
+            self._writer.write_eof()
+
+    async def close(self) -> None:
+        """See Far."""
+        self._writer.transport.abort()
+
+
+async def to_port(port: int) -> Connection:
+    """A TCP port on our own loopback. Raises Unreachable."""
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            return Connection(*await asyncio.open_connection("localhost", port))
+    except (OSError, TimeoutError):
+        raise Unreachable(f"nothing listens on port {port} of this rank") from None
+
+
+async def to_socket(path: Path) -> Connection:
+    """A unix socket. Raises Unreachable."""
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            return Connection(*await asyncio.open_unix_connection(path))
+    except (OSError, TimeoutError):
+        raise Unreachable("it does not answer") from None

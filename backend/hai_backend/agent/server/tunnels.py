@@ -1,0 +1,157 @@
+"""Tunnels that the server asked for: each reaches its target, then carries bytes on a stream of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from grpc import aio
+
+from hai.client.streams import StreamCall
+from hai.v1 import agent_service_pb2 as pb
+from hai.v1 import tunnel_pb2
+from hai_backend.agent.program.reaper import Reaper
+from hai_backend.agent.rank_dir import Identity
+from hai_backend.agent.server import tunnel_endpoint
+from hai_backend.agent.server.session import Session
+from hai_backend.agent.server.tunnel_endpoint import TunnelEndpoint, Unreachable
+from hai_backend.agent.services.services import Services
+from hai_backend.launch.send_window import SendWindow, Taken
+
+_NO_PROGRAM = "the program of this rank has not started yet; try again in a moment"
+_ENDED = "the program of this rank has ended"
+_Stream = StreamCall[pb.CarryRequest, pb.CarryResponse]
+
+
+class Tunnels:
+    """`carry` one. Shells start in the environment of the program, while it runs."""
+
+    def __init__(
+        self, identity: Identity, session: Session, services: Services, reaper: Reaper
+    ) -> None:
+        self._me = identity
+        self._session = session
+        self._services = services
+        self._reaper = reaper
+        self._environment: tuple[Path, Mapping[str, str]] | None = None
+        self._refusal = _NO_PROGRAM
+        self.shells = 0  # open ones: somebody is here
+
+    def program_started(self, workspace: Path, variables: Mapping[str, str]) -> None:
+        """From now on there is an environment for shells."""
+        self._environment = (workspace, variables)
+
+    def program_ended(self) -> None:
+        """Nothing may begin in this rank any more: the server may have it started elsewhere."""
+        self._refusal, self._environment = _ENDED, None
+
+    async def carry(self, asked: pb.TunnelAsked) -> None:
+        """From the first byte to the last. Ends with the connection to the server, whatever happens."""
+        hello = pb.CarryHello(
+            task_id=self._me.task_id, run=self._me.run, rank=self._me.rank, tunnel=asked.tunnel
+        )
+        try:
+            end = await self._reach(asked.target)
+        except (Unreachable, OSError) as error:  # also when no more processes can be made
+            hello.refused = str(error)
+            return await self._refuse(hello)
+        is_shell = asked.target.WhichOneof("target") == "shell"
+        self.shells += is_shell
+        try:
+            await self._splice(hello, end)
+        finally:
+            self.shells -= is_shell
+            await end.close()
+
+    async def _reach(self, target: tunnel_pb2.TunnelTarget) -> TunnelEndpoint:
+        match target.WhichOneof("target"):
+            case "port":
+                return await tunnel_endpoint.to_port(target.port)
+            case "service":
+                return await self._services.reach(target.service)
+            case "shell":
+                if self._environment is None:
+                    raise Unreachable(self._refusal)
+                from hai_backend.agent.services import shell  # few ranks ever need it
+
+                return shell.start(target.shell, *self._environment, self._reaper)
+            case _:
+                raise Unreachable(
+                    "this agent does not know such a target; it is older than its server"
+                )
+
+    async def _refuse(self, hello: pb.CarryHello) -> None:
+        stream = self._session.carry()
+        if stream is None:
+            return
+        with suppress(aio.AioRpcError):
+            await stream.write(pb.CarryRequest(hello=hello))
+            await stream.done_writing()
+            await stream.status()
+
+    async def _splice(self, hello: pb.CarryHello, end: TunnelEndpoint) -> None:
+        stream = self._session.carry()
+        if stream is not None:
+            await _Splice(stream, end).run(hello)
+
+
+class _Splice:
+    """Bytes both ways. The stream is always read on, so that neither direction can block the other one."""
+
+    def __init__(self, stream: _Stream, end: TunnelEndpoint) -> None:
+        self._stream = stream
+        self._end = end
+        self._lead, self._taken = SendWindow(), Taken()
+        # bounded by the server's lead
+        self._inward: asyncio.Queue[pb.CarryResponse] = asyncio.Queue()
+        self._one_writer = asyncio.Lock()
+        self._done_writing = False
+
+    async def run(self, hello: pb.CarryHello) -> None:
+        """Until the stream ends: when one direction has said all, the other may go on."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                directions = [group.create_task(w) for w in (self._say(hello), self._hand_over())]
+                async for response in self._stream:
+                    if response.WhichOneof("message") == "taken":
+                        self._lead.taken(response.taken)
+                    else:
+                        self._inward.put_nowait(response)
+                for direction in directions:
+                    direction.cancel()
+        except* (aio.AioRpcError, OSError):
+            pass  # the stream has ended, or the target has
+        finally:
+            self._stream.cancel("the tunnel is closed")
+
+    async def _say(self, hello: pb.CarryHello) -> None:
+        """What the target has for the caller."""
+        await self._write(pb.CarryRequest(hello=hello))
+        async for message in self._end.messages():
+            await self._lead.room(len(message.data) + len(message.error_data))
+            await self._write(message)
+        if message.WhichOneof("message") == "exit_code":
+            async with self._one_writer:
+                self._done_writing = True
+                await self._stream.done_writing()
+
+    async def _hand_over(self) -> None:
+        """What the caller has for the target."""
+        while True:
+            response = await self._inward.get()
+            match response.WhichOneof("message"):
+                case "data":
+                    await self._end.write(response.data)
+                    if self._taken.add(len(response.data)):
+                        await self._write(pb.CarryRequest(taken=self._taken.count))
+                case "resize":
+                    self._end.resize(response.resize)
+                case "end":
+                    self._end.end_input()
+
+    async def _write(self, message: pb.CarryRequest) -> None:
+        async with self._one_writer:
+            if not self._done_writing:  # else it tells how much was taken, which nobody waits for
+                await self._stream.write(message)

@@ -1,0 +1,1 @@
+"""Services beside the program of a rank, such as JupyterLab, and shells in it."""

@@ -1,0 +1,1 @@
+"""AgentService: what agents say, and what they are told."""

@@ -1,0 +1,1 @@
+"""ArtifactService: what tasks have made and need."""

@@ -1,0 +1,78 @@
+"""Artifacts as messages, and back."""
+
+from __future__ import annotations
+
+from hai.v1 import artifact_pb2 as pb
+from hai_backend.api.request import limits
+from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.users.convert import NAME_RULE
+from hai_backend.domain.catalog.artifact import Artifact, Direction, TaskArtifact, space_of
+
+DEFAULT_VERSION = "default"
+_HIDDEN = "***"
+_DIRECTIONS = {d: pb.ArtifactDirection.Value(f"ARTIFACT_DIRECTION_{d.name}") for d in Direction}
+_DIRECTIONS_BY_NUMBER: dict[int, Direction] = {number: d for d, number in _DIRECTIONS.items()}
+
+
+def artifact_to_proto(artifact: Artifact) -> pb.Artifact:
+    """An artifact."""
+    return pb.Artifact(
+        name=artifact.name,
+        version=artifact.version,
+        user_group=artifact.user_group,
+        owner=artifact.owner,
+        type=artifact.type,
+        location=artifact.location,
+        description=artifact.description,
+        create_time=timestamp(artifact.created_at),
+        update_time=timestamp(artifact.updated_at),
+    )
+
+
+def artifact_from_proto(message: pb.Artifact, owner: str, now: float) -> Artifact:
+    """A checked artifact. Raises Invalid with every violation."""
+    rules = Rules()
+    version = message.version or DEFAULT_VERSION
+    rules.matching("artifact.name", message.name, NAME, NAME_RULE)
+    rules.matching("artifact.version", version, NAME, NAME_RULE)
+    if message.user_group:
+        rules.matching("artifact.user_group", message.user_group, NAME, NAME_RULE)
+    rules.line("artifact.type", message.type, limits.TAG_CHARS)
+    rules.line("artifact.location", message.location, limits.URL_CHARS)
+    rules.line("artifact.description", message.description, limits.URL_CHARS)
+    rules.check()
+    return Artifact(
+        space_of(message.user_group, owner),
+        message.name,
+        version,
+        owner,
+        message.type,
+        message.location,
+        message.description,
+        now,
+        now,
+    )
+
+
+def task_artifact_to_proto(mapped: TaskArtifact, artifact: Artifact | None) -> pb.TaskArtifact:
+    """An artifact of a task; None: one that the caller may not see."""
+    return pb.TaskArtifact(
+        task_id=mapped.task_id,
+        direction=_DIRECTIONS[mapped.direction],
+        artifact=pb.Artifact(name=_HIDDEN) if artifact is None else artifact_to_proto(artifact),
+    )
+
+
+def direction_from_proto(number: int) -> Direction:
+    """A direction; it must be said. Raises Invalid."""
+    rules = Rules()
+    if number not in _DIRECTIONS_BY_NUMBER:
+        rules.add("direction", "must be INPUT or OUTPUT")
+    rules.check()
+    return _DIRECTIONS_BY_NUMBER[number]
+
+
+def directions_from_proto(number: int) -> tuple[Direction, ...]:
+    """One, or both when none is said. Raises Invalid."""
+    return (direction_from_proto(number),) if number else tuple(Direction)

@@ -1,0 +1,111 @@
+"""ArtifactService: what tasks have made and need."""
+
+from __future__ import annotations
+
+from hai.v1 import artifact_pb2
+from hai.v1 import artifact_service_pb2 as pb
+from hai.v1.artifact_service_pb2_grpc import ArtifactServiceServicer
+from hai_backend.api.artifacts.artifacts import Artifacts
+from hai_backend.api.artifacts.convert import (
+    DEFAULT_VERSION,
+    artifact_from_proto,
+    artifact_to_proto,
+    direction_from_proto,
+    directions_from_proto,
+    task_artifact_to_proto,
+)
+from hai_backend.api.request import paging
+from hai_backend.api.server import caller
+from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.tasks.access import TaskAccess
+from hai_backend.controllers.aio.clock import Clock
+from hai_backend.domain.catalog.artifact import Artifact, space_of
+
+
+class ArtifactService(ArtifactServiceServicer):
+    """See proto/hai/v1/artifact_service.proto for what each call means."""
+
+    def __init__(self, artifacts: Artifacts, access: TaskAccess, clock: Clock) -> None:
+        self._artifacts = artifacts
+        self._access = access
+        self._clock = clock
+
+    async def ListArtifacts(
+        self, request: pb.ListArtifactsRequest, context: Context
+    ) -> pb.ListArtifactsResponse:
+        found = sorted(await self._artifacts.visible(caller.current()), key=_place)
+        keyed = (
+            (_place(artifact), artifact_to_proto(artifact))
+            for artifact in found
+            if request.name in ("", artifact.name)
+            and request.user_group in ("", artifact.user_group)
+            and _place(artifact) > request.page_token
+        )
+        artifacts, token = paging.page(keyed, request.page_size)
+        return pb.ListArtifactsResponse(artifacts=artifacts, next_page_token=token)
+
+    async def GetArtifact(
+        self, request: pb.GetArtifactRequest, context: Context
+    ) -> artifact_pb2.Artifact:
+        return artifact_to_proto(await self._artifacts.find(caller.current(), *_key(request)))
+
+    async def CreateArtifact(
+        self, request: pb.CreateArtifactRequest, context: Context
+    ) -> artifact_pb2.Artifact:
+        new = self._read(request.artifact, caller.current().name)
+        return artifact_to_proto(await self._artifacts.create(caller.current(), new))
+
+    async def UpdateArtifact(
+        self, request: pb.UpdateArtifactRequest, context: Context
+    ) -> artifact_pb2.Artifact:
+        owner = request.artifact.owner or caller.current().name
+        wanted = self._read(request.artifact, owner)
+        return artifact_to_proto(await self._artifacts.update(caller.current(), wanted))
+
+    async def DeleteArtifact(
+        self, request: pb.DeleteArtifactRequest, context: Context
+    ) -> pb.DeleteArtifactResponse:
+        await self._artifacts.delete(caller.current(), *_key(request))
+        return pb.DeleteArtifactResponse()
+
+    async def ListTaskArtifacts(
+        self, request: pb.ListTaskArtifactsRequest, context: Context
+    ) -> pb.ListTaskArtifactsResponse:
+        identity = caller.current()
+        task = await self._access.visible(identity, request.task_id)
+        found = await self._artifacts.of_task(identity, task)
+        return pb.ListTaskArtifactsResponse(
+            artifacts=[task_artifact_to_proto(*each) for each in found]
+        )
+
+    async def MapArtifact(
+        self, request: pb.MapArtifactRequest, context: Context
+    ) -> artifact_pb2.TaskArtifact:
+        identity, direction = caller.current(), direction_from_proto(request.direction)
+        task = await self._access.steerable(identity, request.task_id)
+        space = space_of(request.user_group, task.user)
+        version = request.version or DEFAULT_VERSION
+        artifact = await self._artifacts.find(identity, space, request.name, version)
+        mapped = await self._artifacts.map(task, direction, artifact)
+        return task_artifact_to_proto(mapped, artifact)
+
+    async def UnmapArtifact(
+        self, request: pb.UnmapArtifactRequest, context: Context
+    ) -> pb.UnmapArtifactResponse:
+        directions = directions_from_proto(request.direction)
+        task = await self._access.steerable(caller.current(), request.task_id)
+        await self._artifacts.unmap(task, directions)
+        return pb.UnmapArtifactResponse()
+
+    def _read(self, message: artifact_pb2.Artifact, owner: str) -> Artifact:
+        return artifact_from_proto(message, owner, self._clock.now())
+
+
+def _key(request: pb.GetArtifactRequest | pb.DeleteArtifactRequest) -> tuple[str, str, str]:
+    space = space_of(request.user_group, request.owner or caller.current().name)
+    return space, request.name, request.version or DEFAULT_VERSION
+
+
+def _place(artifact: Artifact) -> str:
+    """In lists."""
+    return "\0".join((artifact.space, artifact.name, artifact.version))

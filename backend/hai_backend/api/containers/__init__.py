@@ -1,0 +1,1 @@
+"""ContainerService: dev containers, and services of tasks."""

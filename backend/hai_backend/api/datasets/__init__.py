@@ -1,0 +1,1 @@
+"""DatasetService: data that tasks read."""

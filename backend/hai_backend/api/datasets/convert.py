@@ -1,0 +1,69 @@
+"""Datasets as messages, and back."""
+
+from __future__ import annotations
+
+import re
+
+from hai.v1 import dataset_pb2 as pb
+from hai_backend.api.request import limits
+from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.users.convert import NAME_RULE
+from hai_backend.domain.catalog.dataset import Dataset, Visibility
+
+DEFAULT_VERSION = "default"
+_PATH = re.compile(r"(/(?!\.{1,2}(/|$))[^/\x00-\x1f\x7f]+)+")
+_BYTES = 1 << 60
+_VISIBILITIES = {v: pb.DatasetVisibility.Value(f"DATASET_VISIBILITY_{v.name}") for v in Visibility}
+_BY_NUMBER: dict[int, Visibility] = {number: v for v, number in _VISIBILITIES.items()}
+
+
+def dataset_to_proto(dataset: Dataset) -> pb.Dataset:
+    """A dataset."""
+    return pb.Dataset(
+        name=dataset.name,
+        version=dataset.version,
+        path=dataset.path,
+        owner=dataset.owner,
+        user_group=dataset.user_group,
+        visibility=_VISIBILITIES[dataset.visibility],
+        size_bytes=dataset.size_bytes,
+        description=dataset.description,
+        create_time=timestamp(dataset.created_at),
+    )
+
+
+def dataset_from_proto(message: pb.Dataset, owner: str, now: float) -> Dataset:
+    """A checked dataset. Raises Invalid with every violation."""
+    rules = Rules()
+    version = message.version or DEFAULT_VERSION
+    rules.matching("dataset.name", message.name, NAME, NAME_RULE)
+    rules.matching("dataset.version", version, NAME, NAME_RULE)
+    rules.matching("dataset.path", message.path, _PATH, "a whole path without . and ..")
+    rules.text("dataset.path", message.path, limits.URL_CHARS)
+    rules.number("dataset.size_bytes", message.size_bytes, 0, _BYTES)
+    rules.line("dataset.description", message.description, limits.URL_CHARS)
+    visibility = _visibility(message, rules)
+    rules.check()
+    return Dataset(
+        message.name,
+        version,
+        message.path,
+        owner,
+        message.user_group,
+        visibility,
+        message.size_bytes,
+        message.description,
+        now,
+    )
+
+
+def _visibility(message: pb.Dataset, rules: Rules) -> Visibility:
+    if message.visibility not in _BY_NUMBER:
+        rules.add("dataset.visibility", "must be PUBLIC, GROUP or PRIVATE")
+    found = _BY_NUMBER.get(message.visibility, Visibility.PRIVATE)
+    if message.user_group:
+        rules.matching("dataset.user_group", message.user_group, NAME, NAME_RULE)
+    elif found is Visibility.GROUP:
+        rules.add("dataset.user_group", "is required: whose group is it?")
+    return found

@@ -1,0 +1,1 @@
+"""EnvironmentService: Python environments on the cluster's storage."""

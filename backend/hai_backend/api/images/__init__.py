@@ -1,0 +1,1 @@
+"""ImageService: images that tasks run in, and registries."""

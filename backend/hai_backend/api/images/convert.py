@@ -1,0 +1,76 @@
+"""Images and registries as messages, and back. A registry's password goes in only."""
+
+from __future__ import annotations
+
+import re
+
+from hai.v1 import image_pb2 as pb
+from hai_backend.api.request import limits
+from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.users.convert import NAME_RULE
+from hai_backend.domain.catalog.registry import Image, Registry, full_reference
+from hai_backend.domain.errors import Invalid
+
+_PREFIX = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)*")
+_SECRET = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?")
+_PREFIX_RULE = "a host, host:port or host/project, in small letters"
+
+
+def image_to_proto(image: Image) -> pb.Image:
+    """A built-in image."""
+    return pb.Image(
+        name=image.name,
+        reference=image.reference,
+        user_groups=image.user_groups,
+        is_default=image.is_default,
+        description=image.description,
+    )
+
+
+def image_from_proto(message: pb.Image) -> Image:
+    """A checked image. Raises Invalid with every violation."""
+    rules = Rules()
+    rules.matching("image.name", message.name, NAME, NAME_RULE)
+    try:
+        full_reference(message.reference, "image.reference")
+    except Invalid as error:
+        rules.add("image.reference", error.violations[0].message)
+    for i, group in enumerate(
+        rules.few("image.user_groups", message.user_groups, limits.USER_GROUPS)
+    ):
+        rules.matching(f"image.user_groups[{i}]", group, NAME, NAME_RULE)
+    rules.line("image.description", message.description, limits.DESCRIPTION_CHARS)
+    rules.check()
+    groups = tuple(dict.fromkeys(message.user_groups))
+    return Image(message.name, message.reference, groups, message.is_default, message.description)
+
+
+def registry_to_proto(registry: Registry) -> pb.Registry:
+    """A registry, without its password."""
+    return pb.Registry(
+        prefix=registry.prefix,
+        username=registry.username,
+        plain_http=registry.plain_http,
+        pull_secret=registry.pull_secret,
+        has_password=bool(registry.password),
+    )
+
+
+def registry_from_proto(message: pb.Registry, password: str) -> Registry:
+    """A checked registry. Raises Invalid with every violation."""
+    rules = Rules()
+    prefix = rules.line("registry.prefix", message.prefix, limits.IMAGE_CHARS)
+    rules.matching("registry.prefix", prefix, _PREFIX, _PREFIX_RULE)
+    rules.line("registry.username", message.username, limits.DESCRIPTION_CHARS)
+    if ":" in message.username:
+        rules.add("registry.username", "may not contain a colon")
+    rules.text("password", password, limits.COMMAND_CHARS)
+    if password and not message.username:
+        rules.add("registry.username", "is required with a password")
+    rules.matching(
+        "registry.pull_secret", message.pull_secret, _SECRET, "the name of a Kubernetes secret"
+    )
+    rules.check()
+    return Registry(
+        message.prefix, message.username, password, message.plain_http, message.pull_secret
+    )

@@ -1,0 +1,1 @@
+"""MessageService: what operators tell users."""

@@ -1,0 +1,98 @@
+"""MessageService: what operators tell users. Who may say something stands in server/methods.py."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hai.v1 import message_service_pb2 as pb
+from hai.v1.message_service_pb2_grpc import MessageServiceServicer
+from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.server import caller
+from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.users.convert import NAME_RULE, expiry
+from hai_backend.auth.directory import Directory
+from hai_backend.controllers.aio.clock import Clock
+from hai_backend.domain.accounts.message import Message
+from hai_backend.domain.errors import Denied, NotFound
+from hai_backend.store.base import Store
+
+_TEXT_CHARS = 2000
+
+
+class MessageService(MessageServiceServicer):
+    """See proto/hai/v1/message_service.proto for what each call means."""
+
+    def __init__(self, store: Store, directory: Directory, clock: Clock) -> None:
+        self._store = store
+        self._directory = directory
+        self._clock = clock
+        self._writing = asyncio.Lock()
+
+    async def ListMessages(
+        self, request: pb.ListMessagesRequest, context: Context
+    ) -> pb.ListMessagesResponse:
+        identity, now = caller.current(), self._clock.now()
+        if request.all and not identity.operates:
+            raise Denied("all messages are for operators only", reason="ROLE_TOO_LOW")
+        shown = (
+            message
+            for message in reversed(await self._store.records(Message))
+            if request.all or (_is_current(message, now) and message.concerns(identity.user))
+        )
+        return pb.ListMessagesResponse(messages=map(_to_proto, shown))
+
+    async def CreateMessage(self, request: pb.CreateMessageRequest, context: Context) -> pb.Message:
+        told, now = request.message, self._clock.now()
+        expires = _check(told, now)
+        if told.subject and not told.subject_is_group:
+            self._directory.user(told.subject)
+        async with self._writing:
+            number = 1 + max((m.id for m in await self._store.records(Message)), default=0)
+            new = Message(
+                number,
+                told.subject,
+                told.subject_is_group,
+                told.text,
+                caller.current().name,
+                now,
+                expires,
+            )
+            await self._store.save_record(new)
+        return _to_proto(new)
+
+    async def DeleteMessage(
+        self, request: pb.DeleteMessageRequest, context: Context
+    ) -> pb.DeleteMessageResponse:
+        if not await self._store.delete_record(Message(request.id, "", False, "", "", 0.0)):
+            raise NotFound(f"there is no message {request.id}; `hai message list --all` shows all")
+        return pb.DeleteMessageResponse()
+
+
+def _check(told: pb.Message, now: float) -> float | None:
+    """Until when it is shown. Raises Invalid with every violation."""
+    rules = Rules()
+    if told.subject or told.subject_is_group:
+        rules.matching("message.subject", told.subject, NAME, NAME_RULE)
+    if not told.text.strip():
+        rules.add("message.text", "is required")
+    rules.line("message.text", told.text, _TEXT_CHARS)
+    expires = expiry("message.expire_time", told, now, rules)
+    rules.check()
+    return expires
+
+
+def _is_current(message: Message, now: float) -> bool:
+    return message.expires_at is None or now < message.expires_at
+
+
+def _to_proto(message: Message) -> pb.Message:
+    return pb.Message(
+        id=message.id,
+        subject=message.subject,
+        subject_is_group=message.subject_is_group,
+        text=message.text,
+        author=message.author,
+        create_time=timestamp(message.created_at),
+        expire_time=timestamp(message.expires_at),
+    )

@@ -1,0 +1,1 @@
+"""NodeService: nodes, their tenants, labels and groups."""

@@ -1,0 +1,1 @@
+"""PortService: ports of nodes that lead to services of tasks."""

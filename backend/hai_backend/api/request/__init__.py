@@ -1,0 +1,1 @@
+"""What all services need to read requests and to write answers: limits, paging, filters, violations."""

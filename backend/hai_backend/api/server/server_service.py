@@ -1,0 +1,42 @@
+"""ServerService: what answers here. Needs no token, so it says nothing that a stranger may not know."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from hai.v1 import server_service_pb2 as pb
+from hai.v1.server_service_pb2_grpc import ServerServiceServicer
+from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.server.certificates import Certificates
+from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.controllers.aio.clock import Clock
+
+PROTOCOL = "hai.v1"
+
+
+class ServerService(ServerServiceServicer):
+    """See proto/hai/v1/server_service.proto."""
+
+    def __init__(
+        self, cluster: str, launcher: str, clock: Clock, certificates: Certificates | None
+    ) -> None:
+        self._cluster = cluster
+        self._launcher = launcher
+        self._clock = clock
+        self._certificates = certificates
+        self._started = clock.now()
+        self._version = version("hai-platform")
+
+    async def GetServerInfo(
+        self, request: pb.GetServerInfoRequest, context: Context
+    ) -> pb.ServerInfo:
+        shown = self._certificates.shown if self._certificates is not None else None
+        return pb.ServerInfo(
+            version=self._version,
+            protocol=PROTOCOL,
+            cluster=self._cluster,
+            launcher=self._launcher,
+            time=timestamp(self._clock.now()),
+            start_time=timestamp(self._started),
+            certificate_expire_time=timestamp(shown.expires) if shown is not None else None,
+        )

@@ -1,0 +1,49 @@
+"""WatchService: what other services stream, on one stream. It adds nothing, so rights and paces are theirs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+from hai.client.merge_streams import merged
+from hai.v1 import node_service_pb2, task_service_pb2
+from hai.v1 import watch_service_pb2 as pb
+from hai.v1.watch_service_pb2_grpc import WatchServiceServicer
+from hai_backend.api.nodes.service import NodeService
+from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.tasks.service import TaskService
+from hai_backend.domain.errors import Invalid, Violation
+
+
+class WatchService(WatchServiceServicer):
+    """See proto/hai/v1/watch_service.proto."""
+
+    def __init__(self, tasks: TaskService, nodes: NodeService) -> None:
+        self._tasks = tasks
+        self._nodes = nodes
+
+    async def Watch(
+        self, request: pb.WatchRequest, context: Context
+    ) -> AsyncIterator[pb.WatchResponse]:
+        wanted = []
+        if request.HasField("tasks"):
+            wanted.append(self._of_tasks(request.tasks, context))
+        if request.HasField("nodes"):
+            wanted.append(self._of_nodes(request.nodes, context))
+        if not wanted:
+            raise Invalid((Violation("tasks", "say what to watch: tasks, nodes, or both"),))
+        async with aclosing(merged(*wanted)) as answers:
+            async for answer in answers:
+                yield answer
+
+    async def _of_tasks(
+        self, request: task_service_pb2.WatchTasksRequest, context: Context
+    ) -> AsyncGenerator[pb.WatchResponse, None]:
+        async for answer in self._tasks.WatchTasks(request, context):
+            yield pb.WatchResponse(tasks=answer)
+
+    async def _of_nodes(
+        self, request: node_service_pb2.WatchNodesRequest, context: Context
+    ) -> AsyncGenerator[pb.WatchResponse, None]:
+        async for answer in self._nodes.WatchNodes(request, context):
+            yield pb.WatchResponse(nodes=answer)

@@ -1,0 +1,1 @@
+"""StorageService: mounts of tasks, and the rules that they come from."""

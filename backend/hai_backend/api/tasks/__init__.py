@@ -1,0 +1,1 @@
+"""TaskService and LogService: submit, look, change, follow."""

@@ -1,0 +1,34 @@
+"""What the services of tasks stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hai_backend.api.protocols import Cluster, Scheduling, TaskManager
+from hai_backend.api.scheduling.forecasts import Forecasts
+from hai_backend.api.scheduling.what_if import WhatIf
+from hai_backend.api.tasks.submission import Submission
+from hai_backend.auth.directory import Directory
+from hai_backend.controllers.aio.clock import Clock
+from hai_backend.domain.task import Task
+from hai_backend.domain.timing import Timing
+from hai_backend.lifecycle.goodput import Goodput
+from hai_backend.store.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDeps:
+    """Of one server."""
+
+    task_manager: TaskManager
+    store: Store
+    scheduling: Scheduling
+    cluster: Cluster
+    directory: Directory
+    submitting: Submission
+    clock: Clock
+    goodput: Callable[[Task], Goodput]
+    foresight: WhatIf
+    forecasting: Forecasts
+    timing: Timing = field(default_factory=Timing)

@@ -1,0 +1,118 @@
+"""LogService: what programs print, from a cursor on, over all ranks and runs of a task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from hai.v1 import log_service_pb2 as pb
+from hai.v1.log_service_pb2_grpc import LogServiceServicer
+from hai_backend.api.protocols import Logs, TaskManager
+from hai_backend.api.request import limits
+from hai_backend.api.request.convert_time import moment, timestamp
+from hai_backend.api.request.rules import Rules
+from hai_backend.api.server import caller
+from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.tasks.access import TaskAccess
+from hai_backend.domain.task import TaskState
+from hai_backend.logs.lines import LogLine
+
+
+class LogService(LogServiceServicer):
+    """See proto/hai/v1/log_service.proto for what each call means."""
+
+    def __init__(self, logs: Logs, task_manager: TaskManager, access: TaskAccess) -> None:
+        self._logs = logs
+        self._task_manager = task_manager
+        self._access = access
+
+    async def TailLogs(
+        self, request: pb.TailLogsRequest, context: Context
+    ) -> AsyncIterator[pb.TailLogsResponse]:
+        _check(request)
+        await self._access.visible(caller.current(), request.id)
+        if request.back:
+            yield await asyncio.to_thread(self._page, request)
+            return
+        cursor, sent, bars = request.cursor, False, 0
+        with self._logs.appends(request.id) as appended:
+            while True:
+                ended = await self._ended(request.id)  # what was printed before it is read below
+                appended.clear()
+                lines, cursor = await asyncio.to_thread(self._read, request, cursor)
+                drawn, bars = self._bars(request, bars)
+                if lines or drawn or not sent:
+                    yield pb.TailLogsResponse(lines=map(_line, lines + drawn), cursor=cursor)
+                    sent = True
+                if not lines and (ended or not request.follow):
+                    return
+                if not lines:
+                    await self._more(request.id, appended)
+                elif request.follow:
+                    await asyncio.sleep(limits.LOG_SECONDS)
+
+    def _read(self, request: pb.TailLogsRequest, cursor: str) -> tuple[list[LogLine], str]:
+        return self._logs.read(
+            request.id,
+            ranks=tuple(request.ranks),
+            run=request.run,
+            tail_lines=request.tail_lines,
+            since=moment(request.since) if request.HasField("since") else None,
+            cursor=cursor,
+            max_bytes=limits.BUNDLE_BYTES,
+        )
+
+    def _bars(self, request: pb.TailLogsRequest, after: int) -> tuple[list[LogLine], int]:
+        """Progress bars that were drawn since, for who watches."""
+        if not request.follow:
+            return [], after
+        return self._logs.bars(request.id, ranks=tuple(request.ranks), run=request.run, after=after)
+
+    def _page(self, request: pb.TailLogsRequest) -> pb.TailLogsResponse:
+        lines, begin, end = self._logs.read_back(
+            request.id,
+            ranks=tuple(request.ranks),
+            run=request.run,
+            cursor=request.cursor,
+            max_bytes=limits.LOG_PAGE_BYTES,
+        )
+        return pb.TailLogsResponse(lines=map(_line, lines), cursor=end, begin=begin)
+
+    async def _ended(self, task_id: int) -> bool:
+        if task_id in self._task_manager.unfinished():
+            return False
+        return (await self._task_manager.get(task_id)).state is TaskState.FINISHED
+
+    async def _more(self, task_id: int, appended: asyncio.Event) -> None:
+        """Return when something was appended, or the task has ended."""
+        lines = asyncio.ensure_future(appended.wait())
+        ended = asyncio.ensure_future(self._end(task_id))
+        try:
+            await asyncio.wait((lines, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            lines.cancel()
+            ended.cancel()
+            await asyncio.gather(lines, ended, return_exceptions=True)
+
+    async def _end(self, task_id: int) -> None:
+        feed = self._task_manager.feed
+        version = feed.version
+        while task_id in self._task_manager.unfinished():
+            version = await feed.beyond(version)
+
+
+def _check(request: pb.TailLogsRequest) -> None:
+    rules = Rules()
+    for i, rank in enumerate(request.ranks):
+        rules.number(f"ranks[{i}]", rank, 0, limits.NODES)
+    rules.number("run", request.run, 0, 2**31 - 1)
+    rules.number("tail_lines", request.tail_lines, 0, 2**31 - 1)
+    if request.back and (request.tail_lines or request.follow or request.HasField("since")):
+        rules.add("back", "goes with neither tail_lines, since nor follow")
+    rules.check()
+
+
+def _line(line: LogLine) -> pb.LogLine:
+    return pb.LogLine(
+        run=line.run, rank=line.rank, time=timestamp(line.time), text=line.text, redraw=line.redraw
+    )

@@ -1,0 +1,108 @@
+"""Could this task ever run, with today's nodes and the user's quota of today? The same sums as in the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from hai_backend.api.nodes.group_capacity import GroupCapacity
+from hai_backend.api.request.rules import Rules
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.scheduling.snapshot import QuotaRow, ShareRow
+from hai_backend.domain.spec import ResourceSpec, RoleSpec, TaskSpec
+from hai_backend.scheduler.policy.group_policy import in_force
+from hai_backend.scheduler.policy.policy import Policy
+from hai_backend.scheduler.quota import UNIT, Limit, Quotas, allows
+
+_PARTS = ("gpu", "cpu", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitContext:
+    """What a submission is judged by, beside its own text."""
+
+    user: str
+    capacity: Mapping[str, GroupCapacity]
+    has_right: Callable[[str], bool] = lambda right: False
+    quotas: tuple[QuotaRow, ...] = ()  # of this user
+    shares: tuple[ShareRow, ...] = ()  # that count for this user
+    policy: Policy = field(default_factory=Policy)  # of the server; groups may differ
+    unfinished: int = 0
+    letters: int = 0  # of the specs of the user's unfinished tasks
+    containers: int = 0  # unfinished dev containers of the user
+    containers_allowed: int = 0  # 0: any number
+    lifetimes: Mapping[str, int] = field(default_factory=dict)  # of dev containers, by kind
+
+
+def check_fit(spec: TaskSpec, context: SubmitContext, rules: Rules) -> None:
+    """Add a violation for everything that keeps the task from ever starting."""
+    resource = spec.resource
+    group = context.capacity[resource.group]
+    _check_parts("resource", resource, group, rules)
+    for i, role in enumerate(spec.roles):
+        _check_parts(f"roles[{i}]", role, group, rules)
+        _check_alike(f"roles[{i}]", role, resource, group, rules)
+    room = group.room(resource.zone, group.ask(resource))
+    if room < resource.node_count:
+        where = f"group {group.name}" + (f"#{resource.zone}" if resource.zone else "")
+        message = f"asks for {_nodes(resource.node_count)}; {where} has room for {room}"
+        rules.add("resource.node_count", message, "GROUP_TOO_SMALL")
+    if lacking := quota_lack(resource, spec.priority, context):
+        rules.add("resource.node_count", lacking, "QUOTA_EXCEEDED")
+    for row in context.shares:
+        units = group.units(resource, resource.node_count)
+        if row.group == group.name and row.limit is not None and units > row.limit * UNIT:
+            message = f"asks for {_nodes(resource.node_count)}; user group {row.name} may hold {row.limit}"
+            rules.add("resource.node_count", f"{message} in group {group.name}", "SHARE_EXCEEDED")
+
+
+def quota_lack(resource: ResourceSpec, priority: Priority, context: SubmitContext) -> str:
+    """Why the quota could never allow it, were nothing else held; empty when it could."""
+    group = context.capacity[resource.group]
+    rows = (row for row in context.quotas if row.group == resource.group)
+    quotas = Quotas(rows, in_force(group.settings, context.policy))
+    units = group.units(resource, resource.node_count)
+    levels = quotas.candidates(context.user) if priority is Priority.AUTO else [priority]
+    limits = {level: quotas.limits(context.user, level) for level in levels}
+    if any(allows(found, units) for found in limits.values()):
+        return ""
+    best = max(levels, key=lambda level: _allowed(limits[level]), default=priority)
+    return (
+        f"asks for {_nodes(resource.node_count)}; the quota of {context.user} in group {group.name} at {best.name} "
+        f"is {_allowed(limits.get(best, ())) / UNIT:g}; ask for fewer, or ask an admin for more"
+    )
+
+
+def _allowed(limits: Iterable[Limit]) -> int:
+    return min((limit.allowed for limit in limits), default=0)
+
+
+def _check_parts(
+    path: str, part: ResourceSpec | RoleSpec, group: GroupCapacity, rules: Rules
+) -> None:
+    if group.packed:
+        return
+    for name in _PARTS:
+        if getattr(part, name):
+            message = (
+                f"is for groups whose nodes are shared; nodes of group {group.name} are given whole"
+            )
+            rules.add(f"{path}.{name}", message)
+
+
+def _check_alike(
+    path: str, role: RoleSpec, resource: ResourceSpec, group: GroupCapacity, rules: Rules
+) -> None:
+    """Where nodes are shared, every rank gets what `resource` says."""
+    for name in _PARTS if group.packed else ():
+        asked, given = getattr(role, name), getattr(resource, name)
+        if asked and asked != given:
+            message = (
+                f"is {asked}, but every rank gets resource.{name}, which is {given}; leave it out, "
+                f"and let resource.{name} be what the largest rank needs"
+            )
+            rules.add(f"{path}.{name}", message)
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' if count != 1 else ''}"

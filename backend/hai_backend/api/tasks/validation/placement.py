@@ -1,0 +1,69 @@
+"""Rules for where a task runs and what it offers there, as this cluster has it: group, zone, nodes, services."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hai.client.validation.conditions import BUILT_IN_SERVICE, node_count
+from hai.v1 import task_spec_pb2 as pb
+from hai_backend.api.nodes.group_capacity import GroupCapacity
+from hai_backend.api.request.rules import Rules, nearest
+from hai_backend.api.tasks.validation.fit import SubmitContext
+from hai_backend.domain.formatting import counted
+
+
+def check_place(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> None:
+    """Add what this cluster lacks, and what the user has no right to. Fields that are wrong anyway are left out."""
+    group, _, zone = spec.resource.group.partition("#")
+    if rules.ok("resource.group"):
+        _check_group(group or "default", zone, context, rules)
+    for index, service in enumerate(spec.services):
+        path = f"services[{index}]"
+        if service.name != BUILT_IN_SERVICE and rules.ok(path):
+            _check_right(path, service, context, rules)
+    if spec.options.assigned_nodes:
+        _check_assigned(spec, context, rules)
+        found = context.capacity.get(group or "default")
+        if found is not None and rules.ok("resource.group"):
+            _check_members(spec.options.assigned_nodes, found, zone, rules)
+
+
+def _check_group(group: str, zone: str, context: SubmitContext, rules: Rules) -> None:
+    if group not in context.capacity:
+        known = sorted(context.capacity)
+        some = ", ".join(known[:20]) or "none yet"
+        message = f"there is no group {group[:64]!r}; there are {some}{nearest(group, known)}"
+        rules.add("resource.group", message, "NO_SUCH_GROUP")
+    elif zone and zone not in context.capacity[group].zones:
+        some = ", ".join(sorted(context.capacity[group].zones)) or "none"
+        message = f"group {group} has no zone {zone!r}; it has {some}"
+        rules.add("resource.group", message, "NO_SUCH_GROUP")
+
+
+def _check_right(path: str, service: pb.ServiceSpec, context: SubmitContext, rules: Rules) -> None:
+    wanted = [f"custom_service:{service.type}:{port}" for port in (service.port or "*", "*")]
+    if not any(context.has_right(right) for right in wanted):
+        named = " or ".join(dict.fromkeys(wanted))
+        rules.add(path, f"{context.user} lacks the right {named}", "DENIED")
+
+
+def _check_assigned(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> None:
+    field, names, count = "options.assigned_nodes", spec.options.assigned_nodes, node_count(spec)
+    if not context.has_right("assign_nodes"):
+        message = f"{context.user} lacks the right assign_nodes; an admin can give it"
+        rules.add(field, message, "DENIED")
+    if len(names) != count and rules.ok("resource.node_count", "roles"):
+        message = f"names {counted(len(names), 'node')}, but resource.node_count is {count}"
+        rules.add(field, message)
+
+
+def _check_members(names: Sequence[str], group: GroupCapacity, zone: str, rules: Rules) -> None:
+    unknown = next((name for name in names if name not in group.nodes), "")
+    meant = nearest(unknown, group.nodes)
+    for index, name in enumerate(names):
+        node, path = group.nodes.get(name), f"options.assigned_nodes[{index}]"
+        if node is None:
+            hint = meant if name == unknown else ""
+            rules.add(path, f"group {group.name} has no node {name[:64]!r}{hint}", "NO_SUCH_NODE")
+        elif zone and node.zone != zone:
+            rules.add(path, f"node {name} is not in zone {zone}", "NO_SUCH_NODE")

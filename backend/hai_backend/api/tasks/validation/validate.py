@@ -1,0 +1,68 @@
+"""Checks a submission against every rule at once and fills in the defaults. Pure: a function of values.
+
+What a spec may say by itself is checked by hai.client.validation, as the client does; here it is judged by the cluster:
+groups, rights, quotas, dev containers. What can never run with today's nodes and quotas is refused, too: a task that
+would wait for ever helps nobody.
+"""
+
+from __future__ import annotations
+
+from hai.client.validation import violations
+from hai.v1 import task_spec_pb2 as pb
+from hai_backend.api.containers.rules import check_container
+from hai_backend.api.request import limits
+from hai_backend.api.request.rules import Rules
+from hai_backend.api.tasks.convert_spec import spec_from_proto
+from hai_backend.api.tasks.validation.fit import SubmitContext, check_fit, quota_lack
+from hai_backend.api.tasks.validation.placement import check_place
+from hai_backend.domain.errors import Exhausted
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.spec import ResourceSpec, TaskSpec, letters
+
+_PRIORITIES = {int(level): level for level in Priority}
+
+
+def validate(spec: pb.TaskSpec, context: SubmitContext) -> TaskSpec:
+    """The spec as a value. Raises Invalid with every violation, or Exhausted when the user has too many tasks."""
+    rules = Rules()
+    for violation in violations(spec):
+        rules.add(violation.field, violation.message)
+    if spec.ByteSize() > limits.SPEC_BYTES:
+        rules.check()  # nothing more is read of it
+    check_place(spec, context, rules)
+    check_container(spec, context, rules)
+    rules.check()
+    found = spec_from_proto(spec, context.lifetimes)
+    check_fit(found, context, rules)
+    rules.check()
+    if context.unfinished >= limits.UNFINISHED_TASKS:
+        raise Exhausted(
+            f"{context.user} has {context.unfinished} unfinished tasks, and {limits.UNFINISHED_TASKS} is the limit; "
+            "stop some, or wait until some are finished"
+        )
+    if context.letters + letters(found) > limits.UNFINISHED_LETTERS:
+        raise Exhausted(
+            f"the unfinished tasks of {context.user} have {context.letters} letters in variables, arguments and "
+            f"`after`, and {limits.UNFINISHED_LETTERS} is the limit; shorten them, or wait until some are finished"
+        )
+    return found
+
+
+def checked_level(resource: ResourceSpec, number: int, context: SubmitContext) -> Priority:
+    """A new level for a task. Raises Invalid when there is no such level, or no quota that could ever do."""
+    rules = Rules()
+    found = level("priority", number, rules)
+    rules.check()
+    known = resource.group in context.capacity
+    if known and (lacking := quota_lack(resource, found, context)):
+        rules.add("priority", lacking, "QUOTA_EXCEEDED")
+    rules.check()
+    return found
+
+
+def level(field: str, number: int, rules: Rules) -> Priority:
+    """A level by its number."""
+    if number not in _PRIORITIES:
+        known = ", ".join(f"{p.name} {int(p)}" for p in Priority)
+        rules.add(field, f"{number} is no priority; there are {known}")
+    return _PRIORITIES.get(number, Priority.AUTO)

@@ -1,0 +1,1 @@
+"""TunnelService: ports and shells of ranks."""

@@ -1,0 +1,179 @@
+"""Tunnels into ranks, from whoever owns the task. See proto/hai/v1/tunnel_service.proto."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from hai.v1 import agent_service_pb2 as agent
+from hai.v1 import tunnel_service_pb2 as pb
+from hai.v1.tunnel_pb2 import TunnelEnd, TunnelTarget
+from hai.v1.tunnel_service_pb2_grpc import TunnelServiceServicer
+from hai_backend.api.request import limits
+from hai_backend.api.server import audit, caller
+from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.interceptors import Record
+from hai_backend.api.tasks.access import TaskAccess
+from hai_backend.auth.directory import Directory
+from hai_backend.auth.permissions import Identity, require_oneself
+from hai_backend.controllers.aio.clock import Clock
+from hai_backend.controllers.cluster.tunnels import PIECE_BYTES, Tunnel, Tunnels, rank_of
+from hai_backend.domain.errors import Conflict, Invalid, NotFound, Unavailable, Violation
+from hai_backend.domain.task import Task
+from hai_backend.launch.base import RankKey
+from hai_backend.store.base import AuditRow
+
+_OPENING_SECONDS = 30.0
+_WHAT_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class TunnelDeps:
+    """What the service stands on."""
+
+    tunnels: Tunnels
+    access: TaskAccess
+    directory: Directory
+    clock: Clock
+    record: Record
+
+
+class TunnelService(TunnelServiceServicer):
+    """One coroutine a direction and tunnel."""
+
+    def __init__(self, rooms: TunnelDeps) -> None:
+        self._r = rooms
+
+    async def OpenTunnel(
+        self, request_iterator: AsyncIterator[pb.OpenTunnelRequest], context: Context
+    ) -> AsyncIterator[pb.OpenTunnelResponse]:
+        identity, opening = caller.current(), await _opening(request_iterator)
+        what = f"task={opening.task_id} rank={opening.rank} {_what(opening.target)}"
+        audit.tell(what)
+        key = await self._allowed(identity, opening)
+        with self._r.tunnels.opened(
+            key, opening.target, identity.name, self._admitted(identity)
+        ) as tunnel:
+            sending = asyncio.ensure_future(_send(request_iterator, tunnel))
+            try:
+                await tunnel.reached()
+                await self._note_opened(identity, key.task_id, what)
+                yield pb.OpenTunnelResponse(opened=pb.TunnelOpened(run=key.run))
+                while (message := await tunnel.heard()) is not None:
+                    yield _answer(message)
+            finally:
+                sending.cancel()
+        if tunnel.why is not None:
+            raise tunnel.why
+
+    async def _allowed(self, identity: Identity, opening: pb.TunnelOpening) -> RankKey:
+        task = await self._r.access.steerable(identity, opening.task_id)
+        require_oneself(identity, task.spec, f"dev container {task.id}")
+        return running_rank(task, opening.rank)
+
+    async def _note_opened(self, identity: Identity, task_id: int, what: str) -> None:
+        """A row at once: the gate's own comes when the tunnel has ended, which may be in days."""
+        row = AuditRow(
+            time=self._r.clock.now(),
+            actor=identity.actor,
+            method="OpenTunnel",
+            resource=str(task_id),
+            what=what,
+            code="OPENED",
+        )
+        await self._r.record([row])
+
+    def _admitted(self, before: Identity) -> Callable[[], None]:
+        """Raises once the token is not good any more, or the caller may not look at tasks of others any more."""
+
+        def check() -> None:
+            now = self._r.directory.identity_of(before.token_id, self._r.clock.now())
+            if before.oversees_tasks and not now.oversees_tasks:
+                raise NotFound(f"{now.name} may not look at this task any more")
+
+        return check
+
+
+def running_rank(task: Task, rank: int) -> RankKey:
+    """A rank that tunnels can lead into. Raises Invalid, and Conflict while it does not run."""
+    if not 0 <= rank < max(task.node_count, len(task.run.ranks) if task.run else 0):
+        last = task.node_count - 1
+        raise Invalid(
+            (Violation("rank", f"task {task.id} has no rank {rank}; its last is {last}"),)
+        )
+    key = rank_of(task, rank)
+    if key is None:
+        how = task.state.value.lower().replace("_", " ")
+        raise Conflict(
+            f"rank {rank} of task {task.id} is not running (the task is {how}); `hai why {task.id}` tells more",
+            reason="NOT_RUNNING",
+        )
+    return key
+
+
+async def _opening(requests: AsyncIterator[pb.OpenTunnelRequest]) -> pb.TunnelOpening:
+    first = None
+    try:
+        async with asyncio.timeout(_OPENING_SECONDS):
+            first = await anext(requests, None)
+    except TimeoutError:
+        pass
+    if first is None or first.WhichOneof("message") != "open":
+        raise Invalid((Violation("open", "must be the first message of a tunnel"),))
+    _check(first.open.target)
+    return first.open
+
+
+def _check(target: TunnelTarget) -> None:
+    kind = target.WhichOneof("target")
+    if kind is None:
+        raise Invalid((Violation("open.target", "is required: a port, a service or a shell"),))
+    if kind == "port" and not 1 <= target.port <= 65535:
+        raise Invalid((Violation("open.target.port", f"must be 1-65535, not {target.port}"),))
+    command = sum(map(len, target.shell.command))
+    if command > limits.SPEC_BYTES or any("\0" in word for word in target.shell.command):
+        message = f"must have at most {limits.SPEC_BYTES} characters, and no NUL"
+        raise Invalid((Violation("open.target.shell.command", message),))
+
+
+def _what(target: TunnelTarget) -> str:
+    match target.WhichOneof("target"):
+        case "port":
+            return f"port={target.port}"
+        case "service":
+            return f"service={target.service[:_WHAT_CHARS]!r}"
+        case _:
+            return f"shell={list(target.shell.command)!r}"[:_WHAT_CHARS]
+
+
+async def _send(requests: AsyncIterator[pb.OpenTunnelRequest], tunnel: Tunnel) -> None:
+    """What the caller says, cut into pieces; at its end the rank is told so."""
+    try:
+        async for request in requests:
+            match request.WhichOneof("message"):
+                case "data":
+                    for begin in range(0, len(request.data), PIECE_BYTES):
+                        piece = request.data[begin : begin + PIECE_BYTES]
+                        await tunnel.say(agent.CarryResponse(data=piece))
+                case "resize":
+                    await tunnel.say(agent.CarryResponse(resize=request.resize))
+    except Invalid as error:  # it cannot be read
+        return tunnel.end(error)
+    except BaseException:  # or the rank would wait for the rest
+        tunnel.end(Unavailable("what was sent through the tunnel broke off; try again"))
+        raise
+    await tunnel.say(agent.CarryResponse(end=TunnelEnd()))
+    tunnel.end_half()
+
+
+def _answer(message: agent.CarryRequest) -> pb.OpenTunnelResponse:
+    match message.WhichOneof("message"):
+        case "data":
+            return pb.OpenTunnelResponse(data=message.data)
+        case "error_data":
+            return pb.OpenTunnelResponse(error_data=message.error_data)
+        case "exit_code":
+            return pb.OpenTunnelResponse(exit_code=message.exit_code)
+        case _:
+            return pb.OpenTunnelResponse(end=TunnelEnd())

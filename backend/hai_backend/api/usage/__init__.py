@@ -1,0 +1,1 @@
+"""UsageService: what ranks used and how busy the cluster was."""

@@ -1,0 +1,1 @@
+"""UserService: users, rights, quotas, shares and tokens."""

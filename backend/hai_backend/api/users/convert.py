@@ -1,0 +1,188 @@
+"""Users, rights, quotas, shares and tokens as messages, and back."""
+
+from __future__ import annotations
+
+from hai.v1 import user_pb2 as pb
+from hai.v1.message_service_pb2 import Message
+from hai.v1.user_service_pb2 import CreateTokenRequest
+from hai_backend.api.request import limits
+from hai_backend.api.request.convert_time import END_OF_TIME, moment, timestamp
+from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.tasks.validation.validate import level
+from hai_backend.domain.accounts import right as right_rules
+from hai_backend.domain.accounts.right import Grant
+from hai_backend.domain.accounts.user import (
+    USER_NAME,
+    USER_RULE,
+    Quota,
+    Role,
+    Share,
+    Token,
+    TokenScope,
+    User,
+)
+
+_ROLES = {r: pb.Role.Value(f"ROLE_{r.name}") for r in Role}
+_ROLES_BY_NUMBER: dict[int, Role] = {number: role for role, number in _ROLES.items()}
+_SCOPES = {s: pb.TokenScope.Value(f"TOKEN_SCOPE_{s.name}") for s in TokenScope}
+_SCOPES_BY_NUMBER: dict[int, TokenScope] = {number: scope for scope, number in _SCOPES.items()}
+NAME_RULE = "at most 63 letters, digits, `.`, `_`, `-`, beginning with a letter or digit"
+_NODES = 1_000_000
+_WEIGHT = 10_000
+
+
+def user_to_proto(user: User) -> pb.User:
+    """A user."""
+    return pb.User(
+        name=user.name,
+        role=_ROLES[user.role],
+        groups=user.groups,
+        active=user.active,
+        rights=user.rights,
+        uid=user.uid,
+        create_time=timestamp(user.created_at or None),
+    )
+
+
+def user_from_proto(message: pb.User, now: float, *, new: bool) -> User:
+    """A checked user. Raises Invalid with every violation."""
+    rules = Rules()
+    if new:  # the first admin may be called as the server's account is
+        rules.matching("user.name", message.name, USER_NAME, USER_RULE)
+    if message.role not in _ROLES_BY_NUMBER:
+        rules.add("user.role", "must be USER, OPERATOR or ADMIN")
+    for i, group in enumerate(rules.few("user.groups", message.groups, limits.USER_GROUPS)):
+        rules.matching(f"user.groups[{i}]", group, NAME, NAME_RULE)
+    for i, right in enumerate(rules.few("user.rights", message.rights, limits.RIGHTS)):
+        _check_right(f"user.rights[{i}]", right, rules)
+    rules.number("user.uid", message.uid, 0, 2**31 - 1)
+    rules.check()
+    return User(
+        name=message.name,
+        role=_ROLES_BY_NUMBER[message.role],
+        groups=tuple(dict.fromkeys(message.groups)),
+        active=message.active,
+        rights=tuple(dict.fromkeys(message.rights)),
+        uid=message.uid,
+        created_at=now,
+    )
+
+
+def _check_right(field: str, right: str, rules: Rules) -> None:
+    if wrong := right_rules.fault(right):
+        rules.add(field, wrong, "NO_SUCH_RIGHT")
+
+
+def grant_to_proto(grant: Grant) -> pb.Grant:
+    """A right that was granted."""
+    return pb.Grant(
+        subject=grant.subject,
+        subject_is_group=grant.subject_is_group,
+        right=grant.right,
+        expire_time=timestamp(grant.expires_at),
+    )
+
+
+def grant_from_proto(message: pb.Grant, now: float) -> Grant:
+    """A checked grant. Raises Invalid with every violation."""
+    rules = Rules()
+    rules.matching("grant.subject", message.subject, NAME, NAME_RULE)
+    _check_right("grant.right", message.right, rules)
+    expires = expiry("grant.expire_time", message, now, rules)
+    rules.check()
+    return Grant(message.subject, message.subject_is_group, message.right, expires)
+
+
+def quota_to_proto(quota: Quota, used: int) -> pb.Quota:
+    """A quota, and how much of it is in use."""
+    return pb.Quota(
+        subject=quota.subject,
+        subject_is_group=quota.subject_is_group,
+        group=quota.group,
+        priority=quota.priority,
+        nodes=quota.nodes,
+        expire_time=timestamp(quota.expires_at),
+        used=used,
+    )
+
+
+def quota_from_proto(message: pb.Quota, now: float) -> Quota:
+    """A checked quota. Raises Invalid with every violation."""
+    rules = Rules()
+    rules.matching("quota.subject", message.subject, NAME, NAME_RULE)
+    rules.matching("quota.group", message.group, NAME, NAME_RULE)
+    priority = level("quota.priority", message.priority, rules)
+    rules.number("quota.nodes", message.nodes, 0, _NODES)
+    expires = expiry("quota.expire_time", message, now, rules)
+    rules.check()
+    return Quota(
+        message.subject, message.subject_is_group, message.group, priority, message.nodes, expires
+    )
+
+
+def share_to_proto(share: Share, held: int) -> pb.Share:
+    """A share, and how much of it is held."""
+    return pb.Share(
+        user_group=share.user_group,
+        group=share.group,
+        guaranteed=share.guaranteed,
+        weight=share.weight,
+        limit=share.limit,
+        held=held,
+    )
+
+
+def share_from_proto(message: pb.Share, rules: Rules) -> Share:
+    """A share whose numbers and user group were checked; its node group is for who knows the nodes."""
+    rules.matching("share.user_group", message.user_group, NAME, NAME_RULE)
+    guaranteed = rules.number("share.guaranteed", message.guaranteed, 0, _NODES)
+    weight = rules.number("share.weight", message.weight, 0, _WEIGHT)
+    limit = (
+        rules.number("share.limit", message.limit, 0, _NODES) if message.HasField("limit") else None
+    )
+    if limit is not None and 0 <= limit < guaranteed:
+        rules.add(
+            "share.limit",
+            f"is {limit}, less than the {guaranteed} that are guaranteed; guarantee less, or allow more",
+        )
+    return Share(message.user_group, message.group, guaranteed, weight, limit)
+
+
+def expiry(
+    field: str,
+    message: pb.Quota | pb.Grant | CreateTokenRequest | Message,
+    now: float,
+    rules: Rules,
+) -> float | None:
+    """The time in `expire_time`, which must lie ahead."""
+    if not message.HasField("expire_time"):
+        return None
+    at = moment(message.expire_time)
+    if at <= now:
+        rules.add(field, "lies in the past by the server's clock; check yours")
+    if at > END_OF_TIME:
+        rules.add(field, "lies after the year 9999; leave it out for no end")
+    return at
+
+
+def scope_from_proto(number: int, rules: Rules) -> TokenScope:
+    """What a new token may be used for; it must be said."""
+    scope = _SCOPES_BY_NUMBER.get(number, TokenScope.CONTAINER)
+    if scope is TokenScope.CONTAINER:
+        rules.add("scope", "must be ALL, READ or SUBMIT")
+    return scope
+
+
+def token_to_proto(token: Token, secret: str = "") -> pb.Token:
+    """A token; its secret only in the answer to its making."""
+    return pb.Token(
+        id=token.id,
+        user=token.user,
+        scope=_SCOPES[token.scope],
+        description=token.description,
+        create_time=timestamp(token.created_at),
+        expire_time=timestamp(token.expires_at),
+        revoked=token.revoked,
+        secret=secret,
+        holder=token.holder,
+    )

@@ -1,0 +1,1 @@
+"""WebhookService: whom the server tells what becomes of tasks."""

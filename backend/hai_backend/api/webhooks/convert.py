@@ -1,0 +1,61 @@
+"""Webhooks as messages, and back. A secret goes neither way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from hai.v1 import webhook_service_pb2 as pb
+from hai_backend.api.request import limits
+from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.users.convert import NAME_RULE
+from hai_backend.controllers.tasks.notifications import Told
+from hai_backend.domain.accounts.webhook import Format, News, Webhook, is_allowed, origin_of
+
+_URL = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[!-~]*)?")
+_URL_CHARS = 2000
+
+
+def webhook_to_proto(webhook: Webhook, told: Told | None) -> pb.Webhook:
+    """A webhook, and how the last request went."""
+    return pb.Webhook(
+        name=webhook.name,
+        url=webhook.url,
+        news=webhook.news,
+        format=webhook.format,
+        tag=webhook.tag,
+        create_time=timestamp(webhook.created_at),
+        last_time=timestamp(told.time if told else None),
+        last_error=told.error if told else "",
+    )
+
+
+def webhook_from_proto(message: pb.Webhook, origins: Collection[str], owner: str) -> Webhook:
+    """A checked webhook, as yet without a secret. Raises Invalid with every violation."""
+    rules = Rules()
+    rules.matching("webhook.name", message.name, NAME, NAME_RULE)
+    _check_url(rules, message.url, origins)
+    told = rules.few("webhook.news", message.news, len(News))
+    news = {rules.choice(f"webhook.news[{i}]", one, News, News.ENDED) for i, one in enumerate(told)}
+    format = rules.choice("webhook.format", message.format, Format, Format.JSON)
+    rules.line("webhook.tag", message.tag, limits.TAG_CHARS)
+    rules.check()
+    kept = tuple(str(each) for each in News if each in (news or {News.ENDED}))
+    return Webhook(owner, message.name, message.url, kept, format, message.tag, "", 0.0)
+
+
+def _check_url(rules: Rules, url: str, origins: Collection[str]) -> None:
+    """Its value is in no message: it is a secret of the other side."""
+    if len(url) > _URL_CHARS or not _URL.fullmatch(url):
+        rules.add("webhook.url", "must be https://HOST/PATH, in ASCII, without a user or password")
+    elif not origins:
+        rules.add(
+            "webhook.url",
+            "this server speaks to nobody outside; operators allow it with `webhooks` in hai.toml",
+            reason="WEBHOOKS_OFF",
+        )
+    elif not is_allowed(url, origins):
+        allowed = ", ".join(sorted(origins))
+        problem = f"the server may not speak to {origin_of(url)}, only to {allowed}"
+        rules.add("webhook.url", problem, reason="NOT_ALLOWED")

@@ -1,0 +1,1 @@
+"""WorkspaceService: trees of files that clients push, pull and watch."""

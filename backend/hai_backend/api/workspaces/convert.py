@@ -1,0 +1,151 @@
+"""Workspaces as messages, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from hai.v1 import workspace_pb2 as pb
+from hai.v1 import workspace_service_pb2 as calls
+from hai_backend.api.request.chunking import by_size
+from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.request.rules import Rules
+from hai_backend.domain.workspace import (
+    Chunk,
+    Entry,
+    EntryKind,
+    Lease,
+    PassedOver,
+    Revision,
+    TaskTree,
+    Workspace,
+)
+from hai_backend.workspaces.push.receive import Piece
+from hai_backend.workspaces.read import Bundle
+
+
+def workspace_to_proto(workspace: Workspace) -> pb.Workspace:
+    """A workspace."""
+    newest = workspace.newest
+    return pb.Workspace(
+        name=workspace.name,
+        user=workspace.user,
+        path=workspace.path,
+        revision=newest.number,
+        files=newest.files,
+        size_bytes=newest.size_bytes,
+        stored_bytes=workspace.stored_bytes,
+        quota_bytes=workspace.quota_bytes,
+        create_time=timestamp(workspace.created_at),
+        update_time=timestamp(newest.created_at) if newest.number else None,
+        lease=lease_to_proto(workspace.lease) if workspace.lease else None,
+        case_insensitive=workspace.case_insensitive,
+    )
+
+
+def lease_to_proto(lease: Lease) -> pb.WorkspaceLease:
+    """A lease, with its secret where it has one."""
+    return pb.WorkspaceLease(
+        token=lease.token,
+        holder=lease.holder,
+        expire_time=timestamp(lease.expires_at),
+        revision=lease.revision,
+    )
+
+
+def revision_to_proto(revision: Revision, pinned_by: Iterable[int] = ()) -> pb.WorkspaceRevision:
+    """A revision, and the tasks that run on it."""
+    return pb.WorkspaceRevision(
+        number=revision.number,
+        create_time=timestamp(revision.created_at),
+        author=revision.author,
+        changed=revision.changed,
+        removed=revision.removed,
+        files=revision.files,
+        size_bytes=revision.size_bytes,
+        pinned_by=pinned_by,
+        tags=revision.tags,
+    )
+
+
+def task_tree_to_proto(tree: TaskTree, unfinished: bool) -> pb.TaskTree:
+    """The directory of a task."""
+    return pb.TaskTree(
+        task=tree.task,
+        revision=tree.revision,
+        size_bytes=tree.size_bytes,
+        unfinished=unfinished,
+        create_time=timestamp(tree.created_at),
+    )
+
+
+def tree_to_proto(revision: int, page: Sequence[Entry]) -> Iterator[calls.GetTreeResponse]:
+    """A page of entries, in answers that clients take."""
+    for entries in by_size(map(entry_to_proto, page)):
+        yield calls.GetTreeResponse(revision=revision, entries=entries)
+
+
+def passed_over_to_proto(revision: int, passed_over: PassedOver) -> Iterator[calls.GetTreeResponse]:
+    """What a look has passed over, in answers that clients take; nothing: none."""
+    found = [calls.PassedOver(path=p, reason=why) for p, why in passed_over.reasons.items()]
+    for some in by_size(found) if found else ():
+        yield calls.GetTreeResponse(revision=revision, passed_over=some)
+    if passed_over.more:
+        yield calls.GetTreeResponse(revision=revision, more_passed_over=passed_over.more)
+
+
+def entry_to_proto(entry: Entry) -> pb.WorkspaceEntry:
+    """One path."""
+    return pb.WorkspaceEntry(
+        path=entry.path,
+        kind=pb.EntryKind.ValueType(entry.kind),
+        executable=entry.executable,
+        size=entry.size,
+        mtime_ns=entry.mtime_ns,
+        digest=entry.digest,
+        target=entry.target,
+    )
+
+
+def entries_from_proto(messages: Iterable[pb.WorkspaceEntry]) -> list[Entry]:
+    """Changes; what does not belong to its kind is left out. Raises Invalid for a kind that nobody knows."""
+    rules, entries = Rules(), []
+    for message in messages:
+        kind = message.kind
+        if kind == pb.ENTRY_KIND_FILE:
+            entry = Entry(
+                message.path,
+                EntryKind.FILE,
+                message.executable,
+                message.size,
+                message.mtime_ns,
+                message.digest,
+            )
+        elif kind == pb.ENTRY_KIND_SYMLINK:
+            entry = Entry(message.path, EntryKind.SYMLINK, target=message.target)
+        elif kind in (pb.ENTRY_KIND_DIRECTORY, pb.ENTRY_KIND_UNSPECIFIED):
+            entry = Entry(message.path, EntryKind(kind))
+        else:
+            rules.add(message.path[:200], f"is of a kind {kind} that this server does not know")
+            continue
+        entries.append(entry)
+    rules.check()
+    return entries
+
+
+def chunks_from_proto(recipe: calls.FileRecipe) -> list[Chunk]:
+    """A part of a recipe."""
+    return [Chunk(chunk.digest, chunk.size) for chunk in recipe.chunks]
+
+
+def piece_from_proto(contents: calls.PushContents) -> Piece:
+    """Contents of one message."""
+    return Piece(contents.digests, contents.sizes, contents.data, contents.compressed)
+
+
+def bundle_to_proto(bundle: Bundle) -> calls.FetchFilesResponse:
+    """Contents of one answer."""
+    parts = [
+        calls.FilePart(index=part.index, offset=part.offset, size=part.size, last=part.last)
+        for part in bundle.parts
+    ]
+    return calls.FetchFilesResponse(parts=parts, data=bundle.data, compressed=bundle.compressed)

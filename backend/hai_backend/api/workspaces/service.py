@@ -1,0 +1,195 @@
+"""WorkspaceService: trees of files that clients push, pull and watch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from hai.v1 import workspace_pb2
+from hai.v1 import workspace_service_pb2 as pb
+from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceServicer
+from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.server import caller
+from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.users.convert import NAME_RULE
+from hai_backend.api.workspaces.access import Workspaces
+from hai_backend.api.workspaces.cluster_changes import WorkspaceFollowing
+from hai_backend.api.workspaces.convert import lease_to_proto, revision_to_proto, workspace_to_proto
+from hai_backend.api.workspaces.push import Pushing
+from hai_backend.api.workspaces.push_reader import Said
+from hai_backend.api.workspaces.revisions import Revisions
+from hai_backend.api.workspaces.task_trees import TaskTrees
+from hai_backend.api.workspaces.trees import Trees
+from hai_backend.domain.errors import NotFound
+from hai_backend.domain.workspace import PassedOver
+
+
+class WorkspaceService(WorkspaceServiceServicer):
+    """See proto/hai/v1/workspace_service.proto for what each call means."""
+
+    def __init__(
+        self,
+        workspaces: Workspaces,
+        trees: Trees,
+        following: WorkspaceFollowing,
+        pushing: Pushing,
+        revisions: Revisions,
+        task_trees: TaskTrees,
+    ) -> None:
+        self._workspaces = workspaces
+        self._rooms = workspaces.rooms
+        self._trees = trees
+        self._following = following
+        self._pushing = pushing
+        self._revisions = revisions
+        self._task_trees = task_trees
+
+    async def ListWorkspaces(
+        self, request: pb.ListWorkspacesRequest, context: Context
+    ) -> pb.ListWorkspacesResponse:
+        found = await self._workspaces.visible(caller.current(), request.user)
+        return pb.ListWorkspacesResponse(workspaces=map(workspace_to_proto, found))
+
+    async def GetWorkspace(
+        self, request: pb.GetWorkspaceRequest, context: Context
+    ) -> workspace_pb2.Workspace:
+        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
+            return workspace_to_proto(await self._workspaces.described(room))
+
+    async def CreateWorkspace(
+        self, request: pb.CreateWorkspaceRequest, context: Context
+    ) -> workspace_pb2.Workspace:
+        name, rules = request.workspace.name, Rules()
+        rules.matching("workspace.name", name, NAME, NAME_RULE)
+        rules.line("request_id", request.request_id, 64)
+        rules.check()
+        identity = caller.current()
+        key = (identity.name, name)
+        await self._rooms.create(key, self._workspaces.clock.now(), request.request_id)
+        async with self._rooms.open(key) as room:
+            return workspace_to_proto(await self._workspaces.described(room))
+
+    async def DeleteWorkspace(
+        self, request: pb.DeleteWorkspaceRequest, context: Context
+    ) -> pb.DeleteWorkspaceResponse:
+        await self._workspaces.delete(caller.current(), request.name, request.user)
+        return pb.DeleteWorkspaceResponse()
+
+    async def LeaseWorkspace(
+        self, request: pb.LeaseWorkspaceRequest, context: Context
+    ) -> workspace_pb2.WorkspaceLease:
+        leases, now = self._workspaces.leases, self._workspaces.clock.now()
+        rules = Rules()
+        rules.line("client_id", request.client_id, 128)
+        rules.check()
+        async with self._workspaces.open(caller.current(), request.name) as room:
+            if request.release:
+                leases.release(room.key, request.token)
+                return workspace_pb2.WorkspaceLease()
+            if request.token:
+                return lease_to_proto(leases.renew(room.key, request.token, now))
+            newest = await self._rooms.work(room.files.path, room.files.index.newest)
+            lease = leases.take(
+                room.key,
+                request.holder,
+                newest.number,
+                now,
+                force=request.force,
+                client_id=request.client_id,
+            )
+            return lease_to_proto(lease)
+
+    async def GetTree(
+        self, request: pb.GetTreeRequest, context: Context
+    ) -> AsyncIterator[pb.GetTreeResponse]:
+        async with (
+            self._workspaces.open(caller.current(), request.name, request.user) as room,
+            aclosing(self._trees.tell(room, request)) as answers,
+        ):
+            async for answer in answers:
+                yield answer
+
+    async def PushTree(
+        self, request_iterator: AsyncIterator[Said], context: Context
+    ) -> AsyncIterator[pb.PushTreeResponse]:
+        async for answer in self._pushing.push(caller.current(), request_iterator):
+            yield answer
+
+    async def FetchFiles(
+        self, request: pb.FetchFilesRequest, context: Context
+    ) -> AsyncIterator[pb.FetchFilesResponse]:
+        async with (
+            self._workspaces.open(caller.current(), request.name, request.user) as room,
+            aclosing(self._trees.fetch(room, request)) as answers,
+        ):
+            async for answer in answers:
+                yield answer
+
+    async def ListRevisions(
+        self, request: pb.ListRevisionsRequest, context: Context
+    ) -> pb.ListRevisionsResponse:
+        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
+            return await self._revisions.page(room, request)
+
+    async def RestoreRevision(
+        self, request: pb.RestoreRevisionRequest, context: Context
+    ) -> workspace_pb2.WorkspaceRevision:
+        async with self._workspaces.open(caller.current(), request.name) as room:
+            await self._trees.kept(room, max(request.revision, 1))
+            return revision_to_proto(
+                await self._pushing.restore(
+                    room, request.revision, list(request.paths), request.lease_token
+                )
+            )
+
+    async def TagRevision(
+        self, request: pb.TagRevisionRequest, context: Context
+    ) -> workspace_pb2.WorkspaceRevision:
+        async with self._workspaces.open(caller.current(), request.name) as room:
+            number = request.revision or (await self._trees.looked(room, PassedOver())).number
+            return revision_to_proto(
+                await self._revisions.tag(room, number, request.tag, force=request.force)
+            )
+
+    async def UntagRevision(
+        self, request: pb.UntagRevisionRequest, context: Context
+    ) -> pb.UntagRevisionResponse:
+        async with self._workspaces.open(caller.current(), request.name) as room:
+            await self._revisions.untag(room, request.tag)
+        return pb.UntagRevisionResponse()
+
+    async def ListTaskTrees(
+        self, request: pb.ListTaskTreesRequest, context: Context
+    ) -> pb.ListTaskTreesResponse:
+        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
+            return await self._task_trees.page(room, request.page_size, request.page_token)
+
+    async def DeleteTaskTree(
+        self, request: pb.DeleteTaskTreeRequest, context: Context
+    ) -> pb.DeleteTaskTreeResponse:
+        async with self._workspaces.open(caller.current(), request.name) as room:
+            await self._task_trees.delete(room, request.task)
+        return pb.DeleteTaskTreeResponse()
+
+    async def WatchWorkspace(
+        self, request: pb.WatchWorkspaceRequest, context: Context
+    ) -> AsyncIterator[pb.WatchWorkspaceResponse]:
+        async with (
+            self._workspaces.open(caller.current(), request.name, request.user) as room,
+            self._following.following(room),
+        ):
+            told = -1
+            while True:
+                waiting = asyncio.ensure_future(room.wait())
+                try:
+                    newest = await self._rooms.work(room.files.path, room.files.index.newest)
+                    if newest.number != told:
+                        told = newest.number
+                        shown = revision_to_proto(newest) if told else None
+                        yield pb.WatchWorkspaceResponse(revision=shown)
+                    await waiting
+                finally:
+                    waiting.cancel()
+                if room.gone:
+                    raise NotFound(f"workspace {room.key[1]} was removed")

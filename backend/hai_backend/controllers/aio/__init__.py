@@ -1,0 +1,1 @@
+"""Small parts of asyncio that the controllers are made of."""

@@ -1,0 +1,166 @@
+"""The nodes as they are now: what the launcher sees, and what operators decided about them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import structlog
+
+from hai.redaction import redact
+from hai_backend.controllers.aio.change_feed import ChangeFeed
+from hai_backend.controllers.aio.clock import Clock
+from hai_backend.domain.errors import NotFound
+from hai_backend.domain.node import Group, Labels, Node, NodeState
+from hai_backend.scheduler.policy.group_policy import readable
+from hai_backend.store.base import Store
+
+log = structlog.get_logger(__name__)
+
+_UNSEEN, _REMOVED = "not seen since the server started", "removed"
+_FORGET_SECONDS = 30 * 24 * 3600.0
+
+
+class SuspendOn(Protocol):
+    """Suspends every task that has a rank on a node."""
+
+    async def __call__(self, node: str, reason: str) -> None: ...
+
+
+class Cluster:
+    """Nodes in memory and in the store. `feed` carries microseconds, so it grows over restarts too."""
+
+    def __init__(self, store: Store, clock: Clock, changed: Callable[[], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._changed = changed
+        self._nodes: dict[str, Node] = {}
+        self._groups: dict[str, Group] = {}
+        self._named: dict[str, Group] = {}  # by nodes
+        self._stored: dict[str, Node] = {}
+        self._unseen: set[str] = set()  # since the server started
+        self._versions: dict[str, int] = {}
+        self._writing = asyncio.Lock()  # from reading a node until its change is stored
+        self.feed = ChangeFeed()
+        self.steady = asyncio.Lock()  # held while runs are placed, and while a group's rules change
+        self.suspend_on: SuspendOn | None = (
+            None  # set once by server.term.components: the two know each other
+        )
+
+    async def load(self) -> None:
+        """Read what is stored; nodes are not ready until the launcher has seen them."""
+        self._groups = {g.name: g for g in await self._store.groups()}
+        for group in self._groups.values():
+            if not readable(group):
+                log.warning("a group's policy cannot be read: the server's holds", group=group.name)
+        for node in await self._kept():
+            reason = node.reason if node.cordoned else _UNSEEN
+            self._stored[node.name] = node
+            self._unseen.add(node.name)
+            self._remember(replace(node, state=NodeState.NOT_READY, reason=reason))
+
+    async def _kept(self) -> list[Node]:
+        """What is stored, but for nodes that were removed long ago and of which operators have said nothing."""
+        stored, long_ago = await self._store.nodes(), self._clock.now() - _FORGET_SECONDS
+        gone = {
+            node.name
+            for node in stored
+            if node.reason == _REMOVED and not node.labels and node.updated_at < long_ago
+        }
+        await self._store.delete_nodes(gone)
+        return [node for node in stored if node.name not in gone]
+
+    def nodes(self) -> Mapping[str, Node]:
+        return self._nodes
+
+    def versions(self) -> Mapping[str, int]:
+        """Node name -> position in the stream of changes."""
+        return self._versions
+
+    def groups(self) -> Mapping[str, Group]:
+        """Declared groups, and those that only nodes name."""
+        return {**self._named, **self._groups}
+
+    async def seen(self, nodes: Sequence[Node]) -> list[Node]:
+        """Take over what the launcher sees. Answers with the nodes that are lost: missing, or no longer ready."""
+        names = {node.name for node in nodes}
+        gone = [node for node in self._nodes.values() if node.name not in names]
+        removed = [replace(n, state=NodeState.NOT_READY, reason=_REMOVED) for n in gone]
+        async with self._writing:
+            found = [self._taken_over(node) for node in [*nodes, *removed]]
+            changed = [node for node in found if node != self._nodes.get(node.name)]
+            lost = [node for node in found if self._is_lost(node)]
+            await self._save(changed)
+        self._unseen.clear()
+        return lost
+
+    def _taken_over(self, node: Node) -> Node:
+        """The node with what operators have said of it."""
+        known, now = self._nodes.get(node.name), self._clock.now()
+        if known is None:
+            return replace(node, updated_at=now)
+        reason = known.reason if known.cordoned else node.reason
+        said = replace(node, cordoned=known.cordoned, reason=reason, labels=known.labels)
+        new = replace(said, updated_at=known.updated_at)
+        return new if new in (known, self._stored.get(node.name)) else replace(new, updated_at=now)
+
+    def _is_lost(self, node: Node) -> bool:
+        """It was ready, or nobody has looked since the server started, and it is not ready now."""
+        known = self._nodes.get(node.name)
+        hoped = known and (known.state is NodeState.READY or node.name in self._unseen)
+        return bool(hoped) and node.state is NodeState.NOT_READY
+
+    async def set_cordoned(self, name: str, cordoned: bool, reason: str, by: str) -> Node:
+        """Take a node out of scheduling, or bring it back. Raises NotFound."""
+        why = f"{redact(reason) or 'cordoned'} ({by})" if cordoned else ""
+
+        def change(node: Node) -> Node:
+            if not cordoned and not node.cordoned:
+                return node  # its reason is the launcher's
+            return replace(node, cordoned=cordoned, reason=why)
+
+        return await self._change(name, change)
+
+    async def set_labels(self, name: str, change: Callable[[Labels], Labels]) -> Node:
+        """Give a node other labels, made from those that it has. Raises NotFound, and what `change` raises."""
+        return await self._change(name, lambda node: replace(node, labels=change(node.labels)))
+
+    async def drain(self, name: str, reason: str, by: str) -> Node:
+        """Take a node out of scheduling and suspend what runs there. Raises NotFound."""
+        node = await self.set_cordoned(name, True, reason or "drained", by)
+        assert self.suspend_on is not None
+        why = f": {reason}" if reason else ""
+        await self.suspend_on(name, f"node {name} is being drained by {by}{why}")
+        return node
+
+    async def save_group(self, group: Group) -> None:
+        await self._store.save_group(group)
+        self._groups[group.name] = group
+        self._changed()
+
+    async def _change(self, name: str, change: Callable[[Node], Node]) -> Node:
+        async with self._writing:
+            if name not in self._nodes:
+                raise NotFound(f"there is no node {name!r}; `hai nodes` lists them")
+            node = replace(change(self._nodes[name]), updated_at=self._clock.now())
+            await self._save([node])
+            return node
+
+    async def _save(self, nodes: Sequence[Node]) -> None:
+        """One transaction for all that the store does not know yet: ten thousand nodes may come at once."""
+        new = [node for node in nodes if node != self._stored.get(node.name)]
+        await self._store.save_nodes(new)
+        for node in nodes:
+            self._stored[node.name] = node
+            self._remember(node)
+        if nodes:
+            self._changed()
+
+    def _remember(self, node: Node) -> None:
+        self._nodes[node.name] = node
+        self._named.setdefault(node.group, Group(node.group))
+        version = max(self.feed.version + 1, int(self._clock.now() * 1e6))
+        self._versions[node.name] = version
+        self.feed.publish(version)

@@ -1,0 +1,78 @@
+"""How services of ranks are, as their agents say it. Holds nothing that must survive: agents say it again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hai.v1.container_pb2 import SERVICE_STATE_STARTING, ServiceStatus
+from hai_backend.controllers.aio.change_feed import ChangeFeed
+from hai_backend.controllers.aio.clock import Clock
+from hai_backend.domain.task import Task, TaskState
+from hai_backend.launch.base import RankKey
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one agent said last. `active_at`: when somebody last did something there; None: unknown."""
+
+    services: tuple[ServiceStatus, ...]
+    active_at: float | None
+
+
+class ServiceStates:
+    """By rank; and when people last did something in a task through the proxy. `feed` wakes whoever follows."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.feed = ChangeFeed()
+        self._clock = clock
+        self._told: dict[int, dict[RankKey, Told]] = {}  # by task
+        self._touched: dict[int, float] = {}
+        self._since = clock.now()  # what was before, an earlier server knew
+
+    def report(
+        self, key: RankKey, services: Iterable[ServiceStatus], idle_seconds: float | None
+    ) -> None:
+        """An agent has said how its services are. Whoever waits for one that starts is there."""
+        known = idle_seconds is not None and math.isfinite(idle_seconds)
+        active_at = self._clock.now() - max(0.0, idle_seconds or 0.0) if known else None
+        placed = []
+        for status in services:
+            status.rank = key.rank
+            placed.append(status)
+        self._told.setdefault(key.task_id, {})[key] = Told(tuple(placed), active_at)
+        if any(status.state == SERVICE_STATE_STARTING for status in placed):
+            self.touch(key.task_id)
+        self.feed.publish(self.feed.version + 1)
+
+    def touch(self, task_id: int) -> None:
+        """Somebody did something in a task just now."""
+        self._touched[task_id] = self._clock.now()
+
+    def services(self, task: Task) -> list[ServiceStatus]:
+        """Of the task's current run, by rank."""
+        return [s for _, told in self._ranks(task) for s in told.services]
+
+    def active_at(self, task: Task) -> float | None:
+        """When somebody last did something; None: unknown, or the task does not run."""
+        if task.state is not TaskState.RUNNING or task.run is None or task.run.started_at is None:
+            return None
+        told = [t.active_at for _, t in self._ranks(task) if t.active_at is not None]
+        touched = self._touched.get(task.id)
+        return max(*told, touched or 0.0, task.run.started_at, self._since)
+
+    def follow(self, task: Task) -> None:
+        """A task has changed: ranks that are over are forgotten."""
+        if task.state is TaskState.FINISHED:
+            self._touched.pop(task.id, None)
+        number = task.run.number if task.run and task.state is TaskState.RUNNING else None
+        told = self._told.pop(task.id, {})
+        if stay := {key: each for key, each in told.items() if key.run == number}:
+            self._told[task.id] = stay
+
+    def _ranks(self, task: Task) -> list[tuple[RankKey, Told]]:
+        if task.run is None or (told := self._told.get(task.id)) is None:
+            return []
+        keys = (RankKey(task.id, task.run.number, rank.index) for rank in task.run.ranks)
+        return [(key, told[key]) for key in keys if key in told]

@@ -1,0 +1,125 @@
+"""Keeps what agents measure: the open minute in memory, closed ones in the store, all ranks in one write a minute.
+
+Nobody waits for it and nothing depends on it. A crash loses the open minute; a store that takes nothing loses the
+oldest minutes after a while, never a stream of an agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import structlog
+
+from hai_backend.controllers.aio.clock import Clock
+from hai_backend.controllers.metrics.cluster_load import loads
+from hai_backend.domain.errors import HaiError
+from hai_backend.domain.node import Group, Node
+from hai_backend.domain.task import Task
+from hai_backend.domain.usage import MINUTE, GroupLoad, Minutes, RankUse, Use, begin, folded
+from hai_backend.launch.base import RankKey
+
+log = structlog.get_logger(__name__)
+
+_WAITING_MINUTES = 10  # for a store that takes nothing
+_LATE_SECONDS = 0.5  # after the end of a minute: timers may ring a little early
+
+_Ranks = dict[int, dict[tuple[int, int], Use]]  # by task; by run and rank
+
+
+class Keeping(Protocol):
+    """The part of the store."""
+
+    async def add_usage(self, minutes: Minutes) -> None: ...
+
+
+class Tasks(Protocol):
+    """The part of the ledger."""
+
+    def unfinished(self) -> Mapping[int, Task]: ...
+
+
+class Cluster(Protocol):
+    """Nodes and groups as they are now."""
+
+    def nodes(self) -> Mapping[str, Node]: ...
+    def groups(self) -> Mapping[str, Group]: ...
+
+
+class Usage:
+    """`heard` with every heartbeat; `run` until cancelled."""
+
+    def __init__(self, store: Keeping, tasks: Tasks, cluster: Cluster, clock: Clock) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._cluster = cluster
+        self._clock = clock
+        self._minutes: dict[int, _Ranks] = {}  # by begin; the newest may be open
+        self._last: _Ranks = {}  # the newest that is over
+
+    def heard(self, key: RankKey, use: Use) -> None:
+        """One measurement."""
+        minute = begin(self._clock.now(), MINUTE)
+        ranks = self._minutes.setdefault(minute, {}).setdefault(key.task_id, {})
+        known = ranks.get((key.run, key.rank))
+        ranks[key.run, key.rank] = use if known is None else folded(known, use)
+
+    def open(self, task_id: int) -> list[RankUse]:
+        """The open minute of a task, which the store does not know yet."""
+        minute = begin(self._clock.now(), MINUTE)
+        ranks = self._minutes.get(minute, {}).get(task_id, {})
+        return [RankUse(task_id, run, rank, minute, use) for (run, rank), use in ranks.items()]
+
+    def recent(self, key: RankKey) -> Use | None:
+        """What a rank used in the open minute, else in the one before."""
+        minute, place = begin(self._clock.now(), MINUTE), (key.run, key.rank)
+        for ranks in (
+            self._minutes.get(minute, {}),
+            self._minutes.get(minute - MINUTE, self._last),
+        ):
+            if (use := ranks.get(key.task_id, {}).get(place)) is not None:
+                return use
+        return None
+
+    async def run(self) -> None:
+        """Write each minute when it is over."""
+        while True:
+            now = self._clock.now()
+            await asyncio.sleep(begin(now, MINUTE) + MINUTE - now + _LATE_SECONDS)
+            try:
+                await self.write()
+            except HaiError as error:
+                log.warning("what ranks used waits for the store", why=str(error))
+
+    async def write(self) -> None:
+        """Write the minutes that are over; they stay here until they are durable. Raises Unavailable."""
+        until = begin(self._clock.now(), MINUTE)
+        over = {minute: tasks for minute, tasks in self._minutes.items() if minute < until}
+        self._forget(sorted(over)[:-_WAITING_MINUTES])
+        self._last = over.get(until - MINUTE, {})
+        minutes = Minutes(until, _listed(over), self._loads(until - MINUTE))
+        await self._store.add_usage(minutes)
+        self._forget(over)
+
+    def _forget(self, minutes: Iterable[int]) -> None:
+        for minute in minutes:
+            self._minutes.pop(minute, None)
+
+    def _loads(self, minute: int) -> list[GroupLoad]:
+        ranks = self._minutes.get(minute, {})
+
+        def used(key: RankKey) -> Use | None:
+            return ranks.get(key.task_id, {}).get((key.run, key.rank))
+
+        nodes, groups = self._cluster.nodes(), self._cluster.groups()
+        return loads(minute, nodes, groups, self._tasks.unfinished().values(), used)
+
+
+def _listed(minutes: Mapping[int, _Ranks]) -> list[RankUse]:
+    return [
+        RankUse(task_id, run, rank, minute, use)
+        for minute, tasks in minutes.items()
+        for task_id, ranks in tasks.items()
+        for (run, rank), use in ranks.items()
+    ]

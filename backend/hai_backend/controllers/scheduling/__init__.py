@@ -1,0 +1,1 @@
+"""The scheduling loop: snapshot, pass, and the decisions that are carried out."""

@@ -1,0 +1,248 @@
+"""The scheduling loop: bell, news, pass, apply. A pass never throws and never blocks the API for long.
+
+The scheduler's cache (scheduler.cache) is given what has changed since the pass before. The pass runs in a thread.
+Should
+it ever fail, a new cache is given everything. Questions that come meanwhile are answered from the pass before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import structlog
+
+from hai_backend.controllers.aio.clock import Clock
+from hai_backend.controllers.aio.wakeup import Wakeup
+from hai_backend.controllers.cluster.nodes import Cluster
+from hai_backend.controllers.scheduling.binder import Binder
+from hai_backend.controllers.scheduling.decision_log import Recorder, Unrecorded
+from hai_backend.controllers.scheduling.plan_check import PlanCheck
+from hai_backend.controllers.scheduling.snapshot import Changes, sched_task
+from hai_backend.controllers.tasks.task_manager import TaskManager
+from hai_backend.domain.errors import HaiError, Unavailable
+from hai_backend.domain.node import Node
+from hai_backend.domain.scheduling.plan import Decision, Plan, Start, Stop, Suspend, Wait
+from hai_backend.domain.scheduling.snapshot import Ending, QuotaRow, ShareRow, Snapshot, Standing
+from hai_backend.domain.task import Task
+from hai_backend.lifecycle import events as ev
+from hai_backend.runtime import built_to_stay
+from hai_backend.scheduler import Policy, SchedulerCache
+from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.recorded_input import PassInput, show
+
+log = structlog.get_logger(__name__)
+
+_REST = 8.0  # after a pass, rest for so many times its duration: a large backlog takes a ninth of a core
+_UNSTORED = 2.0  # seconds until the store is tried again
+
+
+class People(Protocol):
+    """What the loop needs to know of users."""
+
+    def quota_rows(self, now: float) -> tuple[QuotaRow, ...]: ...
+    def inactive_users(self) -> frozenset[str]: ...
+    def share_rows(self) -> tuple[ShareRow, ...]: ...
+
+
+class SchedulingLoop:
+    """Whoever changes a task tells `changed`; `wait` is why a task was left in the queue by the last pass."""
+
+    def __init__(
+        self,
+        task_manager: TaskManager,
+        cluster: Cluster,
+        people: People,
+        clock: Clock,
+        policy: Policy,
+        *,
+        resync: float = 30.0,
+        passed: Callable[[float], None] = lambda seconds: None,
+        recorder: Recorder | None = None,
+        plan_check: PlanCheck | None = None,
+    ) -> None:
+        self.wakeup = Wakeup()
+        self._task_manager = task_manager
+        self._cluster = cluster
+        self._people = people
+        self._clock = clock
+        self._policy = policy
+        self._resync = resync
+        self._passed = passed
+        self._recorder = recorder or Unrecorded()
+        self._plan_check = plan_check
+        self._board: SchedulerCache | None = None
+        self._changes = Changes()
+        self._learned: list[Ending] = []
+        self._nodes_seen = -1
+        self._passing = asyncio.Lock()
+        self._answers: dict[int, Wait | None] = {}
+
+    def changed(self, task: Task) -> None:
+        """A task is new, or something has happened to it."""
+        self._changes.note(task)
+        self._answers.pop(task.id, None)
+
+    def saved(self, task_id: int, run: int, when: float) -> None:
+        """A program has saved a checkpoint."""
+        if (task := self._task_manager.unfinished().get(task_id)) is not None:
+            self._changes.saved(task, run, when)
+
+    def learn(self, endings: Iterable[Ending]) -> None:
+        """Tasks of earlier days have run for so long."""
+        self._learned += endings
+
+    def wait(self, task_id: int) -> Wait | None:
+        """Why a task was left in the queue, without its place; None: it was not, or no pass has looked at it yet."""
+        if self._board is not None and not self._passing.locked():
+            self._answers[task_id] = self._board.wait(task_id)
+        return self._answers.get(task_id)
+
+    async def waits(self, group: str = "") -> dict[int, Wait]:
+        """Why each task was left in the queue, of one group or of all, with places, and with who is ahead."""
+        async with self._passing:
+            return await asyncio.to_thread(self._all_waits, group)
+
+    def _all_waits(self, group: str) -> dict[int, Wait]:
+        return {wait.task: wait for wait in self._board.waits(group)} if self._board else {}
+
+    async def run(self) -> None:
+        """For ever. Begin only when the launcher has said which nodes and ranks exist."""
+        sleep = 0.0
+        while True:
+            await self.wakeup.wait(sleep)
+            started = time.perf_counter()
+            try:
+                sleep = await self.once()
+            except Exception:
+                log.exception("a scheduling pass failed; the next one looks at everything anew")
+                self._forget()
+                sleep = self._resync
+            seconds = time.perf_counter() - started
+            self._passed(seconds)
+            await asyncio.sleep(min(seconds * _REST, 1.0))
+
+    def _forget(self) -> None:
+        """All but what was learned: nobody would say that again."""
+        if self._board is not None:
+            self._learned = [*self._board.snapshot().endings, *self._learned]
+        self._board = None
+
+    async def once(self) -> float:
+        """One pass. Answers with the seconds until time alone will change something."""
+        now = self._clock.now()
+        async with self._passing:
+            first = self._board is None
+            board, news = self._told(), self._news(now)
+            look = self._first_pass if first else self._pass
+            self._board, plan = await asyncio.to_thread(look, board, news)
+            self._answers.clear()
+        await self._apply(plan)
+        await self._check(plan)
+        return self._until(plan)
+
+    async def _check(self, plan: Plan) -> None:
+        """Now and then: does the pass keep the invariants? A check that fails itself stops nothing."""
+        check, board = self._plan_check, self._board
+        if check is None or board is None or not check.due(plan):
+            return
+        try:
+            async with self._passing:
+                await asyncio.to_thread(check.check, board, plan)
+        except Exception:
+            log.exception("the check of a scheduling pass failed")
+
+    def _told(self) -> SchedulerCache:
+        """The board; a new one is told of every task."""
+        if self._board is None:
+            self._board = SchedulerCache(self._policy)
+            self._nodes_seen = -1
+            for task in self._task_manager.unfinished().values():
+                self.changed(task)
+        return self._board
+
+    def _news(self, now: float) -> Callable[[], PassInput]:
+        """The settings as they are now, and what has changed since the pass before; to be read in a thread."""
+        people, news = self._people, self._changes.take()
+        groups = dict(self._cluster.groups())
+        rules = Rules(groups, people.quota_rows(now), people.inactive_users(), people.share_rows())
+        learned, self._learned = self._learned, []
+        nodes = self._new_nodes()
+        return lambda: PassInput(
+            now, rules, nodes, (*learned, *news.endings), news.tasks, news.gone
+        )
+
+    def _new_nodes(self) -> tuple[Node, ...] | None:
+        if self._nodes_seen == self._cluster.feed.version:
+            return None
+        self._nodes_seen = self._cluster.feed.version
+        return tuple(self._cluster.nodes().values())
+
+    def _first_pass(
+        self, board: SchedulerCache, news: Callable[[], PassInput]
+    ) -> tuple[SchedulerCache, Plan]:
+        with built_to_stay():
+            return self._pass(board, news)
+
+    def _pass(
+        self, board: SchedulerCache, news: Callable[[], PassInput]
+    ) -> tuple[SchedulerCache, Plan]:
+        """In a thread. A recorder may have the board built anew."""
+        board, shown = self._recorder.before(board), news()
+        plan = show(board, shown)
+        self._recorder.after(shown, plan)
+        return board, plan
+
+    async def snapshot(self) -> Snapshot:
+        """Everything that the last pass was shown; before the first one: nothing."""
+        async with self._passing:
+            board = self._board or SchedulerCache(self._policy)
+            return await asyncio.to_thread(board.snapshot)
+
+    def _until(self, plan: Plan) -> float:
+        if plan.wake_at is None:
+            return self._resync
+        return min(self._resync, max(0.01, plan.wake_at - self._clock.now()))
+
+    async def _apply(self, plan: Plan) -> None:
+        """Decisions of different tasks commit together; each is checked again first."""
+        async with self._cluster.steady:
+            book = self._book(plan.decisions)
+            events = [(d.task, event) for d in plan.decisions if (event := self._event(d, book))]
+            await asyncio.gather(*(self._apply_one(task, event) for task, event in events))
+
+    def _book(self, decisions: Sequence[Decision]) -> Binder:
+        wanted = {name for d in decisions if isinstance(d, Start) for name in d.nodes}
+        book = Binder(wanted, self._cluster.nodes(), self._cluster.groups())
+        book.hold(self._task_manager.occupants.on(wanted))
+        return book
+
+    def _event(self, decision: Decision, book: Binder) -> ev.Event | None:
+        """None: it does not fit any more. Users and nodes may have changed while the pass was computed."""
+        task = self._task_manager.unfinished().get(decision.task)
+        if task is None:
+            return None
+        match decision:
+            case Start(nodes=nodes, priority=priority, reason=reason):
+                gpus = book.start(task, nodes) if task.wants_nodes else None
+                return None if gpus is None else ev.RunPlaced(nodes, priority, reason, gpus)
+            case Suspend(for_task=other, reason=reason, higher=higher):
+                runs = sched_task(task).standing is Standing.RUNNING
+                asked = ev.SuspendAsked("scheduler", reason, for_task=other, higher=higher)
+                return asked if runs else None
+            case Stop(reason=reason):
+                return ev.StopAsked("scheduler", None, reason)
+            case Wait():
+                raise AssertionError("a Wait changes nothing")
+
+    async def _apply_one(self, task_id: int, event: ev.Event) -> None:
+        try:
+            await self._task_manager.apply(task_id, event)
+        except Unavailable as error:  # the next pass would be refused too: not at once
+            log.warning("a decision could not be stored", task=task_id, why=str(error))
+            asyncio.get_running_loop().call_later(_UNSTORED, self.wakeup.ring)
+        except HaiError as error:
+            log.warning("a decision was refused", task=task_id, why=str(error))
+            self.wakeup.ring()

@@ -1,0 +1,130 @@
+"""Turns what the ledger and the cluster know into the value that the scheduler looks at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, Standing
+from hai_backend.domain.task import RunState, Task, TaskState
+
+_DIGITS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What has changed since the pass before. To be read in a thread: after a start that is each task."""
+
+    changed: Collection[Task]
+    finished: Collection[Task]
+    saved_at: Callable[[Task], float | None]
+
+    @property
+    def tasks(self) -> tuple[SchedTask, ...]:
+        return tuple(sched_task(task, self.saved_at(task)) for task in self.changed)
+
+    @property
+    def gone(self) -> tuple[int, ...]:
+        return tuple(task.id for task in self.finished)
+
+    @property
+    def endings(self) -> tuple[Ending, ...]:
+        return tuple(ending(task) for task in self.finished if task.run_seconds > 0)
+
+
+class Changes:
+    """Gathers what happens to tasks between two passes: a pass converts only what changed."""
+
+    def __init__(self) -> None:
+        self._changed: dict[int, Task] = {}
+        self._gone: dict[int, Task] = {}
+        self._saved: dict[int, tuple[int, float]] = {}  # run, and when it last saved
+
+    def note(self, task: Task) -> None:
+        """A task is new, or has changed."""
+        if task.state is TaskState.FINISHED:
+            self._changed.pop(task.id, None)
+            self._saved.pop(task.id, None)
+            self._gone[task.id] = task
+        else:
+            self._changed[task.id] = task
+
+    def saved(self, task: Task, run: int, when: float) -> None:
+        """A run has saved a checkpoint: suspending it now loses little."""
+        self._saved[task.id] = (run, when)
+        self._changed[task.id] = task
+
+    def take(self) -> News:
+        """Everything since the last call."""
+        changed, self._changed = self._changed, {}
+        gone, self._gone = self._gone, {}
+        return News(changed.values(), gone.values(), self._saved_at)
+
+    def _saved_at(self, task: Task) -> float | None:
+        if task.run is None or task.waiting:
+            return None
+        run, when = self._saved.get(task.id, (0, 0.0))
+        if task.run.number == run:
+            return when
+        stored = task.progress.saved_at  # of an earlier run, or from before a restart of the server
+        return stored if stored is not None and stored >= task.run.created_at else None
+
+
+def ending(task: Task) -> Ending:
+    """What a finished task tells about those like it."""
+    return Ending(sched_task(task), task.run_seconds)
+
+
+def pattern(name: str) -> str:
+    """What the names of similar tasks share: `lr-0.1` and `lr-0.03` are `lr-#.#`."""
+    return _DIGITS.sub("#", name)
+
+
+def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
+    """The few facts of a task that scheduling depends on."""
+    resource, run = task.spec.resource, task.run
+    active = run if run is not None and not task.waiting else None
+    return SchedTask(
+        id=task.id,
+        user=task.user,
+        group=resource.group,
+        zone=resource.zone,
+        node_count=resource.node_count,
+        priority=task.priority,
+        created_at=task.created_at,
+        custom_rank=task.custom_rank,
+        task_type=task.spec.task_type,
+        gpu=resource.gpu,
+        cpu=resource.cpu,
+        memory=resource.memory,
+        spot=resource.is_spot,
+        held=task.held,
+        not_before=task.not_before,
+        awaited=task.awaited,
+        assigned_nodes=task.spec.options.assigned_nodes,
+        run_seconds=task.run_seconds,
+        standing=_standing(task),
+        placed=tuple(r.node for r in active.ranks if not r.state.gone) if active else (),
+        run_priority=active.priority if active else Priority.AUTO,
+        run_started_at=(active.started_at or active.created_at) if active else None,
+        leaves_free=active is not None
+        and active.state not in (RunState.CREATED, RunState.BUILDING),
+        suspended_for=active.suspended_for if active else 0,
+        saved_at=saved_at,
+        name=pattern(task.spec.name),
+        waiting_since=task.progress.queued_at,
+        suspensions=task.progress.suspensions,
+        yields=task.progress.yields,
+        restart_seconds=task.progress.restart_seconds,
+        lost_seconds=task.progress.lost_seconds,
+    )
+
+
+def _standing(task: Task) -> Standing:
+    if task.waiting or task.run is None:
+        return Standing.QUEUED
+    running = task.run.state is RunState.RUNNING and not task.run.stop_code
+    building = task.run.state in (RunState.CREATED, RunState.BUILDING)
+    return Standing.RUNNING if running or building else Standing.LEAVING

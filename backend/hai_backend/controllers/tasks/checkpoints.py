@@ -1,0 +1,183 @@
+"""What programs report of their checkpoints, bounded by what is measured, and written seldom.
+
+Between two writes the reports of a task stand here only. Any write of the task takes them along (`recall`), so the end
+of a run is accounted for with all of them; besides there is one write in 30 s at most. A crash of the server loses the
+reports since the last write: estimates become a little worse (the work at risk looks up to 30 s larger, the number of
+checkpoints smaller), no decision and no work is lost.
+
+The lowest rank that reports speaks for its task: a checkpoint of a gang counts once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Protocol
+
+import structlog
+
+from hai_backend.controllers.aio.clock import Clock
+from hai_backend.domain.errors import HaiError
+from hai_backend.domain.goodput_facts import Progress, smoothed
+from hai_backend.domain.task import Run, RunState, Task
+from hai_backend.launch.base import RankKey
+
+log = structlog.get_logger(__name__)
+
+_PACE_SECONDS = 0.5  # agents keep to one report a second; what comes faster is dropped
+_MOST_A_SECOND = 1000  # checkpoints
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`count` checkpoints that took `seconds` each (0: unknown), the last one `program_seconds` after the start."""
+
+    seconds: float
+    count: int = 1
+    program_seconds: float | None = None
+
+    @property
+    def sound(self) -> bool:
+        """True unless no honest agent would say so."""
+        said = (self.seconds, self.program_seconds or 0.0)
+        return self.count >= 1 and all(isfinite(s) and s >= 0 for s in said)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    run: int
+    rank: int
+    heard_at: float
+    progress: Progress  # saved_at, saves and save_seconds are newer than the task's
+
+
+class Keeper(Protocol):
+    def unfinished(self) -> Mapping[int, Task]: ...
+    async def keep(self, task_id: int) -> Task: ...
+
+
+class Checkpoints:
+    """`saved` is told of each report that counts: task, run, when."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        saved: Callable[[int, int, float], None] = lambda task, run, when: None,
+        every: float = 30.0,
+    ) -> None:
+        self.task_manager: Keeper | None = (
+            None  # set once by server.term.components: the two know each other
+        )
+        self.saved = saved
+        self._clock = clock
+        self._every = every
+        self._known: dict[int, _Known] = {}
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._scolded: dict[int, int] = {}  # task, and the run whose nonsense was logged
+        self._work: set[asyncio.Task[None]] = set()
+
+    def report(self, key: RankKey, report: Report) -> None:
+        """A program says that it has saved. Never raises: nonsense, and what comes too late or too fast, is nothing."""
+        assert self.task_manager is not None
+        task, now = self.task_manager.unfinished().get(key.task_id), self._clock.now()
+        if task is None or not _speaks(task, key) or not self._welcome(key, now):
+            return
+        if not report.sound:
+            self._scold(key, report)
+            return
+        assert task.run is not None
+        progress = counted(self.recall(task).progress, task.run, key.rank, report, now)
+        self._known[task.id] = _Known(key.run, key.rank, now, progress)
+        self.saved(task.id, key.run, progress.saved_at or now)
+        if task.id not in self._timers:
+            loop = asyncio.get_running_loop()
+            self._timers[task.id] = loop.call_later(self._every, self._keep, task.id)
+
+    def recall(self, task: Task) -> Task:
+        """The task with what its program has reported since it was written."""
+        known = self._known.get(task.id)
+        if known is None or task.run is None or task.run.number != known.run:
+            return task
+        newer = known.progress
+        if task.progress.saves == newer.saves:
+            return task
+        progress = replace(
+            task.progress,
+            saved_at=newer.saved_at,
+            saves=newer.saves,
+            save_seconds=newer.save_seconds,
+        )
+        return replace(task, progress=progress)
+
+    def forget(self, task_id: int) -> None:
+        """Its run has ended, and what was known is written."""
+        self._known.pop(task_id, None)
+        self._scolded.pop(task_id, None)
+        timer = self._timers.pop(task_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _welcome(self, key: RankKey, now: float) -> bool:
+        known = self._known.get(key.task_id)
+        if known is None or known.run != key.run:
+            return True
+        if key.rank != known.rank:
+            return key.rank < known.rank
+        return not 0 <= now - known.heard_at < _PACE_SECONDS
+
+    def _scold(self, key: RankKey, report: Report) -> None:
+        if self._scolded.get(key.task_id) != key.run:
+            self._scolded[key.task_id] = key.run
+            log.warning("a report of checkpoints makes no sense", rank=str(key), said=str(report))
+
+    def _keep(self, task_id: int) -> None:
+        self._timers.pop(task_id, None)
+        work = asyncio.ensure_future(self._kept(task_id))
+        self._work.add(work)
+        work.add_done_callback(self._work.discard)
+
+    async def _kept(self, task_id: int) -> None:
+        assert self.task_manager is not None
+        if task_id not in self.task_manager.unfinished():
+            return
+        try:
+            await self.task_manager.keep(task_id)
+        except HaiError as error:  # the next write of the task takes them along
+            log.warning("reports of checkpoints wait for the store", task=task_id, why=str(error))
+
+    async def close(self) -> None:
+        """The server stops: write what is not written yet."""
+        waiting, self._timers = self._timers, {}
+        for timer in waiting.values():
+            timer.cancel()
+        await asyncio.gather(*self._work, *(self._kept(task_id) for task_id in waiting))
+
+
+def _speaks(task: Task, key: RankKey) -> bool:
+    """The rank of a run that still lasts, and whose program has been started."""
+    run = task.run
+    if run is None or task.waiting or run.number != key.run or run.state is RunState.ENDED:
+        return False
+    return key.rank < len(run.ranks) and run.ranks[key.rank].started_at is not None
+
+
+def counted(progress: Progress, run: Run, rank: int, report: Report, now: float) -> Progress:
+    """The report within the bounds of what is measured: the last checkpoint lies between the one before (or the start
+    of the program) and now, and all of them together took no longer than that."""
+    start = run.ranks[rank].started_at or now
+    before = min(now, max(start, progress.saved_at or start))
+    said = now if report.program_seconds is None else start + report.program_seconds
+    when = min(now, max(before, said))
+    elapsed = when - before
+    count = min(report.count, int(_MOST_A_SECOND * max(1.0, elapsed)))
+    seconds = min(report.seconds, elapsed / count)
+    return replace(
+        progress,
+        saved_at=when,
+        saves=progress.saves + count,
+        save_seconds=smoothed(progress.save_seconds, seconds, count)
+        if seconds > 0
+        else progress.save_seconds,
+    )

@@ -1,0 +1,1 @@
+"""Things that tasks name: images, registries, artifacts, datasets, ports, capabilities."""

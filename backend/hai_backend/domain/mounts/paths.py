@@ -1,0 +1,59 @@
+"""Which paths may stand in a mount: absolute, in their plain form, and at places that are not the platform's own.
+
+The same rules are asked twice: of the template when a row is written, and of the text that it became for a task.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hai_backend.domain.mounts.variables import Problem
+
+SHARED_MEMORY = "/dev/shm"
+"""Every rank has one; a tmpfs mounted there replaces it."""
+
+_CHARS = 1024
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_OURS = ("/hai", "/proc", "/sys", "/etc", "/dev/shm", "/dev/pts", "/dev/mqueue")
+_TOKENS = "/var/run/secrets/kubernetes.io"
+
+
+def checked_path(text: str, start: int = 1) -> str:
+    """An absolute path without a slash at its end. Raises Problem; `start` is the column of its first character."""
+    if not text.startswith("/"):
+        raise Problem(start, f"{text[:40]!r} must begin with a slash")
+    return "/" + checked_relative(text.removesuffix("/")[1:], start + 1)
+
+
+def checked_relative(text: str, start: int = 1) -> str:
+    """A path below something else. Raises Problem."""
+    if len(text) > _CHARS:
+        raise Problem(start, f"a path has at most {_CHARS} characters, not {len(text)}")
+    if found := _CONTROL.search(text):
+        raise Problem(start + found.start(), "a path contains no control characters")
+    column = start
+    for part in text.split("/"):
+        if part in ("", ".", ".."):
+            raise Problem(column, f"{part!r} is no name: write the path out, without // and dots")
+        column += len(part) + 1
+    return text
+
+
+def checked_root(text: str, start: int = 1) -> None:
+    """A template may not choose the first directory. Raises Problem."""
+    first = text.split("/")[1] if text.count("/") else text
+    if "{" in first:
+        raise Problem(start + text.index("{"), "the first directory must be written out")
+
+
+def checked_target(path: str, *, shared_memory: bool) -> None:
+    """A place in a rank that storage may be mounted at. Raises Problem."""
+    if ":" in path:
+        raise Problem(path.index(":") + 1, "a mount path contains no colon")
+    if shared_memory and path == SHARED_MEMORY:
+        return
+    for ours in (*_OURS, _TOKENS):
+        if path == ours or path.startswith(f"{ours}/"):
+            raise Problem(1, f"{path!r} is the platform's: nothing may be mounted at {ours}")
+    if path in ("/dev", "/var", "/var/run", "/run"):
+        raise Problem(1, f"{path!r} would hide what every program needs")

@@ -1,0 +1,132 @@
+"""From the rows of the mounts table to the mounts of one user's task.
+
+Rows of the user's groups come before the user's own, rows without a condition before those with one; what comes later
+overrides what has the same mount path. Within such a rank, first all removals, then all additions; where two rows of
+a rank add the same mount path neither is used, for nobody can say which was meant.
+
+A value that may not become part of a path (task names are free text) stops the whole task: were only its row left
+out, a user could switch off a removal or a read-only mount by the name of a task.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from hai_backend.domain.accounts.user import User
+from hai_backend.domain.errors import Invalid, Violation
+from hai_backend.domain.mounts.condition import parse_condition
+from hai_backend.domain.mounts.mount import Mount, MountAction, MountKind, MountRow
+from hai_backend.domain.mounts.paths import checked_path, checked_target
+from hai_backend.domain.mounts.sources import checked_source
+from hai_backend.domain.mounts.template import parse_template
+from hai_backend.domain.mounts.variables import Facts, Problem, facts_of
+from hai_backend.domain.task import Task
+
+EVERYBODY = "public"
+
+Mounts = dict[str, Mount]  # by mount path
+
+
+def resolve(
+    rows: Iterable[MountRow], user: User, task: Task | None
+) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
+    """The mounts, outer directories first, and what the operators should know. Raises Invalid.
+
+    Without a task: what every task of the user has; rows that ask for one are left out.
+    """
+    facts = facts_of(user, task)
+    ranks: dict[int, list[MountRow]] = defaultdict(list)
+    for row in rows:
+        if _counts(row, user, task) and _holds(row, facts):
+            ranks[_rank(row, user)].append(row)
+    mounts: Mounts = {}
+    notes: list[str] = []
+    for rank in sorted(ranks, reverse=True):
+        _remove(ranks[rank], facts, mounts)
+        notes += _add(ranks[rank], facts, mounts)
+    return tuple(mounts[path] for path in sorted(mounts)), tuple(notes)
+
+
+def _rank(row: MountRow, user: User) -> int:
+    """3 a group's row, 2 with conditions, 1 the user's own, 0 with conditions."""
+    return (1 if user.name in row.owners else 3) - bool(row.conditions)
+
+
+def _counts(row: MountRow, user: User, task: Task | None) -> bool:
+    owners = {user.role.value, EVERYBODY, *user.groups, user.name}
+    if owners.isdisjoint(row.owners):
+        return False
+    return task is None or not row.mount_code or bool(row.mount_code & task.spec.options.mount_code)
+
+
+def _holds(row: MountRow, facts: Facts) -> bool:
+    try:
+        conditions = [parse_condition(text) for text in row.conditions]
+        holes = list(_holes(row))
+    except Problem as problem:  # written past us
+        raise _refused(row, str(problem)) from problem
+    if any(name not in facts for c in conditions for name in c.mentions):
+        return False
+    if any(facts.get(name) is None for name in holes):
+        return False
+    return all(condition.holds(facts) for condition in conditions)
+
+
+def _holes(row: MountRow) -> Iterator[str]:
+    for text in (row.mount_path, row.source, *row.attributes.values()):
+        yield from parse_template(text).mentions
+
+
+def _remove(rows: Sequence[MountRow], facts: Facts, mounts: Mounts) -> None:
+    for row in rows:
+        if row.action is MountAction.REMOVE:
+            path, source = (_filled(row, t, facts) for t in (row.mount_path, row.source or "*"))
+            for mount in list(mounts.values()):
+                if _matches(path, mount.mount_path) and _matches(source, mount.source):
+                    del mounts[mount.mount_path]
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Values hold no *, so the one at the end is the operator's."""
+    if pattern.endswith("*"):
+        return text.startswith(pattern[:-1])
+    return text == (pattern.rstrip("/") or pattern)
+
+
+def _add(rows: Sequence[MountRow], facts: Facts, mounts: Mounts) -> Iterator[str]:
+    added: dict[str, list[tuple[MountRow, Mount]]] = defaultdict(list)
+    for row in rows:
+        if row.action is MountAction.ADD:
+            mount = _mount(row, facts)
+            added[mount.mount_path].append((row, mount))
+    for path, found in added.items():
+        if len(found) == 1:
+            mounts[path] = found[0][1]
+        else:
+            ids = ", ".join(str(row.id) for row, _ in found)
+            yield f"rows {ids} all mount {path}: none of them is used; remove all but one"
+
+
+def _mount(row: MountRow, facts: Facts) -> Mount:
+    try:
+        path = checked_path(_filled(row, row.mount_path, facts))
+        checked_target(path, shared_memory=row.kind is MountKind.TMPFS)
+        source = checked_source(row.kind, _filled(row, row.source, facts))
+    except Problem as problem:
+        raise _refused(row, str(problem)) from problem
+    attributes = {key: _filled(row, text, facts) for key, text in row.attributes.items()}
+    fixed = row.read_only or row.kind is MountKind.CONFIG_MAP
+    return Mount(path, source, row.kind, row.host_type, attributes, fixed)
+
+
+def _filled(row: MountRow, text: str, facts: Facts) -> str:
+    try:
+        return parse_template(text).fill(facts)
+    except ValueError as error:
+        raise _refused(row, str(error)) from error
+
+
+def _refused(row: MountRow, why: str) -> Invalid:
+    message = f"the storage of row {row.id} cannot be mounted: {why}"
+    return Invalid((Violation("", message),), reason="BAD_MOUNT")

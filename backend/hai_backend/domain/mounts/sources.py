@@ -1,0 +1,82 @@
+"""What the `source` of a mount may say, by kind. Asked of the template when a row is written, and of what it became."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from hai_backend.domain.mounts.mount import MountKind
+from hai_backend.domain.mounts.paths import checked_path, checked_relative, checked_root
+from hai_backend.domain.mounts.variables import Problem
+
+_HOLE = re.compile(r"\{[^{}]*\}")
+_LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_SIZE = re.compile(r"([1-9][0-9]{0,6})([KMGT]i)")
+_UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+
+
+def checked_source(kind: MountKind, text: str) -> str:
+    """The source in its plain form. Raises Problem."""
+    return _CHECKS[kind](text)
+
+
+def split_source(text: str) -> tuple[str, str]:
+    """server and path, or name and subpath (empty: all of it)."""
+    first, _, rest = text.partition(":")
+    return first, rest
+
+
+def size_bytes(text: str) -> int:
+    """The size of a tmpfs. Raises Problem."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise Problem(1, f"{text[:40]!r} is no size: write 512Mi or 8Gi")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _host_path(text: str) -> str:
+    path = checked_path(text)
+    checked_root(text)
+    return path
+
+
+def _nfs(text: str) -> str:
+    server, path = split_source(text)
+    if not _SERVER.fullmatch(server):
+        raise Problem(1, "must be server:/path, with a server's name or address written out")
+    checked_root(path, len(server) + 2)
+    return f"{server}:{checked_path(path, len(server) + 2)}"
+
+
+def _named(text: str) -> str:
+    name, colon, path = text.partition(":")
+    plain = _HOLE.sub("x", name)
+    if not _NAME.fullmatch(plain) or len(plain) > 253:
+        rule = "lower-case letters, digits, `-` and `.`, with a letter or digit at both ends"
+        raise Problem(1, f"{name[:64]!r} is no name of a Kubernetes object: {rule}")
+    if colon:
+        checked_relative(path, len(name) + 2)
+    return text
+
+
+def _driver(text: str) -> str:
+    if not _NAME.fullmatch(text) or len(text) > 63:
+        raise Problem(1, f"{text[:64]!r} is no CSI driver: write its name, as lustre.csi.hpe.com")
+    return text
+
+
+def _tmpfs(text: str) -> str:
+    size_bytes(text)
+    return text
+
+
+_CHECKS: Mapping[MountKind, Callable[[str], str]] = {
+    MountKind.HOST_PATH: _host_path,
+    MountKind.NFS: _nfs,
+    MountKind.PVC: _named,
+    MountKind.CONFIG_MAP: _named,
+    MountKind.CSI: _driver,
+    MountKind.TMPFS: _tmpfs,
+}

@@ -1,0 +1,1 @@
+"""What a scheduling pass reads (a snapshot) and answers (a plan)."""

@@ -1,0 +1,158 @@
+"""What goes wrong with a rank, its agent or its node: rules of lifecycle.TABLE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hai_backend.domain.spec import OnEnd
+from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Task
+from hai_backend.lifecycle import events as ev
+from hai_backend.lifecycle.exits import judged
+from hai_backend.lifecycle.instructions import KillRanks
+from hai_backend.lifecycle.limits import Limits
+from hai_backend.lifecycle.run_end import end_if_all_gone, spaced
+from hai_backend.lifecycle.suspend import ask_to_stop, ask_to_suspend
+from hai_backend.lifecycle.transition import (
+    Line,
+    Move,
+    live,
+    may_continue,
+    may_run,
+    terminate,
+    with_line,
+    with_rank,
+    with_run,
+)
+
+
+def start_failed(task: Task, run: Run, event: ev.StartFailed, now: float, limits: Limits) -> Move:
+    """The agent could not start the program: a fault of the task, so it consumes a retry."""
+    rank = run.ranks[event.rank]
+    reason = f"rank {event.rank} on {rank.node} could not start: {event.reason}"
+    run = with_rank(run, event.rank, state=RankState.FAILED_TERMINATING, ended_at=now)
+    code = StopCode.INIT_FAILED | StopCode.FAILED
+    line = Line("StartFailed", event.reason, "agent", event.rank)
+    return with_line(line, terminate(task, run, code, reason, now, limits))
+
+
+def watchdog_fired(
+    task: Task, run: Run, event: ev.WatchdogFired, now: float, limits: Limits
+) -> Move:
+    reason = (
+        f"rank {event.rank} printed nothing for {event.silent_seconds:.0f} s"
+        f" (watchdog_time {task.spec.options.watchdog_time} s)"
+    )
+    code = StopCode.TIMEOUT | StopCode.FAILED
+    line = Line("WatchdogFired", reason, "agent", event.rank)
+    return with_line(line, terminate(task, run, code, reason, now, limits))
+
+
+def node_reported(task: Task, run: Run, event: ev.NodeReported, now: float, limits: Limits) -> Move:
+    """The program blames its node: start again elsewhere, whatever its ranks may have failed of meanwhile."""
+    rank = run.ranks[event.rank]
+    reason = f"rank {event.rank} reported that its node {rank.node} is broken: {event.error}"
+    line = Line("NodeReported", event.error, "agent", event.rank)
+    if run.state is RunState.STOPPING:  # for good: a person's wish, or the end of its time
+        return with_line(line, terminate(task, run, StopCode.HOOK_RESTART, reason, now, limits))
+    code = StopCode.HOOK_RESTART | StopCode.NODE_FAILURE
+    return with_line(line, terminate(task, run, code, reason, now, limits))
+
+
+def launch_failed(task: Task, run: Run, event: ev.LaunchFailed, now: float, limits: Limits) -> Move:
+    rank = run.ranks[event.rank]
+    if rank.state.gone:
+        return Move(task)
+    run = with_rank(run, event.rank, state=RankState.FAILED, ended_at=now)
+    line = Line("LaunchFailed", event.reason, "launcher", event.rank)
+    if run.state is RunState.TERMINATING:
+        return with_line(line, end_if_all_gone(task, run, now, limits))
+    code = StopCode.UNSCHEDULABLE if event.unschedulable else StopCode.INIT_FAILED
+    reason = f"rank {event.rank} could not be launched on {rank.node}: {event.reason}"
+    move = terminate(task, run, code, reason, now, limits)
+    return with_line(line, _and_end(move, now, limits))
+
+
+def gone(task: Task, run: Run, event: ev.RankGone, now: float, limits: Limits) -> Move:
+    rank = run.ranks[event.rank]
+    if rank.state.gone:
+        return Move(task)
+    final = _FINAL.get(rank.state)
+    if final is not None or run.state is RunState.TERMINATING:
+        run = with_rank(run, event.rank, state=final or RankState.STOPPED)
+        return end_if_all_gone(task, run, now, limits)
+    run = with_rank(run, event.rank, state=RankState.FAILED, ended_at=now)
+    reason = f"the agent of rank {rank.index} on {rank.node} disappeared"
+    reason = f"{reason}: {event.why}" if event.why else reason
+    # The node is there: the program itself may end its agent, and do so wherever it starts.
+    task = spaced(task, run, limits.back_off(task.node_failure_count + 1), now)
+    return _lost(task, run, Line("RankLost", reason, "launcher", rank.index), now, limits)
+
+
+_FINAL = {
+    RankState.SUCCEEDED_TERMINATING: RankState.SUCCEEDED,
+    RankState.FAILED_TERMINATING: RankState.FAILED,
+    RankState.STOPPED_TERMINATING: RankState.STOPPED,
+}
+
+
+_CODES = {
+    OnEnd.RESTART: StopCode.NODE_FAILURE,
+    OnEnd.FAIL: StopCode.FAILED,
+    OnEnd.COMPLETE: StopCode.STOP,
+}
+
+
+def node_lost(task: Task, run: Run, event: ev.NodeLost, now: float, limits: Limits) -> Move:
+    """Its ranks may run on unseen: the run ends now, and its place is free when the launcher is sure.
+
+    While the rank's agent answers, its program is asked to save first: what was lost may be the kubelet alone.
+    """
+    rank = run.ranks[event.rank]
+    if rank.state.gone:
+        return Move(task)
+    if may_continue(run, rank) and may_run(rank) and rank.silent_since is None:
+        if run.state in (RunState.SUSPENDING, RunState.STOPPING):
+            return Move(task)  # it saves already; its deadlines count
+        verdict = _verdict(task, run, rank.index)
+        if run.state is RunState.RUNNING and not run.stop_code and verdict is not OnEnd.IGNORE:
+            return _ask_to_save(task, run, rank, event.reason, verdict, now)
+    kill = KillRanks(run.number, (rank.index,))
+    if not live(rank) or rank.state in _FINAL or run.state is RunState.TERMINATING:
+        return Move(task, (kill,))
+    run = with_rank(run, event.rank, state=RankState.FAILED_TERMINATING, ended_at=now)
+    line = Line("RankLost", f"node {rank.node} was lost: {event.reason}", "launcher", rank.index)
+    move = _lost(task, run, line, now, limits)
+    return replace(move, instructions=(*move.instructions, kill))
+
+
+def _ask_to_save(task: Task, run: Run, rank: Rank, why: str, verdict: OnEnd, now: float) -> Move:
+    reason = f"node {rank.node} was lost: {why}; the agent of rank {rank.index} answers"
+    if verdict is OnEnd.RESTART:
+        line = Line("SuspendAsked", reason, "cluster", rank.index)
+        return ask_to_suspend(task, run, line, now)
+    line = Line("StopAsked", reason, "cluster", rank.index)
+    return ask_to_stop(task, run, _CODES[verdict], line, now)
+
+
+def _verdict(task: Task, run: Run, lost: int) -> OnEnd:
+    """What the task's policy says of a run that loses this rank."""
+    without = with_rank(run, lost, state=RankState.FAILED)
+    verdict = judged(task, without, task.spec.policies.on_pod_evicted)
+    alone = not any(live(r) for r in without.ranks)
+    return OnEnd.RESTART if verdict is OnEnd.IGNORE and alone else verdict
+
+
+def _lost(task: Task, run: Run, line: Line, now: float, limits: Limits) -> Move:
+    """Nothing is expected of the rank of this line any more, though it may still be there."""
+    verdict = _verdict(task, run, line.rank)
+    if verdict is OnEnd.IGNORE:
+        return Move(with_run(task, run), (), (line,))
+    move = terminate(task, run, _CODES[verdict], line.reason, now, limits)
+    return with_line(line, _and_end(move, now, limits))
+
+
+def _and_end(move: Move, now: float, limits: Limits) -> Move:
+    """It may have been the last rank."""
+    assert move.task.run is not None
+    ended = end_if_all_gone(move.task, move.task.run, now, limits)
+    return replace(move, task=ended.task, lines=(*move.lines, *ended.lines))

@@ -1,0 +1,136 @@
+"""What the time of a task was worth, and how often it should save. Pure: a function of measured facts.
+
+The advice is Young's sqrt(2 C M) for a checkpoint that costs C and a mean time M between interruptions that lose work;
+where C is not small beside M, Daly's higher-order form (Future Generation Computer Systems 22, 2006). M is the task's
+own once it has lost work, else its node group's (which falls with the number of nodes), else one day.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+from hai_backend.domain.formatting import span
+from hai_backend.domain.spec import TaskType
+from hai_backend.domain.task import Run, Task
+from hai_backend.lifecycle.accounting import worked
+
+DEFAULT_BETWEEN = 86400.0  # seconds between interruptions while nothing is known
+_SMALL = 0.01  # of M: up to there Young's formula is within 6 % of Daly's
+_ENOUGH = 3  # interruptions that make a group's history
+_FACTOR = 3.0  # saving so much too often or too rarely is worth a word
+_FEW = 3  # with fewer checkpoints nobody saves too often
+_SOON = 600.0  # seconds of work of which losing all would not matter: no word yet
+
+_NONE_YET = (
+    "no checkpoint reported yet: save with hai.task.checkpoint,"
+    " or call hai.task.checkpoint_saved(seconds=…) after each save"
+)
+_NO_COST = (
+    "what its checkpoints cost is unknown: call hai.task.checkpoint_saved(seconds=…) with the time"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What all tasks of a group have gone through."""
+
+    losses: int = 0
+    node_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Goodput:
+    """The message of the same name in proto/hai/v1/task.proto explains each field."""
+
+    share: float | None
+    held_seconds: float
+    overhead_seconds: float
+    lost_seconds: float
+    interruptions: int
+    checkpoints: int
+    saved_at: float | None
+    checkpoint_seconds: float | None
+    interval_seconds: float | None
+    advised_seconds: float | None
+    between_seconds: float
+    basis: str
+    yields: bool
+    restart_seconds: float | None
+    note: str
+
+
+def goodput(task: Task, history: History, now: float) -> Goodput:
+    """All of it, with the current run as far as it has come."""
+    progress = task.progress
+    held, work = _so_far(task, now)
+    between, basis = _between(task, history, work)
+    interval = work / progress.saves if progress.saves else None
+    cost = progress.save_seconds
+    advice = None if cost is None else advised(cost, between)
+    return Goodput(
+        share=max(0.0, work - progress.lost_seconds) / held if held > 0 else None,
+        held_seconds=held,
+        overhead_seconds=held - work,
+        lost_seconds=progress.lost_seconds,
+        interruptions=progress.losses,
+        checkpoints=progress.saves,
+        saved_at=progress.saved_at,
+        checkpoint_seconds=cost,
+        interval_seconds=interval,
+        advised_seconds=advice,
+        between_seconds=between,
+        basis=basis,
+        yields=progress.yields,
+        restart_seconds=progress.restart_seconds,
+        note=_note(task, work, interval, advice),
+    )
+
+
+def advised(cost: float, between: float) -> float:
+    """Work between two checkpoints that wastes least, when one costs `cost` and interruptions come each `between`."""
+    young = sqrt(2 * cost * between)
+    if cost <= _SMALL * between:
+        return young
+    if cost >= 2 * between:
+        return between
+    ratio = cost / (2 * between)
+    return young * (1 + sqrt(ratio) / 3 + ratio / 9) - cost
+
+
+def _so_far(task: Task, now: float) -> tuple[float, float]:
+    """Seconds held and seconds worked, over all runs."""
+    progress, run = task.progress, _current(task)
+    held, work = progress.held_seconds, progress.held_seconds - progress.overhead_seconds
+    if run is None:
+        return held, max(0.0, work)
+    lasts = max(0.0, now - run.created_at)
+    return held + lasts, max(0.0, work) + min(lasts, worked(run, now))
+
+
+def _current(task: Task) -> Run | None:
+    run = task.run
+    return run if run is not None and run.ended_at is None else None
+
+
+def _between(task: Task, history: History, work: float) -> tuple[float, str]:
+    losses = task.progress.losses
+    if losses and work > 0:
+        return work / losses, "task"
+    if history.losses >= _ENOUGH and history.node_seconds > 0:
+        return history.node_seconds / history.losses / max(1, task.node_count), "group"
+    return DEFAULT_BETWEEN, "default"
+
+
+def _note(task: Task, work: float, interval: float | None, advice: float | None) -> str:
+    if work < _SOON:
+        return ""
+    if interval is None:
+        return _NONE_YET if task.spec.task_type is TaskType.TRAINING else ""
+    if advice is None:
+        return _NO_COST
+    if interval > _FACTOR * advice:
+        return f"it saves too rarely: each {span(interval)} of work; {span(advice)} would lose less"
+    if task.progress.saves >= _FEW and interval < advice / _FACTOR:
+        return f"it saves too often: each {span(interval)} of work; {span(advice)} is enough"
+    return ""

@@ -1,0 +1,114 @@
+"""What becomes of a task when the last rank of its run is gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hai_backend.domain.task import Outcome, RankState, Run, RunState, StopCode, Task, TaskState
+from hai_backend.lifecycle import accounting
+from hai_backend.lifecycle.limits import Limits
+from hai_backend.lifecycle.transition import Line, Move, with_run
+
+
+def end_if_all_gone(task: Task, run: Run, now: float, limits: Limits) -> Move:
+    """End the run once every rank is gone: its nodes are free."""
+    if not all(r.state.gone for r in run.ranks):
+        return Move(with_run(task, run))
+    lasted = max(0.0, now - run.started_at) if run.started_at is not None else 0.0
+    run = replace(run, state=RunState.ENDED, ended_at=now, deadline=None)
+    task = replace(task, run=run, run_seconds=task.run_seconds + lasted)
+    move = _next(task, run, now, limits)
+    return replace(move, task=accounting.ended(move.task, run, now))
+
+
+def _next(task: Task, run: Run, now: float, limits: Limits) -> Move:
+    """The first line that applies decides. Order matters: a person's word, then success, then whose fault it was."""
+    code = run.stop_code
+    if task.wanted_outcome is not None:
+        return _finish(task, task.wanted_outcome, task.reason, now)
+    if all(r.state is RankState.SUCCEEDED for r in run.ranks):
+        return _finish(task, Outcome.SUCCEEDED, "all ranks succeeded", now)
+    if code & StopCode.NODE_FAILURE:
+        return _after_node_failure(task, run, now, limits)
+    if code & StopCode.FAILED:
+        return _after_failure(task, run, now, limits)
+    if code & StopCode.TIMEOUT:
+        return _finish(task, Outcome.FAILED, run.reason, now)
+    if code & (StopCode.UNSCHEDULABLE | StopCode.INIT_FAILED):
+        return _after_launch_failure(task, run, now, limits)
+    if code & StopCode.STOP:  # a policy says that it is complete, whoever else wanted its nodes
+        return _finish(task, Outcome.SUCCEEDED, run.reason, now)
+    if code & StopCode.INTERRUPT:
+        task = replace(task, suspend_count=task.suspend_count + 1, launch_failure_count=0)
+        return _requeue(task, run)
+    if code & StopCode.HOOK_RESTART:
+        return _requeue(spaced(task, run, limits.back_off(1), now), run)
+    return _finish(task, Outcome.SUCCEEDED, run.reason, now)
+
+
+def _after_node_failure(task: Task, run: Run, now: float, limits: Limits) -> Move:
+    failures = task.node_failure_count + 1
+    task = replace(task, node_failure_count=failures)
+    if run.stop_code & StopCode.HOOK_RESTART:  # the program says so, and may say it on every node
+        task = spaced(task, run, limits.back_off(failures), now)
+    return _requeue(task, run)
+
+
+def spaced(task: Task, run: Run, seconds: float, now: float) -> Task:
+    """Starts lie so far apart: what ran for long comes back at once, what ends at once cannot spin."""
+    earliest = min(run.started_at or run.created_at, now) + seconds
+    return replace(task, not_before=max(task.not_before, earliest))
+
+
+def _after_failure(task: Task, run: Run, now: float, limits: Limits) -> Move:
+    failures = task.failure_count + 1
+    task = replace(task, failure_count=failures)
+    allowed = task.spec.options.max_retries
+    if failures > allowed and not run.stop_code & StopCode.HOOK_RESTART:
+        tries = f" ({failures} failures, max_retries {allowed})" if allowed else ""
+        return _finish(task, Outcome.FAILED, run.reason + tries, now)
+    return _requeue(replace(task, not_before=now + limits.back_off(failures)), run)
+
+
+def _after_launch_failure(task: Task, run: Run, now: float, limits: Limits) -> Move:
+    if (
+        not run.stop_code & StopCode.INIT_FAILED
+    ):  # a node refused it, which says nothing of the task
+        return _requeue(replace(task, not_before=now + limits.back_off_first), run)
+    failures = task.launch_failure_count + 1
+    task = replace(task, launch_failure_count=failures)
+    if failures >= limits.launch_tries:
+        reason = f"{run.reason} ({failures} launches failed in a row)"
+        return _finish(task, Outcome.FAILED, reason, now)
+    return _requeue(replace(task, not_before=now + limits.back_off(failures)), run)
+
+
+def _requeue(task: Task, run: Run) -> Move:
+    task = replace(task, state=TaskState.SUSPENDED, reason=run.reason)
+    return Move(task, (), (Line("RunEnded", run.reason), Line("TaskSuspended", _back(task))))
+
+
+def _back(task: Task) -> str:
+    return "held until it is resumed" if task.held else "back in the queue at its old place"
+
+
+def finished(task: Task, outcome: Outcome, reason: str, now: float) -> Task:
+    """The task at its end: nothing will start it again."""
+    return replace(
+        task,
+        state=TaskState.FINISHED,
+        outcome=outcome,
+        reason=reason,
+        finished_at=now,
+        held=False,
+        not_before=0.0,
+    )
+
+
+def _finish(task: Task, outcome: Outcome, reason: str, now: float) -> Move:
+    task = finished(task, outcome, reason, now)
+    lines = (
+        Line("RunEnded", task.run.reason if task.run else ""),
+        Line("TaskFinished", f"{outcome.value}: {reason}"),
+    )
+    return Move(task, (), lines)

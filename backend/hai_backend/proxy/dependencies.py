@@ -1,0 +1,26 @@
+"""What the proxy stands on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hai_backend.api.protocols import TaskManager
+from hai_backend.api.tasks.access import TaskAccess
+from hai_backend.controllers.cluster.service_status import ServiceStates
+from hai_backend.controllers.cluster.tunnels import Tunnels
+from hai_backend.proxy.addresses import Addresses
+from hai_backend.proxy.sessions import Sessions
+from hai_backend.proxy.status_page import StatusPage
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyDeps:
+    """See server.py."""
+
+    addresses: Addresses
+    sessions: Sessions
+    standing: StatusPage
+    access: TaskAccess
+    task_manager: TaskManager
+    tunnels: Tunnels
+    board: ServiceStates

@@ -1,0 +1,1 @@
+"""What nodes have free, what tasks ask for, and whether it fits."""

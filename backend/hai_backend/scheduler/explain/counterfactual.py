@@ -1,0 +1,139 @@
+"""A change that would let a waiting task have nodes, as a value; and the cluster as it were after that change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from hai_backend.domain.node import Node, NodeState
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.scheduling.snapshot import QuotaRow, SchedTask, Snapshot
+from hai_backend.scheduler.policy.policy import Policy
+
+
+class Change(StrEnum):
+    """What is changed; stable, shown to users."""
+
+    QUOTA = "QUOTA"  # `rows`: more nodes for the user at a level, AUTO: in total
+    SHARE = "SHARE"  # `count` more nodes in the limit of the user group
+    FEWER_NODES = "FEWER_NODES"  # the task asks for `count` nodes
+    LEVEL = "LEVEL"  # the task asks for `level`
+    TIME = "TIME"  # nothing but the time: `at`, because of `cause`
+    UNCORDON = "UNCORDON"  # `nodes` are brought back
+    MORE_NODES = "MORE_NODES"  # `count` more free nodes in the group
+    RESUME = "RESUME"  # the task is released
+
+
+class Cause(StrEnum):
+    """What time changes."""
+
+    PROTECTION = "PROTECTION"  # of the run of `task`
+    SLICE = "SLICE"  # of the run of `task` is used up
+    DEMOTION = "DEMOTION"  # of the run of `task`
+    DELAY = "DELAY"  # the task may start
+    TURN = "TURN"  # the task has waited for a slice, and its user holds nothing
+    LIFT = "LIFT"  # the task has waited for too long
+    RANK = "RANK"  # some run or task ranks otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Which fields are set, `change` says. `starts`: at once; else nodes are promised to it."""
+
+    change: Change
+    rows: tuple[tuple[Priority, int], ...] = ()
+    count: int = 0
+    level: Priority = Priority.AUTO
+    at: float = 0.0
+    cause: Cause = Cause.RANK
+    task: int = 0
+    nodes: tuple[str, ...] = ()
+    starts: bool = False
+
+
+def applied(snapshot: Snapshot, number: int, flip: Flip, policy: Policy) -> Snapshot:
+    """The snapshot with the change made. `policy` is that of the task's group."""
+    match flip.change:
+        case Change.QUOTA:
+            return _with_quota(snapshot, number, flip.rows, policy)
+        case Change.SHARE:
+            return _with_limit(snapshot, number, flip.count)
+        case Change.FEWER_NODES:
+            return _with_task(snapshot, number, lambda t: replace(t, node_count=flip.count))
+        case Change.LEVEL:
+            return _with_task(snapshot, number, lambda t: replace(t, priority=flip.level))
+        case Change.RESUME:
+            return _with_task(snapshot, number, lambda t: replace(t, held=False, not_before=0.0))
+        case Change.TIME:
+            return replace(snapshot, now=flip.at)
+        case Change.UNCORDON:
+            nodes = (_back(n) if n.name in flip.nodes else n for n in snapshot.nodes)
+            return replace(snapshot, nodes=tuple(nodes))
+        case Change.MORE_NODES:
+            return _with_nodes(snapshot, number, flip.count)
+
+
+def task_of(snapshot: Snapshot, number: int) -> SchedTask:
+    """The task of that id."""
+    return next(task for task in snapshot.tasks if task.id == number)
+
+
+def allowed(rows: Iterable[QuotaRow], task: SchedTask, level: Priority, policy: Policy) -> int:
+    """How many nodes the task's user may hold at a level; AUTO: in total."""
+    own = (r for r in rows if (r.user, r.group, r.priority) == (task.user, task.group, level))
+    default = 0 if level is Priority.AUTO else policy.default_quota or 0
+    return max((row.nodes for row in own), default=default)
+
+
+def _with_task(
+    snapshot: Snapshot, number: int, change: Callable[[SchedTask], SchedTask]
+) -> Snapshot:
+    tasks = (change(task) if task.id == number else task for task in snapshot.tasks)
+    return replace(snapshot, tasks=tuple(tasks))
+
+
+def _with_quota(
+    snapshot: Snapshot, number: int, more: tuple[tuple[Priority, int], ...], policy: Policy
+) -> Snapshot:
+    task, rows = task_of(snapshot, number), snapshot.quotas
+    for level, nodes in more:
+        new = QuotaRow(task.user, task.group, level, allowed(rows, task, level, policy) + nodes)
+        rows = (*(r for r in rows if replace(r, nodes=new.nodes) != new), new)
+    return replace(snapshot, quotas=rows)
+
+
+def _with_limit(snapshot: Snapshot, number: int, more: int) -> Snapshot:
+    task = task_of(snapshot, number)
+    return replace(
+        snapshot,
+        shares=tuple(
+            replace(row, limit=row.limit + more)
+            if row.limit is not None and row.group == task.group and task.user in row.users
+            else row
+            for row in snapshot.shares
+        ),
+    )
+
+
+def _with_nodes(snapshot: Snapshot, number: int, count: int) -> Snapshot:
+    """Like the largest ones of the group that the task could use."""
+    task = task_of(snapshot, number)
+    model = max(candidates(snapshot, task), key=_size)
+    free = replace(model, cordoned=False, held="", lift="", state=NodeState.READY)
+    new = (replace(free, name=f"{model.name}~{i}") for i in range(count))
+    return replace(snapshot, nodes=(*snapshot.nodes, *new))
+
+
+def candidates(snapshot: Snapshot, task: SchedTask) -> list[Node]:
+    """The nodes of the task's group and zone, in whichever state."""
+    own = (node for node in snapshot.nodes if node.group == task.group)
+    return [node for node in own if task.zone in ("", node.zone)]
+
+
+def _back(node: Node) -> Node:
+    return replace(node, cordoned=False, held="", lift="")
+
+
+def _size(node: Node) -> tuple[int, int, int]:
+    return (node.gpus, node.cpus, node.memory_bytes)

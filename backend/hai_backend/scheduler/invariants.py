@@ -1,0 +1,267 @@
+"""What no plan may ever do, as executable checks: tests apply them to every plan, a live server to samples of them.
+
+Each rule is read slowly and simply from snapshot and plan, not from the scheduler's own books. The cost of one check
+grows with tasks + nodes + (starts × users that wait), so that a large cluster can afford it now and then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+from hai_backend.domain.node import Group, Node
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.scheduling.plan import Plan, Start, Suspend, Wait, WaitReason
+from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot, Standing
+from hai_backend.scheduler.policy.group_policy import in_force
+from hai_backend.scheduler.policy.policy import Policy
+from hai_backend.scheduler.queue.rating import SPOT, effective_level, run_level, since
+
+_Kind = TypeVar("_Kind", Start, Suspend, Wait)
+
+
+class Violation(NamedTuple):
+    """A rule, by its stable name, and a sentence that says how the plan breaks it."""
+
+    rule: str
+    message: str
+
+
+def violations(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[Violation]:
+    """Every breach of a rule; none: all is well. Not for snapshots with bad rows.
+
+    `plan` holds a Wait for each task that stays in the queue, in order. `policy` is the server's; groups may differ.
+    """
+    case = _Case(snapshot, plan, policy)
+    for name, rule in RULES.items():
+        found = [Violation(name, message) for message in rule(case)]
+        yield from found
+        if found and rule is _one_decision:  # the other rules look up the task of each decision
+            return
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Snapshot and plan, with an index of each."""
+
+    snapshot: Snapshot
+    plan: Plan
+    policy: Policy
+
+    @cached_property
+    def tasks(self) -> dict[int, SchedTask]:
+        return {task.id: task for task in self.snapshot.tasks}
+
+    @cached_property
+    def nodes(self) -> dict[str, Node]:
+        return {node.name: node for node in self.snapshot.nodes}
+
+    @cached_property
+    def _policies(self) -> dict[str, Policy]:
+        groups = self.snapshot.groups
+        return {name: in_force(group, self.policy) for name, group in groups.items()}
+
+    def of(self, kind: type[_Kind]) -> list[_Kind]:
+        """Decisions of one kind, in order."""
+        return [decision for decision in self.plan.decisions if isinstance(decision, kind)]
+
+    def policy_of(self, task: SchedTask) -> Policy:
+        """The policy of the task's group."""
+        return self._policies.get(task.group, self.policy)
+
+    def whole(self, task: SchedTask) -> bool:
+        """False: the task takes a part of its nodes."""
+        packed = self.snapshot.groups.get(task.group, Group(task.group)).packed
+        return not (packed and (task.gpu or task.cpu or task.memory))
+
+    def seconds(self, run: SchedTask) -> float:
+        """How long the run has lasted."""
+        now = self.snapshot.now
+        return now - (now if run.run_started_at is None else run.run_started_at)
+
+    def lifted(self, task: SchedTask) -> bool:
+        """True: it has waited for so long that its level was raised."""
+        return self.snapshot.now - since(task) >= self.policy_of(task).patience_seconds
+
+
+def _one_decision(case: _Case) -> Iterator[str]:
+    """One decision a task, and one that can be carried out."""
+    decided = Counter(decision.task for decision in case.plan.decisions)
+    yield from (f"task {task} gets {n} decisions" for task, n in decided.items() if n > 1)
+    yield from (f"task {task} is not in the snapshot" for task in decided.keys() - case.tasks)
+    for decision in case.plan.decisions:
+        task = case.tasks.get(decision.task)
+        standing = task.standing if task else None
+        if isinstance(decision, Start | Wait) and standing is not Standing.QUEUED:
+            yield f"task {decision.task} is {standing}, and starts or waits"
+        if isinstance(decision, Suspend) and standing is not Standing.RUNNING:
+            yield f"task {decision.task} is {standing}, and is suspended"
+
+
+def _whole_gang(case: _Case) -> Iterator[str]:
+    """Whole or absent, and only on nodes that may take tasks."""
+    for start in case.of(Start):
+        task = case.tasks[start.task]
+        if len(start.nodes) != task.node_count:
+            yield f"task {task.id} of {task.node_count} nodes starts on {len(start.nodes)}"
+        for name in start.nodes:
+            if name not in case.nodes or not _may_take(case.nodes[name], task):
+                yield f"task {task.id} starts on node {name}, which may not take it"
+
+
+def _may_take(node: Node, task: SchedTask) -> bool:
+    right = node.group == task.group and task.zone in ("", node.zone)
+    return node.usable and right and (not task.assigned_nodes or node.name in task.assigned_nodes)
+
+
+def _one_holder(case: _Case) -> Iterator[str]:
+    """No node is given twice: nodes of whole tasks to nobody else, GPUs of packed ones once."""
+    used: Counter[str] = Counter()
+    for task in case.snapshot.tasks:
+        for name in task.placed:
+            used[name] += _units(case, name, task)
+    for start in case.of(Start):
+        for name in start.nodes:
+            used[name] += _units(case, name, case.tasks[start.task])
+            if used[name] > _size(case.nodes.get(name)):
+                yield f"node {name} is booked twice, by task {start.task} at last"
+
+
+def _size(node: Node | None) -> int:
+    return max(1, node.gpus) if node else 0
+
+
+def _units(case: _Case, node: str, task: SchedTask) -> int:
+    return _size(case.nodes.get(node)) if case.whole(task) else task.gpu
+
+
+def _quota(case: _Case) -> Iterator[str]:
+    """With what starts now nobody holds more whole nodes than a row allows, at the level and in total."""
+    limits = _quota_limits(case.snapshot)
+    held: Counter[tuple[str, str, Priority]] = Counter()
+    for task in case.snapshot.tasks:
+        for level in (run_level(task, case.policy_of(task)), Priority.AUTO) if task.placed else ():
+            held[task.user, task.group, level] += case.whole(task) * len(task.placed)
+    for start in case.of(Start):
+        task = case.tasks[start.task]
+        for level in (start.priority, Priority.AUTO):
+            key = (task.user, task.group, level)
+            held[key] += case.whole(task) * task.node_count
+            if case.whole(task) and held[key] > limits.get(key, held[key]):
+                yield f"task {task.id}: {task.user} holds {held[key]} at {level.name}"
+
+
+def _quota_limits(snapshot: Snapshot) -> dict[tuple[str, str, Priority], int]:
+    limits: dict[tuple[str, str, Priority], int] = {}
+    for row in snapshot.quotas:
+        key = (row.user, row.group, row.priority)
+        limits[key] = max(limits.get(key, 0), row.nodes)
+    return limits
+
+
+def _share_limit(case: _Case) -> Iterator[str]:
+    """With what starts now no user group holds more whole nodes than its limit."""
+    for row in case.snapshot.shares:
+        if row.limit is None:
+            continue
+        members = {
+            t.id for t in case.snapshot.tasks if t.group == row.group and t.user in row.users
+        }
+        held = sum(case.whole(case.tasks[n]) * len(case.tasks[n].placed) for n in members)
+        for task in (case.tasks[start.task] for start in case.of(Start)):
+            held += case.whole(task) * task.node_count if task.id in members else 0
+            if held > row.limit and task.id in members:
+                yield f"task {task.id}: user group {row.name} holds {held} of {row.limit}"
+
+
+def _guaranteed_share(case: _Case) -> Iterator[str]:
+    """Equals of other user groups leave a user group what is guaranteed to it, once all is carried out."""
+    waits = case.of(Wait)
+    promised = {w.task for w in waits if w.why is WaitReason.WAITING_FOR_PREEMPTED}
+    suspends = [s for s in case.of(Suspend) if case.whole(case.tasks[s.task])]
+    for row in case.snapshot.shares:
+        own = [t for t in case.snapshot.tasks if t.group == row.group and t.user in row.users]
+        members = {task.id for task in own}
+        lost = [s for s in suspends if s.task in members]
+        apart = [s for s in lost if not s.higher and s.for_task not in members]
+        came = promised | {start.task for start in case.of(Start)}
+        kept = sum(len(t.placed) for t in own if t.standing is not Standing.LEAVING)
+        kept += sum(task.node_count for task in own if task.id in came)
+        kept -= sum(len(case.tasks[s.task].placed) for s in lost)
+        if apart and len(apart) == len(lost) and kept < row.guaranteed:
+            yield f"user group {row.name} is left {kept} nodes of {row.guaranteed} for equals"
+
+
+def _suspend(case: _Case) -> Iterator[str]:
+    """Only for a task that is promised nodes; for an equal one never before the minimum of a run, nor one's own."""
+    waits = {wait.task: wait for wait in case.of(Wait)}
+    for suspend in case.of(Suspend):
+        run, wait = case.tasks[suspend.task], waits.get(suspend.for_task)
+        if wait is None or wait.why is not WaitReason.WAITING_FOR_PREEMPTED:
+            yield f"task {run.id} leaves for task {suspend.for_task}, which is promised nothing"
+            continue
+        policy, newcomer = case.policy_of(run), case.tasks[suspend.for_task]
+        level = effective_level(run, policy, case.snapshot.now)[0]
+        if run.user == newcomer.user and run.priority is newcomer.priority:
+            yield f"task {run.id} leaves for task {newcomer.id}, an equal of its own user"
+        if level > wait.priority:
+            yield f"task {run.id} at {level.name} leaves for one at {wait.priority.name}"
+        if not suspend.higher and case.seconds(run) < policy.minimum_seconds:
+            yield f"task {run.id} leaves for an equal before its minimum"
+
+
+def _inversion(case: _Case) -> Iterator[str]:
+    """No start at a lower level on nodes with which a waiting task that lacks only nodes could have started."""
+    blocked = list(_first_blocked(case))
+    for start in case.of(Start):
+        task = case.tasks[start.task]
+        level = _queued_at(case, task, start.priority)
+        for wait in blocked if case.whole(task) else ():
+            waiting = case.tasks[wait.task]
+            suits = sum(_may_take(case.nodes[name], waiting) for name in start.nodes)
+            if level < wait.priority and suits >= waiting.node_count:
+                yield f"task {start.task} at {start.priority.name} starts before task {waiting.id}"
+
+
+def _first_blocked(case: _Case) -> Iterator[Wait]:
+    """Tasks that lack only nodes, but for those behind one that may keep nodes from them.
+
+    The first one that lacks nodes may keep later ones from them that would not give them back in time. Which one that
+    was the plan does not tell: what started after it may have used up its quota. So whoever stands behind a task of
+    the same user, or behind one that keeps nodes from everybody, is not judged.
+    """
+    users: set[tuple[str, str]] = set()
+    closed: set[str] = set()  # groups
+    for wait in case.of(Wait):
+        task = case.tasks[wait.task]
+        if not wait.place:
+            continue
+        free = task.group not in closed and (task.group, task.user) not in users
+        if free and wait.why is WaitReason.NOT_ENOUGH_NODES:
+            yield wait
+        users.add((task.group, task.user))
+        if not case.policy_of(task).time_slices or case.lifted(task):
+            closed.add(task.group)
+
+
+def _queued_at(case: _Case, task: SchedTask, level: Priority) -> Priority:
+    """The level at which it stood in the queue: who has waited for too long was lifted."""
+    if task.spot:
+        return SPOT
+    return max(level, case.policy_of(task).lifted_to) if case.lifted(task) else level
+
+
+RULES: dict[str, Callable[[_Case], Iterator[str]]] = {
+    "one_decision": _one_decision,
+    "whole_gang": _whole_gang,
+    "one_holder": _one_holder,
+    "quota": _quota,
+    "share_limit": _share_limit,
+    "guaranteed_share": _guaranteed_share,
+    "suspend": _suspend,
+    "inversion": _inversion,
+}
+"""The rules by their stable names, which metrics and the manual use."""

@@ -1,0 +1,1 @@
+"""What operators may choose about scheduling."""

@@ -1,0 +1,42 @@
+"""All settings that a pass depends on, beside the policy, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from hai_backend.domain.node import Group
+from hai_backend.domain.scheduling.snapshot import QuotaRow, ShareRow, Snapshot
+
+_Row = TypeVar("_Row", QuotaRow, ShareRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """As they are now."""
+
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    quotas: tuple[QuotaRow, ...] = ()
+    inactive_users: frozenset[str] = frozenset()
+    shares: tuple[ShareRow, ...] = ()
+
+    @staticmethod
+    def of(snapshot: Snapshot) -> Rules:
+        """Those of a snapshot."""
+        return Rules(snapshot.groups, snapshot.quotas, snapshot.inactive_users, snapshot.shares)
+
+    def differ(self, before: Rules) -> Iterator[str]:
+        """The groups of which something has changed, or is new."""
+        if self.groups != before.groups:
+            yield from self.groups
+            yield from before.groups
+        yield from _groups_of(self.quotas, before.quotas)
+        yield from _groups_of(self.shares, before.shares)
+
+
+def _groups_of(now: tuple[_Row, ...], before: tuple[_Row, ...]) -> list[str]:
+    """The groups of rows that are not in both."""
+    if now == before:
+        return []
+    return sorted(row.group for row in set(now).symmetric_difference(before))

@@ -1,0 +1,1 @@
+"""Which runs must leave so that a task fits."""

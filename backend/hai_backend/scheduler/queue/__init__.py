@@ -1,0 +1,1 @@
+"""The order of waiting tasks: levels, ratings, turns of users."""

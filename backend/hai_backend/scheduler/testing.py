@@ -1,0 +1,89 @@
+"""Builders for snapshots, so that a test or the simulator says only what matters to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hai_backend.domain.node import Group, Node, NodeState
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.scheduling.snapshot import QuotaRow, SchedTask, ShareRow, Snapshot, Standing
+
+NOW = 1_000_000.0
+
+
+def node(name: str, *, up: bool = True, **settings: Any) -> Node:
+    """A ready node of the default group."""
+    return Node(name, state=NodeState.READY if up else NodeState.NOT_READY, **settings)
+
+
+def nodes(count: int, **settings: Any) -> list[Node]:
+    """`count` equal nodes n00, n01, ..."""
+    return [node(f"n{i:02}", **settings) for i in range(count)]
+
+
+def queued(
+    task: int, count: int = 1, priority: Priority = Priority.NORMAL, **settings: Any
+) -> SchedTask:
+    """A waiting task, submitted in the order of its id by a user of its own."""
+    facts: dict[str, Any] = {
+        "id": task,
+        "user": f"u{task}",
+        "group": "default",
+        "node_count": count,
+        "priority": priority,
+        "created_at": NOW - 1000.0 + task,
+    }
+    return SchedTask(**(facts | settings))
+
+
+def running(
+    task: int, on: str, level: Priority = Priority.NORMAL, *, since: float = 60.0, **settings: Any
+) -> SchedTask:
+    """A task that has run on the nodes named in `on` (blanks between) for `since` seconds."""
+    placed = tuple(on.split())
+    facts: dict[str, Any] = {
+        "standing": Standing.RUNNING,
+        "placed": placed,
+        "run_priority": level,
+        "run_started_at": NOW - since,
+    }
+    return queued(task, len(placed), **({"priority": level} | facts | settings))
+
+
+def leaving(
+    task: int, on: str, level: Priority = Priority.NORMAL, *, wanted_by: int = 0, **settings: Any
+) -> SchedTask:
+    """A task that has been asked to leave the nodes in `on`."""
+    facts: dict[str, Any] = {"standing": Standing.LEAVING, "suspended_for": wanted_by}
+    return running(task, on, level, **(facts | settings))
+
+
+def starting(task: int, on: str, level: Priority = Priority.NORMAL, **settings: Any) -> SchedTask:
+    """A task that is being started on the nodes in `on`: to be left alone."""
+    return leaving(task, on, level, leaves_free=False, **settings)
+
+
+def quota(user: str, priority: Priority, count: int, group: str = "default") -> QuotaRow:
+    """The row that lets `user` hold `count` nodes at a priority; AUTO: in total."""
+    return QuotaRow(user, group, priority, count)
+
+
+def share(users: str, guaranteed: int = 0, weight: int = 0, limit: int | None = None) -> ShareRow:
+    """A part of the default group for the users named in `users` (blanks between); its name is theirs."""
+    return ShareRow(users, "default", frozenset(users.split()), guaranteed, weight, limit)
+
+
+def snap(
+    *parts: Node | list[Node] | SchedTask | QuotaRow | ShareRow | Group, **settings: Any
+) -> Snapshot:
+    """A snapshot at NOW of whatever is handed in, in any order."""
+    flat = [part for given in parts for part in (given if isinstance(given, list) else [given])]
+    return Snapshot(
+        now=settings.pop("now", NOW),
+        nodes=tuple(part for part in flat if isinstance(part, Node)),
+        tasks=tuple(part for part in flat if isinstance(part, SchedTask)),
+        groups={part.name: part for part in flat if isinstance(part, Group)},
+        quotas=tuple(part for part in flat if isinstance(part, QuotaRow)),
+        shares=tuple(part for part in flat if isinstance(part, ShareRow)),
+        **settings,
+    )

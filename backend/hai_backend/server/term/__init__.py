@@ -1,0 +1,1 @@
+"""Everything that exists only while this server leads."""

@@ -1,0 +1,185 @@
+"""Who is answered: clients by the services, agents by one of them, browsers by the proxy before services of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hai.v1.agent_service_pb2 import ServicesReported
+from hai_backend.api.agents.protocols import AgentDeps
+from hai_backend.api.agents.service import AgentService
+from hai_backend.api.assemble import Parts, gate_of, servicers
+from hai_backend.api.containers.containers import NoBrowsers
+from hai_backend.api.nodes import labels
+from hai_backend.api.nodes.group_capacity import Capacity
+from hai_backend.api.scheduling.forecasts import Forecasts
+from hai_backend.api.server.router import Here
+from hai_backend.api.server.server import handlers
+from hai_backend.api.tasks.access import TaskAccess
+from hai_backend.api.tasks.submission import ContainerTerms, Submission
+from hai_backend.api.webhooks.service import WebhookDeps
+from hai_backend.auth import container_tokens
+from hai_backend.controllers.tasks.idle_containers import put_away
+from hai_backend.domain.errors import NoLeader
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.shared_dirs import container_of
+from hai_backend.domain.task import Task
+from hai_backend.environments.haienv import Haienv
+from hai_backend.launch.base import RankKey
+from hai_backend.lifecycle import events as ev
+from hai_backend.lifecycle.goodput import Goodput, goodput
+from hai_backend.proxy.dependencies import ProxyDeps as ProxyRooms
+from hai_backend.proxy.facade import Facade
+from hai_backend.proxy.sessions import Sessions
+from hai_backend.proxy.status_page import StatusPage
+from hai_backend.server.term.components import Components
+
+_GRACE_SECONDS = 1.0
+
+
+class Serving:
+    """`here` is what the switchboard sends calls to, `proxy` whom the door sends browsers to."""
+
+    def __init__(self, rooms: Components) -> None:
+        self._rooms = rooms
+        self._forecasting = Forecasts(rooms.scheduling, rooms.policy, rooms.clock)
+        self.proxy = self._proxy()
+        parts = self._parts()
+        self._gate = gate_of(parts)
+        self.here = Here(self._gate, handlers(servicers(parts)), rooms.tools.fresh)
+
+    async def close(self) -> None:
+        """Answer what is being asked, then nobody."""
+        if self.proxy is not None:
+            await self.proxy.close()
+        await self._gate.close(NoLeader("this server is leaving; ask again"), _GRACE_SECONDS)
+        await self._forecasting.close()
+
+    def _parts(self) -> Parts:
+        rooms, settings = self._rooms, self._rooms.settings
+        return Parts(
+            store=rooms.store,
+            clock=rooms.clock,
+            directory=rooms.directory,
+            task_manager=rooms.task_manager,
+            scheduling=rooms.scheduling,
+            cluster=rooms.cluster,
+            logs=rooms.logs,
+            usage=rooms.usage,
+            goodput=self._goodput,
+            workspaces=rooms.workspaces,
+            environments=rooms.environments,
+            haienv=self._haienv(),
+            wheels=settings.common / "wheels",
+            pins=rooms.pins,
+            agents=AgentService(self._agent_ports()),
+            hub=rooms.hub,
+            tunnels=rooms.tunnels,
+            board=rooms.board,
+            browsers=self.proxy or NoBrowsers(),
+            forecasting=self._forecasting,
+            webhooks=WebhookDeps(
+                rooms.webhooks, rooms.notifying, settings.webhook_origins, rooms.clock
+            ),
+            containers=ContainerTerms(settings.containers_per_user, settings.lifetimes),
+            remove_container=self._remove_container,
+            policy=rooms.policy,
+            timing=settings.timing,
+            name=settings.cluster,
+            launcher=rooms.launcher.name,
+            certificates=rooms.tools.certificates,
+            watched_labels=labels.watched(settings.kubernetes),
+            node_ports=range(settings.node_ports_from, settings.node_ports_to + 1),
+            image_check=settings.image_check,
+            launcher_images=frozenset({"default", *settings.kubernetes.get("images", {})}),
+            observe=rooms.tools.metrics.call,
+            pushed=rooms.tools.metrics.pushed,
+            wheels_kept=rooms.tools.metrics.wheels,
+        )
+
+    def _agent_ports(self) -> AgentDeps:
+        rooms, addresses = self._rooms, self._rooms.tools.addresses
+        return AgentDeps(
+            task_manager=rooms.task_manager,
+            hub=rooms.hub,
+            executor=rooms.executor,
+            logs=rooms.logs,
+            confirm=rooms.store.confirm,
+            clock=rooms.clock,
+            secret=rooms.tools.secret,
+            cluster=rooms.cluster,
+            seen=rooms.shared.seen,
+            environment=rooms.pinning,
+            workspace=rooms.pins.path,
+            report=rooms.checkpoints.report,
+            used=rooms.usage.heard,
+            tunnels=rooms.tunnels,
+            base_url=_no_prefix if addresses is None else addresses.base_url,
+            services_said=self._services_said,
+            level=self._level,
+            owner_token=self._owner_token,
+            fresh=rooms.tools.fresh,
+            heard=rooms.agent_silence.heard,
+        )
+
+    def _proxy(self) -> Facade | None:
+        rooms, addresses = self._rooms, self._rooms.tools.addresses
+        if addresses is None:
+            return None
+        front = Facade(
+            ProxyRooms(
+                addresses=addresses,
+                sessions=Sessions(rooms.tools.secret, rooms.directory, rooms.clock),
+                standing=StatusPage(rooms.board, rooms.scheduling, self._forecasting.starts),
+                access=TaskAccess(rooms.task_manager, rooms.directory),
+                task_manager=rooms.task_manager,
+                tunnels=rooms.tunnels,
+                board=rooms.board,
+            ),
+            rooms.tools.certificates,
+        )
+        rooms.directory.checking.append(front.check)
+        return front
+
+    def _haienv(self) -> Haienv:
+        pods = self._rooms.settings.kubernetes
+        root, nobody = self._rooms.environments.root, int(pods.get("default_uid", 0))
+        return Haienv(root, pods=bool(pods), uid_of_nobody=nobody)
+
+    def _goodput(self, task: Task) -> Goodput:
+        rooms = self._rooms
+        history = rooms.interruptions.of(task.spec.resource.group)
+        return goodput(rooms.checkpoints.recall(task), history, rooms.clock.now())
+
+    def _services_said(self, task: Task, key: RankKey, said: ServicesReported) -> None:
+        rooms = self._rooms
+        idle = said.idle_seconds if said.HasField("idle_seconds") else None
+        rooms.board.report(key, said.services, idle)
+        asked = put_away(task, rooms.board.active_at(task), rooms.clock.now())
+        if asked is not None:
+            rooms.work.run(self._insist(task.id, asked))
+
+    async def _insist(self, task_id: int, event: ev.Event) -> None:
+        await self._rooms.task_manager.insist(task_id, event)
+
+    async def _owner_token(self, task: Task) -> str:
+        return await container_tokens.make(self._rooms.directory, task, self._rooms.clock.now())
+
+    async def _remove_container(self, task_id: int) -> None:
+        await asyncio.to_thread(self._rooms.shared.remove, container_of(task_id))
+
+    def _level(self, task: Task, number: int) -> Priority:
+        """What a program may ask for is what its owner may. Counted afresh: groups change, and this is rare."""
+        rooms = self._rooms
+        rules = Submission(
+            rooms.task_manager,
+            rooms.store,
+            rooms.directory,
+            Capacity(rooms.cluster),
+            rooms.policy,
+            rooms.clock,
+        )
+        return rules.level(task, number)
+
+
+def _no_prefix(task_id: int, service: str) -> str:
+    return "/"

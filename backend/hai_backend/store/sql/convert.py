@@ -1,0 +1,247 @@
+"""Domain values to rows and back, for the tables of tasks. Tuples, in the order of the columns in rows/.
+
+Free text of programs may hold what a database cannot (a NUL, half a surrogate): such characters become U+FFFD,
+because a program's last words must never keep its task from being finished. Nor may it hold secrets of URLs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from hai.redaction import redact
+from hai_backend.domain.goodput_facts import Progress, Suspension
+from hai_backend.domain.node import Labels
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.task import (
+    Outcome,
+    Rank,
+    RankState,
+    Run,
+    RunState,
+    StopCode,
+    Task,
+    TaskEvent,
+    TaskState,
+)
+from hai_backend.store.spec_json import dump_spec, load_spec
+
+Values = tuple[Any, ...]
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+_STATES = {s.value: s for s in TaskState}
+_RUN_STATES = {s.value: s for s in RunState}
+_RANK_STATES = {s.value: s for s in RankState}
+_OUTCOMES: dict[str | None, Outcome | None] = {None: None, **{o.value: o for o in Outcome}}
+_PRIORITIES = {int(p): p for p in Priority}
+_NOTHING = Progress()
+_PROGRESS = tuple(f.name for f in fields(Progress))
+
+
+def dump_names(names: Sequence[str]) -> str:
+    """A list of short strings as a JSON text."""
+    return msgspec.json.encode(names).decode()
+
+
+load_names = msgspec.json.Decoder(tuple[str, ...]).decode
+"""The strings that `dump_names` wrote."""
+
+
+def dump_labels(labels: Labels) -> str:
+    """Names and values as a JSON text."""
+    return _encode(dict(labels)) if labels else "{}"
+
+
+def load_labels(text: str) -> Labels:
+    """The labels that `dump_labels` wrote."""
+    return () if text == "{}" else tuple(json.loads(text).items())
+
+
+def storable(text: str) -> str:
+    """The text without characters that a database refuses."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def free_text(text: str) -> str:
+    """What people and programs say, as it is stored: without credentials."""
+    return storable(redact(text))
+
+
+def task_values(task: Task, tags: str, event_count: int, request_id: str = "") -> Values:
+    """The row of a task; `tags` is the dump of its tags."""
+    return (
+        task.id,
+        task.user,
+        task.spec.name,
+        task.spec.task_type.value,
+        task.spec.resource.group,
+        task.spec.options.shared_in_group,
+        task.state.value,
+        int(task.priority),
+        task.created_at,
+        task.custom_rank,
+        tags,
+        task.starred,
+        task.whole_life_state,
+        task.outcome.value if task.outcome else None,
+        task.wanted_outcome.value if task.wanted_outcome else None,
+        free_text(task.reason),
+        task.held,
+        task.not_before,
+        task.suspend_count,
+        task.failure_count,
+        task.node_failure_count,
+        task.launch_failure_count,
+        task.run_seconds,
+        task.started_at,
+        task.finished_at,
+        task.run.number if task.run else 0,
+        event_count,
+        task.revision,
+        task.version,
+        dump_spec(task.spec),
+        request_id,
+        _dump_progress(task.progress),
+        _encode(task.awaited) if task.awaited else "[]",
+    )
+
+
+def task_of(row: Sequence[Any], run: Run | None) -> Task:
+    """The task of a row and of its current run."""
+    return Task(
+        id=row[0],
+        user=row[1],
+        spec=load_spec(row[29]),
+        state=_STATES[row[6]],
+        priority=_PRIORITIES[row[7]],
+        created_at=row[8],
+        custom_rank=row[9],
+        tags=load_names(row[10]),
+        starred=bool(row[11]),
+        whole_life_state=row[12],
+        outcome=_OUTCOMES[row[13]],
+        wanted_outcome=_OUTCOMES[row[14]],
+        reason=row[15],
+        held=bool(row[16]),
+        not_before=row[17],
+        suspend_count=row[18],
+        failure_count=row[19],
+        node_failure_count=row[20],
+        launch_failure_count=row[21],
+        run_seconds=row[22],
+        started_at=row[23],
+        finished_at=row[24],
+        run=run,
+        revision=row[27],
+        version=row[28],
+        progress=_load_progress(row[31]),
+        awaited=() if row[32] == "[]" else tuple(json.loads(row[32])),
+    )
+
+
+def _dump_progress(progress: Progress) -> str:
+    """Only what was measured: most tasks wait, and have measured nothing."""
+    if progress is _NOTHING or progress == _NOTHING:
+        return "{}"
+    values = {name: getattr(progress, name) for name in _PROGRESS}
+    values["suspensions"] = tuple((s.at, s.for_task, s.higher) for s in progress.suspensions)
+    return _encode({name: v for name, v in values.items() if v != getattr(_NOTHING, name)})
+
+
+def _load_progress(text: str) -> Progress:
+    if text == "{}":
+        return _NOTHING
+    values = {name: value for name, value in json.loads(text).items() if name in _PROGRESS}
+    values["suspensions"] = tuple(Suspension(*item) for item in values.get("suspensions", ()))
+    return Progress(**values)
+
+
+def run_values(task_id: int, run: Run) -> Values:
+    """The row of a run, without its ranks."""
+    return (
+        task_id,
+        run.number,
+        run.state.value,
+        run.created_at,
+        int(run.priority),
+        run.whole_life_state,
+        int(run.stop_code),
+        free_text(run.reason),
+        run.suspended_for,
+        run.started_at,
+        run.ended_at,
+        run.deadline,
+        run.acknowledged,
+        run.asked_at,
+        run.yielded,
+        run.environment_lock,
+        run.killed_at,
+    )
+
+
+def run_of(row: Sequence[Any], ranks: tuple[Rank, ...]) -> Run:
+    """The run of a row and of its ranks."""
+    return Run(
+        number=row[1],
+        state=_RUN_STATES[row[2]],
+        ranks=ranks,
+        created_at=row[3],
+        priority=_PRIORITIES[row[4]],
+        whole_life_state=row[5],
+        stop_code=StopCode(row[6]) if row[6] else StopCode.NONE,
+        reason=row[7],
+        suspended_for=row[8],
+        started_at=row[9],
+        ended_at=row[10],
+        deadline=row[11],
+        acknowledged=bool(row[12]),
+        asked_at=row[13],
+        yielded=bool(row[14]),
+        environment_lock=row[15],
+        killed_at=row[16],
+    )
+
+
+def rank_values(task_id: int, run: int, rank: Rank) -> Values:
+    """The row of a rank."""
+    return (
+        task_id,
+        run,
+        rank.index,
+        rank.node,
+        rank.state.value,
+        rank.role,
+        rank.address,
+        rank.free_port,
+        rank.exit_code,
+        free_text(rank.last_lines),
+        rank.started_at,
+        rank.ended_at,
+        _encode(rank.gpus) if rank.gpus else "[]",
+        rank.silent_since,
+    )
+
+
+def rank_of(row: Sequence[Any]) -> Rank:
+    """The rank of a row."""
+    _, _, index, node, state, *rest, gpus, silent_since = row
+    rest += [() if gpus == "[]" else tuple(json.loads(gpus)), silent_since]
+    return Rank(index, node, _RANK_STATES[state], *rest)
+
+
+def event_values(task_id: int, sequence: int, event: TaskEvent) -> Values:
+    """The row of a line of the timeline."""
+    reason = free_text(event.reason)
+    return (task_id, sequence, event.time, event.actor, event.kind, reason, event.run, event.rank)
+
+
+def event_of(row: Sequence[Any]) -> tuple[int, TaskEvent]:
+    """Sequence number and line of a row."""
+    _, sequence, *rest = row
+    return sequence, TaskEvent(*rest)

@@ -1,0 +1,102 @@
+"""Reads and writes of nodes, users, quotas, shares and tokens: small tables, plain functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from sqlalchemy import Connection, and_, delete, select
+
+from hai_backend.domain.accounts.user import Quota, Token, User
+from hai_backend.domain.node import Group, Node
+from hai_backend.domain.priority import Priority
+from hai_backend.store.rows.cluster import GROUPS, NODES
+from hai_backend.store.rows.people import MEMBERS, QUOTAS, TOKENS, USERS
+from hai_backend.store.sql import convert_small as convert
+from hai_backend.store.sql.transaction import Transaction
+
+
+def nodes(connection: Connection) -> list[Node]:
+    """All nodes, by name."""
+    return [convert.node_of(r) for r in connection.execute(select(NODES).order_by(NODES.c.name))]
+
+
+def save_nodes(transaction: Transaction, nodes: Collection[Node]) -> None:
+    """Insert or replace nodes."""
+    version = transaction.next_version()
+    transaction.put(NODES, [convert.node_values(node, version) for node in nodes])
+
+
+def delete_nodes(transaction: Transaction, names: Collection[str]) -> None:
+    """Remove nodes; missing ones change nothing."""
+    for name in names:
+        if transaction.delete(delete(NODES).where(NODES.c.name == name)):
+            transaction.next_version()
+
+
+def groups(connection: Connection) -> list[Group]:
+    """All node groups, by name."""
+    return [convert.group_of(r) for r in connection.execute(select(GROUPS).order_by(GROUPS.c.name))]
+
+
+def save_group(transaction: Transaction, group: Group) -> None:
+    """Insert or replace a node group."""
+    transaction.put(GROUPS, [convert.group_values(group)])
+
+
+def users(connection: Connection) -> list[User]:
+    """All users, by name."""
+    return [convert.user_of(r) for r in connection.execute(select(USERS).order_by(USERS.c.name))]
+
+
+def save_user(transaction: Transaction, user: User) -> None:
+    """Insert or replace a user and his memberships."""
+    transaction.put(USERS, [convert.user_values(user)])
+    transaction.delete(delete(MEMBERS).where(MEMBERS.c.user_name == user.name))
+    transaction.put(MEMBERS, [(group, user.name) for group in sorted(set(user.groups))])
+
+
+def quotas(connection: Connection) -> list[Quota]:
+    """All quotas, by key."""
+    rows = connection.execute(select(QUOTAS).order_by(*QUOTAS.primary_key))
+    return [convert.quota_of(row) for row in rows]
+
+
+def save_quota(transaction: Transaction, quota: Quota) -> None:
+    """Insert or replace a quota."""
+    transaction.put(QUOTAS, [convert.quota_values(quota)])
+
+
+def delete_quota(
+    transaction: Transaction, subject: str, is_group: bool, group: str, priority: Priority
+) -> bool:
+    """Remove a quota and tell whether there was one."""
+    key = and_(
+        QUOTAS.c.subject == subject,
+        QUOTAS.c.subject_is_group == is_group,
+        QUOTAS.c.group_name == group,
+        QUOTAS.c.priority == int(priority),
+    )
+    return transaction.delete(delete(QUOTAS).where(key)) > 0
+
+
+def tokens(connection: Connection) -> list[Token]:
+    """All tokens, by id."""
+    return [convert.token_of(r) for r in connection.execute(select(TOKENS).order_by(TOKENS.c.id))]
+
+
+def create_token(transaction: Transaction, token: Token) -> Token:
+    """Insert a token under a new id."""
+    new = replace(token, id=transaction.next_token_id())
+    transaction.put(TOKENS, [convert.token_values(new)])
+    return new
+
+
+def save_token(transaction: Transaction, token: Token) -> None:
+    """Replace a token."""
+    transaction.put(TOKENS, [convert.token_values(token)])
+
+
+def delete_token(transaction: Transaction, token_id: int) -> bool:
+    """Delete a token and tell whether there was one."""
+    return transaction.delete(delete(TOKENS).where(TOKENS.c.id == token_id)) > 0

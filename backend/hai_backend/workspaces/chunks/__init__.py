@@ -1,0 +1,1 @@
+"""Large files as chunks: cut, sent once, put together."""

@@ -1,0 +1,1 @@
+"""A push, from its first message to the commit."""

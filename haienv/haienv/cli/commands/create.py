@@ -1,0 +1,237 @@
+"""`haienv create` and `haienv clone`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from haienv.cli.common import (
+    EnvCommand,
+    Settings,
+    environment,
+    index_options,
+    installer,
+    names,
+    reference,
+    source_option,
+    steps_dict,
+)
+from haienv.cli.view import as_dict
+from haienv.errors import UsageError
+from haienv.layout import Home, home
+from haienv.names import Reference, variable_fault
+from haienv.records import VISIBILITIES, Config, Label, hook_fault, path_fault, value_fault
+from haienv.registry import find
+
+if TYPE_CHECKING:
+    from haienv.layers.base import Base
+    from haienv.layers.build import BuildRequest
+    from haienv.plan import Step
+    from haienv.requirements.requirement_set import RequirementSet
+
+_CREATE = """Make an environment, with packages as pip names them.
+
+It extends the active environment, or else the Python that the shell finds; --extend names another,
+--no_extend makes a clean one.
+
+\b
+Examples:
+  haienv create base --no_extend -p 3.11 numpy 'torch>=2.6' --visibility public
+  haienv create mine --extend 'base[platform]' wandb
+  haienv create mine --from requirements.txt --dry-run
+  haienv create mine --from pyproject.toml --from-extra train
+"""
+
+
+@click.command("create", cls=EnvCommand, help=_CREATE)
+@click.argument("name")
+@click.argument("requirements", nargs=-1)
+@source_option
+@click.option("--from-extra", "extras", multiple=True, help="An extra of pyproject.toml.")
+@click.option("-e", "--editable", multiple=True, metavar="DIR", help="A project, in place.")
+@click.option(
+    "--extend", "parent", metavar="NAME[USER]", shell_complete=names, help="What to extend."
+)
+@click.option("--no_extend", "--no-extend", is_flag=True, help="Extend nothing.")
+@click.option("-p", "--py", "python", default="", help="Version or path of Python; $HAIENV_PY.")
+@click.option(
+    "--conda",
+    "conda_packages",
+    multiple=True,
+    metavar="SPEC",
+    help="Let conda make the Python below, with this package.",
+)
+@click.option("--channel", "channels", multiple=True, help="Where conda looks.")
+@click.option(
+    "--extra-search-dir", "search_dirs", multiple=True, metavar="DIR", help="Put into PYTHONPATH."
+)
+@click.option(
+    "--extra-search-bin-dir", "bin_dirs", multiple=True, metavar="DIR", help="Put into PATH."
+)
+@click.option("--extra-environment", "variables", multiple=True, metavar="K=V", help="A variable.")
+@click.option(
+    "--hook", "hooks", multiple=True, metavar="COMMAND", help="Run it there when packages changed."
+)
+@click.option(
+    "--visibility", type=click.Choice(VISIBILITIES), default="private", help="Who sees it."
+)
+@click.option("--group", default="", help="A group of this system, for --visibility group.")
+@click.option("--description", default="", help="What it is for.")
+@click.option(
+    "--compile/--no-compile",
+    "compiled",
+    default=None,
+    help="Compile modules now; default: if others see it.",
+)
+@click.option(
+    "--require-cuda", metavar="RANGE", default="", help="Only where the driver serves it."
+)
+@click.option(
+    "--verify", is_flag=True, help="Compare all files with their records before it counts."
+)
+@click.option("--force", is_flag=True, help="Allow other versions of what a parent was built with.")
+@click.option("-y", "--yes", is_flag=True, help="Accepted for scripts; nothing is asked.")
+@click.option("--dry-run", is_flag=True, help="Show the plan only.")
+@index_options
+@click.pass_obj
+def create(settings: Settings, /, name: str, **options: Any) -> int:
+    """The function behind the command."""
+    from haienv import operations
+    from haienv.hooks import run_hooks
+    from haienv.layers.cuda import driver, require
+    from haienv.requirements.requirement_set import RequirementSet, gather, project_at
+
+    here = home()
+    uv = installer(here, options)
+    if options["require_cuda"]:
+        require(options["require_cuda"], driver())
+    asked = RequirementSet(options["requirements"], tuple(map(project_at, options["editable"])))
+    asked = gather(asked, options["sources"], options["extras"])
+    label = _label(options)
+    base = _foundation(here, options, asked.python)
+    if options["conda_packages"]:
+        label = replace(label, config=_with_programs(label.config, base))
+    plan: list[Step] = []
+
+    def tell(steps: Sequence[Step]) -> None:
+        plan.extend(steps)
+        if not options["dry_run"]:
+            settings.note("\n".join(map(str, steps)))
+
+    wish = _wish(options, asked, base, label)
+    made = operations.create(here, uv, name, base, wish, label, tell)
+    if made is None:
+        settings.answer({"plan": steps_dict(plan)}, _text(plan))
+        return 0
+    settings.answer({**as_dict(made), "plan": steps_dict(plan)}, str(made.path))
+    settings.note(f"environment {made} is ready ({_brings(plan)}): source haienv {name}")
+    return run_hooks(here, made)
+
+
+def _label(options: dict[str, Any]) -> Label:
+    return Label(
+        visibility=options["visibility"],
+        group=options["group"],
+        description=options["description"],
+        config=_config(options),
+    )
+
+
+def _wish(options: dict[str, Any], asked: RequirementSet, base: Base, label: Label) -> BuildRequest:
+    from haienv.layers.build import BuildRequest
+
+    compiled = options["compiled"]
+    return BuildRequest(
+        wanted=asked.requirements,
+        editable=asked.editable,
+        exact=asked.exact_for(base),
+        force=options["force"],
+        compiled=label.visibility != "private" if compiled is None else compiled,
+        verify=options["verify"],
+        dry_run=options["dry_run"],
+    )
+
+
+def _brings(plan: Sequence[Step]) -> str:
+    from haienv.plan import Action
+
+    shared = sum(step.action is Action.SHARE for step in plan)
+    return f"{len(plan) - shared} packages of its own, {shared} of those asked for from below"
+
+
+def _text(plan: Sequence[Step]) -> str:
+    return "\n".join(map(str, plan)) or "nothing to install"
+
+
+def _config(options: dict[str, Any]) -> Config:
+    pairs = [pair.partition("=") for pair in options["variables"]]
+    faults = [f"{k!r} has no value: write K=V" for k, equals, _ in pairs if not equals]
+    faults += [f for k, _, v in pairs if (f := variable_fault(k) or value_fault(v))]
+    directories = [*options["search_dirs"], *options["bin_dirs"]]
+    faults += [f for hook in options["hooks"] if (f := hook_fault(hook))]
+    faults += [f for d in directories if (f := path_fault(os.path.abspath(d)))]
+    if faults:
+        raise UsageError("; ".join(faults))
+    return Config(
+        tuple(map(os.path.abspath, options["search_dirs"])),
+        tuple(map(os.path.abspath, options["bin_dirs"])),
+        {k: v for k, _, v in pairs},
+        options["hooks"],
+    )
+
+
+def _foundation(here: Home, options: dict[str, Any], wanted_python: str) -> Base:
+    from haienv.layers import base as ground
+    from haienv.operations import require_here
+
+    python = options["python"] or wanted_python or os.environ.get("HAIENV_PY", "")
+    if options["conda_packages"]:
+        return _on_conda(here, options, python or ground.running_minor())
+    if options["no_extend"]:
+        if options["parent"]:
+            raise UsageError("--extend and --no_extend contradict each other")
+        return ground.on_nothing(python or ground.running())
+    meant = reference(options["parent"]) if options["parent"] else ground.current(os.environ)
+    if isinstance(meant, Reference):
+        parent = find(here, meant)
+        require_here(here, parent)
+        return ground.on_environment(parent, python)
+    return ground.on_python(python if "/" in python else meant, python)
+
+
+def _on_conda(here: Home, options: dict[str, Any], python: str) -> Base:
+    from haienv.backends.conda import prefix
+    from haienv.layers import base as ground
+
+    if options["parent"] or options["no_extend"] or options["dry_run"] or "/" in python:
+        raise UsageError(
+            "--conda makes the Python that is extended, at once",
+            "it goes with neither --extend, --no_extend, --dry-run nor a path for -p",
+        )
+    place = prefix(here, [f"python={python}", *options["conda_packages"]], options["channels"])
+    return ground.on_python(str(place / "bin" / "python"), python)
+
+
+def _with_programs(config: Config, base: Base) -> Config:
+    """Programs of conda's packages are in PATH too."""
+    place = Path(base.outside[0]).parents[2]  # of <prefix>/lib/pythonX.Y/site-packages
+    return replace(config, bin_dirs=(*config.bin_dirs, str(place / "bin")))
+
+
+@click.command("clone", cls=EnvCommand)
+@click.argument("source", shell_complete=names)
+@click.argument("name")
+@click.pass_obj
+def clone(settings: Settings, source: str, name: str) -> int:
+    """Give NAME the packages of SOURCE, to be changed by itself. Costs no disk."""
+    from haienv import operations
+
+    here = home()
+    made = operations.clone(here, environment(source)[1], name)
+    settings.answer(as_dict(made), str(made.path))
+    return 0

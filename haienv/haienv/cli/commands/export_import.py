@@ -1,0 +1,161 @@
+"""`haienv export` and `haienv import`: environments as files, and those of HAI's haienv."""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from haienv.cli.common import (
+    FILE,
+    EnvCommand,
+    Settings,
+    environment,
+    index_options,
+    installer,
+    names,
+)
+from haienv.cli.view import as_dict
+from haienv.errors import EnvError, Refused, UsageError
+from haienv.layout import Home, home
+from haienv.names import Reference, is_name, variable_fault
+from haienv.records import Config, Label, Layer, path_fault, value_fault
+from haienv.registry import Environment, read, with_lock
+
+if TYPE_CHECKING:
+    from haienv.backends.uv import Uv
+    from haienv.layers.base import Base
+    from haienv.legacy_db import OldEnvironment
+
+
+@click.command("export", cls=EnvCommand)
+@click.argument("name", shell_complete=names)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("-u", "--user", help="Whose it is.")
+@click.option("--recipe", is_flag=True, help="The lock only: whoever takes it needs an index.")
+@click.pass_obj
+def export(settings: Settings, name: str, file: Path, user: str | None, recipe: bool) -> int:
+    """Write an environment into FILE (.tar, .tar.gz, .tar.xz; its own layer, not its parents)."""
+    from haienv import archive
+
+    _, found = environment(name, user)
+    if recipe:
+        file.write_text(found.lock())
+    else:
+        archive.write(found, file)
+    settings.answer({"file": str(file), "size_bytes": file.stat().st_size}, str(file))
+    return 0
+
+
+@click.command("import", cls=EnvCommand)
+@click.argument("file", type=FILE)
+@click.argument("name", default="")
+@index_options
+@click.pass_obj
+def import_(settings: Settings, /, file: str, name: str, **options: Any) -> int:
+    """Make NAME from an archive of `haienv export`; or all environments of an old venv.db."""
+    from haienv.legacy_db import is_database
+
+    here, path = home(), Path(file)
+    uv = installer(here, options)
+    if is_database(path):
+        return _all_old(settings, here, uv, path)
+    if not name:
+        raise UsageError("which name shall it have?", f"haienv import {file} NAME")
+    made = _from_archive(here, uv, path, name)
+    settings.answer(as_dict(made), str(made.path))
+    return 0
+
+
+def _from_archive(here: Home, uv: Uv, path: Path, name: str) -> Environment:
+    from haienv import archive, operations
+    from haienv.layers.build import BuildRequest
+
+    told = archive.read(path)
+    _fits(told.layer)
+    wish = BuildRequest(
+        told.layer.wanted, exact=told.lock.pins, fill=lambda *places: archive.unpack(path, *places)
+    )
+    config = replace(told.label.config, hooks=())  # nobody else's commands run here
+    label = Label(description=told.label.description, tags=told.label.tags, config=config)
+    made = operations.create(here, uv, name, _ground(here, told.layer), wish, label, lambda _: None)
+    assert made is not None
+    return made
+
+
+def _fits(layer: Layer) -> None:
+    if layer.platform != sysconfig.get_platform():
+        raise Refused(f"it is for {layer.platform}, this is {sysconfig.get_platform()}",
+                      "make it from its lock instead: haienv create NAME --from LOCK")  # fmt: skip
+    from haienv.layers.build import libc
+
+    if layer.libc and libc() and _number(layer.libc) > _number(libc()):
+        raise Refused(f"it was made with {layer.libc}, this has {libc()}", "make it from its lock")
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"[0-9]{1,9}", version)))
+
+
+def _ground(here: Home, layer: Layer) -> Base:
+    from haienv.layers import base as ground
+
+    if layer.sites:
+        raise Refused(
+            f"it extends the Python of another machine: {layer.sites[0]}", "extend an environment"
+        )
+    if not layer.parents:
+        return ground.on_nothing(layer.minor)
+    nearest = layer.parents[0]
+    parent = with_lock(here, nearest.lock_hash, Reference(nearest.name, nearest.owner))
+    if parent is None:
+        raise Refused(
+            f"it extends {nearest.name}[{nearest.owner}], lock {nearest.lock_hash[:12]}, which is not here",
+            f"import that first: haienv export {nearest.name} there",
+        )
+    return ground.on_environment(parent)
+
+
+def _all_old(settings: Settings, here: Home, uv: Uv, path: Path) -> int:
+    from haienv import legacy_db
+
+    outcomes = [_old(here, uv, row) for row in legacy_db.read(path)]
+    failed = [each for each in outcomes if each["error"]]
+    text = "\n".join(f"{each['name']}: {each['error'] or each['path']}" for each in outcomes)
+    settings.answer({"environments": outcomes}, text)
+    settings.note(f"{len(outcomes) - len(failed)} of {len(outcomes)} environments are imported")
+    return 1 if failed else 0
+
+
+def _old(here: Home, uv: Uv, row: OldEnvironment) -> dict[str, str]:
+    """One row as an environment that extends the old one's files, which stay where they are."""
+    from haienv import operations
+    from haienv.layers import base as ground
+    from haienv.layers.build import BuildRequest
+
+    try:
+        if row.fault or not is_name(row.name):
+            raise UsageError(row.fault or "its name is not a name")
+        if read(here, here.user, row.name):
+            return {"name": row.name, "path": str(here.directory(here.user, row.name)), "error": ""}
+        base = ground.on_python(str(Path(row.path) / "bin" / "python"))
+        label = Label(description=f"from {row.path}", config=_old_config(row))
+        made = operations.create(here, uv, row.name, base, BuildRequest(), label, lambda _: None)
+        assert made is not None
+        return {"name": row.name, "path": str(made.path), "error": ""}
+    except EnvError as error:
+        return {"name": row.name, "path": "", "error": error.message}
+
+
+def _old_config(row: OldEnvironment) -> Config:
+    pairs = [pair.partition("=") for pair in row.variables]
+    good = {k: v for k, _, v in pairs if not (variable_fault(k) or value_fault(v))}
+    return Config(
+        tuple(d for d in row.search_dirs if not path_fault(d)),
+        tuple(d for d in row.bin_dirs if not path_fault(d)),
+        good,
+    )

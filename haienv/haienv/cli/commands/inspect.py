@@ -1,0 +1,219 @@
+"""`haienv list`, `info`, `which`, `freeze`, `lock`, `diff`: looking without touching."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from haienv.cli.common import EnvCommand, Settings, environment, names
+from haienv.cli.view import aligned, as_dict, human, table
+from haienv.errors import NotFound
+from haienv.layers.installed import versions
+from haienv.layout import CURRENT, home
+from haienv.names import SYSTEM, check_name
+from haienv.registry import Environment, children, everywhere, parent_of
+
+_NAME = click.argument("name", default=".", shell_complete=names)
+_USER = click.option("-u", "--user", help="Whose it is.")
+
+
+@click.command("list", cls=EnvCommand)
+@click.option("-u", "--user", help="Only of this user.")
+@click.option("-a", "--all", "every", is_flag=True, help="Broken ones of others too.")
+@click.option("--names", "only_names", is_flag=True, help="Only names, one a line.")
+@click.option("--remote", is_flag=True, help="Those of the cluster, as `haienv pull` takes them.")
+@click.pass_obj
+def listing(
+    settings: Settings, user: str | None, every: bool, only_names: bool, remote: bool
+) -> int:
+    """List environments: the system's, your own, and others' that you may use."""
+    owner = check_name(user, "user") if user else ""
+    me, found = _on_cluster(owner) if remote else _here(owner)
+    shown = [each for each in found if every or each["state"] == "READY" or each["owner"] == me]
+    groups: dict[str, list[dict[str, Any]]] = {"system": [], "own": [], "others": []}
+    for each in shown:
+        groups[_group(each["owner"], me)].append(each)
+    ordered = [each for group in groups.values() for each in group]
+    if only_names and not settings.json:
+        click.echo("".join(f"{_short(each, me)}\n" for each in ordered), nl=False)
+        return 0
+    settings.answer(groups, table(ordered) if ordered else "")
+    if not ordered:
+        settings.note(_none(user, remote))
+    if broken := [_short(each, me) for each in shown if each["state"] == "BROKEN"]:
+        way = "haienv list --remote --json" if remote else f"haienv info {broken[0]}"
+        settings.note(f"`{way}` says why it is broken")
+    if hidden := len(found) - len(shown):
+        settings.note(f"{hidden} broken environments of others are not shown (-a shows them)")
+    return 0
+
+
+def _here(owner: str) -> tuple[str, list[dict[str, Any]]]:
+    here = home()
+    return here.user, [as_dict(each) for each in everywhere(here, owner)]
+
+
+def _on_cluster(owner: str) -> tuple[str, list[dict[str, Any]]]:
+    from haienv.remote import listed
+
+    return listed(owner)
+
+
+def _none(user: str | None, remote: bool) -> str:
+    if user:
+        return f"{user} has no environments that you see{' on the cluster' if remote else ''}"
+    if remote:
+        return "the cluster has no environments that you see: haienv push NAME"
+    return "no environments yet: haienv create NAME"
+
+
+def _group(owner: str, user: str) -> str:
+    if owner == user:
+        return "own"
+    return "system" if owner == SYSTEM else "others"
+
+
+def _short(each: dict[str, Any], user: str) -> str:
+    return each["name"] if each["owner"] == user else f"{each['name']}[{each['owner']}]"
+
+
+@click.command("info", cls=EnvCommand)
+@_NAME
+@_USER
+@click.option("--tasks", is_flag=True, help="Ask the server which unfinished tasks use it.")
+@click.option("--disk", is_flag=True, help="How many bytes are its alone: removing it frees them.")
+@click.pass_obj
+def info(settings: Settings, name: str, user: str | None, tasks: bool, disk: bool) -> int:
+    """Tell all about an environment: parents, children, size, what is newer."""
+    here, found = environment(name, user)
+    layer = found.layer
+    below = [p.name + f"[{p.owner}]" for p in layer.parents] if layer else []
+    above = children(here, found.owner, frozenset({found.layer_id})) if found.layer_id else []
+    newer = _parent_moved(found, parent_of(here, found))
+    document = {
+        **as_dict(found),
+        "interpreter": layer.interpreter if layer else "",
+        "platform": layer.platform if layer else "",
+        "cuda_driver": layer.cuda if layer else "",
+        "wanted": list(layer.wanted) if layer else [],
+        "editable": list(layer.editable) if layer else [],
+        "parents": below,
+        "children": [str(each) for each in above],
+        "parent_changed": newer,
+        "packed": _packed(found),
+        "config": _config(found),
+    }
+    if tasks:
+        from haienv.server import used_by
+
+        document["used_by"] = used_by(found)
+    if disk:
+        from haienv.layers.gc import freed_bytes
+
+        document["freed_bytes"] = freed_bytes(found.path) if found.layer_id else 0
+    settings.answer(document, _document(document))
+    if newer:
+        settings.note(f"its parent has changed since: `haienv upgrade {found.name}` follows it")
+    return 0
+
+
+def _parent_moved(found: Environment, parent: Environment | None) -> bool:
+    if found.layer is None or not found.layer.parents or parent is None:
+        return False
+    return parent.layer_id != found.layer.parents[0].layer
+
+
+def _packed(found: Environment) -> bool:
+    from haienv.layers.packing import image_of
+
+    return bool(found.layer_id) and image_of(found.path) is not None
+
+
+def _config(found: Environment) -> dict[str, Any]:
+    config = found.label.config
+    return {
+        "search_dirs": list(config.search_dirs),
+        "bin_dirs": list(config.bin_dirs),
+        "variables": dict(config.variables),
+    }
+
+
+def _document(facts: dict[str, Any]) -> str:
+    shown = {**facts, **facts["config"], "size": human(facts["size_bytes"])}
+    for key in ("config", "size_bytes"):
+        del shown[key]
+    return aligned([(key.replace("_", " "), _text(v)) for key, v in shown.items() if v])
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{k}={v}" for k, v in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+@click.command("which", cls=EnvCommand)
+@_NAME
+@click.argument("program", default="python")
+@_USER
+@click.option(
+    "--pinned", is_flag=True, help="The path in the layer: it stays when packages change."
+)
+@click.pass_obj
+def which(settings: Settings, name: str, program: str, user: str | None, pinned: bool) -> int:
+    """The path of the interpreter (for an IDE), or of a program."""
+    here, found = environment(name, user)
+    layer = found.usable
+    top = found.path if pinned else found.directory / CURRENT
+    for folder in (top, *(here.layer(p.owner, p.layer) for p in layer.parents)):
+        path = folder / "bin" / program
+        if "/" not in program and path.is_file():
+            settings.answer({"path": str(path)}, str(path))
+            return 0
+    raise NotFound(f"{found} has no program {program!r}")
+
+
+@click.command("freeze", cls=EnvCommand)
+@_NAME
+@_USER
+@click.option("--own", is_flag=True, help="Without what its parents bring.")
+@click.pass_obj
+def freeze(settings: Settings, name: str, user: str | None, own: bool) -> int:
+    """Packages as name==version, those of parents included."""
+    _, found = environment(name, user)
+    sites = found.sites[:1] if own else found.sites
+    known = dict(sorted(versions(sites).items()))
+    settings.answer(known, "\n".join(f"{name}=={version}" for name, version in known.items()))
+    return 0
+
+
+@click.command("lock", cls=EnvCommand)
+@_NAME
+@_USER
+@click.pass_obj
+def lock(settings: Settings, name: str, user: str | None) -> int:
+    """The lock of its own layer, with hashes: `haienv create --from` makes the same one."""
+    _, found = environment(name, user)
+    layer = found.told
+    text = found.lock()
+    settings.answer({"lock": text, "lock_hash": layer.lock_hash}, text.rstrip("\n"))
+    return 0
+
+
+@click.command("diff", cls=EnvCommand)
+@click.argument("left", shell_complete=names)
+@click.argument("right", shell_complete=names)
+@click.pass_obj
+def diff(settings: Settings, left: str, right: str) -> int:
+    """Compare two environments by package. The exit code is 0 whether they differ or not."""
+    before = versions(environment(left)[1].sites)
+    after = versions(environment(right)[1].sites)
+    every = sorted({*before, *after})
+    changed = [
+        (n, before.get(n, ""), after.get(n, "")) for n in every if before.get(n) != after.get(n)
+    ]
+    document = [{"name": n, "left": a, "right": b} for n, a, b in changed]
+    settings.answer(document, aligned([("PACKAGE", left, right), *changed]) if changed else "")
+    if not changed:
+        settings.note("the same packages")
+    return 0

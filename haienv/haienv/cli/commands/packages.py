@@ -1,0 +1,269 @@
+"""`haienv install`, `uninstall`, `upgrade`, `rename`, `remove`, and what `pip` means inside an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from haienv.cli.common import (
+    EnvCommand,
+    Settings,
+    index_options,
+    installer,
+    names,
+    own,
+    source_option,
+    steps_dict,
+)
+from haienv.cli.view import as_dict
+from haienv.errors import Refused, UsageError
+from haienv.hooks import run_hooks
+from haienv.registry import Environment, children, parent_of, read
+
+if TYPE_CHECKING:
+    from haienv.backends.uv import Uv
+    from haienv.layers.base import Base
+    from haienv.layers.build import BuildRequest
+    from haienv.layout import Home
+    from haienv.plan import Step
+
+_NAME = click.argument("name", shell_complete=names)
+_FORCE = click.option(
+    "--force", is_flag=True, help="Allow other versions of what a parent was built with."
+)
+_PIPS = {"-r": "--from", "--requirement": "--from", "-i": "--index", "--index-url": "--index"}
+_DRY = click.option("--dry-run", is_flag=True, help="Show the plan only.")
+
+
+@click.command("install", cls=EnvCommand)
+@_NAME
+@click.argument("requirements", nargs=-1)
+@source_option
+@click.option("-e", "--editable", multiple=True, metavar="DIR", help="A project, in place.")
+@click.option("-U", "--upgrade", is_flag=True, help="Newer versions of everything of its own too.")
+@_FORCE
+@_DRY
+@index_options
+@click.pass_obj
+def install(settings: Settings, /, name: str, **options: Any) -> int:
+    """Add packages to an environment (`.`: the active one).
+
+    Parents are never changed; what they have in a fitting version is used from there. Running
+    programs keep what they have: a new layer is built and switched to.
+    """
+    from haienv.requirements.requirement_set import (
+        RequirementSet,
+        gather,
+        joined,
+        project_at,
+        projects_joined,
+    )
+
+    here, found = own(name)
+    uv = installer(here, options)
+    asked = RequirementSet(options["requirements"], tuple(map(project_at, options["editable"])))
+    asked = gather(asked, options["sources"], ())
+    if asked.lock or not (asked.requirements or asked.editable):
+        raise UsageError("nothing to install", "name packages, or --from a file that is not a lock")
+
+    def more(wish: BuildRequest) -> BuildRequest:
+        wanted = joined(wish.wanted, asked.requirements)
+        editable = projects_joined(wish.editable, asked.editable)
+        return _as_asked(replace(wish, wanted=wanted, editable=editable), options)
+
+    return _rebuild(settings, here, uv, found, more)
+
+
+@click.command("uninstall", cls=EnvCommand)
+@_NAME
+@click.argument("packages", nargs=-1, required=True)
+@_DRY
+@index_options
+@click.pass_obj
+def uninstall(settings: Settings, /, name: str, packages: tuple[str, ...], **options: Any) -> int:
+    """Take packages out, with what only they needed."""
+    here, found = own(name)
+    uv = installer(here, options)
+
+    def fewer(wish: BuildRequest) -> BuildRequest:
+        return _as_asked(_without(found, wish, packages), options)
+
+    return _rebuild(settings, here, uv, found, fewer)
+
+
+def _without(found: Environment, wish: BuildRequest, packages: Sequence[str]) -> BuildRequest:
+    from haienv.layers.installed import in_place, versions
+    from haienv.lock import normal
+    from haienv.requirements.requirement_set import by_name, directory_of, without
+
+    asked, projects = by_name(wish.wanted), in_place(found.sites[0])
+    gone = list(map(normal, packages))
+    for name in gone:
+        if name not in asked and name not in projects:
+            below = name in versions(found.sites[1:])
+            raise Refused(
+                f"{name} was not asked for in {found}",
+                "it belongs to a parent, whose packages cannot be taken out here"
+                if below
+                else f"it asks for: {', '.join((*asked, *projects)) or 'nothing'}",
+            )
+    left = {projects.get(name) for name in gone}
+    editable = tuple(each for each in wish.editable if directory_of(each) not in left)
+    return replace(wish, wanted=without(wish.wanted, gone), editable=editable)
+
+
+def _as_asked(wish: BuildRequest, options: dict[str, Any]) -> BuildRequest:
+    return replace(
+        wish,
+        upgrade=options.get("upgrade", False),
+        force=options.get("force", False),
+        dry_run=options["dry_run"],
+    )
+
+
+def _rebuild(
+    settings: Settings,
+    here: Home,
+    uv: Uv,
+    found: Environment,
+    change: Callable[[BuildRequest], BuildRequest],
+    base: Base | None = None,
+) -> int:
+    from haienv import operations
+    from haienv.plan import changes as changing
+
+    plan: list[Step] = []
+    built = operations.rebuild(here, uv, found, change, plan.extend, base)
+    after = read(here, found.owner, found.name) or found
+    same = "nothing to change" if after.layer_id == found.layer_id else "no other packages"
+    text = "\n".join(map(str, changing(plan))) or same
+    document = (
+        {"plan": steps_dict(plan)}
+        if built is None
+        else {**as_dict(after), "plan": steps_dict(plan)}
+    )
+    settings.answer(document, text)
+    if after.layer_id == found.layer_id:
+        return 0
+    _tell_children(settings, here, found)
+    return run_hooks(here, after)
+
+
+def _tell_children(settings: Settings, here: Home, found: Environment) -> None:
+    below = children(here, found.owner, frozenset({found.layer_id}))
+    if below:
+        names = ", ".join(map(str, below))
+        settings.note(f"{names} extend what it was before; `haienv upgrade` follows")
+
+
+@click.command("upgrade", cls=EnvCommand)
+@_NAME
+@click.option("-p", "--py", "python", default="", help="Another Python (version or path).")
+@click.option("--keep-versions", is_flag=True, help="Only follow the parent, or the Python.")
+@click.option("--rollback", is_flag=True, help="Back to the packages before the last change.")
+@_FORCE
+@_DRY
+@index_options
+@click.pass_obj
+def upgrade(settings: Settings, /, name: str, **options: Any) -> int:
+    """Newer packages, on top of the parent as it is now.
+
+    A new layer is built and then switched to; the old one stays for --rollback until gc.
+    """
+    from haienv import operations
+
+    here, found = own(name)
+    uv = installer(here, options)
+    if options["rollback"]:
+        after = operations.roll_back(here, found)
+        settings.answer(as_dict(after), f"{after} is back at {after.layer_id}")
+        return run_hooks(here, after)
+
+    def newer(wish: BuildRequest) -> BuildRequest:
+        return replace(_as_asked(wish, options), upgrade=not options["keep_versions"])
+
+    base = _ground(here, found, options["python"])
+    return _rebuild(settings, here, uv, found, newer, base)
+
+
+def _ground(here: Home, found: Environment, python: str) -> Base:
+    from haienv.layers import base as ground
+
+    layer = found.told
+    if layer.parents:
+        parent = parent_of(here, found)
+        if parent is None:
+            return ground.on_layer(found, found.usable)
+        return ground.on_environment(parent, python)
+    now = ground.on_layer(found, layer)
+    if layer.sites and "/" in python:
+        return ground.on_python(python)
+    if layer.sites and python:
+        raise UsageError(
+            f"{found} extends {layer.sites[0]}, so its Python is given",
+            "leave out -p, or give the path of another Python that it shall extend",
+        )
+    return replace(now, python=python, wanted_minor="") if python else now
+
+
+@click.command("rename", cls=EnvCommand)
+@_NAME
+@click.argument("to")
+@click.option("--force", is_flag=True, help="Even if tasks use it: they will not find it.")
+@click.pass_obj
+def rename(settings: Settings, name: str, to: str, force: bool) -> int:
+    """Give an environment another name; what extends it goes on. One that unfinished tasks use keeps its name."""
+    from haienv import operations
+    from haienv.server import require_unused
+
+    here, found = own(name)
+    if not force:
+        require_unused(operations.mine(here, found))
+    made = operations.rename(here, found, to)
+    settings.answer(as_dict(made), str(made))
+    return 0
+
+
+@click.command(
+    "pip",
+    cls=EnvCommand,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def pip(ctx: click.Context, words: tuple[str, ...]) -> int:
+    """`pip install|uninstall|list|freeze` in the active environment, done by haienv."""
+    from haienv.cli.commands.inspect import freeze
+
+    match words:
+        case ("install", *rest):
+            chosen, arguments = install, [".", *_translated(rest)]
+        case ("uninstall", *rest):
+            chosen, arguments = (
+                uninstall,
+                [".", *(word for word in rest if word not in ("-y", "--yes"))],
+            )
+        case ("list" | "freeze", *rest):
+            chosen, arguments = freeze, [".", *rest]
+        case _:
+            raise UsageError(
+                "packages of this environment are changed as a whole, so of pip there are "
+                "install, uninstall, list and freeze",
+                "`haienv --help` shows the rest; `python -m pip` is pip itself, if it is installed",
+            )
+    with chosen.make_context(chosen.name, arguments, parent=ctx.parent) as inner:
+        return int(chosen.invoke(inner))
+
+
+def _translated(words: Sequence[str]) -> list[str]:
+    """pip's -r FILE is our --from FILE, its -i URL our --index URL."""
+    return [ours for word in words for ours in _ours(word)]
+
+
+def _ours(word: str) -> list[str]:
+    name, _, value = word.partition("=") if word.startswith("--") else (word[:2], "", word[2:])
+    same = word.startswith("-") and _PIPS.get(name)
+    return [same, *([value] if value else [])] if same else [word]

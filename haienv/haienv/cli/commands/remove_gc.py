@@ -1,0 +1,82 @@
+"""`haienv remove` and `haienv gc`: what goes for good, once nobody needs it."""
+
+from __future__ import annotations
+
+import click
+
+from haienv.cli.common import EnvCommand, Settings, names, own, sure
+from haienv.cli.view import aligned, human
+from haienv.layout import Home, home
+
+
+@click.command("remove", cls=EnvCommand)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=names)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Even if others extend it or tasks use it.")
+@click.pass_obj
+def remove(settings: Settings, names: tuple[str, ...], yes: bool, force: bool) -> int:
+    """Remove environments. What others extend, and what unfinished tasks use, is kept."""
+    from haienv.layers.removal import remove as remove_one
+    from haienv.operations import mine
+    from haienv.server import require_unused
+
+    here = home()
+    each_once = {str(each): each for each in (mine(here, own(name)[1]) for name in names)}
+    found = list(each_once.values())
+    if not force:
+        for each in found:
+            require_unused(each)
+    busy = _busy_layers(here, force)
+    sure(f"Remove {', '.join(map(str, found))}?", yes)
+    for each in found:
+        remove_one(here, each, force, busy)
+    settings.answer({"removed": [str(each) for each in found]}, "")
+    settings.note(f"removed {', '.join(map(str, found))}")
+    return 0
+
+
+@click.command("gc", cls=EnvCommand)
+@click.option("--days", default=7.0, show_default=True, help="Since when nothing has used it.")
+@click.option("--cache", is_flag=True, help="What the cache of wheels no longer needs, too.")
+@click.option("--dry-run", is_flag=True, help="Show it only.")
+@click.option("--force", is_flag=True, help="Even if no server tells what tasks use.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def gc(settings: Settings, days: float, cache: bool, dry_run: bool, force: bool, yes: bool) -> int:
+    """Delete layers that no environment has had for some days.
+
+    What programs of tasks run in stays. The layer before the last change is kept for --rollback.
+    """
+    from haienv.backends.uv import Uv
+    from haienv.layers.gc import collect, garbage
+
+    here = home()
+    busy = _busy_layers(here, force)
+    every = garbage(here, days)
+    found = [each for each in every if each.path.name not in busy]
+    kept = [str(each.path) for each in every if each.path.name in busy]
+    size = sum(each.size_bytes for each in found)
+    document = [{"path": str(g.path), "size_bytes": g.size_bytes, "days": g.days} for g in found]
+    rows = [(str(g.path), human(g.size_bytes), f"{g.days:.0f} days") for g in found]
+    rows += [(path, "kept", "programs of tasks run in it") for path in kept]
+    answer = {"layers": document, "size_bytes": size, "in_use": kept}
+    settings.answer(answer, aligned(rows) if rows else "")
+    if not dry_run and found:
+        sure(f"Delete {len(found)} layers?", yes)
+        collect(here, found)
+    if not dry_run and cache:
+        Uv(here).prune()
+    settings.note(f"{human(size)} {'would be' if dry_run else 'are'} free")
+    return 0
+
+
+def _busy_layers(here: Home, force: bool) -> frozenset[str]:
+    """Layers that programs run in; with --force none where nobody can be asked."""
+    from haienv.server import ServerSays, layers_in_use
+
+    try:
+        return layers_in_use(here)
+    except ServerSays:
+        if not force:
+            raise
+        return frozenset()

@@ -1,0 +1,103 @@
+"""`haienv run`, `shell` and `init`: being inside an environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import click
+
+from haienv.activate import shells
+from haienv.activate.activation import Activation, activation
+from haienv.activate.shells import SHELLS, text_for
+from haienv.cli.common import EnvCommand, Settings, environment, names
+from haienv.errors import NotFound, UsageError
+
+_FISH = """function source
+    if test "$argv[1]" = haienv
+        builtin source {file} $argv[2..-1]
+    else
+        builtin source $argv
+    end
+end
+"""
+_HOOKS = {
+    "bash": ("--rcfile", str(Path(shells.__file__).with_name("enter.bash")), "-i"),
+    "fish": ("-C", "printf %s $_HAIENV_ENTER | builtin source; set -e _HAIENV_ENTER"),
+}
+_INIT = """What a shell's start-up file needs.
+
+bash and zsh need nothing while haienv is on PATH; fish needs this line in config.fish:
+
+\b
+  haienv init fish | source
+
+For completion add, in bash: eval "$(haienv init bash)"; in zsh: eval "$(haienv init zsh)".
+"""
+
+
+@click.command(
+    "run",
+    cls=EnvCommand,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("name", shell_complete=names)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.pass_obj
+def run(settings: Settings, name: str, command: tuple[str, ...]) -> int:
+    """Run a program in an environment: haienv run NAME -- python train.py
+
+    The program takes the place of haienv, so signals and the exit code are its own.
+    """
+    words = command[1:] if command[0] == "--" else command
+    if not words:
+        raise UsageError("which program?", "haienv run NAME -- COMMAND")
+    here, found = environment(name)
+    variables = activation(here, found).applied(os.environ)
+    program = shutil.which(words[0], path=variables["PATH"])
+    if program is None:
+        raise NotFound(f"{found} has no program {words[0]!r}, and PATH has none")
+    os.execve(program, list(words), variables)
+
+
+@click.command("shell", cls=EnvCommand)
+@click.argument("name", shell_complete=names)
+@click.pass_obj
+def shell(settings: Settings, name: str) -> int:
+    """Start a shell in an environment; `exit` leaves it."""
+    here, found = environment(name)
+    program = shutil.which(os.environ.get("SHELL") or "sh")
+    if program is None:
+        raise NotFound(f"there is no shell {os.environ.get('SHELL')!r}", "set SHELL")
+    settings.note(f"{found}: exit leaves it")
+    words, variables = _inside(program, activation(here, found, follow=True))
+    os.execve(program, words, variables)
+
+
+def _inside(program: str, entered: Activation) -> tuple[list[str], dict[str, str]]:
+    """A shell enters after its start-up files, which may set PATH; where that cannot be said, before them."""
+    name = os.path.basename(program)
+    if name not in _HOOKS:
+        return [program], entered.applied(os.environ)
+    return [program, *_HOOKS[name]], {**os.environ, "_HAIENV_ENTER": text_for(name, entered)}
+
+
+@click.command("init", cls=EnvCommand, help=_INIT)
+@click.argument("which", type=click.Choice(SHELLS))
+@click.pass_obj
+def init(settings: Settings, which: str) -> int:
+    """The function behind the command."""
+    from click.shell_completion import get_completion_class
+
+    from haienv.activate.shells import fish_quoted
+    from haienv.cli.main import group
+
+    kind = get_completion_class(which)
+    assert kind is not None
+    text = str(kind(group(), {}, "haienv", "_HAIENV_COMPLETE").source())
+    if which == "fish":
+        file = shutil.which("haienv.fish") or "haienv.fish"
+        text += _FISH.format(file=fish_quoted(file))
+    settings.answer({"text": text}, text)
+    return 0

@@ -1,0 +1,82 @@
+"""`haienv verify`, `doctor`, `history`: are files what they should be, what should not be there, what was done?"""
+
+from __future__ import annotations
+
+import click
+
+from haienv.cli.common import EnvCommand, Settings, environment, names
+from haienv.cli.view import aligned
+from haienv.layout import home
+from haienv.names import check_name
+
+
+@click.command("verify", cls=EnvCommand)
+@click.argument("name", default=".", shell_complete=names)
+@click.option("-u", "--user", help="Whose it is.")
+@click.pass_obj
+def verify(settings: Settings, name: str, user: str | None) -> int:
+    """Compare the files of an environment with what was installed. The exit code is 1 if they differ."""
+    from haienv.layers.integrity import differences
+
+    _, found = environment(name, user)
+    different = differences(found)
+    document = [{"what": each.what, "path": each.path} for each in different]
+    settings.answer(document, "\n".join(f"{each.what:<8} {each.path}" for each in different))
+    settings.note(f"{found}: {len(different)} files differ" if different else f"{found} is intact")
+    return 1 if different else 0
+
+
+@click.command("doctor", cls=EnvCommand)
+@click.option("--fix", is_flag=True, help="Mend what can be mended.")
+@click.pass_obj
+def doctor(settings: Settings, fix: bool) -> int:
+    """Find what is broken or left over among your environments. The exit code is 1 if something stays."""
+    from haienv import doctor as hygiene
+
+    here = home()
+    found = hygiene.findings(here)
+    mended = hygiene.mend(here, found) if fix and found else []
+    left = [each for each in found if each not in mended]
+    document = [
+        {
+            "what": each.what,
+            "path": each.path,
+            "hint": each.hint,
+            "fixable": each.mend is not None,
+            "fixed": each in mended,
+        }
+        for each in found
+    ]
+    rows = [
+        ("mended" if each in mended else "found", each.what, each.path, _hint(each))
+        for each in found
+    ]
+    settings.answer(document, aligned(rows) if rows else "")
+    if not found:
+        settings.note("all is well")
+    return 1 if left else 0
+
+
+def _hint(each: object) -> str:
+    from haienv.doctor import Finding
+
+    assert isinstance(each, Finding)
+    return each.hint or "haienv doctor --fix"
+
+
+@click.command("history", cls=EnvCommand)
+@click.argument("name", default="", shell_complete=names)
+@click.option("-u", "--user", help="Whose; that of others only operators can read.")
+@click.pass_obj
+def history(settings: Settings, name: str, user: str | None) -> int:
+    """What was done to your environments (to NAME), oldest first: create, switch, configure, rename, remove."""
+    from dataclasses import asdict
+
+    from haienv.history import changes
+
+    here = home()
+    every = changes(here, check_name(user, "user") if user else here.user)
+    found = [each for each in every if name in ("", each.name)]
+    rows = [(c.time, c.what, c.name, c.layer, f"uid {c.uid}", c.host) for c in found]
+    settings.answer([asdict(each) for each in found], aligned(rows) if rows else "")
+    return 0

@@ -1,0 +1,1 @@
+"""Layers: made, packed, verified, removed."""

@@ -1,0 +1,89 @@
+"""Which distributions lie in a directory of packages: told by names and text files, nothing is imported or run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from haienv.lock import normal
+from haienv.plan import Dist
+from haienv.untrusted_io import LOCK_LIMIT, Unreadable, entries, read_text
+
+_INFO = re.compile(r"([A-Za-z0-9][\w.]*)-([\w.+!]+)(?:-py\d[\d.]*)?\.(dist|egg)-info")
+_REQUIRES = re.compile(r"^Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)$", re.M | re.I)
+
+
+def infos(site: Path) -> Iterator[tuple[str, str, Path]]:
+    """Name, version and directory (or file) of what describes each distribution; no file is opened."""
+    for entry in entries(site):
+        if found := _INFO.fullmatch(entry.name):
+            yield normal(found[1]), found[2], Path(entry.path)
+
+
+def versions(sites: Iterable[Path]) -> dict[str, str]:
+    """Name to version; the first directory wins."""
+    seen: dict[str, str] = {}
+    for site in sites:
+        for name, version, _ in infos(site):
+            seen.setdefault(name, version)
+    return seen
+
+
+def distributions(sites: Iterable[Path]) -> tuple[Dist, ...]:
+    """With what they need and whether they are compiled; nearest first."""
+    return tuple(
+        Dist(name, version, _compiled(info), _requires(info))
+        for site in sites
+        for name, version, info in infos(site)
+    )
+
+
+def fingerprint(sites: Iterable[Path]) -> str:
+    """A hash of what a Python outside haienv has."""
+    lines = sorted(f"{name}=={version}" for name, version in versions(sites).items())
+    return sha256("\n".join(lines).encode()).hexdigest()
+
+
+def from_elsewhere(info: Path) -> bool:
+    """True when no index has this version: installed from a path, a repository, or with a local version."""
+    return "+" in info.name or (info / "direct_url.json").exists()
+
+
+def in_place(site: Path) -> dict[str, str]:
+    """Projects that lie elsewhere: their directories, by name."""
+    found: dict[str, str] = {}
+    for name, _, info in infos(site):
+        with suppress(Unreadable, ValueError, KeyError, TypeError):
+            told = json.loads(read_text(info / "direct_url.json"))
+            if told["dir_info"]["editable"]:
+                found[name] = unquote(urlsplit(told["url"]).path)
+    return found
+
+
+def metadata(info: Path) -> str:
+    """The METADATA of a distribution; empty: none can be read."""
+    for path in (info / "METADATA", info / "PKG-INFO", info):
+        try:
+            return read_text(path, LOCK_LIMIT)
+        except Unreadable:
+            continue
+    return ""
+
+
+def _requires(info: Path) -> frozenset[str]:
+    head = metadata(info).partition("\n\n")[0]  # a description follows
+    needed = (found for found in _REQUIRES.finditer(head) if "extra ==" not in found[2])
+    return frozenset(normal(found[1]) for found in needed)
+
+
+def _compiled(info: Path) -> bool:
+    try:
+        record = read_text(info / "RECORD", LOCK_LIMIT)
+    except Unreadable:
+        return False
+    return re.search(r"\.(so|pyd|dylib)[,\n.]", record) is not None

@@ -1,0 +1,100 @@
+"""Are the files of a layer what was installed? Told by the RECORD of each distribution and by the lock's own hash."""
+
+from __future__ import annotations
+
+import csv
+import os
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from haienv.errors import Broken
+from haienv.layers.installed import infos, versions
+from haienv.layers.pth_links import OURS
+from haienv.layout import LOCK_TEXT
+from haienv.lock import hash_of, parse
+from haienv.registry import Environment
+from haienv.untrusted_io import LOCK_LIMIT, Unreadable, read_text
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`what` is changed, missing, added, or lock (the lock is not what the layer was made from)."""
+
+    what: str
+    path: str
+
+
+def differences(environment: Environment) -> list[Difference]:
+    """What differs in the own layer; empty: nothing."""
+    found = differences_of(environment.path, environment.sites[0], environment.told.lock_hash)
+    if not found and environment.fault:
+        raise Broken(f"environment {environment} is broken: {environment.fault}")
+    return found
+
+
+def differences_of(layer: Path, site: Path, lock_hash: str) -> list[Difference]:
+    """The same for a layer that no environment has yet."""
+    recorded: set[Path] = set()
+    found = [*_lock(layer / LOCK_TEXT, site, lock_hash)]
+    for _, _, info in infos(site):
+        for path, digest in _record(info, site):
+            recorded.add(path)
+            if fault := _fault(path, digest):
+                found.append(Difference(fault, str(path)))
+    found += [Difference("added", str(path)) for path in _unknown(site, recorded)]
+    return sorted(found, key=lambda each: (each.path, each.what))
+
+
+def _lock(path: Path, site: Path, lock_hash: str) -> Iterator[Difference]:
+    try:
+        text = read_text(path, LOCK_LIMIT)
+    except Unreadable:
+        text = ""
+    lock = parse(text)
+    if lock is None or hash_of(text) != lock_hash:
+        yield Difference("lock", str(path))
+        return
+    there = versions([site])
+    for pin in lock.pins:
+        if pin.name not in there:
+            yield Difference("missing", f"{site}/{pin.name}")
+
+
+def _record(info: Path, site: Path) -> Iterator[tuple[Path, str]]:
+    try:
+        lines = read_text(info / "RECORD", LOCK_LIMIT).splitlines()
+    except Unreadable:
+        return
+    with suppress(csv.Error):  # what it does not name is added
+        for row in csv.reader(lines):
+            if row and "__pycache__/" not in row[0]:
+                yield Path(os.path.normpath(site / row[0])), row[1] if len(row) > 1 else ""
+
+
+def _fault(path: Path, digest: str) -> str:
+    if path.name in OURS:
+        return ""
+    if not path.is_file():
+        return "missing"
+    kind, _, wanted = digest.partition("=")
+    if kind != "sha256":
+        return ""
+    with path.open("rb") as file:
+        actual = urlsafe_b64encode(_digest(file)).rstrip(b"=").decode()
+    return "" if actual == wanted else "changed"
+
+
+def _digest(file: object) -> bytes:
+    from hashlib import file_digest
+
+    return file_digest(file, "sha256").digest()  # type: ignore[arg-type]
+
+
+def _unknown(site: Path, recorded: set[Path]) -> Iterator[Path]:
+    for path in site.rglob("*"):
+        known = path in recorded or path.name in OURS or path.parent.name.endswith(".dist-info")
+        if not known and "__pycache__" not in path.parts and path.is_file():
+            yield path

@@ -1,0 +1,123 @@
+"""How a layer sees those below it, in files of its own: packages through a .pth file, programs through small scripts.
+
+`PYTHONPATH` would put parents before the child and leak to every program; --system-site-packages does not chain. So
+the child's site-packages gets a .pth that runs last (its name sorts so) and adds each directory below with
+`site.addsitedir`, which also runs the .pth files found there. Paths are relative to the root, so it may be mounted
+elsewhere. The whole chain stands in each child: a parent's own .pth finds the module loaded and does nothing.
+
+A parent's console script would run the parent's Python, which does not see the child; so the child has its own copy
+of each, whose first line finds the Python beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from configparser import ConfigParser, Error
+from pathlib import Path
+
+from haienv.layers.installed import infos
+from haienv.untrusted_io import LOCK_LIMIT, Unreadable, entries, read_bytes, read_text
+
+_PTH = "zzz_haienv.pth"
+_MODULE = "_haienv_layers"
+OURS = (f"{_MODULE}.py", _PTH, "pip", "pip3")
+"""Names of files that haienv puts beside those that a lock names."""
+_CODE = '''"""Made by haienv: the packages of parents, after those of this layer."""
+import os
+import site
+
+BELOW = {below!a}
+OUTSIDE = {outside!a}
+here = os.path.dirname(os.path.realpath(__file__))
+root = os.path.normpath(os.path.join(here, *[os.pardir] * 6))
+for each in [os.path.join(root, *parts) for parts in BELOW] + OUTSIDE:
+    site.addsitedir(each)
+'''
+_STUB = b"""#!/bin/sh
+'''exec' "$(dirname -- "$(realpath -- "$0")")"/'python' "$0" "$@"
+' '''
+"""
+_STUB_LINE = re.compile(rb"#!/bin/sh\n'''exec' .*\n' '''\n")
+_PYTHON_LINE = re.compile(rb"#!.*python[0-9.]*[^\n]*\n")
+_NOT_PROGRAMS = re.compile(r"python[\d.]*|pip[\d.]*")
+_PROGRAM = """import sys
+from {module} import {first}
+
+sys.exit({call}())
+"""
+_PIP = """#!/bin/sh
+# Packages of this environment are changed as a whole, by haienv; pip would write into an immutable layer.
+exec haienv pip "$@"
+"""
+
+
+def see(site: Path, below: Sequence[tuple[str, ...]], outside: Sequence[str]) -> None:
+    """Let a layer see packages: `below` are paths from the root, in parts, nearest first."""
+    if below or outside:
+        code = _CODE.format(below=[list(parts) for parts in below], outside=list(outside))
+        (site / f"{_MODULE}.py").write_text(code)
+        (site / _PTH).write_text(f"import {_MODULE}\n")
+
+
+def programs_of_layer(parent_bin: Path, child_bin: Path) -> None:
+    """Give a child the Python programs of its nearest parent, which has those of its own parents."""
+    for entry in entries(parent_bin):
+        target = child_bin / entry.name
+        if _NOT_PROGRAMS.fullmatch(entry.name) or target.exists():
+            continue
+        if body := _python_body(Path(entry.path)):
+            _program(target, body)
+
+
+def programs_of_sites(sites: Iterable[Path], child_bin: Path) -> None:
+    """Give a child the console scripts of a Python outside haienv."""
+    for site in sites:
+        for _, _, info in infos(site):
+            for name, body in _console_scripts(info):
+                target = child_bin / name
+                if not _NOT_PROGRAMS.fullmatch(name) and not target.exists():
+                    _program(target, body)
+
+
+def pip_shim(child_bin: Path) -> None:
+    """`pip` in an activated environment goes through haienv."""
+    for name in OURS[2:]:
+        (child_bin / name).unlink(missing_ok=True)
+        (child_bin / name).write_text(_PIP)
+        (child_bin / name).chmod(0o755)
+
+
+def _program(target: Path, body: bytes) -> None:
+    target.write_bytes(_STUB + body)
+    target.chmod(0o755)
+
+
+def _python_body(path: Path) -> bytes:
+    """What follows the first lines of a Python script; empty: it is none."""
+    try:
+        text = read_bytes(path)
+    except Unreadable:
+        return b""
+    head = _STUB_LINE.match(text) or _PYTHON_LINE.match(text)
+    return text[head.end() :] if head else b""
+
+
+def _console_scripts(info: Path) -> Iterable[tuple[str, bytes]]:
+    try:
+        parsed = ConfigParser(delimiters=("=",), interpolation=None)
+        parsed.optionxform = str  # type: ignore[method-assign,assignment]  # names keep their case
+        parsed.read_string(read_text(info / "entry_points.txt", LOCK_LIMIT))
+    except (Unreadable, Error):
+        return
+    if parsed.has_section("console_scripts"):
+        for name, target in parsed.items("console_scripts"):
+            module, _, call = target.split("[")[0].strip().partition(":")
+            if re.fullmatch(r"[A-Za-z0-9._-]+", name) and _is_call(module, call):
+                text = _PROGRAM.format(module=module, first=call.split(".")[0], call=call)
+                yield name, text.encode()
+
+
+def _is_call(module: str, call: str) -> bool:
+    parts = [*module.split("."), *call.split(".")]
+    return all(part.isidentifier() for part in parts)

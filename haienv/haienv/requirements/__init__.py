@@ -1,0 +1,1 @@
+"""What a user asks for, and the versions that follow from it."""

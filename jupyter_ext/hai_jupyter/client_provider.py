@@ -1,0 +1,51 @@
+"""The one connection of this Jupyter server to the platform.
+
+It is made on the first use, on the running loop, so never before a fork. `hai up` may give a server a new address and a
+new token; the profile is therefore read again at each use, and a changed one gets a new client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from hai.client.client import Client
+from hai.client.profile import Profile
+
+
+class ClientProvider:
+    """Gives out the client. The token stays in it: no answer to the page is made of the profile."""
+
+    def __init__(
+        self,
+        profile: Callable[[], Profile],
+        connect: Callable[[Profile], Client] = Client,
+    ) -> None:
+        self._profile = profile
+        self._connect = connect
+        self._client: Client | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def profile(self) -> Profile:
+        """The profile as it is now. Raises UsageError when there is none."""
+        return self._profile()
+
+    def client(self) -> Client:
+        """The client for the profile as it is now. Raises UsageError when there is none."""
+        profile = self.profile()
+        if self._client is None or self._client.profile != profile:
+            self._drop()
+            self._client = self._connect(profile)
+        return self._client
+
+    async def close(self) -> None:
+        """End the connection."""
+        self._drop()
+        await asyncio.gather(*self._closing)
+
+    def _drop(self) -> None:
+        if self._client is not None:
+            task = asyncio.ensure_future(self._client.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+            self._client = None

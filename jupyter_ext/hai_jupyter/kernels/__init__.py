@@ -1,0 +1,1 @@
+"""Environments as kernels of Jupyter."""

@@ -1,0 +1,203 @@
+"""A client without a server, for tests of what is built on the client.
+
+It is the real Client over a transport that ends in memory, so its verbs cannot drift from the real
+ones. Nothing happens by itself: the test creates nodes, starts and finishes tasks, prints their
+lines, moves the clock and takes the server away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any
+
+from hai.client.client import Client
+from hai.client.errors import Unreachable
+from hai.client.fake.artifacts import FakeArtifactService
+from hai.client.fake.containers import FakeContainerService, FakeTunnelService
+from hai.client.fake.environments import FakeEnvironmentService
+from hai.client.fake.images import FakeImageService
+from hai.client.fake.lists import FakeDatasetService, FakeMessageService
+from hai.client.fake.nodes import FakeNodeService, FakeServerService
+from hai.client.fake.ports import FakePortService
+from hai.client.fake.storage import FakeStorageService
+from hai.client.fake.tasks import FakeLogService, FakeTaskService
+from hai.client.fake.usage import FakeAuditService, FakeUsageService
+from hai.client.fake.users import FakeUserService
+from hai.client.fake.watches import FakeWatchService
+from hai.client.fake.webhooks import FakeWebhookService
+from hai.client.fake.workspaces import FakeWorkspaceService
+from hai.client.fake.world import World, finish, hear, make_node, silence, start_run, suspend_run
+from hai.client.profile import Profile
+from hai.v1.artifact_service_pb2_grpc import ArtifactServiceStub
+from hai.v1.audit_service_pb2 import AuditRow
+from hai.v1.audit_service_pb2_grpc import AuditServiceStub
+from hai.v1.container_service_pb2_grpc import ContainerServiceStub
+from hai.v1.dataset_service_pb2_grpc import DatasetServiceStub
+from hai.v1.environment_service_pb2_grpc import EnvironmentServiceStub
+from hai.v1.image_service_pb2_grpc import ImageServiceStub
+from hai.v1.log_service_pb2 import LogLine
+from hai.v1.log_service_pb2_grpc import LogServiceStub
+from hai.v1.message_service_pb2_grpc import MessageServiceStub
+from hai.v1.node_service_pb2_grpc import NodeServiceStub
+from hai.v1.port_service_pb2_grpc import PortServiceStub
+from hai.v1.server_service_pb2_grpc import ServerServiceStub
+from hai.v1.storage_service_pb2_grpc import StorageServiceStub
+from hai.v1.task_pb2 import TASK_OUTCOME_SUCCEEDED, Task, TaskOutcome
+from hai.v1.task_service_pb2_grpc import TaskServiceStub
+from hai.v1.tunnel_service_pb2_grpc import TunnelServiceStub
+from hai.v1.usage_service_pb2 import ClusterPoint, UsagePoint
+from hai.v1.usage_service_pb2_grpc import UsageServiceStub
+from hai.v1.user_pb2 import ROLE_ADMIN, User
+from hai.v1.user_service_pb2_grpc import UserServiceStub
+from hai.v1.watch_service_pb2_grpc import WatchServiceStub
+from hai.v1.webhook_service_pb2_grpc import WebhookServiceStub
+from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
+
+_ADDRESS = "hai.example.org:7450"
+
+
+class FakeTransport:
+    """Hands requests to the fake services; answers Unreachable while the world is not reachable."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._services: dict[object, object] = {
+            TaskServiceStub: FakeTaskService(world),
+            LogServiceStub: FakeLogService(world),
+            NodeServiceStub: FakeNodeService(world),
+            ArtifactServiceStub: FakeArtifactService(world),
+            ContainerServiceStub: FakeContainerService(world),
+            DatasetServiceStub: FakeDatasetService(world),
+            EnvironmentServiceStub: FakeEnvironmentService(world),
+            MessageServiceStub: FakeMessageService(world),
+            WebhookServiceStub: FakeWebhookService(world),
+            PortServiceStub: FakePortService(world),
+            StorageServiceStub: FakeStorageService(world),
+            ImageServiceStub: FakeImageService(world),
+            TunnelServiceStub: FakeTunnelService(world),
+            UsageServiceStub: FakeUsageService(world),
+            AuditServiceStub: FakeAuditService(world),
+            UserServiceStub: FakeUserService(world),
+            ServerServiceStub: FakeServerService(world),
+            WatchServiceStub: FakeWatchService(world),
+            WorkspaceServiceStub: FakeWorkspaceService(world),
+        }
+
+    def stub(self, stub_class: Any) -> Any:
+        """The fake of a service."""
+        return self._services[stub_class]
+
+    async def unary(
+        self, call: Any, request: Any, *, retry: bool = False, deadline: float | None = None
+    ) -> Any:
+        """One call."""
+        self._reach()
+        return await call(request)
+
+    async def stream(self, call: Any, request: Any) -> AsyncGenerator[Any, None]:
+        """One streaming call."""
+        self._reach()
+        async for answer in call(request):
+            self._reach()
+            yield answer
+
+    async def duplex(self, call: Any, requests: Any) -> AsyncGenerator[Any, None]:
+        """One call with a stream each way."""
+        self._reach()
+        async for answer in call(requests):
+            self._reach()
+            yield answer
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+    def _reach(self) -> None:
+        if not self._world.reachable:
+            raise Unreachable(f"cannot reach the server at {_ADDRESS}: Connection refused")
+
+
+class FakeClient(Client):
+    """A Client with an empty cluster of its own, and the strings to pull."""
+
+    def __init__(self, *, user: str = "alice", nodes: Iterable[str] = ()) -> None:
+        self.world = World(user=user)
+        self.world.users[user] = User(name=user, role=ROLE_ADMIN, active=True)
+        super().__init__(Profile("fake", _ADDRESS), transport=FakeTransport(self.world))
+        for name in nodes:
+            self.add_node(name)
+
+    def add_node(self, name: str, group: str = "default", gpus: int = 8) -> None:
+        """Put a ready node into the cluster."""
+        self.world.nodes[name] = make_node(name, group, gpus)
+        self.world.node_changed(self.world.nodes[name])
+
+    def start(self, id: int, nodes: Iterable[str] = ()) -> Task:
+        """Give a waiting task a run on these nodes."""
+        return start_run(self.world, self.world.task(id), tuple(nodes))
+
+    def suspended(self, id: int, reason: str = "") -> Task:
+        """Let a running task leave its nodes."""
+        return suspend_run(self.world, self.world.task(id), reason)
+
+    def finish(
+        self,
+        id: int,
+        outcome: TaskOutcome.ValueType = TASK_OUTCOME_SUCCEEDED,
+        reason: str = "",
+    ) -> Task:
+        """Let a task end."""
+        return finish(self.world, self.world.task(id), outcome, reason)
+
+    def silence(self, id: int, *ranks: int, seconds: float = 40.0) -> Task:
+        """Let agents of a running task be silent (without ranks: all of them), last heard so many seconds ago."""
+        task = self.world.task(id)
+        return silence(self.world, task, ranks or range(task.node_count), seconds)
+
+    def hear(self, id: int, *ranks: int) -> Task:
+        """Let silent agents of a task be heard again (without ranks: all of them)."""
+        task = self.world.task(id)
+        return hear(self.world, task, ranks or range(task.node_count))
+
+    def change(self, id: int, **values: Any) -> Task:
+        """Set fields of a task as the server might."""
+        task = self.world.task(id)
+        task.MergeFrom(Task(**values))
+        return self.world.changed(task, "TaskChanged")
+
+    def print(self, id: int, text: str, *, rank: int = 0, redraw: bool = False) -> None:
+        """Let a rank of the current run print a line."""
+        task = self.world.task(id)
+        line = LogLine(
+            run=task.run_count, rank=rank, time=self.world.time(), text=text, redraw=redraw
+        )
+        self.world.lines.setdefault(id, []).append(line)
+        self.world.wake()
+
+    def measure(self, id: int, *, rank: int = 0, **values: Any) -> None:
+        """Let a rank of the current run have used so much in this minute; values are those of a UsagePoint."""
+        point = UsagePoint(time=self.world.minute(), count=6, **values)
+        run = self.world.task(id).run_count or 1
+        self.world.usage.setdefault(id, []).append((rank, run, point))
+
+    def measure_cluster(self, **values: Any) -> None:
+        """Let the cluster have been so busy in this minute; values are those of a ClusterPoint."""
+        self.world.cluster_usage.append(ClusterPoint(time=self.world.minute(), **values))
+
+    def audited(self, method: str, resource: str = "", code: str = "OK", **values: Any) -> None:
+        """Let somebody (the user, unless said otherwise) have called something."""
+        row = AuditRow(time=self.world.time(), method=method, resource=resource, code=code)
+        row.MergeFrom(AuditRow(actor=values.pop("actor", self.world.user), **values))
+        self.world.audit.append(row)
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock."""
+        self.world.now += seconds
+
+    def lose(self) -> None:
+        """Take the server away; streams notice at once."""
+        self.world.reachable = False
+        self.world.wake()
+
+    def recover(self) -> None:
+        """Bring the server back."""
+        self.world.reachable = True

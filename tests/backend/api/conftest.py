@@ -1,0 +1,440 @@
+"""A real gRPC server on a free port, over the real ledger, cluster and directory and the store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from grpc import aio
+
+from hai.v1 import task_spec_pb2
+from hai.v1.agent_service_pb2 import ServicesReported
+from hai.v1.artifact_service_pb2_grpc import ArtifactServiceStub
+from hai.v1.audit_service_pb2_grpc import AuditServiceStub
+from hai.v1.container_service_pb2_grpc import ContainerServiceStub
+from hai.v1.dataset_service_pb2_grpc import DatasetServiceStub
+from hai.v1.environment_service_pb2_grpc import EnvironmentServiceStub
+from hai.v1.image_service_pb2_grpc import ImageServiceStub
+from hai.v1.log_service_pb2_grpc import LogServiceStub
+from hai.v1.message_service_pb2_grpc import MessageServiceStub
+from hai.v1.node_service_pb2_grpc import NodeServiceStub
+from hai.v1.port_service_pb2_grpc import PortServiceStub
+from hai.v1.server_service_pb2_grpc import ServerServiceStub
+from hai.v1.storage_service_pb2_grpc import StorageServiceStub
+from hai.v1.task_service_pb2_grpc import TaskServiceStub
+from hai.v1.tunnel_service_pb2_grpc import TunnelServiceStub
+from hai.v1.usage_service_pb2_grpc import UsageServiceStub
+from hai.v1.user_service_pb2_grpc import UserServiceStub
+from hai.v1.watch_service_pb2_grpc import WatchServiceStub
+from hai.v1.webhook_service_pb2_grpc import WebhookServiceStub
+from hai_backend.api.agents.protocols import AgentDeps
+from hai_backend.api.agents.service import AgentService
+from hai_backend.api.assemble import Parts, serve
+from hai_backend.api.containers.containers import NoBrowsers
+from hai_backend.api.environments.environments import Environments
+from hai_backend.api.environments.pinning import EnvironmentPinning
+from hai_backend.api.request.limits import CallLimits
+from hai_backend.api.scheduling.forecasts import Forecasts
+from hai_backend.api.server.server import Endpoint, Listening
+from hai_backend.api.tasks import watch
+from hai_backend.api.webhooks.service import WebhookDeps
+from hai_backend.api.workspaces.access import Workspaces
+from hai_backend.api.workspaces.pins import WorkspacePins
+from hai_backend.auth.directory import Directory
+from hai_backend.controllers.aio.change_feed import ChangeFeed
+from hai_backend.controllers.cluster.agents import ConnectedAgents
+from hai_backend.controllers.cluster.nodes import Cluster
+from hai_backend.controllers.cluster.service_status import ServiceStates
+from hai_backend.controllers.cluster.tunnels import Tunnels
+from hai_backend.controllers.metrics.usage import Usage
+from hai_backend.controllers.tasks.executor import Executor
+from hai_backend.controllers.tasks.notifications import Notifications, Terms
+from hai_backend.controllers.tasks.task_manager import TaskManager
+from hai_backend.controllers.tasks.webhooks import Webhooks
+from hai_backend.domain.accounts.user import Role, TokenScope, User
+from hai_backend.domain.accounts.webhook import Format
+from hai_backend.domain.catalog.image import ImageReference
+from hai_backend.domain.catalog.registry import Registry, place
+from hai_backend.domain.errors import HaiError, NotFound, Unavailable
+from hai_backend.domain.node import Node
+from hai_backend.domain.scheduling.plan import Wait
+from hai_backend.domain.scheduling.snapshot import Snapshot
+from hai_backend.domain.task import Task
+from hai_backend.environments.haienv import Haienv
+from hai_backend.launch.base import RankKey
+from hai_backend.launch.fake import FakeLauncher
+from hai_backend.lifecycle.goodput import History, goodput
+from hai_backend.logs.store import LogStore
+from hai_backend.scheduler.policy.policy import Policy
+from hai_backend.store.base import Store
+from hai_backend.testing import ManualClock
+from hai_backend.testing.databases import usual_store
+from hai_backend.testing.environments import BUILDER, fake_haienv
+from hai_backend.webhooks.bodies import Letter
+
+PEOPLE = {
+    "root": User("root", Role.ADMIN),
+    "olga": User("olga", Role.OPERATOR),
+    "ada": User("ada", groups=("vision",)),
+    "bob": User("bob", groups=("vision",)),
+    "eve": User("eve", groups=("speech",)),
+}
+
+
+class Waits:
+    """Stands for the scheduling loop: tests say what the last pass answered."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, Wait] = {}
+        self.given = Snapshot(0.0, (), ())
+
+    def wait(self, task_id: int) -> Wait | None:
+        return self.found.get(task_id)
+
+    async def snapshot(self) -> Snapshot:
+        return self.given
+
+    async def waits(self, group: str = "") -> Mapping[int, Wait]:
+        return self.found
+
+
+class KnownImages:
+    """Stands for the registries: tests say which images there are, or how the registry fails."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, str] = {}
+        self.fails: HaiError | None = None
+        self.asked: list[tuple[str, Registry]] = []
+
+    async def digest(self, image: ImageReference, registry: Registry) -> str:
+        self.asked.append((str(image), registry))
+        if self.fails is not None:
+            raise self.fails
+        if str(image) not in self.found:
+            raise NotFound(f"there is no {image}", reason="NO_SUCH_IMAGE")
+        return self.found[str(image)]
+
+    async def tags(self, image: ImageReference, registry: Registry) -> tuple[str, ...]:
+        begin = f"{place(image)}:"
+        return tuple(k.removeprefix(begin) for k in self.found if k.startswith(begin))
+
+
+@dataclass
+class Platform:
+    """Everything below the services, and callers of them."""
+
+    store: Store
+    clock: ManualClock
+    directory: Directory
+    task_manager: TaskManager
+    cluster: Cluster
+    scheduling: Waits
+    logs: LogStore
+    home: Path
+    secret: bytes = b"of run tokens"
+    registries: KnownImages = field(default_factory=KnownImages)
+    image_check: str = ""
+    launcher: str = "process"
+    service: Listening | None = None
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    wheel_bytes: list[int] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
+    limits: CallLimits = field(default_factory=CallLimits)
+    _channels: list[aio.Channel] = field(default_factory=list)
+
+    @cached_property
+    def workspaces(self) -> Workspaces:
+        root = self.home / "workspaces"
+        return Workspaces(root, self.task_manager.unfinished, self.directory, self.clock)
+
+    @cached_property
+    def pins(self) -> WorkspacePins:
+        return WorkspacePins(self.workspaces, lambda directory: str(self.home / directory.below))
+
+    def __post_init__(self) -> None:
+        self.hub = ConnectedAgents()
+        self.tunnels = Tunnels(self.hub)
+        self.board = ServiceStates(self.clock)
+        self.usage = Usage(self.store, self.task_manager, self.cluster, self.clock)
+
+    async def start(self) -> None:
+        await self.directory.load()
+        for user in PEOPLE.values():
+            await self.directory.create_user(user)
+        await self.cluster.seen([Node(f"n{i}", gpus=8) for i in range(4)])
+        await self.task_manager.load()
+        self.service = await serve(self.parts(), Endpoint("127.0.0.1:0", limits=self.limits))
+
+    @cached_property
+    def environments(self) -> Environments:
+        root = self.home / "environments"
+        return Environments(root, self.store, self.directory, self.task_manager, self.clock)
+
+    @cached_property
+    def haienv(self) -> Haienv:
+        """Of a program that stands for it."""
+        program = fake_haienv(self.home / "haienv", BUILDER)
+        return Haienv(self.environments.root, pods=False, program=program)
+
+    @cached_property
+    def webhook_rooms(self) -> WebhookDeps:
+        """With what would be sent kept in `letters`; nothing is sent."""
+        known, origins = Webhooks(self.store), {"https://hooks.example.org"}
+
+        async def post(letter: Letter, format: Format) -> None:
+            self.letters.append(letter)
+            if "refuses" in letter.url:
+                raise Unavailable("https://hooks.example.org did not take it: it answered 404")
+
+        terms = Terms("lab", origins)
+        notifying = Notifications(self.store, known, self.clock, post, terms, asyncio.ensure_future)
+        return WebhookDeps(known, notifying, origins, self.clock)
+
+    def parts(self) -> Parts:
+        return Parts(
+            store=self.store,
+            clock=self.clock,
+            directory=self.directory,
+            task_manager=self.task_manager,
+            scheduling=self.scheduling,
+            cluster=self.cluster,
+            logs=self.logs,
+            usage=self.usage,
+            goodput=lambda task: goodput(task, History(), self.clock.now()),
+            workspaces=self.workspaces,
+            environments=self.environments,
+            haienv=self.haienv,
+            wheels=self.home / "wheels",
+            pins=self.pins,
+            agents=AgentService(self._agent_ports()),
+            hub=self.hub,
+            tunnels=self.tunnels,
+            board=self.board,
+            browsers=NoBrowsers(),
+            forecasting=Forecasts(self.scheduling, Policy(), self.clock),
+            webhooks=self.webhook_rooms,
+            remove_container=self._nothing_to_remove,
+            registries=self.registries,
+            image_check=self.image_check,
+            launcher=self.launcher,
+            launcher_images=frozenset({"default", "of-the-launcher"}),
+            wheels_kept=self.wheel_bytes.append,
+            observe=lambda method, code, seconds: self.calls.append((method, code)),
+        )
+
+    async def _nothing_to_remove(self, task_id: int) -> None:
+        """There is no launcher here."""
+
+    def _agent_ports(self) -> AgentDeps:
+        return AgentDeps(
+            task_manager=self.task_manager,
+            hub=self.hub,
+            executor=Executor(FakeLauncher([]), self.hub, str, self.cluster.nodes().get),
+            logs=self.logs,
+            confirm=self.store.confirm,
+            clock=self.clock,
+            secret=self.secret,
+            cluster=self.cluster,
+            seen=lambda directory: str(self.home / directory.below),
+            environment=EnvironmentPinning(self.environments),
+            workspace=self.pins.path,
+            report=lambda key, report: None,
+            used=self.usage.heard,
+            tunnels=self.tunnels,
+            base_url=lambda task_id, service: "/",
+            services_said=self._services_said,
+            level=lambda task, number: task.priority,
+        )
+
+    def _services_said(self, task: Task, key: RankKey, said: ServicesReported) -> None:
+        idle = said.idle_seconds if said.HasField("idle_seconds") else None
+        self.board.report(key, said.services, idle)
+
+    async def token(self, user: str, scope: TokenScope = TokenScope.ALL, **more: Any) -> str:
+        return (await self.directory.create_token(user, scope, self.clock.now(), **more))[1]
+
+    async def caller(self, user: str, scope: TokenScope = TokenScope.ALL) -> Caller:
+        return self.with_token(await self.token(user, scope))
+
+    def with_token(self, token: str | None) -> Caller:
+        assert self.service is not None
+        # A subchannel of its own: channels to one address share connections otherwise.
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        channel = aio.insecure_channel(self.service.address, options=options)
+        self._channels.append(channel)
+        return Caller(channel, token)
+
+    async def stop(self) -> None:
+        for channel in self._channels:
+            await channel.close()
+        if self.service is not None:
+            await self.service.stop(0)
+        await self.workspaces.close()
+
+
+class Caller:
+    """Stubs whose calls carry a token: `await caller.tasks.GetTask(request)`."""
+
+    def __init__(self, channel: aio.Channel, token: str | None) -> None:
+        self.channel = channel
+        self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+        self.tasks = self._bound(TaskServiceStub(channel))
+        self.nodes = self._bound(NodeServiceStub(channel))
+        self.watches = self._bound(WatchServiceStub(channel))
+        self.users = self._bound(UserServiceStub(channel))
+        self.logs = self._bound(LogServiceStub(channel))
+        self.ports = self._bound(PortServiceStub(channel))
+        self.artifacts = self._bound(ArtifactServiceStub(channel))
+        self.datasets = self._bound(DatasetServiceStub(channel))
+        self.environments = self._bound(EnvironmentServiceStub(channel))
+        self.messages = self._bound(MessageServiceStub(channel))
+        self.webhooks = self._bound(WebhookServiceStub(channel))
+        self.storage = self._bound(StorageServiceStub(channel))
+        self.images = self._bound(ImageServiceStub(channel))
+        self.server = self._bound(ServerServiceStub(channel))
+        self.tunnels = self._bound(TunnelServiceStub(channel))
+        self.containers = self._bound(ContainerServiceStub(channel))
+        self.usage = self._bound(UsageServiceStub(channel))
+        self.audit = self._bound(AuditServiceStub(channel))
+
+    def _bound(self, stub: Any) -> Any:
+        return _Bound(stub, self._metadata)
+
+
+class _Bound:
+    def __init__(self, stub: Any, metadata: Any) -> None:
+        self._stub = stub
+        self._metadata = metadata
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._stub, name)
+        return lambda request, timeout=20: call(request, metadata=self._metadata, timeout=timeout)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a caller learns from a refused call."""
+
+    code: grpc.StatusCode
+    reason: str
+    message: str
+    violations: tuple[tuple[str, str], ...]
+    details: tuple[Any, ...]
+
+
+@asynccontextmanager
+async def refused() -> AsyncIterator[list[Refusal]]:
+    """The calls inside must be refused: `async with refused() as why: …`; `why[0]` tells."""
+    found: list[Refusal] = []
+    with pytest.raises(aio.AioRpcError) as caught:
+        yield found
+    found.append(refusal(caught.value))
+
+
+def refusal(error: aio.AioRpcError) -> Refusal:
+    trailers = dict(error.trailing_metadata() or ())
+    status = status_pb2.Status.FromString(trailers.get("grpc-status-details-bin", b""))
+    details = [_unpacked(detail) for detail in status.details]
+    infos = [d for d in details if isinstance(d, error_details_pb2.ErrorInfo)]
+    bad = [d for d in details if isinstance(d, error_details_pb2.BadRequest)]
+    return Refusal(
+        error.code(),
+        infos[0].reason if infos else "",
+        error.details() or "",
+        tuple((v.field, v.description) for b in bad for v in b.field_violations),
+        tuple(details),
+    )
+
+
+def _unpacked(packed: Any) -> Any:
+    for kind in (
+        error_details_pb2.ErrorInfo,
+        error_details_pb2.BadRequest,
+        error_details_pb2.RetryInfo,
+    ):
+        if packed.Is(kind.DESCRIPTOR):
+            message = kind()
+            packed.Unpack(message)
+            return message
+    raise AssertionError(packed)
+
+
+def a_request_spec(name: str = "t", **resource: Any) -> task_spec_pb2.TaskSpec:
+    """The smallest spec that passes."""
+    spec = task_spec_pb2.TaskSpec(version=2, name=name)
+    spec.spec.entrypoint = "train.py"
+    for key, value in resource.items():
+        setattr(spec.resource, key, value)
+    return spec
+
+
+@pytest.fixture
+def make_spec() -> Any:
+    return a_request_spec
+
+
+@pytest.fixture
+def expect_refusal() -> Any:
+    return refused
+
+
+@pytest.fixture
+def call_limits() -> CallLimits:
+    return CallLimits()
+
+
+@pytest.fixture
+def image_check() -> str:
+    return ""
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    async with usual_store() as made:
+        yield made
+
+
+@pytest.fixture
+def launcher() -> str:
+    return "process"
+
+
+@pytest.fixture
+async def platform(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    store: Store,
+    call_limits: CallLimits,
+    image_check: str,
+    launcher: str,
+) -> AsyncIterator[Platform]:
+    monkeypatch.setattr(watch, "BUNDLE_SECONDS", 0.0)
+    clock = ManualClock()
+    task_manager = TaskManager(
+        store, clock, ChangeFeed(), perform=lambda task, what: None, changed=lambda *change: None
+    )
+    cluster = Cluster(store, clock, changed=lambda: None)
+    made = Platform(
+        store,
+        clock,
+        Directory(store),
+        task_manager,
+        cluster,
+        Waits(),
+        LogStore(tmp_path, 1 << 20),
+        tmp_path,
+        limits=call_limits,
+        image_check=image_check,
+        launcher=launcher,
+    )
+    await made.start()
+    yield made
+    await made.stop()

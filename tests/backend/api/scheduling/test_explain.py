@@ -1,0 +1,64 @@
+"""Sentences about what stands in the way of a task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hai_backend.api.scheduling.explain import Facts, explain, protection, shared_with_others
+from hai_backend.domain.node import Node
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.spec import ProgramSpec, TaskSpec
+from hai_backend.domain.task import Outcome, Rank, RankState, Run, RunState, Task, TaskState
+from hai_backend.scheduler.explain.blockers import NodeNumbers
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        pytest.param(NodeNumbers(takeable=1), [], id="nobody"),
+        pytest.param(
+            NodeNumbers(protected=2, protected_until=60.0, protected_runs=(9, 8)),
+            ["2 nodes held by runs that it outranks, but that are protected: task 9, 8; "
+             "the first of them until 1970-01-01 00:01:00 UTC"],
+            id="until when",
+        ),
+        pytest.param(
+            NodeNumbers(protected=1, protected_until=60.0, protected_runs=(9,), protected_why="it worked for nothing"),
+            ["1 node held by runs that it outranks, but that are protected: task 9; "
+             "the first of them until 1970-01-01 00:01:00 UTC: it worked for nothing"],
+            id="and why",
+        ),
+    ],
+)  # fmt: skip
+def test_who_is_protected(numbers: NodeNumbers, said: list[str]) -> None:
+    assert [*protection(numbers)] == said
+
+
+def test_why_of_a_failed_task_is_its_diagnosis() -> None:
+    lines = "ModuleNotFoundError: No module named 'apex'\n"
+    rank = Rank(0, "n1", RankState.FAILED, exit_code=1, last_lines=lines)
+    run = Run(1, RunState.ENDED, (rank,), 0.0, Priority.LOW)
+    spec = TaskSpec("t", ProgramSpec("x.py"))
+    task = Task(7, "ada", spec, TaskState.FINISHED, Priority.LOW, 0.0, run=run)
+    task = replace(task, outcome=Outcome.FAILED, reason="rank 0 exited with 1")
+    said = explain(Facts(task, None, {}, {}, (), (), 0.0, lambda other: True))
+    assert said.constraints[0] == "rank 0 exited with 1"
+    assert "rank 0 on n1 was the first to fail: exit code 1" in said.constraints
+    assert said.constraints[-1].startswith("likely cause: a Python package is missing")
+    assert "submit it again: hai describe 7 | hai run -" in said.suggestions
+
+
+def test_what_other_pods_hold_is_told_of_the_nodes_that_tasks_may_use() -> None:
+    told = "other pods hold 3 of 8 gpus"
+    nodes = [
+        Node("n2", foreign=told),
+        Node("n1"),
+        Node("n3", foreign=told, cordoned=True),  # told with why it takes no work
+    ]
+    assert [*shared_with_others(nodes)] == [f"node n2: {told}"]
+    many = [Node(f"n{i}", foreign=told) for i in range(7)]
+    assert [*shared_with_others(many)][5:] == [
+        "and of 2 more nodes: `hai nodes` says how much",
+    ]

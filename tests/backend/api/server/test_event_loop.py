@@ -1,0 +1,56 @@
+"""What is counted over all tasks and nodes is counted in a thread: others are answered meanwhile."""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import Any
+
+from hai.v1 import node_service_pb2 as nodes
+from hai.v1 import task_service_pb2 as tasks
+from hai_backend.domain.node import Node
+from hai_backend.domain.scheduling.plan import Wait, WaitReason
+
+
+class Seen(dict[int, Wait]):
+    """Notes who looks for a wait."""
+
+    def __init__(self, *waits: Wait) -> None:
+        super().__init__({wait.task: wait for wait in waits})
+        self.threads: set[int] = set()
+
+    def get(self, task: int, default: Any = None) -> Any:
+        self.threads.add(get_ident())
+        return super().get(task, default)
+
+
+class Counted(Node):
+    """Notes who asks whether it is usable."""
+
+    threads: set[int] = set()  # noqa: RUF012 - of all of them
+
+    @property
+    def usable(self) -> bool:
+        self.threads.add(get_ident())
+        return True
+
+
+async def test_the_queue(platform: Any, make_spec: Any) -> None:
+    ada = await platform.caller("ada")
+    for name in ("one", "other"):
+        await ada.tasks.CreateTask(tasks.CreateTaskRequest(spec=make_spec(name=name)))
+    waits = (Wait(i, WaitReason.NOT_ENOUGH_NODES, "x", 3 - i) for i in (1, 2))
+    platform.scheduling.found = seen = Seen(*waits)
+    queue = (await ada.tasks.ListQueue(tasks.ListQueueRequest())).tasks
+    assert [task.id for task in queue] == [2, 1]
+    assert seen.threads
+    assert get_ident() not in seen.threads
+
+
+async def test_the_groups(platform: Any) -> None:
+    ada = await platform.caller("ada")
+    await platform.cluster.seen([Counted("m1", group="many")])
+    Counted.threads.clear()
+    groups = (await ada.nodes.ListGroups(nodes.ListGroupsRequest())).groups
+    assert {group.name: group.free_nodes for group in groups}["many"] == 1
+    assert Counted.threads
+    assert get_ident() not in Counted.threads

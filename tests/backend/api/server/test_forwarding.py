@@ -1,0 +1,263 @@
+"""A server that does not lead passes every call on, byte by byte, and says so clearly when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from hai.client.streams import StreamCall
+from hai.v1 import task_service_pb2 as pb
+from hai.v1.task_service_pb2_grpc import TaskServiceStub
+from hai_backend.api.assemble import gate_of, servicers
+from hai_backend.api.server.forwarding import HOPS, Forwarding
+from hai_backend.api.server.router import Here, Nobody, Router
+from hai_backend.api.server.server import Endpoint, build_server, handlers
+from hai_backend.domain.errors import NoLeader
+
+C = grpc.StatusCode
+DETAILS = "grpc-status-details-bin"
+
+
+class Leader(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+    """Answers anything below /hai.test/ and remembers what it saw."""
+
+    def __init__(self) -> None:
+        self.metadata: dict[str, Any] = {}
+        self.left: float | None = None
+        self.cancelled = asyncio.Event()
+
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        behaviour = getattr(self, details.method.rpartition("/")[2])
+        return grpc.stream_stream_rpc_method_handler(behaviour)
+
+    async def echo(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        self.metadata = dict(context.invocation_metadata())
+        self.left = context.time_remaining()
+        await context.send_initial_metadata((("first", "1"),))
+        async for request in requests:
+            await context.write(request)
+        context.set_trailing_metadata((("last", "9"), ("raw-bin", b"\xff\x00")))
+
+    async def refuse(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        trailer = ((DETAILS, b"\x01\x02"), ("more", "x"))
+        await anext(requests)  # as real services do
+        await context.abort(C.FAILED_PRECONDITION, "not so", trailer)
+
+    async def refuse_at_once(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        await context.abort(C.PERMISSION_DENIED, "not yours", ((DETAILS, b"\x01\x02"),))
+
+    async def answer_at_once(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        await context.write(b"this")
+        await context.write(b"and that")
+
+    async def wait(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        await context.write(b"begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled.set()
+
+
+@asynccontextmanager
+async def follower(leader: str) -> AsyncIterator[tuple[str, Router, Forwarding]]:
+    router = Router()
+    listening = build_server(Endpoint("127.0.0.1:0"), router)
+    await listening.start()
+    elsewhere = Forwarding(leader, None)
+    router.to(elsewhere)
+    yield listening.address, router, elsewhere
+    await elsewhere.close()
+    await listening.stop(0)
+
+
+@pytest.fixture
+async def leader() -> AsyncIterator[tuple[Leader, aio.Server, str]]:
+    server, made = aio.server(), Leader()
+    server.add_generic_rpc_handlers((made,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield made, server, f"127.0.0.1:{port}"
+    await server.stop(0)
+
+
+@pytest.fixture
+async def passed(leader: Any) -> AsyncIterator[tuple[Leader, aio.Channel, Forwarding]]:
+    async with follower(leader[2]) as (address, _, way), aio.insecure_channel(address) as channel:
+        yield leader[0], channel, way
+
+
+def refused(error: aio.AioRpcError) -> tuple[C, str, float]:
+    """Code, reason and seconds until it is worth while to ask again."""
+    status = status_pb2.Status.FromString(dict(error.trailing_metadata() or ())[DETAILS])
+    info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+    status.details[0].Unpack(info)
+    status.details[1].Unpack(retry)
+    return error.code(), info.reason, retry.retry_delay.seconds
+
+
+async def test_a_stream_is_passed_on_with_everything_that_belongs_to_it(passed: Any) -> None:
+    made, channel, _ = passed
+    sent = [b"", b"\x00\xff" * 100, b"x" * 3_000_000]
+    call = channel.stream_stream("/hai.test/echo")(
+        iter(sent), timeout=60, metadata=(("authorization", "Bearer s"), ("k-bin", b"\x80"))
+    )
+    assert [answer async for answer in call] == sent
+    assert (made.metadata["authorization"], made.metadata["k-bin"]) == ("Bearer s", b"\x80")
+    assert made.metadata[HOPS] == "1"
+    assert made.left is not None
+    assert 30 < made.left < 70  # rounded on the way
+    assert dict(await call.initial_metadata())["first"] == "1"
+    trailer = dict(await call.trailing_metadata())
+    assert (trailer["last"], trailer["raw-bin"]) == ("9", b"\xff\x00")
+
+
+async def test_a_unary_call_is_passed_on(passed: Any) -> None:
+    _, channel, _ = passed
+    assert await channel.unary_unary("/hai.test/echo")(b"abc", timeout=10) == b"abc"
+
+
+async def test_a_refusal_is_passed_on_with_its_details(passed: Any) -> None:
+    _, channel, _ = passed
+    with pytest.raises(aio.AioRpcError, match="not so") as caught:
+        await channel.unary_unary("/hai.test/refuse")(b"", timeout=10)
+    assert caught.value.code() is C.FAILED_PRECONDITION
+    trailer = dict(caught.value.trailing_metadata() or ())
+    assert (trailer[DETAILS], trailer["more"]) == (b"\x01\x02", "x")
+
+
+async def test_what_a_leader_says_at_once_is_passed_on_while_much_is_still_to_be_sent(
+    passed: Any,
+) -> None:
+    _, channel, _ = passed
+    much = [bytes(65536)] * 64
+    for _ in range(20):
+        call = channel.stream_stream("/hai.test/refuse_at_once")(iter(much), timeout=10)
+        told = await _heard(call)
+        assert (told.code(), told.details()) == (C.PERMISSION_DENIED, "not yours")
+        assert dict(told.trailing_metadata() or ())[DETAILS] == b"\x01\x02"
+        call = channel.stream_stream("/hai.test/answer_at_once")(iter(much), timeout=10)
+        assert (await _heard(call, b"this", b"and that")).code() is C.OK
+
+
+async def _heard(call: Any, *answers: bytes) -> aio.AioRpcError:
+    stream, heard = StreamCall[Any, Any](call), []
+    with suppress(aio.AioRpcError):
+        async for answer in stream:
+            heard.append(answer)  # noqa: PERF401 - what came before a failure counts
+    assert tuple(heard) == answers
+    return await stream.status()
+
+
+@pytest.mark.parametrize("how", ["cancelled", "late"])
+async def test_who_hangs_up_here_hangs_up_there(passed: Any, how: str) -> None:
+    made, channel, _ = passed
+    timeout = 0.2 if how == "late" else None
+    call = channel.unary_stream("/hai.test/wait")(b"", timeout=timeout)
+    assert await call.read() == b"begun"
+    if how == "cancelled":
+        call.cancel()
+    else:
+        with pytest.raises(aio.AioRpcError, match="Deadline"):
+            await call.read()
+    async with asyncio.timeout(5):
+        await made.cancelled.wait()
+
+
+@pytest.mark.parametrize("how", ["leader", "role"])
+async def test_streams_end_as_unavailable_when_the_leader_changes(
+    passed: Any, leader: Any, how: str
+) -> None:
+    _, channel, way = passed
+    call = channel.unary_stream("/hai.test/wait")(b"")
+    assert await call.read() == b"begun"
+    await (leader[1].stop(0) if how == "leader" else way.close())
+    with pytest.raises(aio.AioRpcError, match="was lost; try again") as caught:
+        await call.read()
+    assert refused(caught.value) == (C.UNAVAILABLE, "NO_LEADER", 1)
+
+
+async def test_a_leader_that_is_not_there_is_unavailable() -> None:
+    async with follower("127.0.0.1:1") as (address, *_), aio.insecure_channel(address) as channel:
+        with pytest.raises(aio.AioRpcError, match=r"127\.0\.0\.1:1 was lost") as caught:
+            await channel.unary_unary("/hai.test/echo")(b"", timeout=10)
+    assert refused(caught.value) == (C.UNAVAILABLE, "NO_LEADER", 1)
+
+
+async def test_a_call_that_comes_while_the_way_is_closed_is_refused_in_words(passed: Any) -> None:
+    _, channel, way = passed
+    await way.close()
+    with pytest.raises(aio.AioRpcError, match="was lost; try again") as caught:
+        await channel.unary_unary("/hai.test/echo")(b"", timeout=10)
+    assert refused(caught.value) == (C.UNAVAILABLE, "NO_LEADER", 1)
+
+
+async def test_two_servers_that_each_take_the_other_for_the_leader_pass_nothing_round() -> None:
+    async with AsyncExitStack() as stack:
+        first, board, _ = await stack.enter_async_context(follower("127.0.0.1:1"))
+        second, *_ = await stack.enter_async_context(follower(first))
+        back = Forwarding(second, None)
+        stack.push_async_callback(back.close)
+        board.to(back)
+        channel = await stack.enter_async_context(aio.insecure_channel(first))
+        with pytest.raises(aio.AioRpcError, match="does not lead any more") as caught:
+            await channel.unary_unary("/hai.test/echo")(b"", timeout=10)
+    assert refused(caught.value) == (C.UNAVAILABLE, "NO_LEADER", 1)
+
+
+async def test_without_a_leader_calls_are_refused_and_health_is_answered() -> None:
+    async with follower("127.0.0.1:1") as (address, board, _):
+        board.to(Nobody())
+        async with aio.insecure_channel(address) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=10)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+            with pytest.raises(aio.AioRpcError, match="no server leads just now") as caught:
+                await channel.unary_unary("/hai.v1.TaskService/GetTask")(b"", timeout=10)
+    assert refused(caught.value) == (C.UNAVAILABLE, "NO_LEADER", 1)
+
+
+async def test_a_real_call_through_a_follower(platform: Any) -> None:
+    token = await platform.token("ada")
+    async with (
+        follower(platform.service.address) as (address, *_),
+        aio.insecure_channel(address) as channel,
+    ):
+        ask = channel.unary_unary("/hai.v1.UserService/WhoAmI")
+        assert b"ada" in await ask(b"", metadata=(("authorization", f"Bearer {token}"),))
+        with pytest.raises(aio.AioRpcError) as caught:
+            await ask(b"")
+    assert caught.value.code() is C.UNAUTHENTICATED
+
+
+async def test_a_reign_that_ends_ends_its_streams_and_one_that_slept_answers_nothing(
+    platform: Any,
+) -> None:
+    parts, fresh = platform.parts(), [True]
+    gate = gate_of(parts)
+    metadata = (("authorization", f"Bearer {await platform.token('ada')}"),)
+    async with (
+        follower("127.0.0.1:1") as (address, board, _),
+        aio.insecure_channel(address) as channel,
+    ):
+        board.to(Here(gate, handlers(servicers(parts)), lambda: fresh[0]))
+        stub = TaskServiceStub(channel)
+        watching = stub.WatchTasks(pb.WatchTasksRequest(), metadata=metadata)
+        await watching.read()
+        waiting = asyncio.ensure_future(watching.read())
+        await stub.ListTasks(pb.ListTasksRequest(), metadata=metadata)  # it waits by now
+        await gate.close(NoLeader("this server is leaving; ask again"), 0.1)
+        with pytest.raises(aio.AioRpcError, match="is leaving") as caught:
+            await waiting
+        assert refused(caught.value) == (C.UNAVAILABLE, "NO_LEADER", 1)
+        fresh[0] = False
+        with pytest.raises(aio.AioRpcError, match="was asleep") as caught:
+            await stub.ListTasks(pb.ListTasksRequest(), metadata=metadata)
+        assert refused(caught.value) == (C.UNAVAILABLE, "NO_LEADER", 1)

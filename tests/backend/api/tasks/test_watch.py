@@ -1,0 +1,217 @@
+"""WatchTasks: no loss, no repeats, whatever changes when, and wherever a reader resumes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hai.v1 import task_pb2
+from hai.v1 import task_service_pb2 as pb
+from hai_backend.api.tasks import watch as watching
+from hai_backend.api.tasks.watch import Bundle, TaskWatch
+from hai_backend.controllers.aio.change_feed import ChangeFeed
+from hai_backend.domain.task import Outcome, Task, TaskState
+from hai_backend.store.base import TaskFilter
+from hai_backend.store.memory.store import MemoryStore
+from hai_backend.testing import a_spec, a_task
+
+STATES = st.sampled_from([TaskState.WAITING_INIT, TaskState.RUNNING, TaskState.FINISHED])
+STEPS = st.lists(
+    st.tuples(st.just("make"), STATES)
+    | st.tuples(st.integers(1, 6), STATES)
+    | st.tuples(st.sampled_from(["read", "resume"]), st.just(TaskState.RUNNING)),
+    max_size=40,
+)
+FILTERS = st.sampled_from(
+    [
+        TaskFilter(),
+        TaskFilter(states=frozenset({TaskState.RUNNING})),
+        TaskFilter(not_states=frozenset({TaskState.FINISHED})),
+        TaskFilter(users=frozenset({"ada"})),
+    ]
+)
+
+
+class Reader:
+    """Follows a watch as a client does; what it holds is judged against the store."""
+
+    def __init__(self, store: MemoryStore, feed: ChangeFeed, wanted: TaskFilter) -> None:
+        self._store, self._feed, self._wanted = store, feed, wanted
+        self.version = 0
+        self.held: dict[int, Task] = {}
+        self.sent: list[tuple[int, int]] = []
+        self._next: asyncio.Future[Bundle] | None = None
+        self.resume()
+
+    def resume(self) -> None:
+        """Break off and go on from the version that was seen last."""
+        if self._next is not None:
+            self._next.cancel()
+        watch = TaskWatch(self._store, self._feed, self._wanted, lambda user: ())
+        self._bundles = watch.bundles(self.version)
+        self._next = asyncio.ensure_future(anext(self._bundles))
+
+    async def read_all(self) -> None:
+        """Read until the stream waits for a change: nothing here ever waits for anything else."""
+        idle = 0
+        while idle < 20:
+            await asyncio.sleep(0)
+            idle += 1
+            assert self._next is not None
+            if self._next.done():
+                self._take(self._next.result())
+                self._next = asyncio.ensure_future(anext(self._bundles))
+                idle = 0
+
+    async def close(self) -> None:
+        assert self._next is not None
+        self._next.cancel()
+        await asyncio.gather(self._next, return_exceptions=True)
+
+    def _take(self, bundle: Bundle) -> None:
+        for task in bundle.tasks:
+            self.sent.append((task.id, task.version))
+            self.held[task.id] = task
+        assert bundle.version >= self.version
+        self.version = bundle.version
+
+
+async def _change(store: MemoryStore, feed: ChangeFeed, what: object, state: TaskState) -> None:
+    if what == "make":
+        number = await store.version()
+        user = "ada" if number % 2 else "bob"
+        task = replace(a_task(0, user, name=f"t{number}"), revision=1, state=state)
+        await store.create_task(task, ())
+    else:
+        task = await store.get_task(int(str(what)))
+        if task is None:
+            return
+        await store.save_task(replace(task, state=state, revision=task.revision + 1), ())
+    feed.publish(await store.version())
+
+
+@given(STEPS, FILTERS)
+@settings(max_examples=150, deadline=None)
+def test_a_reader_holds_what_the_store_holds(
+    steps: list[tuple[object, TaskState]], wanted: TaskFilter
+) -> None:
+    async def story() -> None:
+        store, feed = MemoryStore(), ChangeFeed()
+        reader = Reader(store, feed, wanted)
+        for what, state in steps:
+            if what == "resume":
+                reader.resume()
+            elif what == "read":
+                await reader.read_all()
+            else:
+                await _change(store, feed, what, state)
+        # So that even an idle reader has something to read.
+        await _change(store, feed, "make", TaskState.RUNNING)
+        await reader.read_all()
+        await _judge(store, reader, wanted)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watching, "BUNDLE_SECONDS", 0.0)
+        asyncio.run(story())
+
+
+async def _judge(store: MemoryStore, reader: Reader, wanted: TaskFilter) -> None:
+    assert len(reader.sent) == len(set(reader.sent)), "a state was sent twice"
+    for task in await store.changed_tasks(0, 1000):
+        matches = watching.matches(task, wanted, {})
+        held = reader.held.get(task.id)
+        if matches and (task.state is not TaskState.FINISHED or held is not None):
+            assert held == task, "lost"
+        if held is not None:
+            assert held == task or not matches or task.state is TaskState.FINISHED, "stale"
+            if watching.matches(held, wanted, {}):
+                assert held == task, "the reader was not told that it left"
+
+
+async def test_a_slow_reader_gets_the_last_state_once(platform: Any) -> None:
+    ada = await platform.caller("ada")
+    watch = ada.tasks.WatchTasks(pb.WatchTasksRequest())
+    first = await watch.read()
+    assert (len(first.tasks), first.version) == (0, await platform.store.version())
+    task = await platform.task_manager.submit("ada", a_spec("one"), "")
+    seen = (await watch.read()).tasks
+    assert [(t.id, t.state) for t in seen] == [(1, task_pb2.TASK_STATE_WAITING_INIT)]
+    for starred in (True, False, True):
+        await platform.task_manager.set_labels(task.id, "ada", starred=starred)
+    answers = [await watch.read()]
+    while not answers[-1].tasks[-1].starred or answers[-1].version < await platform.store.version():
+        answers.append(await watch.read())
+    assert len(answers) <= 3
+    watch.cancel()
+
+
+async def test_a_stream_resumes_where_it_broke_off(platform: Any) -> None:
+    ada = await platform.caller("ada")
+    for number in range(3):
+        await platform.task_manager.submit("ada", a_spec(f"t{number}"), "")
+    watch = ada.tasks.WatchTasks(pb.WatchTasksRequest())
+    version = (await watch.read()).version
+    watch.cancel()
+    await platform.task_manager.stop(2, "ada", Outcome.FAILED)
+    again = ada.tasks.WatchTasks(pb.WatchTasksRequest(after_version=version))
+    answer = await again.read()
+    assert [(t.id, t.state) for t in answer.tasks] == [(2, task_pb2.TASK_STATE_FINISHED)]
+    again.cancel()
+
+
+async def test_a_version_of_another_store_begins_anew(platform: Any) -> None:
+    await platform.task_manager.submit("ada", a_spec("one"), "")
+    ada = await platform.caller("ada")
+    watch = ada.tasks.WatchTasks(pb.WatchTasksRequest(after_version=10**12))
+    assert [t.id for t in (await watch.read()).tasks] == [1]
+    watch.cancel()
+
+
+async def test_a_task_that_no_longer_matches_is_sent_once_more(platform: Any) -> None:
+    await platform.task_manager.submit("ada", a_spec("one", tags=("x",)), "")
+    ada = await platform.caller("ada")
+    watch = ada.tasks.WatchTasks(pb.WatchTasksRequest(filter="tag:x"))
+    assert [list(t.tags) for t in (await watch.read()).tasks] == [["x"]]
+    await platform.task_manager.set_labels(1, "ada", tags=())
+    assert [list(t.tags) for t in (await watch.read()).tasks] == [[]]
+    await platform.task_manager.set_labels(1, "ada", starred=True)
+    await platform.task_manager.set_labels(1, "ada", tags=("x",))
+    assert [list(t.tags) for t in (await watch.read()).tasks] == [["x"]]
+    watch.cancel()
+
+
+async def test_others_private_tasks_are_not_sent(platform: Any) -> None:
+    bob = await platform.caller("bob")
+    watch = bob.tasks.WatchTasks(pb.WatchTasksRequest())
+    await watch.read()
+    await platform.task_manager.submit("ada", a_spec("private"), "")
+    await platform.task_manager.submit("eve", a_spec("shared elsewhere", shared_in_group=True), "")
+    await platform.task_manager.submit("ada", a_spec("shared", shared_in_group=True), "")
+    assert [t.name for t in (await watch.read()).tasks] == ["shared"]
+    watch.cancel()
+
+
+async def test_a_large_answer_is_cut_and_says_so(platform: Any) -> None:
+    big = "x" * 60_000
+    for number in range(40):
+        spec = a_spec(f"t{number}")
+        await platform.task_manager.submit(
+            "ada", replace(spec, options=replace(spec.options, tags=(big,))), ""
+        )
+    ada = await platform.caller("ada")
+    watch = ada.tasks.WatchTasks(pb.WatchTasksRequest())
+    ids, version = [], 0
+    while len(ids) < 40:
+        assert version == 0, "only the last part may be resumed from"
+        answer = await watch.read()
+        assert answer.ByteSize() < 1_200_000
+        ids += [t.id for t in answer.tasks]
+        version = answer.version
+    assert ids == list(range(1, 41))
+    assert version == await platform.store.version()
+    watch.cancel()

@@ -1,0 +1,77 @@
+"""The scheduling loop: what a pass is told, where, and what is left when one fails."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields, replace
+from threading import get_ident
+
+import pytest
+
+from hai_backend.controllers.scheduling.loop import SchedulingLoop
+from hai_backend.controllers.scheduling.snapshot import ending
+from hai_backend.domain.scheduling.plan import Plan
+from hai_backend.domain.scheduling.snapshot import Ending
+from hai_backend.domain.task import Task
+from hai_backend.scheduler import Policy, SchedulerCache
+from hai_backend.scheduler.recorded_input import PassInput
+from hai_backend.testing import a_task
+from hai_backend.testing.world import Nobody, World
+
+
+class Seen(Task):
+    """Notes who looks at it."""
+
+    threads: set[int] = set()  # noqa: RUF012 - of all of them
+
+    @property
+    def waiting(self) -> bool:
+        self.threads.add(get_ident())
+        return True
+
+
+class Failing:
+    """A recorder that fails after one pass."""
+
+    def __init__(self, at: int) -> None:
+        self.passes = 0
+        self._at = at
+
+    def before(self, board: SchedulerCache) -> SchedulerCache:
+        return board
+
+    def after(self, shown: PassInput, plan: Plan) -> None:
+        self.passes += 1
+        if self.passes == self._at:
+            raise RuntimeError("a mistake")
+
+
+def an_ending(task: int) -> Ending:
+    return ending(replace(a_task(task), run_seconds=20.0))
+
+
+async def test_tasks_are_looked_at_in_the_thread_of_the_pass(world: World) -> None:
+    """After a start these are all."""
+    task = a_task(7)
+    seen = Seen(**{field.name: getattr(task, field.name) for field in fields(task)})
+    world.scheduling.changed(seen)
+    await world.scheduling.once()
+    assert seen.threads
+    assert get_ident() not in seen.threads
+
+
+@pytest.mark.parametrize("at", [1, 2])
+async def test_a_pass_that_fails_forgets_nothing_that_was_learned(world: World, at: int) -> None:
+    recorder = Failing(at)
+    scheduling = SchedulingLoop(
+        world.task_manager, world.cluster, Nobody(), world.clock, Policy(), recorder=recorder
+    )
+    learned = [an_ending(1), an_ending(2)]
+    scheduling.learn(learned)
+    loop = asyncio.ensure_future(scheduling.run())
+    for done in range(1, 4):
+        scheduling.wakeup.ring()
+        await world.until(lambda done=done: recorder.passes == done)  # type: ignore[misc]
+    assert [*(await scheduling.snapshot()).endings] == learned
+    loop.cancel()
+    await asyncio.gather(loop, return_exceptions=True)

@@ -1,0 +1,44 @@
+"""A server that is started with an older database, beside what it does not know."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from hai_backend.domain.node import Node
+from hai_backend.launch.base import RankKey
+from hai_backend.launch.fake import FakeLauncher
+from hai_backend.testing import a_spec
+from hai_backend.testing.server import running_server
+
+
+class Slow(FakeLauncher):
+    """Ranks that are killed leave when they like."""
+
+    async def kill(
+        self,
+        key: RankKey,
+        node: str = "",
+        *,
+        ran: bool = False,
+        exited: bool = False,
+        preempted: bool = False,
+    ) -> None: ...
+
+
+async def test_scheduling_begins_when_what_no_task_wants_is_gone(tmp_path: Path) -> None:
+    store, unknown = f"sqlite:///{tmp_path / 'hai.db'}", RankKey(7, 1, 0)
+    async with running_server(tmp_path, launcher=FakeLauncher([]), database=store) as server:
+        reign = server.app.reign
+        assert reign is not None
+        await reign.task_manager.submit("admin", a_spec(), "")
+    slow = Slow([Node("n0")], {unknown})
+    async with running_server(tmp_path, launcher=slow, database=store) as server:
+        reign = server.app.reign
+        assert reign is not None
+        for _ in range(1000):  # a pass would come at once
+            await asyncio.sleep(0)
+        assert not (await reign.scheduling.snapshot()).nodes
+        slow.end(unknown)
+        while not (await reign.scheduling.snapshot()).nodes:  # noqa: ASYNC110 - as a caller would
+            await asyncio.sleep(0)

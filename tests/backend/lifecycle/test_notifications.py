@@ -1,0 +1,98 @@
+"""Which changes of a task webhooks hear of, and who wants to hear them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hai_backend.domain.accounts.webhook import Format, News, Webhook
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.task import Outcome, Run, RunState, Task, TaskState
+from hai_backend.lifecycle.notifications import news_of, notices
+from hai_backend.testing import a_task
+
+WAITS = replace(a_task(7, name="train"), tags=("sweep",))
+BUILDS = replace(
+    WAITS, state=TaskState.RUNNING, run=Run(1, RunState.BUILDING, (), 5.0, Priority.LOW)
+)
+
+
+def run_of(task: Task, **changes: object) -> Task:
+    assert task.run is not None
+    return replace(task, run=replace(task.run, **changes))
+
+
+RUNS = replace(run_of(BUILDS, state=RunState.RUNNING, started_at=10.0), started_at=10.0)
+LEAVES = run_of(RUNS, state=RunState.SUSPENDING, reason="preempted by task 9")
+AWAY = replace(LEAVES, state=TaskState.SUSPENDED)
+AGAIN = replace(AWAY, state=TaskState.RUNNING, run=replace(BUILDS.run, number=2))
+RUNS_AGAIN = run_of(AGAIN, state=RunState.RUNNING, started_at=50.0)
+ENDED = replace(RUNS_AGAIN, state=TaskState.FINISHED, outcome=Outcome.FAILED, reason="exit code 1")
+ENDED = replace(ENDED, finished_at=7210.0)
+CANCELED = replace(WAITS, state=TaskState.FINISHED, outcome=Outcome.CANCELED)
+
+
+@pytest.mark.parametrize(
+    ("before", "task", "news"),
+    [
+        pytest.param(WAITS, replace(WAITS, starred=True), None, id="a label"),
+        pytest.param(WAITS, BUILDS, None, id="nodes, but no program yet"),
+        pytest.param(BUILDS, RUNS, News.STARTED, id="its programs run"),
+        pytest.param(RUNS, run_of(RUNS, deadline=1.0), None, id="still"),
+        pytest.param(RUNS, LEAVES, None, id="asked to leave"),
+        pytest.param(LEAVES, AWAY, News.SUSPENDED, id="its nodes are others'"),
+        pytest.param(AWAY, AGAIN, None, id="nodes again"),
+        pytest.param(AGAIN, RUNS_AGAIN, News.STARTED, id="a second run"),
+        pytest.param(RUNS_AGAIN, ENDED, News.ENDED, id="the end"),
+        pytest.param(BUILDS, ENDED, News.ENDED, id="start and end at once"),
+        pytest.param(ENDED, replace(ENDED, tags=("x",)), None, id="labelled after its end"),
+        pytest.param(WAITS, CANCELED, News.ENDED, id="it never ran"),
+    ],
+)
+def test_news(before: Task, task: Task, news: News | None) -> None:
+    assert news_of(before, task) is news
+
+
+def hook(name: str, *news: News, tag: str = "") -> Webhook:
+    return Webhook("ada", name, "https://h", tuple(map(str, news)), Format.JSON, tag, "", 0.0)
+
+
+HOOKS = [
+    hook("ends", News.ENDED),
+    hook("failures", News.FAILED),
+    hook("suspends", News.SUSPENDED),
+    hook("sweeps", News.ENDED, News.FAILED, tag="sweep"),
+    hook("others", News.ENDED, tag="other"),
+]
+
+
+@pytest.mark.parametrize(
+    ("before", "task", "told"),
+    [
+        pytest.param(RUNS, ENDED, ["ends", "failures", "sweeps"], id="failed"),
+        pytest.param(WAITS, CANCELED, ["ends", "sweeps"], id="cancelled"),
+        pytest.param(LEAVES, AWAY, ["suspends"], id="suspended"),
+        pytest.param(BUILDS, RUNS, [], id="started"),
+    ],
+)
+def test_who_is_told(before: Task, task: Task, told: list[str]) -> None:
+    assert [notice.webhook for notice in notices(HOOKS, before, task, 99.0)] == told
+
+
+def test_what_is_told() -> None:
+    (notice,) = notices(HOOKS[1:2], RUNS_AGAIN, ENDED, 99.0)
+    assert (notice.owner_name, notice.id, notice.time) == ("ada", "7.2.ended", 99.0)
+    assert notice.facts == {
+        "name": "train",
+        "group": "default",
+        "nodes": "1",
+        "outcome": "FAILED",
+        "reason": "exit code 1",
+        "seconds": "7200",
+    }
+
+
+def test_a_suspension_says_why() -> None:
+    (notice,) = notices(HOOKS[2:3], LEAVES, AWAY, 99.0)
+    assert notice.facts["reason"] == "preempted by task 9"

@@ -1,0 +1,129 @@
+"""Connections of browsers that a server passes on: to the leader's door, never to its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from hai_backend.domain.errors import Unavailable
+from hai_backend.proxy.listener import Listener, Receive, nobody, passed_on_to
+
+
+class Counting:
+    """A way that ends a chain of connections which nobody else would end."""
+
+    def __init__(self, way: Receive) -> None:
+        self.connections = 0
+        self._way = way
+
+    async def receive(self, connection: socket.socket) -> None:
+        self.connections += 1
+        if self.connections > 3:
+            connection.close()
+        else:
+            await self._way(connection)
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[Listener]:
+    made = Listener("127.0.0.1", 0)
+    made.open()
+    yield made
+    made.close()
+
+
+def port_of(door: Listener) -> int:
+    return int(door.address.rpartition(":")[2])
+
+
+async def asked(door: Listener) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(door))
+    try:
+        return await asyncio.wait_for(reader.read(), 30)
+    finally:
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    ("leader", "own"),
+    [("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")],
+)
+async def test_nothing_is_passed_on_to_the_own_door(door: Listener, leader: str, own: str) -> None:
+    way = Counting(passed_on_to(leader, port_of(door), own))
+    door.to(way.receive)
+    assert (await asked(door)).startswith(b"HTTP/1.1 503 ")
+    assert way.connections == 1
+
+
+async def test_a_leader_at_another_address_of_this_machine_is_reached(door: Listener) -> None:
+    port = port_of(door)
+    server = await asyncio.start_server(lambda _, there: _answer(there), "127.0.0.2", port)
+    door.to(passed_on_to("127.0.0.2", port, "127.0.0.1"))
+    assert await asked(door) == b"here"
+    server.close()
+
+
+async def _answer(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"here")
+    writer.close()
+
+
+async def test_who_vanishes_without_a_word_is_noticed_within_minutes(door: Listener) -> None:
+    accepted: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
+
+    async def receive(connection: socket.socket) -> None:
+        accepted.set_result(connection)
+
+    door.to(receive)
+    _, writer = await asyncio.open_connection("127.0.0.1", port_of(door))
+    with await accepted as connection:
+        tcp = socket.IPPROTO_TCP
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle = connection.getsockopt(tcp, socket.TCP_KEEPIDLE)
+        probes = connection.getsockopt(tcp, socket.TCP_KEEPCNT)
+        quiet = idle + probes * connection.getsockopt(tcp, socket.TCP_KEEPINTVL)
+        assert quiet <= 120
+        assert connection.getsockopt(tcp, socket.TCP_USER_TIMEOUT) == quiet * 1000
+    writer.close()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize(
+    ("host", "callers"),
+    [
+        ("127.0.0.1", ["127.0.0.1"]),
+        ("[::1]", ["::1"]),
+        ("[::]", ["127.0.0.1", "::1"]),
+        ("0.0.0.0", ["127.0.0.1", "::1"]),
+        ("localhost", ["localhost"]),
+    ],
+)
+async def test_browsers_come_by_either_kind_of_address(host: str, callers: list[str]) -> None:
+    door = Listener(host, 0)
+    door.open()
+    for caller in callers:
+        reader, writer = await asyncio.open_connection(caller, port_of(door))
+        assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
+        writer.close()
+    with pytest.raises(Unavailable, match="in use"):
+        Listener(host, port_of(door))
+    door.close()
+
+
+async def test_a_connection_whose_way_fails_is_closed_and_the_next_is_served(
+    door: Listener,
+) -> None:
+    async def fails(connection: socket.socket) -> None:
+        raise RuntimeError("a bug")
+
+    door.to(fails)
+    with capture_logs() as logs:
+        assert await asked(door) == b""
+        await asyncio.sleep(0)
+    assert [log["why"] for log in logs] == ["RuntimeError('a bug')"]
+    door.to(nobody)
+    assert (await asked(door)).startswith(b"HTTP/1.1 503 ")

@@ -1,0 +1,29 @@
+"""Few switches first, then the smallest hole."""
+
+from __future__ import annotations
+
+import pytest
+
+from hai_backend.scheduler.capacity.topology import Place, spread
+
+A1, A2, B1 = ("a1", "a"), ("a2", "a"), ("b1", "b")
+
+
+@pytest.mark.parametrize(
+    ("empty", "count", "taken"),
+    [
+        pytest.param({(): 5}, 3, [((), 3)], id="no topology"),
+        pytest.param({A1: 4, A2: 2}, 2, [(A2, 2)], id="the leaf that just holds it"),
+        pytest.param({A1: 4, A2: 2, B1: 5}, 6, [(A1, 4), (A2, 2)], id="two leaves of one spine"),
+        pytest.param({A1: 4, A2: 3, B1: 9}, 5, [(B1, 5)], id="one leaf rather than a fuller spine"),
+        pytest.param({A1: 4, A2: 3, B1: 5}, 6, [(A1, 4), (A2, 2)], id="a spine that just holds it"),
+        pytest.param({A1: 1, A2: 1, B1: 1}, 3, [(A1, 1), (A2, 1), (B1, 1)], id="everything"),
+        pytest.param({("x",): 3, ("y",): 2, ("z",): 1}, 4, [(("x",), 3), (("z",), 1)], id="the rest best fit"),
+        pytest.param({A1: 2, A2: 2, ("c",): 3}, 4, [(A1, 2), (A2, 2)], id="some nodes have no spine"),
+        pytest.param({A1: 1, (): 2}, 2, [((), 2)], id="some nodes have no topology"),
+    ],
+)  # fmt: skip
+def test_where_a_gang_goes(
+    empty: dict[Place, int], count: int, taken: list[tuple[Place, int]]
+) -> None:
+    assert spread(empty, count) == taken

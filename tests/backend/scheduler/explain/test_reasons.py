@@ -1,0 +1,287 @@
+"""What users are told: reasons with numbers, the place in the queue, who is ahead, and when to look again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hai_backend.domain.node import Group
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.scheduling.plan import Plan, Start, Stop, Suspend, Wait, WaitReason
+from hai_backend.domain.scheduling.snapshot import Snapshot
+from hai_backend.scheduler import Policy, SchedulerCache, schedule
+from hai_backend.scheduler.capacity.fit import slots
+from hai_backend.scheduler.capacity.slots import Grip, Slot
+from hai_backend.scheduler.cycle.cycle import Cycle
+from hai_backend.scheduler.explain import reasons
+from hai_backend.scheduler.queue.queue import Waiting
+from hai_backend.scheduler.testing import NOW, leaving, node, nodes, queued, quota, running, snap
+
+LOW, NORMAL, HIGH = Priority.LOW, Priority.NORMAL, Priority.HIGH
+PACKED = Group("default", packed=True)
+
+
+def wait_of(plan: Plan, task: int) -> Wait:
+    return next(d for d in plan.decisions if isinstance(d, Wait) and d.task == task)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "words"),
+    [
+        pytest.param(
+            snap(nodes(8), leaving(7, "n00 n01"), running(8, "n02 n03 n04", HIGH),
+                 running(9, "n05", LOW), queued(1, 6)),
+            "needs 6 nodes; of 8 that suit in default, 2 free, 2 being left, "
+            "1 held below NORMAL but too few, 3 held at NORMAL or above or promised",
+            id="nodes by who keeps them",
+        ),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", LOW, user="u1", priority=NORMAL), queued(1)),
+            "of 1 that suit in default, 1 held below NORMAL but not to be taken now",
+            id="enough of them, but own ones",
+        ),
+        pytest.param(
+            snap(node("a", zone="A"), node("b"), running(9, "a"), queued(1, zone="A")),
+            "of 1 that suit in default#A, 1 held at NORMAL or above or promised",
+            id="only nodes of the zone, and nothing that is not",
+        ),
+        pytest.param(
+            snap(PACKED, nodes(2, gpus=8), running(9, "n00 n01", gpu=5), queued(1, 4, gpu=3)),
+            "needs 4 x (3 gpus)", id="a part of a node",
+        ),
+        pytest.param(
+            snap(PACKED, nodes(2, gpus=8), running(9, "n00 n01", gpu=5), queued(1, 4, gpu=3)),
+            "with room for 2 of 4 now", id="room for ranks",
+        ),
+        pytest.param(
+            snap(nodes(3), quota("u", HIGH, 2), running(9, "n00", HIGH, user="u"),
+                 queued(1, 2, HIGH, user="u")),
+            "needs 2 nodes; u may hold 2 at HIGH in default and holds 1", id="out of quota",
+        ),
+        pytest.param(
+            snap(nodes(4), quota("u", Priority.AUTO, 3), quota("u", HIGH, 2), running(9, "n00 n01", LOW, user="u"),
+                 queued(1, 2, HIGH, user="u")),
+            "u may hold 3 in total in default and holds 2", id="the tightest limit",
+        ),
+        pytest.param(
+            snap(nodes(3), quota("u", Priority.AUTO, 2), quota("u", HIGH, 9), queued(1, 3, HIGH, user="u")),
+            "needs 3 nodes; u may hold 2 in total in default and holds 0", id="above the total",
+        ),
+        pytest.param(
+            snap(PACKED, nodes(2, gpus=8), quota("u", NORMAL, 1), running(9, "n00", gpu=6, user="u"),
+                 queued(1, gpu=4, user="u")),
+            "needs 0.5 nodes; u may hold 1 at NORMAL in default and holds 0.75", id="parts in a quota",
+        ),
+        pytest.param(
+            snap(nodes(1), leaving(7, "n00"), queued(1)),
+            "1 node promised; starts when task 7 has left", id="promised nodes",
+        ),
+        pytest.param(
+            snap(nodes(12), *(leaving(20 + i, f"n{i:02}") for i in range(12)), queued(1, 12)),
+            "starts when task 20, 21, 22, 23, 24, 25, 26, 27, 28, 29 and 2 more has left", id="promised by many",
+        ),
+        pytest.param(
+            snap(nodes(10), *(leaving(20 + i, f"n{i:02}") for i in range(10)), queued(1, 10)),
+            "starts when task 20, 21, 22, 23, 24, 25, 26, 27, 28, 29 has left", id="promised by ten",
+        ),
+        pytest.param(
+            snap(PACKED, nodes(1, gpus=8), leaving(9, "n00"), queued(1, 2, gpu=4)),
+            "2 x (4 gpus) promised; starts when task 9 has left", id="promised parts",
+        ),
+        pytest.param(snap(nodes(2), queued(1, 5)), "needs 5 nodes; group default has room for 2", id="too small"),
+        pytest.param(
+            snap(nodes(2), node("x", cordoned=True), queued(1, 3)),
+            "needs 3 nodes; 2 of 3 in group default are ready and not cordoned", id="unusable",
+        ),
+        pytest.param(snap(queued(1, group="g")), "there is no node group 'g'", id="no such group"),
+        pytest.param(snap(nodes(1), queued(1, 1, assigned_nodes=("q",))), "has no node q", id="no such node"),
+        pytest.param(snap(nodes(1), queued(1, not_before=NOW + 42)), "before 1970-01-12 13:47:22 UTC", id="late"),
+        pytest.param(snap(nodes(1), queued(1, not_before=1e300)), "before second 1e+300", id="beyond all calendars"),
+        pytest.param(snap(nodes(1), queued(1, held=True)), "held by its user; resume it", id="held"),
+        pytest.param(snap(nodes(1), queued(1, -1)), "asks for -1 nodes", id="a senseless count"),
+        pytest.param(
+            snap(nodes(1), queued(1, 2, assigned_nodes=("a",))), "asks for 2 nodes but names a", id="names too few",
+        ),
+        pytest.param(snap(nodes(1), queued(1, 1, 17)), "priority 17 is none of EXTREME_HIGH", id="no such level"),
+        pytest.param(snap(nodes(1), queued(1), queued(1)), "two tasks have this id", id="one id twice"),
+        pytest.param(
+            snap(PACKED, nodes(1, gpus=2), queued(1, gpu=3, cpu=2, memory=1)),
+            "needs 1 x (3 gpus, 2 cpus, 1 GB)", id="everything asked for",
+        ),
+    ],
+)  # fmt: skip
+def test_the_reason_has_numbers(snapshot: Snapshot, words: str) -> None:
+    assert words in wait_of(schedule(snapshot), 1).message
+
+
+def test_places_count_only_tasks_that_compete_for_nodes() -> None:
+    waits = [queued(1), queued(2, user="u"), queued(3, held=True), queued(4, 9), queued(5)]
+    plan = schedule(snap(nodes(1), quota("u", NORMAL, 0), running(9, "n00"), *waits))
+    places = {w.task: (w.place, w.ahead) for w in plan.decisions if isinstance(w, Wait)}
+    assert places == {1: (1, ()), 2: (0, ()), 3: (0, ()), 4: (0, ()), 5: (2, (1,))}
+
+
+def test_a_task_out_of_quota_learns_the_place_that_it_would_have() -> None:
+    parts = [quota("u", NORMAL, 1), running(8, "n00", user="u"), running(9, "n01"), queued(1)]
+    plan = schedule(snap(nodes(2), *parts, queued(2, user="u"), queued(3)))
+    assert (wait_of(plan, 2).why, wait_of(plan, 2).place) == (WaitReason.OUT_OF_QUOTA, 2)
+    assert wait_of(plan, 3).ahead == (1,)
+
+
+def test_places_are_counted_in_each_group_from_one() -> None:
+    busy = [node("a", group="g"), node("b"), running(8, "a", group="g"), running(9, "b")]
+    plan = schedule(snap(*busy, queued(1), queued(2, group="g"), queued(3)))
+    assert {t: wait_of(plan, t).place for t in (1, 2, 3)} == {1: 1, 2: 1, 3: 2}
+
+
+def test_at_most_twenty_ahead_are_named_from_the_head_of_the_queue() -> None:
+    plan = schedule(snap(nodes(1), running(99, "n00"), *(queued(i) for i in range(1, 31))))
+    assert wait_of(plan, 30).place == 30
+    assert wait_of(plan, 30).ahead == tuple(range(1, 21))
+    assert wait_of(plan, 3).ahead == (1, 2)
+
+
+def test_the_effective_level_of_auto_is_told() -> None:
+    parts = [nodes(1), quota("u", HIGH, 1), running(9, "n00", Priority.EXTREME_HIGH)]
+    plan = schedule(snap(*parts, queued(1, 1, Priority.AUTO, user="u")))
+    assert wait_of(plan, 1).priority is HIGH
+
+
+def test_a_start_says_its_level() -> None:
+    (start,) = schedule(snap(nodes(1), queued(1, 1, Priority.AUTO))).decisions
+    assert isinstance(start, Start)
+    assert start.priority is NORMAL
+    assert start.reason == "1 node free in default, first in the queue at NORMAL"
+
+
+def test_a_victim_learns_for_whom_and_why() -> None:
+    plan = schedule(
+        snap(nodes(1), running(9, "n00", LOW, since=40), queued(1, 1, HIGH, user="eve"))
+    )
+    (suspend,) = [d for d in plan.decisions if isinstance(d, Suspend)]
+    assert suspend.reason == (
+        "task 1 of eve at HIGH needs 1 node; this run counts as LOW and loses least (105 node-seconds)"
+    )
+
+
+def test_a_stop_says_who_is_not_active() -> None:
+    (stop,) = schedule(snap(nodes(1), queued(1, user="u"), inactive_users=frozenset("u"))).decisions
+    assert stop == Stop(1, "user u is not active")
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "wake_at"),
+    [
+        pytest.param(snap(nodes(1), queued(1)), None, id="nobody waits"),
+        pytest.param(snap(nodes(1), queued(1, not_before=NOW + 5)), NOW + 5, id="a back-off ends"),
+        pytest.param(snap(nodes(1), queued(1, not_before=NOW + 5, held=True)), None, id="but not for a held task"),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", Priority.ABOVE_NORMAL, since=800), queued(1)),
+            NOW + 100, id="the minimum of a run ends",
+        ),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", Priority.ABOVE_NORMAL, since=1700), queued(1)),
+            NOW + 100, id="a run will be demoted",
+        ),
+        pytest.param(snap(nodes(1), running(9, "n00", Priority.ABOVE_NORMAL)), None, id="but nobody waits for it"),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", HIGH, since=9e6), queued(1, created_at=NOW - 600.0)),
+            NOW + 5900, id="who waits has waited for a slice",
+        ),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", HIGH, since=9e6), queued(1, created_at=NOW - 7000.0)),
+            NOW + 6000, id="who waits has waited for a second slice",
+        ),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", HIGH, since=9e6), queued(1, created_at=NOW - 60_000.0)),
+            NOW + 26_400, id="who waits is lifted",
+        ),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", HIGH, since=9e6), queued(1, 1, LOW, created_at=NOW - 1e5)),
+            None, id="who waits is lifted already",
+        ),
+        pytest.param(
+            snap(nodes(1), queued(1, not_before=NOW + 9), queued(2, not_before=NOW + 5)), NOW + 5, id="the first",
+        ),
+    ],
+)  # fmt: skip
+def test_when_time_alone_changes_something(snapshot: Snapshot, wake_at: float | None) -> None:
+    assert schedule(snapshot, Policy(overhead_share=0.01)).wake_at == wake_at
+
+
+def test_the_policy_may_name_fewer_ahead_and_another_auto_level() -> None:
+    policy = Policy(ahead_limit=1, auto_level_when_unlimited=LOW)
+    plan = schedule(
+        snap(nodes(1), running(9, "n00"), *(queued(i, 1, Priority.AUTO) for i in (1, 2, 3))), policy
+    )
+    assert wait_of(plan, 3).ahead == (1,)
+    assert wait_of(plan, 3).priority is LOW
+
+
+def test_the_plan_carries_the_revision_of_its_snapshot() -> None:
+    assert schedule(snap(revision=7)) == Plan(7, ())
+
+
+def test_stops_come_in_one_order_whatever_the_input() -> None:
+    tasks = [queued(2, user="u"), queued(1, user="u"), running(3, "n00", user="u")]
+    plans = [
+        schedule(snap(nodes(1), *order, inactive_users=frozenset("u")))
+        for order in (tasks, tasks[::-1])
+    ]
+    assert plans[0] == plans[1]
+    assert [d.task for d in plans[0].decisions] == [1, 2, 3]
+
+
+def numbers(seating: Cycle, waiting: Waiting) -> str:
+    """What is said of the nodes that suit, of which each is looked at."""
+    need, level = waiting.need, waiting.level
+    spots = seating.group.pool.spots_for(need)
+
+    def below(spot: Slot) -> bool:
+        held = [holder for holder in spot.holders if holder.grip is not Grip.LEAVING]
+        return all(holder.worth and holder.worth.level < level for holder in held)
+
+    empty = sum(spot.grip is Grip.EMPTY for spot in spots)
+    leaving = sum(spot.grip is Grip.LEAVING for spot in spots)
+    lower = sum(spot.grip is Grip.HELD and below(spot) for spot in spots)
+    rest = len(spots) - empty - leaving - lower
+    room = sum(slots(spot, need, Grip.EMPTY) for spot in spots)
+    name = reasons.level_name(level)
+    enough = need.whole and need.count <= empty + leaving + lower
+    but = "not to be taken now" if enough else "too few"
+    kept = (
+        (empty, "free"),
+        (leaving, "being left"),
+        (lower, f"held below {name} but {but}"),
+        (rest, f"held at {name} or above or promised"),
+    )
+    now = "" if need.whole else f", with room for {room} of {need.count} now"
+    return ", ".join(f"{count} {how}" for count, how in kept if count) + now
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_the_numbers_are_those_of_a_look_at_every_node(
+    snapshots: Callable[..., st.SearchStrategy[Snapshot]], data: st.DataObject
+) -> None:
+    board = SchedulerCache.of(data.draw(snapshots()), Policy())
+    board.decide(NOW)
+    for wait in board.waits("default"):
+        seating = board.seating(wait.task)
+        if wait.why is WaitReason.NOT_ENOUGH_NODES and seating is not None:
+            assert wait.message.endswith(", " + numbers(seating, seating.group.waiting[wait.task]))
+
+
+def test_hundreds_of_sizes_do_not_look_at_every_node_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Slot] = []
+    usual = reasons._below
+    monkeypatch.setattr(reasons, "_below", lambda spot, lv: looks.append(spot) or usual(spot, lv))
+    runs = [running(100 + i, f"n{i:02}", HIGH, gpu=8) for i in range(20)]
+    waiting = [queued(i, gpu=1, cpu=i) for i in range(1, 41)]
+    board = SchedulerCache.of(snap(PACKED, nodes(20, gpus=8, cpus=90), *runs, *waiting), Policy())
+    board.decide(NOW)
+    assert len([*board.waits()]) == 40
+    assert len(looks) <= 20

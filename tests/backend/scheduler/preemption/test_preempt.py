@@ -1,0 +1,238 @@
+"""What a suspension costs, who stands on which step of the ladder, and the quick answer that it gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from hai_backend.domain.node import Group as Settings
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.scheduling.plan import Suspend
+from hai_backend.domain.scheduling.snapshot import SchedTask, Suspension
+from hai_backend.scheduler import Policy, SchedulerCache
+from hai_backend.scheduler.group_state import GroupState
+from hai_backend.scheduler.policy.policy import Ranking
+from hai_backend.scheduler.preemption.cost import loss, work_lost
+from hai_backend.scheduler.preemption.eligibility import spared, taken_at
+from hai_backend.scheduler.queue.queue import Verdict, Waiting
+from hai_backend.scheduler.testing import NOW, nodes, queued, running, share, snap
+
+LOW, NORMAL, HIGH, TOP = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.EXTREME_HIGH
+SLICE = 6500.0
+POLICY = Policy(overhead_share=0.01, ranking=Ranking.SUBMITTED)
+HIT = (Suspension(NOW - 7200, 5, higher=True),)
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        pytest.param({"since": 100}, 200.0, id="since its start, on each node"),
+        pytest.param({"since": 100, "saved_at": NOW - 30}, 60.0, id="since its checkpoint"),
+        pytest.param({"since": 100, "saved_at": NOW - 900}, 200.0, id="a checkpoint of an earlier run"),
+        pytest.param({"since": 100, "saved_at": NOW + 900}, 0.0, id="a checkpoint to come"),
+        pytest.param({"since": 100, "yields": True}, 0.0, id="it saves when it is asked to leave"),
+        pytest.param({"run_started_at": None}, 0.0, id="an unknown start"),
+        pytest.param({"since": nan}, 0.0, id="no number"),
+        pytest.param({"since": inf}, 0.0, id="an endless one"),
+    ],
+)  # fmt: skip
+def test_what_is_lost(facts: dict[str, Any], expected: float) -> None:
+    run = running(9, "a b", **facts)
+    assert work_lost(run, NOW) == expected
+    assert loss(run, POLICY, NOW) == expected + 2 * 65
+    assert loss(replace(run, restart_seconds=7.0), POLICY, NOW) == expected + 2 * 7
+
+
+def group(*parts: Any, policy: Policy = POLICY) -> GroupState:
+    board = SchedulerCache.of(snap(nodes(9), *parts), policy)
+    board.decide(NOW)
+    return board._groups["default"]
+
+
+def might(found: GroupState, policy: Policy = POLICY, *, apart: bool = False) -> int:
+    """How many nodes might be freed for task 1."""
+    waiting = found.waiting[1]
+    return next(
+        n for n in range(10) if not found.victim_index.might_free(waiting, policy, n + 1, apart)
+    )
+
+
+def run(task: int, on: str, level: Priority = NORMAL, **settings: Any) -> SchedTask:
+    return running(task, on, level, **({"since": SLICE} | settings))
+
+
+FULL = [run(90, "n04 n05 n06 n07 n08", TOP, user="x")]
+ASKS = queued(1, 9, created_at=NOW - SLICE)
+
+
+@pytest.mark.parametrize(
+    ("runs", "asks", "policy", "expected"),
+    [
+        pytest.param([run(8, "n00 n01", LOW), run(9, "n02 n03")], ASKS, POLICY, 4, id="lower ones and equals"),
+        pytest.param([run(8, "n00 n01", LOW), run(9, "n02 n03")], ASKS, replace(POLICY, time_slices=False), 2,
+                     id="without slices lower ones"),
+        pytest.param([run(8, "n00 n01", HIGH), run(9, "n02 n03", since=SLICE - 1)], ASKS, POLICY, 0,
+                     id="neither higher ones nor equals in their slice"),
+        pytest.param([run(8, "n00 n01", LOW, since=60, suspensions=HIT), run(9, "n02", LOW, since=60)], ASKS, POLICY,
+                     1, id="nobody who is protected from all"),
+        pytest.param([run(8, "n00 n01", LOW, since=60, suspensions=HIT), run(9, "n02", LOW, since=60)],
+                     queued(1, 9, HIGH), POLICY, 3, id="but for an urgent task"),
+        pytest.param([run(8, "n00"), run(9, "n01 n02", since=2 * SLICE, suspensions=(Suspension(NOW - 7200, 5),) * 20)],
+                     ASKS, POLICY, 1, id="equals that are protected from equals count nothing"),
+    ],
+)  # fmt: skip
+def test_how_many_nodes_might_be_freed(
+    runs: list[SchedTask], asks: SchedTask, policy: Policy, expected: int
+) -> None:
+    assert might(group(*runs, *FULL, asks, policy=policy), policy) == expected
+
+
+def test_where_the_group_is_divided_any_equal_may_have_to_leave() -> None:
+    found = group(run(8, "n00 n01", since=SLICE - 1), *FULL, ASKS)
+    assert (might(found), might(found, apart=True)) == (0, 2)
+    whole = replace(POLICY, time_slices=False)
+    assert might(found, whole, apart=True) == 2
+
+
+def test_the_ladder_goes_up_from_the_lowest_level_to_equals_that_rank_below() -> None:
+    runs = [
+        run(5, "n00", NORMAL, since=SLICE - 1), run(6, "n01", NORMAL), run(7, "n02", LOW), run(8, "n03", HIGH),
+    ]  # fmt: skip
+    found = group(*runs, *FULL, ASKS)
+    steps = {
+        apart: [(level, [h.task.id for h in step]) for level, step in found.victim_index.below(found.waiting[1], apart)]
+        for apart in (False, True)
+    }  # fmt: skip
+    assert steps == {False: [(LOW, [7]), (NORMAL, [6])], True: [(LOW, [7]), (NORMAL, [6, 5])]}
+
+
+@pytest.mark.parametrize(
+    ("level", "facts", "asks", "expected"),
+    [
+        pytest.param(LOW, {}, queued(1, 9), -60 + SLICE, id="a protected lower run"),
+        pytest.param(LOW, {}, queued(1, 9, HIGH), -inf, id="not from urgent tasks"),
+        pytest.param(HIGH, {}, queued(1, 9), inf, id="a higher run"),
+        pytest.param(NORMAL, {}, queued(1, 9, created_at=NOW), inf, id="an equal that ranks higher"),
+        pytest.param(NORMAL, {"since": SLICE, "suspensions": ()}, ASKS, 900 - SLICE, id="an equal that ranks lower"),
+    ],
+)  # fmt: skip
+def test_from_when_on_a_run_may_be_taken(
+    level: Priority, facts: dict[str, Any], asks: SchedTask, expected: float
+) -> None:
+    found = group(run(9, "n00", level, **{"since": 60, "suspensions": HIT, **facts}), *FULL, asks)
+    waiting: Waiting = found.waiting[1]
+    assert taken_at(found.holders[9], waiting, POLICY, found.shares) - NOW == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "theirs", "mine", "merit", "slices", "expected"),
+    [
+        pytest.param([share("a", 0), share("b", 9)], "a", "b", 0.1, True, True, id="mine is guaranteed"),
+        pytest.param([share("a", 0), share("b", 9)], "a", "b", 0.1, False, True, id="also without slices"),
+        pytest.param([share("a", 1), share("b", 1)], "a", "b", 9.0, True, False, id="theirs alone is guaranteed"),
+        pytest.param([share("a", 2), share("b", 9)], "a", "b", 9.0, True, False, id="both are guaranteed"),
+        pytest.param([share("c", 1)], "a", "b", 9.0, True, True, id="without shares ranks count"),
+        pytest.param([share("a", 0), share("b", 0)], "a", "b", 9.0, True, True, id="both are beyond: ranks count"),
+        pytest.param([share("a", 0), share("b", 0)], "a", "b", 0.1, True, False, id="and it ranks below"),
+        pytest.param([share("a", 0), share("b", 0)], "a", "b", 9.0, False, False, id="not without slices"),
+    ],
+)  # fmt: skip
+def test_parts_say_who_may_be_taken_from(
+    rows: list[Any], theirs: str, mine: str, merit: float, slices: bool, expected: bool
+) -> None:
+    policy = replace(POLICY, time_slices=slices)
+    hold = run(9, "n00 n01", user=theirs, since=900.0)
+    found = group(
+        hold,
+        run(90, "n02 n03 n04 n05 n06 n07 n08", TOP),
+        queued(1, 9, user=mine),
+        *rows,
+        policy=policy,
+    )
+    found.waiting[1].merit = merit * 2
+    assert (taken_at(found.holders[9], found.waiting[1], policy, found.shares) < inf) is expected
+
+
+def test_who_ranks_alike_takes_nothing() -> None:
+    found = group(run(9, "n00", HIGH, since=900.0), *FULL, queued(1, 9, priority=HIGH))
+    waiting, holder = found.waiting[1], found.holders[9]
+    assert holder.worth is not None
+    waiting.level, waiting.merit = holder.worth.level, holder.worth.merit
+    assert taken_at(holder, waiting, POLICY, found.shares) == inf
+    waiting.merit += 0.1
+    assert taken_at(holder, waiting, POLICY, found.shares) < inf
+
+
+def test_who_costs_least_for_each_node_leaves_though_others_lose_less_in_all() -> None:
+    runs = [
+        run(7, "n00", LOW, since=1000.0), run(8, "n01", LOW, since=1010.0), run(9, "n02 n03", LOW, since=800.0),
+    ]  # fmt: skip
+    plan = SchedulerCache.of(snap(nodes(9), *runs, *FULL, queued(1, 2)), POLICY).decide(NOW)
+    assert [d.task for d in plan.decisions if isinstance(d, Suspend)] == [9]
+
+
+def test_who_frees_a_rank_alone_may_free_no_other_one_beside_a_neighbour() -> None:
+    """Each of the four would make room for one rank, but two on a node for no more than that."""
+    runs = [running(6 + i, f"n{i // 2:02}", LOW, since=100.0 + i, gpu=1) for i in range(4)]
+    state = snap(Settings("default", packed=True), nodes(2, gpus=3), *runs, queued(1, 2, gpu=2))
+    plan = SchedulerCache.of(state, POLICY).decide(NOW)
+    assert {d.task for d in plan.decisions if isinstance(d, Suspend)} == {6, 8}
+
+
+def test_of_equals_that_turn_out_superfluous_the_highest_rank_is_spared() -> None:
+    """Runs 7 and 8 lose least, so they are chosen first; with run 9, which is on two nodes, one of them suffices."""
+    runs = [
+        run(7, "n00"),
+        run(8, "n01", run_seconds=10 * SLICE),
+        run(9, "n02 n03", since=4 * SLICE),
+    ]
+    policy = replace(POLICY, ranking=Ranking.ATTAINED)
+    plan = SchedulerCache.of(snap(nodes(9), *runs, *FULL, queued(1, 3)), policy).decide(NOW)
+    assert {d.task for d in plan.decisions if isinstance(d, Suspend)} == {8, 9}
+
+
+def test_of_equals_that_lose_about_as_much_for_each_node_the_lowest_rank_leaves() -> None:
+    """The run on two nodes has used most, and loses twice as much as each of the others: two steps are one."""
+    runs = [run(7, "n00"), run(8, "n01"), run(9, "n02 n03"), *FULL]
+    policy = replace(POLICY, ranking=Ranking.ATTAINED)
+    plan = SchedulerCache.of(snap(nodes(9), *runs, queued(1, 2)), policy).decide(NOW)
+    assert [d.task for d in plan.decisions if isinstance(d, Suspend)] == [9]
+
+
+@pytest.mark.parametrize(
+    ("run_facts", "asks", "expected"),
+    [
+        pytest.param({}, {}, Verdict.LINE, id="nobody"),
+        pytest.param({"user": "u1"}, {}, Verdict.LANE, id="its own equal, as asked"),
+        pytest.param({"user": "u1", "priority": HIGH}, {}, Verdict.LANE, id="its own equal, as run"),
+        pytest.param({"user": "u1", "priority": NORMAL, "run_priority": HIGH}, {}, Verdict.LANE, id="as asked alone"),
+        pytest.param({"user": "u1", "priority": HIGH, "run_priority": HIGH}, {}, Verdict.LINE, id="another level"),
+        pytest.param({"since": SLICE - 1}, {"suspensions": (Suspension(NOW - SLICE + 1, 9),)}, Verdict.NEXT,
+                     id="for whom it had to leave lately"),
+        pytest.param({"since": SLICE}, {"suspensions": (Suspension(NOW - SLICE, 9),)}, Verdict.LINE, id="a slice ago"),
+        pytest.param({}, {"suspensions": (Suspension(NOW - 1, 8),)}, Verdict.LINE, id="for another one"),
+        pytest.param({}, {"suspensions": (Suspension(NOW - SLICE, 9), Suspension(NOW - 1, 9))}, Verdict.NEXT,
+                     id="the last time counts"),
+    ],
+)  # fmt: skip
+def test_whom_a_run_is_spared_from(
+    run_facts: dict[str, Any], asks: dict[str, Any], expected: Verdict
+) -> None:
+    found = group(running(9, "n00", **run_facts), *FULL, queued(1, 9, **asks))
+    assert spared(found.waiting[1], found.holders[9], POLICY, NOW) is expected
+
+
+def test_who_left_for_a_run_is_looked_at_again_when_a_slice_is_over() -> None:
+    """Nothing else may happen until then."""
+    left = (Suspension(NOW - 100, 9, higher=True),)
+    wants = queued(1, waiting_since=NOW, suspensions=left)
+    board = SchedulerCache.of(
+        snap(nodes(1), running(9, "n00", LOW, since=2 * SLICE), wants), POLICY
+    )
+    plan = board.decide(NOW)
+    assert (plan.decisions, plan.wake_at) == ((), NOW - 100 + SLICE)
+    (suspend,) = board.decide(plan.wake_at).decisions
+    assert (suspend.task, suspend.for_task) == (9, 1)

@@ -1,0 +1,358 @@
+"""Victims are found, or known to be none, without looking at everybody: as the slow and simple way finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
+from math import inf
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hai_backend.domain.node import Group as Settings
+from hai_backend.domain.node import Node
+from hai_backend.domain.priority import LEVELS, Priority
+from hai_backend.domain.scheduling.plan import Suspend
+from hai_backend.domain.scheduling.snapshot import SchedTask, ShareRow, Snapshot, Suspension
+from hai_backend.scheduler import Policy, SchedulerCache
+from hai_backend.scheduler.capacity import allocation, fit
+from hai_backend.scheduler.capacity.slots import Grip, Holder
+from hai_backend.scheduler.group_state import GroupState
+from hai_backend.scheduler.policy.policy import Ranking
+from hai_backend.scheduler.preemption import preempt
+from hai_backend.scheduler.preemption.bounds import CapacityBound
+from hai_backend.scheduler.preemption.cost import loss, work_lost
+from hai_backend.scheduler.preemption.eligibility import spared, taken_at
+from hai_backend.scheduler.preemption.preempt import victims
+from hai_backend.scheduler.preemption.rank_count import RankCount
+from hai_backend.scheduler.preemption.selection import VictimSelection
+from hai_backend.scheduler.preemption.victim_index import worth_of
+from hai_backend.scheduler.queue.queue import Verdict, Waiting
+from hai_backend.scheduler.quota import UNIT
+from hai_backend.scheduler.testing import NOW, node, nodes, queued, running, share, snap
+
+LOW, NORMAL, HIGH = Priority.LOW, Priority.NORMAL, Priority.HIGH
+NODES = 14
+POLICIES = [
+    pytest.param(Policy(), id="learned"),
+    pytest.param(Policy(ranking=Ranking.ATTAINED, overhead_share=0.05), id="attained"),
+    pytest.param(Policy(ranking=Ranking.SUBMITTED, urgent=Priority.EXTREME_HIGH), id="submitted"),
+    pytest.param(Policy(time_slices=False), id="whole"),
+]
+
+
+class Slow:
+    """Everybody is looked at, priced and sorted for each newcomer."""
+
+    def __init__(self, group: GroupState, waiting: Waiting, already: int, now: float) -> None:
+        self._group, self._waiting, self._now = group, waiting, now
+        self._tally = RankCount(group.pool, waiting.need, already)
+        self._refused = {Verdict.LINE}
+        self._losses: dict[Holder, tuple[float, float]] = {}
+
+    def victims(self) -> tuple[list[Holder], Verdict]:
+        chosen: list[Holder] = []
+        apart = bool(self._group.shares)
+        with self._group.shares.trying() as leave:
+            for level, step in self._group.victim_index.below(self._waiting, apart):
+                found = [holder for holder in step if self._eligible(holder)]
+                self._price(found, equals=level == self._waiting.level)
+                for victim in self._cheapest_first(found):
+                    chosen.append(victim)
+                    self._tally.add(victim)
+                    leave(victim)
+                    if self._tally.missing <= 0:
+                        return self._without_superfluous(chosen), Verdict.LINE
+        order = (Verdict.NEXT, Verdict.LANE, Verdict.LINE)
+        return [], min(self._refused, key=order.index)
+
+    def _eligible(self, holder: Holder) -> bool:
+        policy, waiting = self._group.policy, self._waiting
+        if not self._tally.useful(holder):
+            return False
+        if taken_at(holder, waiting, policy, self._group.shares) > self._now:
+            return False
+        verdict = spared(waiting, holder, policy, self._now)
+        self._refused.add(verdict)
+        return verdict is Verdict.LINE
+
+    def _price(self, found: list[Holder], *, equals: bool) -> None:
+        for holder in found:
+            if equals:
+                lost, step = work_lost(holder.task, self._now), 1.0
+                while step <= lost:
+                    step *= 2
+                while lost and step > 2 * lost:
+                    step /= 2
+                self._losses[holder] = (step, worth_of(holder).merit)
+            else:
+                self._losses[holder] = (loss(holder.task, self._group.policy, self._now), 0.0)
+
+    def _cheapest_first(self, found: list[Holder]) -> Iterator[Holder]:
+        order = sorted(found, key=lambda h: (self._losses[h], h.task.id))
+        gains = self._shortlist(order)
+
+        def cost(holder: Holder) -> tuple[float, float, float, int]:
+            useful, (lost, merit) = min(gains[holder], self._tally.missing), self._losses[holder]
+            return (lost / useful if useful else inf, merit, lost, holder.task.id)
+
+        heap = [(cost(holder), holder) for holder in gains]
+        heapify(heap)
+        while heap:
+            known, holder = heappop(heap)
+            if cost(holder) > known:
+                heappush(heap, (cost(holder), holder))
+            elif self._eligible(holder):
+                yield holder
+        yield from (h for h in order if h not in gains and self._eligible(h))
+
+    def _shortlist(self, order: list[Holder]) -> dict[Holder, int]:
+        gains: dict[Holder, int] = {}
+        for size in {len(holder.spots) for holder in order}:
+            gained = 0
+            for holder in order:
+                if len(holder.spots) == size and gained < self._tally.missing:
+                    gains[holder] = self._tally.gain(holder)
+                    gained += gains[holder]
+        return gains
+
+    def _without_superfluous(self, chosen: list[Holder]) -> list[Holder]:
+        def firmest_first(holder: Holder) -> tuple[int, float, float, int]:
+            lost, merit = self._losses[holder]
+            return (-worth_of(holder).level, -merit, -lost, holder.task.id)
+
+        kept = list(chosen)
+        for victim in sorted(chosen, key=firmest_first):
+            self._tally.spare(victim)
+            if self._tally.missing <= 0:
+                kept.remove(victim)
+            else:
+                self._tally.add(victim)
+        return kept
+
+
+def a_run(draw: Random, task: int, on: list[str], **settings: object) -> SchedTask:
+    level, began = draw.choice(LEVELS[-5:]), NOW - draw.choice([60.0, 1000.0, 9000.0, 60_000.0])
+    hits = (Suspension(NOW - 7200, 5, higher=True),)
+    return running(
+        task, " ".join(on), level, user=draw.choice("uvwx"), name=draw.choice("ab"), run_started_at=began,
+        yields=draw.random() < 0.3, saved_at=draw.choice([None, NOW - 50.0, NOW - 3000.0]),
+        suspensions=draw.choice([(), (), hits]), **settings,
+    )  # fmt: skip
+
+
+def filled(draw: Random, packed: bool) -> Iterator[SchedTask]:
+    """Runs on most of the nodes."""
+    free = {f"n{i:02}": 4 for i in range(NODES)}
+    for task in range(101, 141):
+        gpu = draw.choice([0, 1, 2, 3]) if packed else 0
+        fitting = [name for name, gpus in free.items() if gpus >= (gpu or 4)]
+        on = draw.sample(fitting, min(len(fitting), draw.choice([1, 1, 2, 3])))
+        for name in on:
+            free[name] -= gpu or 4
+        if on:
+            yield a_run(draw, task, on, gpu=gpu)
+
+
+def a_newcomer(draw: Random, task: int, packed: bool) -> SchedTask:
+    named = tuple(f"n{i:02}" for i in draw.sample(range(NODES), 2)) if draw.random() < 0.2 else ()
+    left = (Suspension(NOW - 100.0, draw.randrange(101, 141)),)
+    return queued(
+        task, len(named) or draw.choice([1, 2, 3, 5]), draw.choice(LEVELS[-5:]), user=draw.choice("uvwx"),
+        name=draw.choice("ab"), zone=draw.choice(["", "", "A"]), assigned_nodes=named,
+        gpu=draw.choice([0, 1, 2, 3]) if packed else 0, custom_rank=draw.choice([0.0, 0.0, 0.0, 1.0]),
+        created_at=NOW - draw.choice([10.0, 9000.0, 30_000.0, 90_000.0]),
+        suspensions=draw.choice([(), (), left]),
+    )  # fmt: skip
+
+
+def a_cluster(draw: Random) -> Snapshot:
+    packed = draw.random() < 0.5
+    parts = [share("u", guaranteed=2, weight=1), share("v w", weight=2), share("x", guaranteed=3)]
+    found: list[Node] = [
+        node(f"n{i:02}", gpus=4, zone=draw.choice(["", "A"])) for i in range(NODES)
+    ]
+    waiting = [a_newcomer(draw, task, packed) for task in range(1, 13)]
+    shares = parts if draw.random() < 0.4 else []
+    return snap(Settings("default", packed), found, *shares, *filled(draw, packed), *waiting)
+
+
+def suspend(group: GroupState, victim: Holder, cheapest: VictimSelection) -> None:
+    """As a pass does."""
+    group.victim_index.remove(victim)
+    cheapest.forget(victim)
+    group.shares.keep(victim.task.user, -victim.units)
+    allocation.leave(victim, wanted_by=1)
+
+
+def group_of(snapshot: Snapshot, policy: Policy) -> GroupState:
+    """Ready for a pass."""
+    board = SchedulerCache.of(replace(snapshot, tasks=()), policy)
+    board.decide(NOW)
+    board.see(snapshot.tasks, (), NOW)
+    group = board._edit("default")
+    group.advance(NOW)
+    group.shares.divide(NODES * UNIT)
+    return group
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(seed=st.integers(0, 10**9))
+@settings(max_examples=80, deadline=None)
+def test_the_same_leave_as_when_everybody_is_looked_at(policy: Policy, seed: int) -> None:
+    group = group_of(a_cluster(Random(seed)), policy)
+    cheapest = VictimSelection(group.victim_index, policy, NOW)
+    for waiting in group.queue.in_order():
+        already = fit.within(group.pool, waiting.need, Grip.LEAVING)
+        if already < waiting.need.count:
+            found = victims(group, waiting, already, cheapest)
+            assert found == Slow(group, waiting, already, NOW).victims()
+            for victim in found[0]:
+                suspend(group, victim, cheapest)
+
+
+BURST = share(" ".join(f"u{i}" for i in range(1, 41)), guaranteed=40)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Holder]:
+    """Who is asked whether it may be suspended."""
+    asked: list[Holder] = []
+
+    def noted(self: RankCount, holder: Holder) -> bool:
+        asked.append(holder)
+        return usual(self, holder)
+
+    usual: Callable[[RankCount, Holder], bool] = RankCount.useful
+    monkeypatch.setattr(RankCount, "useful", noted)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("level", "since", "shares"),
+    [
+        pytest.param(HIGH, 100.0, [], id="higher"),
+        pytest.param(NORMAL, 90_000.0, [], id="equals"),
+        pytest.param(HIGH, 100.0, [BURST], id="higher, in a divided group"),
+        pytest.param(NORMAL, 1000.0, [BURST], id="equals, in a divided group"),
+    ],
+)
+def test_a_burst_of_newcomers_does_not_look_at_all_runs_again_for_each(
+    level: Priority, since: float, shares: list[ShareRow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [running(100 + i, f"n{i:02}", NORMAL, since=since, yields=True) for i in range(90)]
+    burst = [queued(i, 1, level, created_at=NOW - 80_000 + i) for i in range(1, 41)]
+    cluster = snap(nodes(90), *shares, *runs, *burst)
+    board = SchedulerCache.of(cluster, Policy(ranking=Ranking.SUBMITTED))
+    asked = counted(monkeypatch)
+    assert len(board.decide(NOW).decisions) == 40
+    assert len(asked) < 4 * 40
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(seed=st.integers(0, 10**9))
+@settings(max_examples=60, deadline=None)
+def test_whom_a_ceiling_refuses_would_have_found_nobody(policy: Policy, seed: int) -> None:
+    snapshot = a_cluster(Random(seed))
+    board, slow = SchedulerCache.of(snapshot, policy), SchedulerCache.of(snapshot, policy)
+    decisions, waits = board.decide(NOW).decisions, [*board.waits()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CapacityBound, "refuses", lambda self, waiting: False)
+        assert slow.decide(NOW).decisions == decisions
+    assert [*slow.waits()] == waits
+
+
+def test_sizes_for_which_there_is_too_little_room_do_not_all_look_for_victims(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[int] = []
+
+    def noted(
+        group: GroupState, waiting: Waiting, already: int, cheapest: VictimSelection
+    ) -> object:
+        looks.append(waiting.task.id)
+        return victims(group, waiting, already, cheapest)
+
+    monkeypatch.setattr(preempt, "victims", noted)
+    firm = [running(100 + i, f"n{i:02}", HIGH, gpu=6) for i in range(10)]
+    small = [running(200 + i, f"n{i:02}", LOW, gpu=1) for i in range(10)]
+    sizes = [queued(i, 1, HIGH, gpu=3, cpu=i) for i in range(1, 31)]
+    found = nodes(10, gpus=8, cpus=64)
+    board = SchedulerCache.of(
+        snap(Settings("default", packed=True), found, *firm, *small, *sizes), Policy()
+    )
+    assert board.decide(NOW).decisions == ()
+    assert len(looks) == 1
+
+
+HIT = (Suspension(NOW - 7200, 5, higher=True),)
+
+
+@pytest.mark.parametrize(
+    ("run", "level", "shares"),
+    [
+        pytest.param(running(9, "n00", LOW, gpu=4), HIGH, [], id="lower"),
+        pytest.param(running(9, "n00", LOW, gpu=4, suspensions=HIT), HIGH, [], id="protected, not from urgent ones"),
+        pytest.param(running(9, "n00", NORMAL, gpu=4, since=1000.0), NORMAL, [share("u1 u2", guaranteed=1)],
+                     id="what is guaranteed to another user group"),
+    ],
+)  # fmt: skip
+def test_who_is_refused_does_not_keep_a_smaller_one_from_what_it_may_take(
+    run: SchedTask, level: Priority, shares: list[ShareRow]
+) -> None:
+    firm = running(8, "n00", Priority.EXTREME_HIGH, gpu=4)
+    asks = [queued(1, 1, level, gpu=8), queued(2, 1, level, gpu=4)]
+    cluster = snap(Settings("default", packed=True), nodes(1, gpus=8), *shares, firm, run, *asks)
+    (suspend,) = SchedulerCache.of(cluster, Policy(ranking=Ranking.SUBMITTED)).decide(NOW).decisions
+    assert isinstance(suspend, Suspend)
+    assert (suspend.task, suspend.for_task) == (9, 2)
+
+
+def test_a_run_may_hold_nodes_that_have_moved_to_another_group() -> None:
+    moved = [node("n00", gpus=8), node("n01", gpus=8, group="other")]
+    runs = [running(8, "n00", HIGH, gpu=4), running(9, "n00 n01", LOW, gpu=2)]
+    asks = [queued(1, 1, HIGH, gpu=8), queued(2, 1, HIGH, gpu=4)]
+    cluster = snap(Settings("default", packed=True), Settings("other"), moved, *runs, *asks)
+    (suspend,) = SchedulerCache.of(cluster, Policy(ranking=Ranking.SUBMITTED)).decide(NOW).decisions
+    assert isinstance(suspend, Suspend)
+    assert (suspend.task, suspend.for_task) == (9, 2)
+
+
+def test_who_is_eligible_only_because_others_would_leave_is_not_taken() -> None:
+    """The first run of b may be taken, the second is guaranteed to it; that of c only once the other leaves."""
+    parts = [share("u a", weight=1), share("b", guaranteed=1), share("c")]
+    old: dict[str, Any] = {"since": 1e5, "yields": True}
+    runs = [
+        running(7, "n00", user="a", **old), running(8, "n01", user="b", **old),
+        running(9, "n02", user="b", **old), running(10, "n03", user="c", since=1000.0),
+    ]  # fmt: skip
+    asks = queued(1, 3, user="u", run_seconds=5000.0)
+    policy = Policy(ranking=Ranking.ATTAINED, overhead_share=0.05)
+    group = group_of(snap(nodes(4), *parts, *runs, asks), policy)
+    group.shares.divide(4 * UNIT)
+    waiting = group.waiting[1]
+    cheapest = VictimSelection(group.victim_index, policy, NOW)
+    assert victims(group, waiting, 0, cheapest) == Slow(group, waiting, 0, NOW).victims()
+    assert victims(group, waiting, 0, cheapest) == ([], Verdict.LINE)
+    smaller = group_of(snap(nodes(4), *parts, *runs, replace(asks, node_count=2)), policy)
+    smaller.shares.divide(4 * UNIT)
+    found, _ = victims(
+        smaller, smaller.waiting[1], 0, VictimSelection(smaller.victim_index, policy, NOW)
+    )
+    assert [holder.task.id for holder in found] == [7, 8]
+
+
+def test_who_is_protected_from_equals_is_not_even_priced_for_them() -> None:
+    runs = [
+        running(8, "n00", since=100.0),
+        running(9, "n01", since=90_000.0),
+        running(7, "n02", LOW, since=100.0),
+    ]
+    asks = queued(1, 4, created_at=NOW - 90_000)
+    policy = Policy(ranking=Ranking.SUBMITTED)
+    group = group_of(snap(nodes(4), *runs, asks), policy)
+    steps = VictimSelection(group.victim_index, policy, NOW).below(group.waiting[1], apart=False)
+    assert [[price.task for row in rows for price in row] for rows in steps] == [[7], [9]]

@@ -1,0 +1,132 @@
+"""The queue gives tasks in order, and leaves out just those that an answer spoke for."""
+
+from __future__ import annotations
+
+from math import inf
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hai_backend.domain.priority import Priority
+from hai_backend.scheduler.capacity.slots import Need
+from hai_backend.scheduler.queue.queue import Queue, Verdict, Waiting, natural_key
+from hai_backend.scheduler.testing import NOW, queued
+
+NEEDS = (Need(1), Need(2), Need(3))
+LEVELS = (Priority.HIGH, Priority.NORMAL)
+
+entries = st.lists(
+    st.tuples(
+        st.sampled_from(NEEDS), st.sampled_from(LEVELS), st.sampled_from("uv"),
+        st.sampled_from([0.5, 1.0, inf]), st.integers(0, 3), st.booleans(),
+    ),
+    max_size=25,
+)  # fmt: skip
+
+
+def waiting(
+    task: int, need: Need, level: Priority, user: str, merit: float, age: int, auto: bool
+) -> Waiting:
+    asked = Priority.AUTO if auto else level
+    facts = queued(task, need.count, asked, user=user, created_at=NOW - age)
+    entry = Waiting(facts, need, level, level, merit, inf)
+    entry.key = natural_key(entry)
+    return entry
+
+
+def filled(rows: list[tuple[Need, Priority, str, float, int, bool]]) -> tuple[Queue, list[Waiting]]:
+    queue, tasks = Queue(), [waiting(i, *row) for i, row in enumerate(rows)]
+    for task in tasks:
+        queue.add(task)
+    return queue, tasks
+
+
+def visited(queue: Queue, answer: dict[int, Verdict] | None = None) -> list[int]:
+    seen: list[int] = []
+
+    def offer(task: Waiting) -> Verdict:
+        seen.append(task.task.id)
+        return (answer or {}).get(task.task.id, Verdict.NEXT)
+
+    queue.walk(offer, lambda need: True)
+    return seen
+
+
+def in_order(tasks: list[Waiting]) -> list[Waiting]:
+    return sorted(tasks, key=lambda task: task.key)
+
+
+@given(entries, st.sets(st.integers(0, 24)))
+@settings(deadline=None)
+def test_everybody_is_offered_nodes_once_in_order(
+    rows: list[tuple[Need, Priority, str, float, int, bool]], gone: set[int]
+) -> None:
+    queue, tasks = filled(rows)
+    for task in tasks:
+        if task.task.id in gone:
+            queue.discard(task)
+    left = [task.task.id for task in in_order(tasks) if task.task.id not in gone]
+    assert visited(queue) == left
+    assert [task.task.id for task in queue.in_order()] == left
+
+
+@given(entries)
+@settings(deadline=None)
+def test_filled_at_once_it_is_the_same_queue(
+    rows: list[tuple[Need, Priority, str, float, int, bool]],
+) -> None:
+    queue, tasks = filled(rows)
+    other = Queue()
+    for task in tasks:
+        other.append([task])
+    other.arrange()
+    assert visited(other) == visited(queue)
+    for task in tasks:
+        other.discard(task)
+    assert visited(other) == list(other.in_order()) == []
+
+
+@given(entries, st.dictionaries(st.integers(0, 24), st.sampled_from(Verdict)))
+@settings(deadline=None)
+def test_an_answer_leaves_out_only_whom_it_speaks_for(
+    rows: list[tuple[Need, Priority, str, float, int, bool]], answer: dict[int, Verdict]
+) -> None:
+    queue, tasks = filled(rows)
+    lines: set[Need] = set()
+    lanes: set[object] = set()
+    expected: list[int] = []
+    for task in in_order(tasks):
+        lane = (task.need, task.lane)
+        if task.need in lines or lane in lanes:
+            continue
+        expected.append(task.task.id)
+        verdict = answer.get(task.task.id)
+        if verdict is Verdict.LINE:
+            lines.add(task.need)
+        if verdict is Verdict.LANE:
+            lanes.add(lane)
+    assert visited(queue, answer) == expected
+
+
+def test_a_need_that_can_not_be_met_is_left_out() -> None:
+    queue, _ = filled([(need, Priority.NORMAL, "u", 1.0, 0, False) for need in NEEDS[:2]])
+    seen: list[int] = []
+
+    def offer(task: Waiting) -> Verdict:
+        seen.append(task.task.id)
+        return Verdict.NEXT
+
+    queue.walk(offer, lambda need: need is NEEDS[1])
+    assert seen == [1]
+
+
+def test_two_may_stand_in_one_place_for_a_moment() -> None:
+    """One is placed where another still stands; each is then taken out by itself."""
+    queue, (one, two) = filled([(NEEDS[0], Priority.NORMAL, "u", 1.0, age, False) for age in (2, 1)])  # fmt: skip
+    queue.discard(two)
+    two.key = (*one.key, two.task.id)
+    queue.add(two)
+    queue.discard(one)
+    assert visited(queue) == [two.task.id]
+    queue.discard(two)
+    assert visited(queue) == []

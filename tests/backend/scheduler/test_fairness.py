@@ -1,0 +1,118 @@
+"""k equal users with one long task each on one slot, replayed on the virtual clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pytest
+
+from hai_backend.scheduler import Policy
+from hai_backend.scheduler.policy.policy import Ranking
+from hai_backend.sim import cluster as module
+from hai_backend.sim.job import Job, Outcome
+from hai_backend.sim.replay import Cluster, replay
+
+WORK = 36_000.0
+DEFAULT, IN_ORDER = Policy(), Policy(ranking=Ranking.SUBMITTED)
+SLICE, GRACE = DEFAULT.restart_seconds / DEFAULT.overhead_share, 5.0
+
+
+@dataclass(frozen=True)
+class Stay:
+    """One task on the slot; it ends or has left at `until`."""
+
+    task: int
+    began: float
+    until: float
+
+
+def replayed(
+    users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Outcome, list[Stay]]:
+    """Who was on the slot, one after the other."""
+    began: list[tuple[int, float]] = []
+    start = module.World._start
+
+    def noted(self, life, nodes, level):  # type: ignore[no-untyped-def]
+        began.append((life.task.id, self.now))
+        start(self, life, nodes, level)
+
+    monkeypatch.setattr(module.World, "_start", noted)
+    jobs = [Job(i, "train", f"u{i}", 0.0, WORK, 8, 1) for i in range(1, users + 1)]
+    outcome = replay(jobs, Cluster(1), policy)
+    last = max(fate.finished for fate in outcome.fates)
+    moments = [*began, (0, last)]
+    return outcome, [Stay(task, at, until) for (task, at), (_, until) in pairwise(moments)]
+
+
+def shares(stays: list[Stay], outcome: Outcome) -> dict[int, float]:
+    """Seconds on the slot while everybody is still there."""
+    until = min(fate.finished for fate in outcome.fates)
+    found = {fate.job.id: 0.0 for fate in outcome.fates}
+    for stay in stays:
+        found[stay.task] += max(0.0, min(stay.until, until) - stay.began)
+    return found
+
+
+def longest_wait(stays: list[Stay]) -> float:
+    waits = []
+    for task in {stay.task for stay in stays}:
+        own = [stay for stay in stays if stay.task == task]
+        waits += [own[0].began, *(b.began - a.until for a, b in pairwise(own))]
+    return max(waits)
+
+
+CASES = [
+    pytest.param(users, policy, id=f"{name}-{users}")
+    for name, policy in (("default", DEFAULT), ("submitted", IN_ORDER))
+    for users in (2, 3, 5)
+]
+
+
+@pytest.mark.parametrize(("users", "policy"), CASES)
+def test_equal_users_get_equal_shares(
+    users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome, stays = replayed(users, policy, monkeypatch)
+    got = shares(stays, outcome)
+    fair = sum(got.values()) / users
+    assert all(abs(seconds - fair) <= SLICE + GRACE for seconds in got.values())
+    jain = sum(got.values()) ** 2 / users / sum(seconds**2 for seconds in got.values())
+    assert jain >= 0.95
+    assert len(outcome.fates) == users
+
+
+@pytest.mark.parametrize(("users", "policy"), CASES)
+def test_nobody_waits_longer_than_the_slices_of_the_others(
+    users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, stays = replayed(users, policy, monkeypatch)
+    assert longest_wait(stays) <= (users - 1) * (SLICE + GRACE) + 1e-6
+
+
+@pytest.mark.parametrize(("users", "policy"), CASES)
+def test_no_run_is_cut_before_its_minimum(
+    users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome, stays = replayed(users, policy, monkeypatch)
+    ends = {fate.finished for fate in outcome.fates}
+    cut = [stay for stay in stays if stay.until not in ends]
+    assert all(stay.until - stay.began >= policy.minimum_seconds + GRACE for stay in cut)
+
+
+def test_programs_that_lose_their_work_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run of a task is twice as long as the one before; equals would else suspend one another for ever."""
+    suspend = module.World._suspend
+
+    def losing(self, life, decision):  # type: ignore[no-untyped-def]
+        left = life.left
+        suspend(self, life, decision)
+        lost = life.task.lost_seconds + left - life.left
+        life.left = left
+        self._set(life, yields=False, lost_seconds=lost)
+
+    monkeypatch.setattr(module.World, "_suspend", losing)
+    jobs = [Job(i, "train", f"u{i}", 0.0, 3 * 3600.0, 8, 1) for i in (1, 2)]
+    outcome = replay(jobs, Cluster(1), DEFAULT)
+    assert max(fate.finished for fate in outcome.fates) < 24 * 3600

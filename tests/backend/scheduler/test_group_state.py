@@ -1,0 +1,506 @@
+"""What a board remembers of a group between passes: whose turn, which places, which ranks, and when to look again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import pytest
+
+from hai_backend.domain.node import Group, Node
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.scheduling.plan import Plan, Suspend, Wait, WaitReason
+from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, Snapshot
+from hai_backend.scheduler import Policy, SchedulerCache
+from hai_backend.scheduler.policy.policy import Ranking
+from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.queue.history import History
+from hai_backend.scheduler.queue.rating import like
+from hai_backend.scheduler.queue.rating_refresh import stagger
+from hai_backend.scheduler.testing import NOW, leaving, node, nodes, queued, quota, running, snap
+
+LOW, NORMAL, HIGH, TOP = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.EXTREME_HIGH
+SLICE, DAY = 6500.0, 86_400.0
+IN_ORDER = Policy(overhead_share=0.01, ranking=Ranking.SUBMITTED)
+LEARNED = Policy(overhead_share=0.01)
+
+
+def board_of(snapshot: Snapshot, policy: Policy = IN_ORDER) -> SchedulerCache:
+    board = SchedulerCache.of(snapshot, policy)
+    board.decide(NOW)
+    return board
+
+
+def places(board: SchedulerCache) -> list[int]:
+    """The waiting tasks that have a place, in order."""
+    found = {wait.place: wait.task for wait in board.waits() if wait.place}
+    return [found[place] for place in sorted(found)]
+
+
+def victims(plan: Plan) -> dict[int, int]:
+    return {d.task: d.for_task for d in plan.decisions if isinstance(d, Suspend)}
+
+
+def busy(count: int) -> list[SchedTask]:
+    """Runs that nobody may take."""
+    return [running(90 + i, f"n{i:02}", TOP) for i in range(count)]
+
+
+def cordoned(found: list[Node], *names: str) -> list[Node]:
+    return [replace(node, cordoned=node.name in names) for node in found]
+
+
+def test_a_closed_node_changes_the_places_of_a_user_who_reorders() -> None:
+    """Task 1 can start only with both nodes, and then lends its place to task 3."""
+    own = [queued(1, 2, user="u"), queued(3, user="u", custom_rank=-1.0)]
+    board = board_of(snap(nodes(2), *busy(2), *own, queued(2)))
+    assert places(board) == [3, 2, 1]
+    board.see_nodes(cordoned(nodes(2), "n01"))
+    board.decide(NOW)
+    assert places(board) == [2, 3]
+    board.see_nodes(nodes(2))
+    board.decide(NOW)
+    assert places(board) == [3, 2, 1]
+
+
+def test_who_takes_the_ranks_back_stands_where_it_stood() -> None:
+    own = [
+        queued(1, user="u"),
+        queued(3, user="u", custom_rank=-1.0),
+        queued(4, user="u", custom_rank=-1.0),
+    ]
+    board = board_of(snap(nodes(1), *busy(1), *own, queued(2)))
+    assert places(board) == [3, 2, 4, 1]
+    board.see([], [4], NOW)
+    board.decide(NOW)
+    assert places(board) == [3, 2, 1]
+    board.see([replace(own[1], custom_rank=0.0)], (), NOW)
+    board.decide(NOW)
+    assert places(board) == [1, 2, 3]
+
+
+def test_who_has_a_rank_left_reorders_those_who_come_later_too() -> None:
+    own = [queued(1, user="u"), queued(3, user="u", custom_rank=-1.0)]
+    gone = queued(4, user="u", custom_rank=-1.0)
+    board = board_of(snap(nodes(1), *busy(1), *own, queued(2), gone))
+    board.see([], [4], NOW)
+    board.decide(NOW)
+    board.see([queued(5, user="u", created_at=NOW - 2000)], (), NOW)
+    board.decide(NOW)
+    assert places(board) == [3, 5, 2, 1]
+
+
+def test_whoever_is_moved_ahead_the_turn_is_of_who_has_waited_longest() -> None:
+    """Task 3 takes the place that the turn gives to task 1, also when its user is looked at again."""
+    own = [
+        queued(1, user="u", created_at=NOW - SLICE - 500),
+        queued(3, user="u", custom_rank=-1.0, created_at=NOW - 1000),
+    ]
+    other = queued(2, user="v", created_at=NOW - SLICE - 1500)
+    board = board_of(snap(nodes(1), running(8, "n00", TOP, user="v"), *own, other))
+    assert places(board) == [3, 2, 1]
+    board.see([queued(4, user="u", created_at=NOW)], (), NOW)
+    board.decide(NOW)
+    assert places(board) == [3, 2, 1, 4]
+
+
+def test_a_run_that_turns_up_ends_the_turn_of_its_user() -> None:
+    late = queued(1, user="u", created_at=NOW - SLICE)
+    other = running(9, "n00", since=SLICE)
+    board = SchedulerCache.of(snap(nodes(2), running(8, "n01", TOP), other, late), IN_ORDER)
+    board.see([running(7, "n01", TOP, user="u")], [8], NOW)
+    assert victims(board.decide(NOW)) == {}
+    board = board_of(snap(nodes(2), running(8, "n01", TOP), other, replace(late, held=True)))
+    board.see([late], (), NOW)
+    assert victims(board.decide(NOW)) == {9: 1}
+
+
+def test_a_turn_that_has_just_come_goes_when_a_run_turns_up() -> None:
+    late = queued(1, user="u", created_at=NOW - SLICE)
+    runs = [running(8, "n01", TOP), running(9, "n00", since=SLICE)]
+    board = SchedulerCache.of(snap(nodes(2), *runs, late), IN_ORDER)
+    assert victims(board.decide(NOW)) == {9: 1}
+    board.see([running(7, "n01", TOP, user="u")], [8], NOW)
+    assert victims(board.decide(NOW)) == {}
+
+
+def test_a_run_that_ends_gives_its_user_a_turn() -> None:
+    late = queued(1, user="u", created_at=NOW - SLICE)
+    runs = [running(8, "n01", TOP, user="u"), running(9, "n00", since=SLICE)]
+    board = board_of(snap(nodes(2), *runs, late))
+    board.see([running(7, "n01", TOP)], [8], NOW)
+    assert victims(board.decide(NOW)) == {9: 1}
+
+
+def test_a_run_that_turns_up_takes_a_level_of_auto() -> None:
+    auto = queued(1, 1, Priority.AUTO, user="u")
+    rows = [quota("u", HIGH, 1), quota("u", NORMAL, 5)]
+    board = board_of(snap(nodes(2), running(8, "n00", TOP), running(9, "n01", TOP), auto, *rows))
+    (wait,) = board.waits()
+    assert wait.priority is HIGH
+    board.see([running(7, "n00", HIGH, user="u")], [8], NOW)
+    board.decide(NOW)
+    (wait,) = board.waits()
+    assert wait.priority is NORMAL
+
+
+@pytest.mark.parametrize(
+    ("parts", "wake_at"),
+    [
+        pytest.param([queued(1, held=True)], None, id="held: nobody knows"),
+        pytest.param([queued(1, not_before=NOW + 42)], NOW + 42, id="put off"),
+        pytest.param([queued(1, created_at=NOW)], NOW + SLICE, id="its turn"),
+        pytest.param([queued(1, spot=True, created_at=NOW)], NOW + SLICE, id="spot waits for its turn, too"),
+        pytest.param([queued(1, user="u", created_at=NOW), running(8, "n01", TOP, user="u", since=DAY)],
+                     NOW + DAY, id="its lift"),
+        pytest.param([running(8, "n01", since=60)], None, id="nobody waits"),
+        pytest.param([queued(1, created_at=NOW), running(8, "n01", since=60)], NOW + 840, id="protection of a run"),
+        pytest.param([queued(1, created_at=NOW), leaving(8, "n01", since=60)], NOW + SLICE, id="who leaves"),
+        pytest.param([queued(1, held=True), running(8, "n01", since=60)], NOW + 840, id="of a run, for who is held"),
+    ],
+)  # fmt: skip
+def test_when_to_look_again(parts: list[Any], wake_at: float | None) -> None:
+    state = snap(nodes(2), running(9, "n00", TOP, since=DAY), *parts)
+    assert SchedulerCache.of(state, IN_ORDER).decide(NOW).wake_at == wake_at
+
+
+def test_time_alone_is_enough_for_a_pass() -> None:
+    board = board_of(
+        snap(nodes(1), running(9, "n00", since=SLICE - 1), queued(1, created_at=NOW - SLICE))
+    )
+    assert board.decide(NOW).decisions == ()
+    assert victims(board.decide(NOW + 1)) == {9: 1}
+
+
+def test_who_was_put_off_enters_in_time() -> None:
+    board = board_of(snap(nodes(1), queued(1, not_before=NOW + 42)))
+    assert board.decide(NOW + 41).decisions == ()
+    (start,) = board.decide(NOW + 42).decisions
+    assert start.task == 1
+    held = board_of(snap(nodes(1), queued(1, not_before=NOW + 42, held=True)))
+    assert held.decide(NOW + 42).decisions == ()
+
+
+QUICK = tuple(Ending(queued(500 + i, user="v", name="quick"), 20.0) for i in range(50))
+
+
+def learns(name: str) -> list[float]:
+    """Seconds after which the group `name` puts a task first that it has learned to be quick, and last again."""
+    parts = [node("a", group=name), running(9, "a", TOP, group=name)]
+    slow = queued(1, group=name, user="u", name="slow", created_at=NOW)
+    quick = queued(2, group=name, user="v", name="quick", created_at=NOW)
+    board = SchedulerCache.of(snap(*parts, slow, quick), Policy(relearn_seconds=1000.0))
+    board.decide(NOW)
+    at, found = NOW, list[float]()
+    for ended, order in ((quick, [1, 2]), (slow, [2, 1])):
+        board.learn([Ending(ended, 20.0)] * 50 * 20 ** len(found))
+        begin = at
+        while places(board) == order:
+            at += 10.0
+            board.see([running(9, "a", TOP, group=name)], (), at)
+            board.decide(at)
+            assert at < NOW + 5000
+        found.append(at - begin)
+    assert found == pytest.approx([1000 * stagger(name)] * 2, abs=21)
+    return found
+
+
+def test_ranks_follow_what_was_learned_now_and_then_and_not_in_all_groups_at_once() -> None:
+    found = {name: learns(name) for name in ("default", "g", "h", "x")}
+    assert all(750 <= seconds <= 1270 for both in found.values() for seconds in both), found
+    assert len({first for first, _ in found.values()}) > 2
+
+
+def test_groups_learn_at_64_moments_from_three_quarters_of_the_usual_time_on() -> None:
+    found = {stagger(f"group{i}") for i in range(1000)}
+    assert sorted(found) == [0.75 + i / 128 for i in range(64)]
+
+
+def test_the_first_pass_knows_all_endings() -> None:
+    busy_one = [nodes(1), running(9, "n00", TOP)]
+    board = board_of(
+        snap(*busy_one, queued(1), queued(2, user="v", name="quick"), endings=QUICK), LEARNED
+    )
+    assert places(board) == [2, 1]
+
+
+def test_an_ending_before_its_beginning_is_not_learned() -> None:
+    odd = tuple(replace(ending, seconds=-1.0) for ending in QUICK)
+    board = board_of(
+        snap(
+            nodes(1),
+            running(9, "n00", TOP),
+            queued(1),
+            queued(2, user="v", name="quick"),
+            endings=odd,
+        )
+    )
+    assert places(board) == [1, 2]
+    assert board.snapshot().endings == ()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5])
+def test_an_ending_at_once_is_learned(seconds: float) -> None:
+    ending = replace(QUICK[0], seconds=seconds)
+    assert board_of(snap(endings=(ending,))).snapshot().endings == (ending,)
+
+
+def test_a_board_tells_why_one_task_waits() -> None:
+    board = board_of(
+        snap(nodes(1), *busy(1), queued(1), queued(2, -1), queued(3, held=True), Group("default"))
+    )
+    messages = {n: wait.message for n in (1, 2, 3) if (wait := board.wait(n))}
+    waits = {w.task: w.message for w in board.waits()}
+    assert messages == waits
+    assert board.wait(90) is None
+    assert board.wait(7) is None
+    assert [w.task for w in board.waits("default")] == [2, 3, 1]
+    assert list(board.waits("elsewhere")) == []
+    board.see([queued(4)], (), NOW)
+    assert board.wait(4) is None  # no pass has seen it
+    assert isinstance(board.wait(2), Wait)
+
+
+def test_what_holds_for_all_tasks_of_a_size_is_counted_over_the_nodes_once() -> None:
+    board = board_of(snap(nodes(1), *busy(1), queued(1), queued(2)))
+    first, other = board.wait(1), board.wait(2)
+    assert first
+    assert other
+    assert first.message is other.message
+    assert [wait.message is first.message for wait in board.waits()] == [True, True]
+
+
+def test_what_nobody_waits_for_wakes_nobody() -> None:
+    board = board_of(snap(nodes(1), running(9, "n00", since=60)))
+    (group,) = board._groups.values()
+    assert group.alarms.next() == NOW + 840
+    assert board.decide(NOW + 1).wake_at is None
+    assert board_of(snap()).decide(NOW).wake_at is None
+
+
+def test_who_was_there_twice_and_comes_again_alone_is_judged_anew() -> None:
+    board = board_of(snap(nodes(1), queued(1), queued(1)))
+    (wait,) = board.waits()
+    assert wait.why is WaitReason.INVALID
+    board.see([queued(1)], (), NOW)
+    (start,) = board.decide(NOW).decisions
+    assert start.task == 1
+    assert (list(board.waits()), board.wait(1)) == ([], None)
+
+
+def test_a_group_that_is_built_anew_knows_all_endings() -> None:
+    tasks = [queued(1, user="u"), queued(2, user="v", name="quick")]
+    state = snap(nodes(1), running(9, "n00", TOP), *tasks)
+    board = board_of(state, LEARNED)
+    board.learn(QUICK)
+    board.decide(NOW)
+    assert places(board) == [1, 2]
+    board.see_rules(Rules(quotas=(quota("x", LOW, 1),)))
+    board.decide(NOW)
+    assert places(board) == [2, 1]
+
+
+def test_a_board_may_know_what_another_one_has_learned() -> None:
+    history = History()
+    for ending in QUICK:
+        history.learn(like(ending.task), ending.seconds)
+    board = SchedulerCache(LEARNED)
+    board.recall({"default": history})
+    board.see_nodes(nodes(1))
+    tasks = [queued(1, user="u"), queued(2, user="v", name="quick")]
+    board.see([running(9, "n00", TOP), *tasks], (), NOW)
+    board.decide(NOW)
+    assert places(board) == [2, 1]
+
+
+def test_parts_are_weighed_against_the_largest_node_in_each_respect() -> None:
+    sizes = [(1, 2, 3), (9, 1, 1), (2, 9, 2), (3, 3, 9)]
+    found = [node(f"n{i}", gpus=g, cpus=c, memory_bytes=m) for i, (g, c, m) in enumerate(sizes)]
+    board = board_of(snap(*found, queued(1, held=True)))
+    assert board._groups["default"].needs.largest == (9, 9, 9)
+
+
+MOVED = [node("a", group="other"), running(9, "a", TOP), queued(1, group="other")]
+
+
+def test_a_run_on_a_node_that_was_moved_frees_it_for_the_other_group() -> None:
+    board = board_of(snap(*MOVED))
+    board.see([], [9], NOW)
+    (start,) = board.decide(NOW).decisions
+    assert (start.task, board.decide(NOW).decisions) == (1, (start,))
+
+
+def test_a_run_on_a_node_that_was_moved_keeps_it_when_a_group_is_built_anew() -> None:
+    for group in ("other", "default"):
+        board = board_of(snap(*MOVED))
+        board.see_rules(Rules(quotas=(quota("x", LOW, 1, group),)))
+        assert board.decide(NOW).decisions == ()
+        board.see([], [9], NOW)
+        assert len(board.decide(NOW).decisions) == 1
+
+
+def test_news_of_a_node_that_change_nothing_for_tasks_need_no_pass() -> None:
+    board = board_of(snap(nodes(1), *busy(1), queued(1)))
+    (group,) = board._groups.values()
+    board.see_nodes([replace(nodes(1)[0], updated_at=NOW, reason="ok")])
+    assert not group.changed
+    assert board.snapshot().nodes[0].reason == "ok"
+
+
+@pytest.mark.parametrize("beside", [[], [8]], ids=["alone", "beside one of the group"])
+@pytest.mark.parametrize("level", [LOW, TOP])
+def test_a_moved_node_is_closed_and_opened_with_the_run_of_another_group(
+    level: Priority, beside: list[int]
+) -> None:
+    closed, waits = node("a", group="other", cordoned=True), queued(1, group="other", user="u")
+    opened_again = replace(closed, cordoned=False)
+    for opened in (False, True):
+        own = [running(task, "a", level, group="other", user="u") for task in beside]
+        board = board_of(snap(opened_again, running(9, "a", level, user="u"), own, waits))
+        board.see_nodes([closed])
+        assert board.decide(NOW).decisions == ()
+        if opened:
+            board.see_nodes([opened_again])
+            assert board.decide(NOW).decisions == ()
+        board.see([], [9, *beside], NOW)
+        assert [d.task for d in board.decide(NOW).decisions] == [1] * opened
+
+
+def test_a_node_is_opened_with_the_runs_that_stand_on_it() -> None:
+    board = board_of(snap(nodes(2), *busy(2), queued(1)))
+    board.see_nodes(cordoned(nodes(2), "n01"))
+    board.decide(NOW)
+    board.see_nodes(nodes(2))
+    assert board.decide(NOW).decisions == ()
+    board.see([], [91], NOW)
+    (start,) = board.decide(NOW).decisions
+    assert start.nodes == ("n01",)
+
+
+def test_each_rank_is_promised_room_of_its_own() -> None:
+    """On n00 half of the node stays taken."""
+    stay, leave = running(7, "n00", TOP, gpu=4), leaving(8, "n00", gpu=4)
+    state = snap(
+        Group("default", packed=True), nodes(2, gpus=8), stay, leave, leaving(9, "n01", gpu=8)
+    )
+    board = board_of(replace(state, tasks=(*state.tasks, queued(1, 3, gpu=4))))
+    seating = board.seating(1)
+    assert seating is not None
+    place = seating.place_of(1)
+    assert place is not None
+    assert [spot.name for spot in place.spots] == ["n00", "n01", "n01"]
+
+
+@pytest.mark.parametrize("gpu", [0, 4], ids=["a node", "a part"])
+@pytest.mark.parametrize(
+    ("claims", "name"),
+    [
+        pytest.param((1, 1), "n00", id="both for it"),
+        pytest.param((7, 1), "n01", id="for it before for another one"),
+        pytest.param((0, 1), "n01", id="for it before for nobody"),
+        pytest.param((7, 0), "n01", id="for nobody before for another one"),
+        pytest.param((7, 8), "n00", id="both for others"),
+    ],
+)
+def test_nodes_are_promised_to_whom_they_are_left_for(
+    claims: tuple[int, int], name: str, gpu: int
+) -> None:
+    left = [leaving(90 + i, f"n{i:02}", wanted_by=task, gpu=gpu) for i, task in enumerate(claims)]
+    packed = Group("default", packed=True)
+    seating = board_of(snap(packed, nodes(2, gpus=4), *left, queued(1, gpu=gpu))).seating(1)
+    assert seating is not None
+    place = seating.place_of(1)
+    assert place is not None
+    assert [spot.name for spot in place.spots] == [name]
+
+
+def test_a_run_that_weighs_next_to_nothing_ranks_as_it_did_when_it_waited() -> None:
+    """Of nodes that declare no cpus a cpu is the least part that there is."""
+    packed = Group("default", packed=True)
+    tasks = running(9, "n00", cpu=1, since=1000.0), queued(1, cpu=1, run_seconds=1000.0)
+    group = board_of(snap(packed, nodes(1), *tasks), LEARNED)._groups["default"]
+    worth = group.holders[9].worth
+    assert worth is not None
+    assert worth.merit == pytest.approx(group.waiting[1].merit * LEARNED.staying**2)
+
+
+def test_who_can_not_start_any_more_is_told_in_the_order_of_its_own_wait() -> None:
+    """Task 1 had taken the place of task 3."""
+    own = [queued(1, user="u", custom_rank=1.0), queued(3, 2, user="u")]
+    rows = [quota("u", NORMAL, 2)]
+    board = board_of(snap(nodes(2), *busy(2), *own, queued(2), *rows))
+    assert places(board) == [3, 2, 1]
+    board.see([replace(own[1], node_count=9), replace(own[0], node_count=9)], (), NOW)
+    board.decide(NOW)
+    fresh = board_of(board.snapshot())
+    assert list(board.waits()) == list(fresh.waits())
+
+
+def test_what_equal_tasks_have_run_before_tells_them_apart() -> None:
+    board = board_of(
+        snap(nodes(1), *busy(1), queued(1, user="u", run_seconds=9e5), queued(2, user="u")), LEARNED
+    )
+    assert places(board) == [2, 1]
+
+
+def test_learning_is_due_at_its_moment_and_not_before() -> None:
+    board = board_of(
+        snap(nodes(1), *busy(1), queued(1), queued(2, user="v", name="quick")), LEARNED
+    )
+    board.learn(QUICK)
+    due = NOW + LEARNED.relearn_seconds * stagger("default")
+    for at, order in ((due - 1, [1, 2]), (due, [2, 1])):
+        for _ in range(3):
+            board.see(busy(1), (), at)
+            board.decide(at)
+        assert places(board) == order
+
+
+def test_who_comes_just_before_a_lesson_is_ranked_by_it() -> None:
+    tasks = [queued(1), queued(2, user="v", name="quick")]
+    board = board_of(snap(nodes(1), *busy(1), *tasks), LEARNED)
+    board.learn(QUICK)
+    due = NOW + LEARNED.relearn_seconds * stagger("default")
+    for changed in (tasks, busy(1), busy(1)):
+        board.see(changed, (), due)
+        board.decide(due)
+    assert places(board) == [2, 1]
+
+
+def test_a_board_that_was_shown_nothing_knows_nothing() -> None:
+    found = SchedulerCache(Policy()).snapshot()
+    assert (found.now, found.tasks, found.nodes) == (-inf, (), ())
+
+
+def test_who_has_waited_for_too_long_is_lifted_just_then() -> None:
+    late = queued(1, 1, LOW, user="u", created_at=NOW - DAY + 10)
+    runs = [running(8, "n01", TOP, user="u"), running(9, "n00", Priority.UNDER_NORMAL)]
+    board = board_of(snap(nodes(2), *runs, late))
+    assert board.decide(NOW + 9).decisions == ()
+    assert victims(board.decide(NOW + 10)) == {9: 1}
+
+
+def test_the_level_of_an_auto_task_that_is_gone_goes_to_the_next() -> None:
+    autos = [queued(i, 1, Priority.AUTO, user="u") for i in (1, 2)]
+    board = board_of(snap(nodes(1), *busy(1), *autos, quota("u", HIGH, 1), quota("u", NORMAL, 5)))
+    assert {wait.task: wait.priority for wait in board.waits()} == {1: HIGH, 2: NORMAL}
+    board.see([], [1], NOW)
+    board.decide(NOW)
+    assert {wait.task: wait.priority for wait in board.waits()} == {2: HIGH}
+
+
+def test_an_auto_task_that_can_not_start_takes_no_level_from_the_next() -> None:
+    nowhere = queued(1, 1, Priority.AUTO, user="u", zone="nowhere")
+    auto = queued(2, 1, Priority.AUTO, user="u")
+    rows = quota("u", HIGH, 1), quota("u", NORMAL, 5)
+    board = board_of(snap(nodes(1), *busy(1), nowhere, auto, *rows))
+    assert {wait.task: wait.priority for wait in board.waits()}[2] is HIGH
+
+
+def test_names_of_tasks_that_are_gone_are_forgotten() -> None:
+    """Nothing ends, so nothing is learned either."""
+    board = board_of(snap(nodes(1)), LEARNED)
+    for i in range(25_000):
+        board.see([queued(1, name=f"sweep-{i}")], (), NOW)
+    assert len(board._groups["default"]._classes) <= 20_000

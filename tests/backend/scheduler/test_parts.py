@@ -1,0 +1,79 @@
+"""Which groups a change concerns, and which part of a snapshot a pass over one group depends on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hai_backend.domain.node import Group
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.scheduling.snapshot import Ending, ShareRow
+from hai_backend.scheduler.explain.probe import part
+from hai_backend.scheduler.group_links import GroupLinks, connected
+from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.testing import node, queued, quota, running, snap
+
+LOW = Priority.LOW
+GROUPS = [Group(name) for name in "ghk"]
+SHARES = [ShareRow("s", name, frozenset("u"), 1) for name in "ghk"]
+STATE = snap(
+    node("a", group="g"), node("b", group="h"), node("c", group="k"),
+    running(1, "a b gone", group="g"), queued(2, group="h"), queued(3, group="k"), running(4, "c", group="k"),
+    *GROUPS, *SHARES, *(quota("u", LOW, 1, name) for name in "ghk"),
+    endings=tuple(Ending(queued(9, group=name), 5.0) for name in "ghk"), inactive_users=frozenset("z"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("group", "names"), [("g", "gh"), ("h", "gh"), ("k", "k"), ("x", "")])
+def test_a_part_is_a_group_and_those_that_runs_connect_to_it(group: str, names: str) -> None:
+    found = part(STATE, group)
+    assert [node.group for node in found.nodes] == list(names)
+    assert [task.id for task in found.tasks] == {"gh": [1, 2], "k": [3, 4], "": []}[names]
+    assert list(found.groups) == list(names)
+    assert [row.group for row in found.quotas] == list(names)
+    assert [row.group for row in found.shares] == list(names)
+    assert [ending.task.group for ending in found.endings] == list(names)
+    assert (found.inactive_users, found.now) == (STATE.inactive_users, STATE.now)
+
+
+@pytest.mark.parametrize(
+    ("ties", "names"),
+    [
+        ([], "a"),
+        ([{"a", "b"}], "ab"),
+        ([{"b", "c"}], "a"),
+        ([{"b", "c"}, {"d", "c"}, {"a", "b"}], "abcd"),
+    ],
+)
+def test_ties_reach_far(ties: list[set[str]], names: str) -> None:
+    assert connected(["a"], ties) == set(names)
+
+
+def test_a_node_that_is_moved_back_ties_no_more() -> None:
+    run, home, ties = running(1, "a", group="g"), node("a", group="g"), GroupLinks()
+    ties.renew([run], {"a": replace(home, group="h")})
+    assert ties.connected("g") == {"g", "h"}
+    ties.renew([run], {"a": home})
+    assert ties.connected("g") == {"g"}
+
+
+BEFORE = Rules({"g": Group("g")}, (quota("u", LOW, 1, "h"),), frozenset("z"), (SHARES[2],))
+
+
+@pytest.mark.parametrize(
+    ("now", "names"),
+    [
+        pytest.param(BEFORE, [], id="nothing"),
+        pytest.param(replace(BEFORE, inactive_users=frozenset()), [], id="users are no group's"),
+        pytest.param(replace(BEFORE, groups={}), ["g"], id="a group is gone"),
+        pytest.param(replace(BEFORE, groups={"x": Group("x")}), ["g", "x"], id="a new group"),
+        pytest.param(replace(BEFORE, groups={"g": Group("g", packed=True)}), ["g"], id="a changed group"),
+        pytest.param(replace(BEFORE, quotas=()), ["h"], id="a quota row is gone"),
+        pytest.param(replace(BEFORE, quotas=(*BEFORE.quotas, quota("u", LOW, 1, "x"))), ["x"], id="a new one"),
+        pytest.param(replace(BEFORE, shares=()), ["k"], id="a share is gone"),
+    ],
+)  # fmt: skip
+def test_which_groups_new_rules_concern(now: Rules, names: list[str]) -> None:
+    assert sorted(set(now.differ(BEFORE))) == names
+    assert Rules.of(STATE) == Rules(STATE.groups, STATE.quotas, STATE.inactive_users, STATE.shares)

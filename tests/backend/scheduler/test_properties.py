@@ -1,0 +1,373 @@
+"""What must hold in any cluster. The rules are judged by a slow and simple reading of them, not by the code's own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from math import inf, nan
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hai_backend.domain.node import Node
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.scheduling.plan import Plan, Start, Suspend, Wait, WaitReason
+from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot, Standing, Suspension
+from hai_backend.scheduler import Policy, schedule
+from hai_backend.scheduler.policy.policy import Ranking
+from hai_backend.scheduler.testing import NOW, queued, quota
+
+Snapshots = Callable[..., st.SearchStrategy[Snapshot]]
+
+
+SLICE = 6500.0  # 1 % of it pays for 65 s of suspending and starting again
+IN_ORDER = Policy(ranking=Ranking.SUBMITTED, overhead_share=0.01)
+
+
+def data(test: Callable[..., None]) -> Callable[..., None]:
+    """Runs a property on drawn snapshots; no deadline, for machines under load."""
+    return settings(max_examples=80, deadline=None)(given(data=st.data())(test))
+
+
+def of(plan: Plan, kind: type) -> list:  # type: ignore[type-arg]
+    return [decision for decision in plan.decisions if isinstance(decision, kind)]
+
+
+def by_id(snapshot: Snapshot) -> dict[int, SchedTask]:
+    return {task.id: task for task in snapshot.tasks}
+
+
+def packed(snapshot: Snapshot) -> bool:
+    return snapshot.groups["default"].packed
+
+
+def ask(snapshot: Snapshot, task: SchedTask) -> int:
+    """GPUs of a rank; -1: the whole node."""
+    return task.gpu if packed(snapshot) and task.gpu else -1
+
+
+def effective(snapshot: Snapshot, task: SchedTask) -> Priority:
+    demoted = (
+        task.run_priority is Priority.ABOVE_NORMAL
+        and task.run_started_at is not None
+        and snapshot.now - task.run_started_at >= 1800
+    )
+    return Priority.NORMAL if demoted else task.run_priority
+
+
+def own_equals(newcomer: SchedTask, run: SchedTask) -> bool:
+    """A user's tasks of one level, as asked or as run."""
+    own = Priority.NORMAL if newcomer.priority is Priority.AUTO else newcomer.priority
+    same = run.priority is newcomer.priority or run.run_priority is own
+    return run.user == newcomer.user and same
+
+
+def seconds(snapshot: Snapshot, run: SchedTask) -> float:
+    """How long a run has lasted."""
+    return snapshot.now - (run.run_started_at or snapshot.now)
+
+
+def takes_turn(snapshot: Snapshot, newcomer: SchedTask, run: SchedTask) -> bool:
+    """May it take the nodes of a run of its level, where equals rank by their wait alone?"""
+    waited = snapshot.now - newcomer.created_at
+    idle = not any(task.placed and task.user == newcomer.user for task in snapshot.tasks)
+    demoted = effective(snapshot, run) is not run.run_priority
+    if waited >= 86_400:
+        return seconds(snapshot, run) >= (SLICE if demoted else 900)
+    return idle and waited >= SLICE and seconds(snapshot, run) >= SLICE
+
+
+def queued_at(snapshot: Snapshot, task: SchedTask, level: Priority) -> Priority:
+    """Who has waited for a day was lifted."""
+    return max(level, Priority.NORMAL) if snapshot.now - task.created_at >= 86_400 else level
+
+
+def room(snapshot: Snapshot, task: SchedTask, gone: Collection[int]) -> int:
+    """How many ranks of `task` fit when the tasks in `gone` are away."""
+    return sum(_room_on(snapshot, node, task, gone) for node in snapshot.nodes)
+
+
+def _room_on(snapshot: Snapshot, node: Node, task: SchedTask, gone: Collection[int]) -> int:
+    if not node.usable or task.zone not in ("", node.zone):
+        return 0
+    here = [t for t in snapshot.tasks if t.id not in gone for name in t.placed if name == node.name]
+    if ask(snapshot, task) == -1:
+        return int(not here)
+    if any(ask(snapshot, other) == -1 for other in here):
+        return 0
+    return max(0, (node.gpus - sum(other.gpu for other in here)) // task.gpu)
+
+
+def going(snapshot: Snapshot) -> set[int]:
+    return {t.id for t in snapshot.tasks if t.standing is Standing.LEAVING and t.leaves_free}
+
+
+@data
+def test_starts_are_whole_gangs_on_usable_nodes_with_room(
+    snapshots: Snapshots, data: st.DataObject
+) -> None:
+    snapshot = data.draw(snapshots())
+    tasks, nodes = by_id(snapshot), {node.name: node for node in snapshot.nodes}
+    used: Counter[str] = Counter()
+    for task in snapshot.tasks:
+        for name in task.placed:
+            used[name] += nodes[name].gpus if ask(snapshot, task) == -1 else task.gpu
+    for start in of(schedule(snapshot), Start):
+        task = tasks[start.task]
+        assert len(start.nodes) == task.node_count
+        for name in start.nodes:
+            assert nodes[name].usable
+            assert task.zone in ("", nodes[name].zone)
+            used[name] += nodes[name].gpus if ask(snapshot, task) == -1 else task.gpu
+            assert used[name] <= nodes[name].gpus
+
+
+@data
+def test_every_queued_task_gets_one_decision_and_every_wait_a_sentence(
+    snapshots: Snapshots, data: st.DataObject
+) -> None:
+    snapshot = data.draw(snapshots())
+    plan = schedule(snapshot)
+    waiting = {task.id for task in snapshot.tasks if task.standing is Standing.QUEUED}
+    assert sorted(waiting) == sorted(d.task for d in of(plan, Start) + of(plan, Wait))
+    assert all(wait.message for wait in of(plan, Wait))
+    assert all(len(wait.ahead) <= min(20, max(0, wait.place - 1)) for wait in of(plan, Wait))
+
+
+@data
+def test_only_lower_levels_and_equals_past_their_minimum_are_suspended_and_never_own_equals(
+    snapshots: Snapshots, data: st.DataObject
+) -> None:
+    snapshot = data.draw(snapshots())
+    policy = data.draw(st.sampled_from([Policy(), IN_ORDER, Policy(time_slices=False)]))
+    plan, tasks = schedule(snapshot, policy), by_id(snapshot)
+    level = {wait.task: wait.priority for wait in of(plan, Wait)}
+    for suspend in of(plan, Suspend):
+        victim, newcomer = tasks[suspend.task], tasks[suspend.for_task]
+        assert victim.standing is Standing.RUNNING
+        assert effective(snapshot, victim) <= level[newcomer.id]
+        assert suspend.higher == (effective(snapshot, victim) < level[newcomer.id])
+        assert suspend.higher or (policy.time_slices and seconds(snapshot, victim) >= 900)
+        if victim.user == newcomer.user:
+            assert victim.priority is not newcomer.priority
+
+
+@data
+def test_nobody_is_suspended_without_a_fit(snapshots: Snapshots, data: st.DataObject) -> None:
+    snapshot = data.draw(snapshots())
+    plan, tasks = schedule(snapshot), by_id(snapshot)
+    gone = going(snapshot) | {suspend.task for suspend in of(plan, Suspend)}
+    why = {wait.task: wait.why for wait in of(plan, Wait)}
+    for newcomer in {suspend.for_task for suspend in of(plan, Suspend)}:
+        assert why[newcomer] is WaitReason.WAITING_FOR_PREEMPTED
+        assert room(snapshot, tasks[newcomer], gone) >= tasks[newcomer].node_count
+    if not packed(snapshot):
+        promised = [t for t, reason in why.items() if reason is WaitReason.WAITING_FOR_PREEMPTED]
+        wanted = sum(tasks[t].node_count for t in promised)
+        wanted += sum(len(start.nodes) for start in of(plan, Start))
+        assert room(snapshot, queued(0), gone) >= wanted
+
+
+@data
+def test_no_victim_can_be_spared(snapshots: Snapshots, data: st.DataObject) -> None:
+    snapshot = data.draw(snapshots(most=1))
+    plan, tasks = schedule(snapshot), by_id(snapshot)
+    victims = {suspend.task for suspend in of(plan, Suspend)}
+    for suspend in of(plan, Suspend):
+        gone = going(snapshot) | (victims - {suspend.task})
+        assert room(snapshot, tasks[suspend.for_task], gone) < tasks[suspend.for_task].node_count
+
+
+@data
+def test_one_newcomer_gets_nodes_exactly_when_it_may(
+    snapshots: Snapshots, data: st.DataObject
+) -> None:
+    """No priority inversion, and no suspension while leaving nodes suffice."""
+    snapshot = data.draw(snapshots(most=1, quotas=False))
+    plan, task = schedule(snapshot, IN_ORDER), by_id(snapshot)[1]
+    level = Priority.NORMAL if task.priority is Priority.AUTO else task.priority
+    if snapshot.now - task.created_at >= 86_400:
+        level = max(level, Priority.NORMAL)
+    lower = {
+        t.id
+        for t in snapshot.tasks
+        if t.standing is Standing.RUNNING
+        and (
+            effective(snapshot, t) < level
+            or (effective(snapshot, t) is level and takes_turn(snapshot, task, t))
+        )
+        and not own_equals(task, t)
+    }
+    leaving = going(snapshot)
+    need = task.node_count
+    if room(snapshot, task, ()) >= need:
+        assert of(plan, Start)
+    elif room(snapshot, task, leaving) >= need:
+        assert of(plan, Wait)[0].why is WaitReason.WAITING_FOR_PREEMPTED
+        assert not of(plan, Suspend)
+    elif room(snapshot, task, leaving | lower) >= need:
+        assert {suspend.task for suspend in of(plan, Suspend)} <= lower
+        assert of(plan, Suspend)
+    else:
+        assert of(plan, Wait)
+        assert not of(plan, Suspend)
+
+
+@data
+def test_no_priority_inversion_in_a_queue(snapshots: Snapshots, data: st.DataObject) -> None:
+    """Who waits for nodes could not have had enough of them after those before it were served."""
+    snapshot = data.draw(snapshots(quotas=False))
+    if packed(snapshot):
+        return
+    plan, tasks = schedule(snapshot), by_id(snapshot)
+    served = [(queued_at(snapshot, tasks[s.task], s.priority), s.task) for s in of(plan, Start)]
+    served += [
+        (w.priority, w.task) for w in of(plan, Wait) if w.why is WaitReason.WAITING_FOR_PREEMPTED
+    ]
+    first: Wait | None = None
+    for wait in of(plan, Wait):
+        if wait.why is not WaitReason.NOT_ENOUGH_NODES:
+            continue
+        first = first or wait
+        if wait is not first and tasks[wait.task].user == tasks[first.task].user:
+            continue  # may be kept from nodes that an own task before it is waiting for
+        task = tasks[wait.task]
+        before = sum(tasks[t].node_count for level, t in served if level > wait.priority)
+        equal = sum(
+            tasks[t].node_count for level, t in served if level == wait.priority and t != task.id
+        )
+        obtainable = going(snapshot) | {
+            t.id
+            for t in snapshot.tasks
+            if t.standing is Standing.RUNNING
+            and effective(snapshot, t) < wait.priority
+            and t.user != task.user
+        }
+        own = {t for t in obtainable if own_equals(task, tasks[t])}
+        assert room(snapshot, task, obtainable - own) - before - equal < task.node_count
+
+
+@data
+def test_quota_holds_at_every_instant(snapshots: Snapshots, data: st.DataObject) -> None:
+    snapshot = data.draw(snapshots())
+    plan, tasks = schedule(snapshot), by_id(snapshot)
+    held: Counter[tuple[str, Priority]] = Counter()
+
+    def hold(task: SchedTask, level: Priority, ranks: int) -> None:
+        share = ranks if ask(snapshot, task) == -1 else ranks * task.gpu / snapshot.nodes[0].gpus
+        held[task.user, level] += share  # type: ignore[assignment]
+        held[task.user, Priority.AUTO] += share  # type: ignore[assignment]
+
+    for task in snapshot.tasks:
+        if task.placed:
+            hold(task, task.run_priority, len(task.placed))
+    limits: dict[tuple[str, Priority], int] = {}
+    for row in snapshot.quotas:
+        limits[row.user, row.priority] = max(limits.get((row.user, row.priority), 0), row.nodes)
+    for start in of(plan, Start):
+        task = tasks[start.task]
+        hold(task, start.priority, task.node_count)
+        assert task.priority in (Priority.AUTO, start.priority)
+        for key in ((task.user, start.priority), (task.user, Priority.AUTO)):
+            assert held[key] <= limits.get(key, 10**9)
+
+
+@data
+def test_the_same_whatever_the_order_of_the_input(
+    snapshots: Snapshots, data: st.DataObject
+) -> None:
+    snapshot = data.draw(snapshots())
+    shuffled = replace(
+        snapshot,
+        nodes=tuple(data.draw(st.permutations(snapshot.nodes))),
+        tasks=tuple(data.draw(st.permutations(snapshot.tasks))),
+        quotas=tuple(data.draw(st.permutations(snapshot.quotas))),
+    )
+    assert schedule(snapshot) == schedule(shuffled) == schedule(snapshot)
+
+
+BAD = st.sampled_from(
+    [
+        queued(999, 1, custom_rank=nan, user="u"),
+        queued(999, 0, user="u"),
+        queued(999, -5, user="u"),
+        queued(999, 10**20, Priority.EXTREME_HIGH, user="u"),
+        queued(999, 99, Priority.AUTO, user="u", created_at=-1.0),
+        queued(999, 1, Priority.EXTREME_HIGH, user="u", group="nowhere"),
+        queued(999, 1, Priority.EXTREME_HIGH, user="u", assigned_nodes=("nowhere",)),
+        queued(999, 1, Priority.AUTO, user="u", zone="nowhere", created_at=-1.0),
+        queued(999, 1, Priority.EXTREME_HIGH, user="u", held=True, created_at=-1.0),
+        queued(999, 1, 7, user="u"),  # type: ignore[arg-type]
+    ]
+)
+
+
+HOSTILE = st.builds(
+    replace,
+    st.sampled_from([queued(999, user="u"), queued(999, user="hostile")]),
+    node_count=st.sampled_from([1, 0, -1, 10**20, 2**63 - 1]),
+    group=st.sampled_from(["default", "nowhere", ""]),
+    priority=st.sampled_from([*Priority, 7, 10**9]),
+    custom_rank=st.sampled_from([0.0, -1e300, nan, inf]),
+    created_at=st.sampled_from([NOW, nan, inf, -inf, -1e300, 1e300]),
+    waiting_since=st.sampled_from([None, nan, inf, -inf]),
+    not_before=st.sampled_from([0.0, nan, inf]),
+    run_seconds=st.sampled_from([0.0, -1.0, nan, inf, 1e300]),
+    restart_seconds=st.sampled_from([None, -5.0, nan, inf, 1e300]),
+    lost_seconds=st.sampled_from([0.0, -5.0, nan, inf, 1e300]),
+    gpu=st.sampled_from([0, -1, 10**20]),
+    cpu=st.sampled_from([0, 10**20]),
+    memory=st.sampled_from([0, 10**20]),
+    zone=st.sampled_from(["", "nowhere"]),
+    assigned_nodes=st.sampled_from([(), ("n0",), ("n0", "n0"), ("\0",)]),
+    suspensions=st.sampled_from([(), (Suspension(nan, 1), Suspension(inf, 2))]),
+)
+
+
+@data
+def test_a_hostile_task_that_can_never_run_changes_nothing_for_the_others(
+    snapshots: Snapshots, data: st.DataObject
+) -> None:
+    snapshot = replace(data.draw(snapshots()), quotas=(quota("hostile", Priority.AUTO, 0),))
+    policy = data.draw(st.sampled_from([Policy(), IN_ORDER, Policy(ranking=Ranking.ATTAINED)]))
+    bad = data.draw(HOSTILE)
+    plan = schedule(replace(snapshot, tasks=(*snapshot.tasks, bad)), policy)
+    fate = next(d for d in plan.decisions if d.task == 999)
+    assert isinstance(fate, Wait | Start)
+    if isinstance(fate, Wait) and fate.why in NEVER:
+        others = [d for d in plan.decisions if d.task != 999]
+        assert Counter(others) == Counter(schedule(snapshot, policy).decisions)
+
+
+NEVER = {
+    WaitReason.INVALID, WaitReason.NO_SUCH_GROUP, WaitReason.NO_SUCH_NODE, WaitReason.GROUP_TOO_SMALL,
+    WaitReason.NODES_UNUSABLE, WaitReason.QUOTA_EXCEEDED, WaitReason.BACKING_OFF,
+}  # fmt: skip
+
+
+@data
+def test_a_bad_row_changes_nothing_for_the_others(
+    snapshots: Snapshots, data: st.DataObject
+) -> None:
+    snapshot, bad = data.draw(snapshots()), data.draw(BAD)
+    with_bad = schedule(replace(snapshot, tasks=(bad, *snapshot.tasks)))
+    others = tuple(d for d in with_bad.decisions if d.task != 999)
+    assert Counter(others) == Counter(schedule(snapshot).decisions)
+    assert isinstance(next(d for d in with_bad.decisions if d.task == 999), Wait)
+
+
+@data
+def test_any_default_quota_is_kept(snapshots: Snapshots, data: st.DataObject) -> None:
+    snapshot = data.draw(snapshots(quotas=False))
+    limit = data.draw(st.integers(0, 3))
+    tasks = by_id(snapshot)
+    held: Counter[tuple[str, Priority]] = Counter()
+    for task in snapshot.tasks:
+        if ask(snapshot, task) == -1:
+            held[task.user, task.run_priority] += len(task.placed)
+    for start in of(schedule(snapshot, Policy(default_quota=limit)), Start):
+        task = tasks[start.task]
+        if ask(snapshot, task) == -1:
+            held[task.user, start.priority] += task.node_count
+            assert held[task.user, start.priority] <= limit

@@ -1,0 +1,93 @@
+"""A log of passes, line by line: what is written is read back and decides the same, and what is no log is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hai_backend.domain.errors import Invalid
+from hai_backend.domain.node import Group
+from hai_backend.domain.scheduling.plan import Plan, Start, Wait
+from hai_backend.domain.scheduling.snapshot import Ending
+from hai_backend.scheduler import Policy
+from hai_backend.scheduler.policy.group_policy import written
+from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.recorded_input import (
+    Begin,
+    Pass,
+    PassInput,
+    begin_line,
+    parse_line,
+    pass_line,
+    show,
+)
+from hai_backend.scheduler.testing import NOW, nodes, queued, running, snap
+
+STATE = snap(nodes(2), running(9, "n00"), endings=(Ending(queued(8), 5.0),))
+BEGIN = Begin(Policy(staying=3.0), STATE, "1.2")
+OLD: dict[str, Any] = json.loads(begin_line(BEGIN))
+
+
+def test_a_beginning_is_read_back_and_is_a_board_that_has_seen_it() -> None:
+    line = begin_line(BEGIN)
+    assert line.index("\n") == len(line) - 1
+    assert parse_line(line) == BEGIN
+    assert BEGIN.board().snapshot() == STATE
+    assert parse_line(json.dumps({k: v for k, v in OLD.items() if k != "release"})) == Begin(
+        BEGIN.policy, STATE
+    )
+
+
+def test_a_pass_is_read_back() -> None:
+    shown = PassInput(NOW + 1, Rules(), (), (Ending(queued(7), 1.0),), (queued(1),), (9,))
+    done = Pass(shown, Plan(0, (Start(1, ("n01",), queued(1).priority, "why"),)))
+    line = pass_line(done)
+    assert line.index("\n") == len(line) - 1
+    assert parse_line(line) == done
+
+
+def test_a_board_is_shown_all_that_is_new() -> None:
+    board = BEGIN.board()
+    rules = Rules({"default": Group("default", policy=written({"default_quota": 1}))})
+    news = PassInput(
+        NOW + 5, rules, tuple(nodes(3)), (Ending(queued(7), 1.0),), (queued(1, 2),), (9,)
+    )
+    (wait,) = [*show(board, news).decisions, *board.waits()]
+    assert isinstance(wait, Wait)
+    found = board.snapshot()
+    assert (found.now, found.groups, found.tasks) == (NOW + 5, rules.groups, (queued(1, 2),))
+    assert (len(found.nodes), len(found.endings)) == (3, 2)
+
+
+def test_what_is_not_shown_stays_as_it_was() -> None:
+    board = BEGIN.board()
+    (start,) = show(board, PassInput(NOW + 5, tasks=(queued(1),))).decisions
+    assert isinstance(start, Start)
+    assert start.nodes == ("n01",)
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "message"),
+    [
+        pytest.param("{", "LOG:3", "is not JSON", id="torn"),
+        pytest.param("[" * 100_000, "LOG:3", "is not JSON", id="deep"),
+        pytest.param(json.dumps(OLD | {"version": 2}), "LOG:3", "is 'hai.decisions' 2", id="later"),
+        pytest.param(json.dumps(OLD | {"format": "x"}), "LOG:3", "is 'x' 1; known is", id="other"),
+        pytest.param(json.dumps(OLD | {"policy": 1}), "LOG:3.policy", "is missing", id="policy"),
+        pytest.param(
+            json.dumps(OLD | {"snapshot": []}), "LOG:3.snapshot", "is missing", id="state"
+        ),
+        pytest.param("3", "LOG:3", "", id="a number"),
+        pytest.param("{}", "LOG:3", "", id="nothing"),
+    ],
+)
+def test_what_is_no_line_of_a_log_is_refused_with_its_place(
+    line: str, field: str, message: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        parse_line(line, "LOG:3")
+    (violation, *_) = caught.value.violations
+    assert violation.field.startswith(field)
+    assert message in violation.message

@@ -1,0 +1,106 @@
+"""A server that is deposed acknowledges nothing any more, ends its reign, and can have another one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import asyncpg  # type: ignore[import-untyped]
+import grpc
+import pytest
+
+from hai.client.client import Client
+from hai.client.errors import Unreachable
+from hai.v1 import agent_service_pb2 as pb
+from hai.v1.agent_service_pb2_grpc import AgentServiceStub
+from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
+from hai_backend.auth import run_tokens
+from hai_backend.domain.errors import Conflict, Deposed
+from hai_backend.domain.node import Node
+from hai_backend.launch.fake import FakeLauncher
+from hai_backend.testing import a_spec
+from hai_backend.testing.server import RunningServer, running_server
+
+pytestmark = pytest.mark.postgres
+
+
+def spec(name: str) -> TaskSpec:
+    return TaskSpec(version=2, name=name, spec=ProgramSpec(entrypoint="train.py"))
+
+
+async def raise_epoch(url: str) -> None:
+    """As another server does that takes over."""
+    await execute(url, "UPDATE leader SET epoch = epoch + 1")
+
+
+async def execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    await connection.execute(statement)
+    await connection.close()
+
+
+async def attached(server: RunningServer, channel: grpc.aio.Channel, task_id: int):  # type: ignore[no-untyped-def]
+    """An agent's stream that was welcomed, and its first acknowledged line."""
+    token = run_tokens.make(server.app.tools.secret, task_id, 1, 0)
+    call = AgentServiceStub(channel).Attach(metadata=(("authorization", f"Bearer {token}"),))
+    hello = pb.AgentHello(task_id=task_id, run=1, rank=0, address="127.0.0.1", free_port=4000)
+    await call.write(pb.AttachRequest(hello=hello))
+    await call.write(pb.AttachRequest(log=pb.LogChunk(offset=0, data=b"first\n")))
+    await acknowledged(call)
+    return call
+
+
+async def acknowledged(call) -> None:  # type: ignore[no-untyped-def]
+    """Return when the next line is."""
+    while not (await call.read()).HasField("log_acknowledged"):
+        pass
+
+
+async def test_nothing_is_acknowledged_and_a_new_reign_begins(url: str, tmp_path: Path) -> None:
+    async with (
+        running_server(
+            tmp_path, launcher=FakeLauncher([Node("n0"), Node("n1")]), database=url
+        ) as server,
+        Client(server.profile) as client,
+        grpc.aio.insecure_channel(server.app.address) as channel,
+    ):
+        reign = server.app.reign
+        assert reign is not None
+        task = await client.tasks.create(spec("one"))
+        async for answer in client.tasks.watch():
+            if any(t.run.number == 1 for t in answer.tasks):
+                break
+        call = await attached(server, channel, task.id)
+        await raise_epoch(url)
+        await call.write(pb.AttachRequest(log=pb.LogChunk(offset=6, data=b"second\n")))
+        with pytest.raises(Deposed, match="another server leads"):
+            await reign.task_manager.submit("admin", a_spec("two"), "")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await acknowledged(call)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        async with asyncio.timeout(10):
+            while server.app.reign in (None, reign):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            while True:
+                try:
+                    await client.tasks.create(spec("three"))
+                    break
+                except Unreachable:
+                    await asyncio.sleep(0.05)
+        names = sorted([task.name async for task in client.tasks.all()])
+        assert names == ["one", "three"]
+        assert server.app.metrics.registry.get_sample_value("hai_leading") == 1
+    assert server.app.metrics.registry.get_sample_value("hai_leading") == 0
+
+
+async def test_a_server_that_is_older_than_the_database_does_not_keep_the_lead(
+    url: str, tmp_path: Path
+) -> None:
+    """A newer one has migrated while it ran: it cannot lead again, so it ends, and leaves that to others."""
+    launcher = FakeLauncher([Node("n0")])
+    async with running_server(tmp_path, launcher=launcher, database=url) as server:
+        await execute(url, "UPDATE alembic_version SET version_num = '9999'")
+        await raise_epoch(url)
+        async with asyncio.timeout(10):
+            with pytest.raises(Conflict, match="newer server"):
+                await server.app.until(asyncio.Event())

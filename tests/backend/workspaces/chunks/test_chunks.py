@@ -1,0 +1,245 @@
+"""Large files: put together from what arrives and what is here, in one pass, and hashed on their way to the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from hai_backend.domain.errors import Conflict, Invalid
+from hai_backend.domain.workspace import Chunk, Entry, EntryKind
+from hai_backend.workspaces.chunks import assembly
+from hai_backend.workspaces.chunks.sources import OPEN
+from hai_backend.workspaces.chunks.streamed_file import StreamedFile
+from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.push import apply
+from hai_backend.workspaces.push.push import GROWING, Push
+from hai_backend.workspaces.push.receive import Piece
+from hai_backend.workspaces.push.staging import Author
+from hai_backend.workspaces.storage import direct_io
+
+PIECES = [blake3(bytes([number])).digest(600_000 + number) for number in range(4)]
+WHOLE = b"".join(PIECES)
+
+
+@pytest.mark.parametrize(
+    ("order", "read"),
+    [
+        pytest.param([0, 1, 2, 3], [], id="in order"),
+        pytest.param([0, 2, 1, 3], [2, 3], id="in another order"),
+        pytest.param([1, 2, 3, 0], [1, 2, 3], id="the first one last"),
+        pytest.param([0, 0, 1, 2, 3], [], id="one twice"),
+    ],
+)
+def test_only_what_came_in_another_order_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: list[int], read: list[int]
+) -> None:
+    skipped: list[int] = []
+    skip = StreamedFile.skip
+
+    def noting(running: StreamedFile, content: memoryview) -> None:
+        skipped.append(len(content))
+        skip(running, content)
+
+    monkeypatch.setattr(StreamedFile, "skip", noting)
+    files = _opened(tmp_path)
+    _push(files, WHOLE, order)
+    assert (files.tree / "big").read_bytes() == WHOLE
+    assert sum(skipped) == sum(len(PIECES[number]) for number in read)
+    files.close()
+
+
+def test_a_recipe_is_answered_part_by_part_and_older_versions_are_used(tmp_path: Path) -> None:
+    files = _opened(tmp_path)
+    _push(files, WHOLE, [0, 1, 2, 3])
+    new = blake3(b"new").digest(700_000)
+    pieces = [PIECES[0], new, *PIECES[1:]]
+    push, digest = _wanting(files, b"".join(pieces))
+    parts = [pieces[:2], pieces[2:4], pieces[4:]]
+    answers = [push.recipe(digest, _told(part), last=part is parts[-1]) for part in parts]
+    assert answers == [[blake3(new).digest()], [], []]
+    assert push.reused_chunks == 4
+    push.receive([Piece([blake3(new).digest()], [len(new)], new, False)])
+    push.commit(1, Author("me", 2.0), allow_many_removals=True)
+    push.close()
+    assert (files.tree / "big").read_bytes() == b"".join(pieces)
+    files.close()
+
+
+def test_a_chunk_that_a_file_has_many_times_travels_once(tmp_path: Path) -> None:
+    files = _opened(tmp_path)
+    piece = bytes(500_000)
+    push, digest = _wanting(files, piece * 6)
+    first = push.recipe(digest, _told([piece] * 3), last=False)
+    assert first == [blake3(piece).digest()]
+    assert push.recipe(digest, _told([piece] * 3), last=True) == []
+    push.receive([Piece(first, [len(piece)], piece, False)])
+    push.commit(0, Author("me", 1.0), allow_many_removals=True)
+    push.close()
+    assert (files.tree / "big").read_bytes() == piece * 6
+    files.close()
+
+
+@pytest.mark.parametrize("arrived", [[0, 1], [1, 3], [3]])
+def test_what_a_push_that_broke_has_brought_is_not_asked_for_again(
+    tmp_path: Path, arrived: list[int]
+) -> None:
+    files = _opened(tmp_path)
+    digests = [blake3(piece).digest() for piece in PIECES]
+    for numbers, broken in ((arrived, True), ([n for n in range(4) if n not in arrived], False)):
+        push, digest = _wanting(files, WHOLE)
+        missing = push.recipe(digest, _told(PIECES), last=True)
+        assert set(missing) == set(digests if broken else [digests[n] for n in numbers])
+        for n in numbers:
+            push.receive([Piece([digests[n]], [len(PIECES[n])], PIECES[n], False)])
+        if not broken:
+            push.commit(0, Author("me", 1.0), allow_many_removals=True)
+        push.close()
+    assert (files.tree / "big").read_bytes() == WHOLE
+    files.close()
+
+
+def test_what_is_here_is_never_replaced_by_what_nobody_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks that come next are not looked at by themselves, so they must not reach what is hashed already."""
+    for module in (direct_io, assembly):
+        monkeypatch.setattr(module, "BLOCK_BYTES", 1 << 20)
+    files = _opened(tmp_path)
+    _push(files, WHOLE, [0, 1, 2, 3])
+    extra = blake3(b"extra").digest(600_000)
+    wholes = [WHOLE + extra, WHOLE[: -len(PIECES[3])] + extra]
+    push, bad = Push(files, 1), PIECES[0][::-1]
+    push.want(_entries(wholes))
+    for whole, told in zip(wholes, ([*PIECES, extra], [*PIECES[:3], extra]), strict=True):
+        push.recipe(blake3(whole).digest(), _told(told), last=True)
+    for name, piece in ((blake3(PIECES[0]).digest(), bad), (blake3(extra).digest(), extra)):
+        push.receive([Piece([name], [len(piece)], piece, False)])
+    with pytest.raises(Invalid):
+        push.receive([Piece([blake3(PIECES[0]).digest()], [len(bad)], bad, False)])
+    push.commit(1, Author("me", 2.0), allow_many_removals=True)
+    push.close()
+    assert [(files.tree / f"f{number}").read_bytes() for number in range(2)] == wholes
+    files.close()
+
+
+def test_files_that_grow_in_turn_hold_few_blocks_and_come_out_whole(tmp_path: Path) -> None:
+    files = _opened(tmp_path)
+    push, wholes = Push(files, 1), [bytes([n]) + WHOLE for n in range(GROWING + 3)]
+    digests = [blake3(whole).digest() for whole in wholes]
+    push.want(_entries(wholes))
+    for digest, whole in zip(digests, wholes, strict=True):
+        push.recipe(digest, _told([whole[:600_001], *PIECES[1:]]), last=True)
+    for index in range(4):
+        for whole in wholes:
+            piece = [whole[:600_001], *PIECES[1:]][index]
+            push.receive([Piece([blake3(piece).digest()], [len(piece)], piece, False)])
+            holding = [each for each in push._made.values() if each.running._straight]
+            assert len(holding) <= GROWING
+    push.commit(0, Author("me", 1.0), allow_many_removals=True)
+    push.close()
+    for number, whole in enumerate(wholes):
+        assert (files.tree / f"f{number}").read_bytes() == whole[:600_001] + b"".join(PIECES[1:])
+    files.close()
+
+
+def test_a_file_may_be_made_of_more_files_than_are_open_at_a_time(tmp_path: Path) -> None:
+    files = _opened(tmp_path)
+    ends = [blake3(bytes([n])).digest(300_000) for n in range(OPEN + 4)]
+    pieces = [piece for end in ends for piece in (end[:150_000], end[150_000:])]
+    older = [end + bytes(900_000) for end in ends]
+    push, zeros = Push(files, 1), bytes(900_000)
+    push.want(_entries(older))
+    for whole in older:
+        told = [whole[:150_000], whole[150_000:300_000], zeros]
+        for wanted in push.recipe(blake3(whole).digest(), _told(told), last=True):
+            piece = next(each for each in told if blake3(each).digest() == wanted)
+            push.receive([Piece([wanted], [len(piece)], piece, False)])
+    push.commit(0, Author("me", 1.0), allow_many_removals=True)
+    push.close()
+    new, digest = _wanting(files, b"".join(pieces))
+    assert new.recipe(digest, _told(pieces), last=True) == []
+    new.commit(1, Author("me", 2.0), allow_many_removals=True)
+    assert len(new._sources._open) <= OPEN
+    new.close()
+    assert (files.tree / "big").read_bytes() == b"".join(pieces)
+    files.close()
+
+
+@pytest.mark.parametrize("told", [PIECES[:3], [*PIECES, b"more"]])
+def test_a_recipe_of_another_size_than_its_entry_is_refused(
+    tmp_path: Path, told: list[bytes]
+) -> None:
+    files = _opened(tmp_path)
+    push, digest = _wanting(files, WHOLE)
+    with pytest.raises(Invalid, match="its entry"):
+        push.recipe(digest, _told(told), last=True)
+    push.close()
+    files.close()
+
+
+def test_chunks_in_order_that_make_another_file_are_refused(tmp_path: Path) -> None:
+    files = _opened(tmp_path)
+    with pytest.raises(Conflict, match="do not make that file"):
+        _push(files, WHOLE[:-1] + b"x", [0, 1, 2, 3])
+    assert not (files.tree / "big").exists()
+    files.close()
+
+
+@pytest.mark.parametrize(
+    ("order", "refusal"),
+    [
+        pytest.param([0, 1, 2, 3], Conflict, id="in order: at the end, by the whole file"),
+        pytest.param([1, 0, 2, 3], Invalid, id="in another order: at once, by itself"),
+    ],
+)
+def test_a_chunk_that_is_not_what_its_digest_says_is_refused(
+    tmp_path: Path, order: list[int], refusal: type[Exception]
+) -> None:
+    files = _opened(tmp_path)
+    with pytest.raises(refusal):
+        _push(files, WHOLE, order, wrong=1)
+    assert not (files.tree / "big").exists()
+    _push(files, WHOLE, [0, 1, 2, 3])
+    assert (files.tree / "big").read_bytes() == WHOLE
+    files.close()
+
+
+def _opened(root: Path) -> Files:
+    make(root / "u" / "w", 0)
+    files = Files(root / "u" / "w", 0)
+    apply.recover(files)
+    return files
+
+
+def _told(pieces: Sequence[bytes]) -> list[Chunk]:
+    return [Chunk(blake3(piece).digest(), len(piece)) for piece in pieces]
+
+
+def _entries(wholes: Sequence[bytes]) -> list[Entry]:
+    return [
+        Entry(f"f{number}", EntryKind.FILE, False, len(whole), 1, blake3(whole).digest())
+        for number, whole in enumerate(wholes)
+    ]
+
+
+def _wanting(files: Files, claimed: bytes) -> tuple[Push, bytes]:
+    """A push of one file, and its digest."""
+    push, digest = Push(files, 1), blake3(claimed).digest()
+    push.want([Entry("big", EntryKind.FILE, False, len(claimed), 1, digest)])
+    return push, digest
+
+
+def _push(files: Files, claimed: bytes, order: list[int], wrong: int = -1) -> None:
+    push, digest = _wanting(files, claimed)
+    try:
+        push.recipe(digest, _told(PIECES), last=True)
+        for number in order:
+            name, piece = blake3(PIECES[number]).digest(), PIECES[number]
+            piece = piece[::-1] if number == wrong else piece
+            push.receive([Piece([name], [len(piece)], piece, False)])
+        push.commit(0, Author("me", 1.0), allow_many_removals=True)
+    finally:
+        push.close()

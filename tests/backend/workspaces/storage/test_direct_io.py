@@ -1,0 +1,139 @@
+"""Large files past the page cache: what is read is what was written, and nothing is believed early."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from hai_backend.workspaces.chunks.streamed_file import Place, StreamedFile
+from hai_backend.workspaces.storage import direct_io
+from hai_backend.workspaces.storage.direct_io import DirectIO, Reader
+
+BLOCK = 8192
+DATA = blake3(b"data").digest(5 * BLOCK + 123)
+FILE = b"f" * 32
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct_io, "BLOCK_BYTES", BLOCK)
+    monkeypatch.setattr(direct_io, "_FEW_BYTES", 1000)
+
+
+def create(path: Path) -> Callable[[], int]:
+    return lambda: os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+
+
+def cut(sizes: Sequence[int]) -> list[bytes]:
+    pieces, place = [], 0
+    for size in sizes:
+        pieces.append(DATA[place : place + size])
+        place += size
+    return pieces
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        pytest.param([10], id="less than a block"),
+        pytest.param([BLOCK], id="a block"),
+        pytest.param([BLOCK, BLOCK, 1], id="blocks and a byte"),
+        pytest.param([1, 3 * BLOCK], id="more than a block at once"),
+        pytest.param([700] * 50, id="many"),
+        pytest.param([0, 100, 0], id="nothing among them"),
+    ],
+)
+@pytest.mark.parametrize("begin", [0, 5])
+def test_what_is_added_is_in_the_file(tmp_path: Path, sizes: list[int], begin: int) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"before")
+    made = DirectIO(create(path)(), begin)
+    for piece in cut(sizes):
+        made.add(memoryview(piece))
+    made.finish()
+    made.close()
+    total = sum(sizes)
+    assert path.read_bytes()[begin : begin + total] == DATA[:total]
+    assert path.read_bytes()[:begin] == b"before"[:begin]
+    assert made.written == begin + total
+
+
+def test_what_is_read_ahead_is_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(DATA)
+    parts = [(0, BLOCK), (1, BLOCK), (4096, 4096), (4095, 2), (7, 0), (5 * BLOCK, 500)]
+    with open(path, "rb") as file:
+        read = [bytes(part) for part in Reader().read((file.fileno(), *part) for part in parts)]
+    assert read == [DATA[begin : begin + size] for begin, size in parts]
+
+
+@pytest.mark.parametrize("verb", ["pwrite", "preadv"])
+def test_a_disk_that_wants_another_alignment_is_written_and_read_the_usual_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    done, refused = getattr(os, verb), []
+
+    def once(*args: object) -> object:
+        if not refused:
+            refused.append(args)
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return done(*args)
+
+    monkeypatch.setattr(direct_io.os, verb, once)
+    path = tmp_path / "f"
+    made = DirectIO(create(path)(), 0)
+    made.add(memoryview(DATA))
+    made.finish()
+    with open(path, "rb") as file:
+        assert bytes(next(Reader().read([(file.fileno(), 0, BLOCK)]))) == DATA[:BLOCK]
+    made.close()
+    assert path.read_bytes() == DATA
+    assert refused
+
+
+def test_only_what_is_in_the_file_counts_as_written(tmp_path: Path) -> None:
+    pieces = [Place(FILE, at, bytes([at // 4000]) * 32, 4000) for at in range(0, 20_000, 4000)]
+    contents = {each.digest: memoryview(DATA)[each.place : each.place + 4000] for each in pieces}
+    running = StreamedFile(create(tmp_path / "f"))
+    assert running.take(pieces, contents) == []
+    written = running.written()  # the last blocks may still be under way
+    assert [*pieces[: len(written)]] == written
+    assert len(written) < len(pieces)
+    running.finish()
+    assert written + running.written() == pieces
+    assert (tmp_path / "f").read_bytes() == DATA[:20_000]
+    assert running.is_whole(blake3(DATA[:20_000]).digest(), 20_000)
+
+
+def test_chunks_that_do_not_come_next_are_left_to_others(tmp_path: Path) -> None:
+    first, third = Place(FILE, 0, b"1" * 32, 10), Place(FILE, 20, b"3" * 32, 10)
+    contents = {each.digest: memoryview(DATA)[:10] for each in (first, third)}
+    running = StreamedFile(create(tmp_path / "f"))
+    assert running.take([first, third], contents) == [third]
+    running.finish()
+    assert not running.is_whole(blake3(DATA[:30]).digest(), 30)
+
+
+def test_a_block_that_was_not_written_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite, failures = os.pwrite, [OSError(errno.ENOSPC, "No space left on device")]
+
+    def full_once(file: int, data: memoryview, place: int) -> int:
+        if failures:
+            raise failures.pop()
+        return pwrite(file, data, place)
+
+    monkeypatch.setattr(direct_io.os, "pwrite", full_once)
+    running = StreamedFile(create(tmp_path / "f"))
+    whole = Place(FILE, 0, b"1" * 32, 3 * BLOCK)
+    with pytest.raises(OSError, match="No space"):
+        running.take([whole], {whole.digest: memoryview(DATA)[: 3 * BLOCK]})
+    with pytest.raises(OSError, match="No space"):
+        running.finish()
+    assert running.written() == []

@@ -1,0 +1,206 @@
+"""Whose layers are needed by whom, although a private child is hidden from its parent's owner."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haienv.layers import removal
+from haienv.layout import Home
+
+
+def hide(haienv: Any, user: str) -> None:
+    """As for another uid: what is private cannot be entered."""
+    for path in (haienv.home.root / user).iterdir():
+        if not path.name.startswith("."):
+            (path / "env.toml").rename(path / ".hidden")
+
+
+def show(haienv: Any, user: str) -> None:
+    for path in (haienv.home.root / user).glob("*/.hidden"):
+        path.rename(path.with_name("env.toml"))
+
+
+@pytest.fixture
+def children(haienv: Any) -> tuple[Any, Any]:
+    """ann, whose base bob extends where she cannot see it; and bob."""
+    haienv.ok("create base --no_extend fast==1.0 --visibility public")
+    bob = haienv.as_user("bob")
+    bob.ok("create top --extend base[ann] plain")
+    hide(haienv, "bob")
+    return haienv.as_user("ann"), bob
+
+
+def test_a_hidden_child_keeps_its_parent(children: tuple[Any, Any]) -> None:
+    ann, bob = children
+    layer = ann.get("base").path
+    refused = ann("remove base --yes --json")
+    assert (refused.code, refused.error["reason"]) == (1, "REFUSED")
+    assert "one of bob's" in refused.error["message"]
+    ann.ok("remove base --yes --force")
+    ann.ok("gc --days 0 --yes")
+    ann.ok("doctor --fix")
+    assert layer.is_dir()
+    show(ann, "bob")
+    bob = ann.as_user("bob")
+    assert bob.run("top", "import fast; print(fast.VERSION)") == "1.0"
+    bob.ok("remove top --yes")
+    ann.as_user("ann").ok("gc --days 0 --yes")
+    assert not layer.exists()
+
+
+def test_a_parent_that_is_hidden_stays_open_below_its_children(children: tuple[Any, Any]) -> None:
+    ann, bob = children
+    base = ann.get("base")
+    ann.ok("clone base twin")
+    told = ann.ok("config set base visibility private")
+    assert "bob extended them" in told.err
+    ann.ok("config set twin visibility private")
+    assert (base.directory.stat().st_mode & 0o777, base.path.stat().st_mode & 0o777) == (
+        0o700,
+        0o755,
+    )
+    ann.ok("doctor")
+    show(ann, "bob")
+    bob = ann.as_user("bob")
+    bob.ok("remove top --yes")
+    ann = ann.as_user("ann")
+    ann.ok("config append base tags x")
+    assert base.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_upgrade_of_the_parent_leaves_what_others_stand_on(children: tuple[Any, Any]) -> None:
+    ann, _ = children
+    layer = ann.get("base").path
+    ann.ok("install base tool")
+    ann.ok("install base plain")
+    ann.ok("gc --days 0 --yes")
+    assert layer.is_dir()
+
+
+def test_marks_that_are_lost_or_left_over_are_mended(children: tuple[Any, Any]) -> None:
+    ann, _ = children
+    show(ann, "bob")
+    bob = ann.as_user("bob")
+    (mark,) = (bob.home.own / ".uses" / "ann").iterdir()
+    mark.rename(mark.with_name("0" * 24))
+    assert len(bob("doctor --json").json) == 2
+    bob.ok("doctor --fix")
+    assert list((bob.home.own / ".uses" / "ann").iterdir()) == [mark]
+    assert mark.stat().st_mode & 0o004
+
+
+def test_a_child_that_comes_while_its_parent_goes(
+    haienv: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner has looked, and puts the layer away; then a child tells that it stands on it."""
+    haienv.ok("create base --no_extend fast==1.0 --visibility public")
+    layer = haienv.get("base").path
+    real = removal.put_away
+
+    def late(home: Home, path: Path) -> Path:
+        away = real(home, path)
+        if path == layer:
+            mark = home.root / "bob" / ".uses" / "ann" / layer.name
+            mark.parent.mkdir(parents=True)
+            mark.touch()
+        return away
+
+    monkeypatch.setattr(removal, "put_away", late)
+    haienv.ok("remove base --yes")
+    assert (layer / "bin" / "python").exists()
+
+
+def test_a_parent_that_goes_while_its_child_is_made(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast==1.0 --visibility public")
+    layer = haienv.get("base").path
+    bob = haienv.as_user("bob")
+    bob.ok("create top --extend base[ann]")
+    layer.rename(layer.with_name("away"))
+    assert bob("clone top two").code == 1  # its parent is gone: broken
+    layer.with_name("away").rename(layer)
+    top = bob.get("top").path
+    from haienv import operations
+    from haienv.errors import Busy
+
+    layer.rename(layer.with_name("away"))
+    with pytest.raises(Busy):
+        operations._stand(bob.home, top.name)
+
+
+AS = """
+import os, sys
+os.setgroups([]), os.setgid({0}), os.setuid({0})
+from haienv.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+PACKAGES = ":".join(path for path in sys.path if not path.startswith(sys.base_prefix))
+SYSTEM = shutil.which("python3", path="/usr/bin")
+SAME = SYSTEM and subprocess.run(
+    [SYSTEM, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True
+).stdout.split() == [str(part) for part in sys.version_info[:2]]
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not SAME, reason="needs root, and a Python that all may run"
+)
+def test_with_real_accounts(haienv: Any, wheelhouse: Path, tmp_path: Path) -> None:
+    """A narrow umask, a shared root, and two uids: what is public can be used, nothing of others' changed."""
+    root = tmp_path / "shared"
+    root.mkdir()
+    root.chmod(0o1777)
+    for place in (tmp_path, *tmp_path.parents[:-2]):
+        place.chmod(place.stat().st_mode | 0o011)
+    for place in (wheelhouse, *wheelhouse.parents[:-2]):
+        place.chmod(place.stat().st_mode | 0o015)
+
+    def run(uid: int, user: str, *words: str) -> subprocess.CompletedProcess[str]:
+        more = {
+            "HAIENV_HOME": str(root),
+            "HAIENV_USER": user,
+            "HOME": str(tmp_path / user),
+            "PYTHONPATH": PACKAGES,
+            "UV_CACHE_DIR": str(root / user / ".cache"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        return subprocess.run([SYSTEM, "-c", AS.format(uid), *words], env={**os.environ, **more},
+                              cwd="/", capture_output=True, text=True, umask=0o077)  # fmt: skip
+
+    def ok(uid: int, user: str, *words: str) -> str:
+        done = run(uid, user, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    ok(20001, "ann", "create", "base", "--no_extend", "fast==1.0", "tool", "--visibility", "public")
+    ok(20001, "ann", "create", "secret", "--no_extend")
+    ok(20002, "bob", "create", "top", "--extend", "base[ann]", "plain")
+    program = "import fast, plain; print(fast.VERSION)"
+    assert ok(20002, "bob", "run", "top", "--", "python", "-c", program) == "1.0\n"
+    assert ok(20002, "bob", "list", "--names").split() == ["top", "base[ann]"]
+    assert run(20002, "bob", "info", "secret[ann]").returncode == 3
+    for words in ("remove base --yes --force", "install base plain", "create evil --no_extend"):
+        assert run(20002, "ann", *words.split()).returncode == 4, words
+    refused = run(20001, "ann", "remove", "base", "--yes")
+    assert refused.returncode == 1
+    assert "one of bob's" in refused.stderr
+    refused = run(20001, "ann", "config", "set", "base", "visibility", "group", "--group", "root")
+    assert (refused.returncode, "not in group root" in refused.stderr) == (4, True)
+    assert ok(20001, "ann", "list", "--names", "-u", "ann").split() == ["base", "secret"]
+    ok(20001, "ann", "doctor")
+    next(
+        path for path in (root / "ann" / ".layers").iterdir() if (path / "bin" / "tool").exists()
+    ).chmod(0o700)
+    assert "is gone or hidden" in run(20002, "bob", "info", "top").stdout
+    (root / "carl").mkdir()
+    (root / "carl").chmod(0o777)
+    os.chown(root / "carl", 20002, -1)
+    refused = run(20003, "carl", "create", "mine", "--no_extend")
+    assert refused.returncode == 4
+    assert "was made by uid 20002" in refused.stderr
+    assert not any((root / "carl" / ".building").iterdir())

@@ -1,0 +1,157 @@
+"""Where storage is slow many directories are read at a time, and what is found is the same."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hai_sync import prefetch_walk
+from hai_sync import slow_storage as slow
+from hai_sync.core.rules import Mode, Rules
+from hai_sync.prefetch_walk import PrefetchWalk
+from hai_sync.quick.same import edited
+from hai_sync.scan import Filter, Known, scan
+from hai_sync.session.options import SyncOptions
+from hai_sync.slow_storage import is_slow
+
+
+def tree(root: Path) -> None:
+    for number in range(30):
+        folder = root / f"a{number % 5}" / f"b{number}" / "c"
+        folder.mkdir(parents=True)
+        (folder / "file").write_text(str(number))
+        (folder.parent / ".haiignore").write_text("left\n")
+        (folder.parent / "left").write_text("out")
+    (root / "link").symlink_to("a1")
+
+
+@pytest.fixture
+def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow, "TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(slow, "ENTRY_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "entries", "answer"),
+    [
+        pytest.param(0.04, 1, False, id="nobody knows yet"),
+        pytest.param(0.06, 1000, True, id="60 microseconds each"),
+        pytest.param(0.06, 2000, False, id="30 microseconds each"),
+        pytest.param(0.6, 200_000, False, id="a large tree"),
+    ],
+)
+def test_what_is_slow(seconds: float, entries: int, answer: bool) -> None:
+    assert is_slow(seconds, entries) is answer
+
+
+def test_a_quick_disk_is_read_by_one_thread(tmp_path: Path, monkeypatch) -> None:
+    tree(tmp_path)
+    monkeypatch.setattr(slow, "TRIAL_SECONDS", 60.0)
+    monkeypatch.setattr(prefetch_walk, "ThreadPoolExecutor", None)
+    assert "a1/b1/c/file" in scan(tmp_path, Known(), Filter()).signatures
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_a_slow_one_by_many(tmp_path: Path, monkeypatch) -> None:
+    tree(tmp_path)
+    together = threading.Barrier(5, timeout=20)  # nobody goes on before five directories are read
+    real = prefetch_walk.listed
+
+    def listed(folder: str) -> prefetch_walk.Items:
+        if os.path.basename(folder) in {"a0", "a1", "a2", "a3", "a4"}:
+            together.wait()
+        return real(folder)
+
+    monkeypatch.setattr(prefetch_walk, "listed", listed)
+    found = scan(tmp_path, Known(), Filter())
+    assert sum(path.endswith("/file") for path in found.signatures) == 30
+
+
+def test_what_is_found_is_the_same(tmp_path: Path, request) -> None:
+    tree(tmp_path)
+    one = scan(tmp_path, Known(), Filter())
+    request.getfixturevalue("slow_storage")
+    many = scan(tmp_path, Known(), Filter())
+    assert many.tree == one.tree
+    assert many.signatures == one.signatures
+    assert many.left_out == one.left_out != set()
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_parts_of_a_large_directory_too(tmp_path: Path, monkeypatch) -> None:
+    for number in range(8 * prefetch_walk.PART):
+        (tmp_path / str(number)).touch()
+    together = threading.Barrier(5, timeout=20)
+    real, numbers = prefetch_walk.look, itertools.count(1)
+
+    def look(items: prefetch_walk.Items) -> None:
+        if 1 < next(numbers) < 7:  # by the first one storage was found to be slow
+            together.wait()
+        real(items)
+
+    monkeypatch.setattr(prefetch_walk, "look", look)
+    found = scan(tmp_path, Known(), Filter())
+    assert (len(found.signatures), next(numbers)) == (8 * prefetch_walk.PART, 9)
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_what_cannot_be_read_is_told_of(tmp_path: Path, monkeypatch) -> None:
+    tree(tmp_path)
+    real = prefetch_walk.listed
+
+    def listed(folder: str) -> prefetch_walk.Items:
+        if folder.endswith("/b3"):
+            raise PermissionError(13, "Permission denied", folder)
+        return real(folder)
+
+    monkeypatch.setattr(prefetch_walk, "listed", listed)
+    found = scan(tmp_path, Known(), Filter())
+    assert found.problems == {"a3/b3": "the directory cannot be read: Permission denied"}
+    assert "a3/b8/c/file" in found.signatures
+
+
+def test_what_went_away_meanwhile_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "gone").write_text("x")
+    with closing(PrefetchWalk()) as reader:
+        (item,) = reader.read(str(tmp_path))
+        (tmp_path / "gone").unlink()
+        assert item.stat(follow_symlinks=False).st_size == 1  # as it was when it was looked at
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_a_quick_push_leaves_slow_storage_to_the_whole_program(tmp_path: Path, monkeypatch) -> None:
+    for number in range(64):
+        (tmp_path / str(number)).touch()
+    seen = scan(tmp_path, Known(), Filter()).signatures
+    later = time.time_ns() + 60 * 10**9  # nothing is too fresh to be believed
+    assert edited(str(tmp_path), seen, set(), later) is None
+    monkeypatch.setattr(slow, "TRIAL_SECONDS", 60.0)
+    assert edited(str(tmp_path), seen, set(), later) == {}
+
+
+async def test_who_gives_up_does_not_wait_for_the_end_of_the_walk(laptop, monkeypatch) -> None:
+    tree(laptop.root)
+    began, goes_on, read = threading.Event(), threading.Event(), []
+    real = prefetch_walk.listed
+
+    def listed(folder: str) -> prefetch_walk.Items:
+        read.append(folder)
+        began.set()
+        goes_on.wait(20)
+        return real(folder)
+
+    monkeypatch.setattr(prefetch_walk, "listed", listed)
+    syncing = asyncio.create_task(laptop.session.sync(SyncOptions(Rules(Mode.PUSH))))
+    await asyncio.to_thread(began.wait, 20)
+    syncing.cancel()
+    await asyncio.wait({syncing})
+    goes_on.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert len(read) == 1

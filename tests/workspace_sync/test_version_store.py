@@ -1,0 +1,125 @@
+"""Versions that were overwritten: whole, found again, and kept long enough."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hai_sync.version_store import VersionStore
+
+DAY_SECONDS = 86_400
+TODAY = 20_000 * DAY_SECONDS
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Path:
+    """A file that is about to be kept."""
+    path = tmp_path / "held"
+    path.write_text("whole")
+    return path
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store lies on another file system than what comes into it."""
+    rename = os.rename
+
+    def between(source: str | Path, target: str | Path) -> None:
+        if Path(source).name == "held":
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", between)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_what_comes_from_another_file_system_is_kept(held: Path, tmp_path: Path) -> None:
+    kept = VersionStore(tmp_path / "kept", "1")
+    kept.keep(str(held), "d/x")
+    assert [(v.path, v.size) for v in kept.versions()] == [("d/x", 5)]
+    assert not held.exists()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_full_disk_leaves_no_torn_version(held: Path, tmp_path: Path, monkeypatch) -> None:
+    def torn(source: str, target: Path, **how: bool) -> None:
+        target.write_text("wh")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    kept = VersionStore(tmp_path / "kept", "1")
+    with monkeypatch.context() as full:
+        full.setattr(shutil, "copy2", torn)
+        with pytest.raises(OSError, match="No space"):
+            kept.keep(str(held), "x")
+    assert list(kept.versions()) == []
+    assert kept.find("x") is None
+    assert held.read_text() == "whole"
+    kept.keep(str(held), "x")
+    assert [version.size for version in kept.versions()] == [5]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_what_a_killed_run_was_copying_is_no_version(held: Path, tmp_path: Path) -> None:
+    class Killed(BaseException):
+        pass
+
+    kept = VersionStore(tmp_path / "kept", "1")
+    with pytest.MonkeyPatch.context() as dying:
+
+        def killed(source: str, target: Path, **how: bool) -> None:
+            target.write_text("wh")
+            raise Killed
+
+        dying.setattr(shutil, "copy2", killed)
+        with pytest.raises(Killed):
+            kept.keep(str(held), "x")
+    assert list(kept.versions()) == []
+    kept.keep(str(held), "x")
+    assert [version.size for version in kept.versions()] == [5]
+
+
+def kept_at(now: float, tmp_path: Path) -> VersionStore:
+    """A store with one version of a time."""
+    held = tmp_path / "held"
+    held.write_text("whole")
+    kept = VersionStore(tmp_path / "kept", str(int(now * 1000)))
+    kept.keep(str(held), "x")
+    return kept
+
+
+def test_a_version_goes_after_thirty_days_with_syncs(tmp_path: Path) -> None:
+    kept = kept_at(TODAY + 5, tmp_path)
+    for day in range(31):
+        assert kept.find("x"), day
+        for hour in (0, 8, 16):
+            kept.prune(TODAY + day * DAY_SECONDS + hour * 3600)
+    assert kept.find("x") is None
+
+
+def test_a_clock_that_was_wrong_for_a_day_makes_nothing_old(tmp_path: Path) -> None:
+    kept = kept_at(TODAY, tmp_path)
+    kept.prune(TODAY)
+    for wrong in (40, 4000, -40, 40):
+        kept.prune(TODAY + wrong * DAY_SECONDS)
+        assert kept.find("x")
+    for day in range(1, 30):
+        kept.prune(TODAY + day * DAY_SECONDS)
+        assert kept.find("x"), day
+
+
+def test_what_is_kept_while_the_clock_is_ahead_makes_nothing_old(tmp_path: Path) -> None:
+    kept_at(TODAY, tmp_path)
+    ahead = kept_at(TODAY + 40 * DAY_SECONDS, tmp_path)
+    ahead.prune(TODAY + 40 * DAY_SECONDS)
+    assert len(list(ahead.versions())) == 2
+
+
+def test_days_that_cannot_be_noted_are_no_error(tmp_path: Path) -> None:
+    kept = kept_at(TODAY, tmp_path)
+    (tmp_path / "kept/days").mkdir()
+    kept.prune(TODAY)
+    assert kept.find("x")

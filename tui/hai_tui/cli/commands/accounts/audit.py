@@ -1,0 +1,97 @@
+"""`hai audit`: who changed what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import TableCommand
+from hai_tui.cli.completion import users as complete_users
+from hai_tui.cli.name_suggestions import question_user
+from hai_tui.cli.output.output import show
+from hai_tui.cli.settings import Settings
+from hai_tui.views.formatting import before_now, local
+from hai_tui.views.table import Column, View
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hai.client.client import Client
+    from hai.v1.audit_service_pb2 import AuditRow
+
+_HELP = """Show who changed what, newest first: every call that changed something or tried to. For operators.
+
+A submission is told by the timeline of its task (`hai events`) instead.
+
+\b
+Examples:
+  hai audit
+  hai audit --actor ada --since 1d
+  hai audit --method StopTask --resource 12
+  hai audit --failed -n 0 --json | jq -r '.rows[].actor' | sort | uniq -c
+"""
+
+AUDIT = View(
+    key="rows",
+    name=lambda row: (
+        f"{row.time.ToJsonString()} {row.actor} {row.method} {row.resource} {row.code}"
+    ),
+    empty="none.audit",
+    columns=(
+        Column("time", lambda r, now: local(r.time)),
+        Column("actor", lambda r, now: r.actor),
+        Column("method", lambda r, now: r.method),
+        Column("resource", lambda r, now: r.resource or "-"),
+        Column("code", lambda r, now: r.code),
+        Column("what", lambda r, now: r.what or "-", folds=True),
+    ),
+)
+
+
+@click.command("audit", cls=TableCommand, help=_HELP)
+@click.option("--actor", default="", shell_complete=complete_users, help="Only what this user did.")
+@click.option("--method", default="", help="Only calls of this method, as StopTask.")
+@click.option("--resource", default="", help="Only calls about this task, node, user ….")
+@click.option("--code", default="", help="Only calls that ended so, as PERMISSION_DENIED.")
+@click.option("--failed", is_flag=True, help="Only calls that were refused or failed.")
+@click.option("--since", metavar="TIME", callback=before_now, help="10m, 2h, or 2026-11-21T11:08.")
+@click.option(
+    "--until", metavar="TIME", callback=before_now, help="10m (ago), or 2026-11-21T11:08."
+)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    help="At most so many; 0: all.",
+)
+@click.pass_obj
+def audit(
+    settings: Settings, /, since: datetime | None, until: datetime | None, limit: int, **terms: Any
+) -> int:
+    """The function behind the command."""
+    terms["code"] = terms["code"].upper()
+
+    async def work(client: Client) -> int:
+        rows = await _newest(client, limit, start=since, end=until, **terms)
+        show(settings, AUDIT, rows)
+        if terms["actor"] and not rows:
+            await question_user(client, settings, terms["actor"])
+        return 0
+
+    return call(settings, work)
+
+
+async def _newest(client: Client, limit: int, **terms: Any) -> list[AuditRow]:
+    from contextlib import aclosing
+
+    found: list[AuditRow] = []
+    async with aclosing(client.audit.rows(page_size=limit or 1000, **terms)) as rows:
+        async for row in rows:
+            found.append(row)
+            if len(found) == limit:
+                break
+    return found

@@ -1,0 +1,153 @@
+"""`hai share …`: which part of a node group a user group has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
+from hai_tui.cli.completion import groups as complete_groups
+from hai_tui.cli.completion import user_groups as complete_user_groups
+from hai_tui.cli.name_suggestions import question_group, question_user_group
+from hai_tui.cli.output.output import note, show, show_one
+from hai_tui.cli.settings import Settings
+from hai_tui.views.accounts import SHARES
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.user_pb2 import Share
+
+_LIST_HELP = """List shares: of one user group or all, in one node group or all.
+
+\b
+Examples:
+  hai share list
+  hai share list vision -g big
+  hai share list --json | jq '[.shares[].guaranteed] | add'
+"""
+
+_SET_HELP = """Give the users of USER_GROUP together a part of a node group.
+
+What is not named stays as it is; a new share guarantees nothing, has weight 0
+and no limit. Guaranteed nodes are lent to others while nobody of the user
+group wants them, and come back when somebody does.
+
+\b
+Examples:
+  hai share set vision --guaranteed 16                in the group default
+  hai share set speech -g big --weight 2 --limit 32
+  hai share set speech -g big --limit none
+"""
+
+
+class _Limit(click.ParamType[int]):
+    """A number of nodes, or `none`."""
+
+    name = "limit"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """The number; -1 for none."""
+        if str(value).lower() == "none":
+            return _NONE
+        if not str(value).isdecimal() or int(str(value)) > _MOST:
+            self.fail(f"{value!r} is neither none nor a number of nodes to {_MOST}", param, ctx)
+        return int(str(value))
+
+
+_NONE = -1
+_MOST = 1_000_000
+_USER_GROUP = click.argument("user_group", shell_complete=complete_user_groups)
+_GROUP = click.option(
+    "-g",
+    "--group",
+    default="default",
+    show_default=True,
+    shell_complete=complete_groups,
+    help="Node group.",
+)
+
+
+@click.group("share", cls=HaiGroup)
+def share() -> None:
+    """List shares of node groups; set and delete them (admins)."""
+
+
+@share.command("list", cls=TableCommand, help=_LIST_HELP)
+@click.argument("user_group", default="", shell_complete=complete_user_groups)
+@click.option("-g", "--group", default="", shell_complete=complete_groups, help="One node group.")
+@click.pass_obj
+def list_shares(settings: Settings, user_group: str, group: str) -> int:
+    """The function behind the command."""
+
+    async def work(client: Client) -> int:
+        found = await client.users.shares(user_group, group)
+        show(settings, SHARES, found)
+        if user_group and not found:
+            await question_user_group(client, settings, user_group)
+        if group and not found:
+            await question_group(client, settings, group)
+        return 0
+
+    return call(settings, work)
+
+
+@share.command("set", cls=HaiCommand, help=_SET_HELP)
+@_USER_GROUP
+@_GROUP
+@click.option(
+    "--guaranteed", type=click.IntRange(0, _MOST), metavar="N", help="Nodes that come back."
+)
+@click.option(
+    "--weight",
+    type=click.IntRange(0, 10_000),
+    metavar="W",
+    help="Part of what nobody is guaranteed.",
+)
+@click.option("--limit", type=_Limit(), metavar="N|none", help="Never more nodes than this.")
+@click.pass_obj
+def set_share(settings: Settings, /, user_group: str, group: str, **changes: int | None) -> int:
+    """The function behind the command."""
+
+    async def work(client: Client) -> int:
+        changed = _changed(await _find(client, user_group, group), changes)
+        show_one(settings, SHARES, await client.users.set_share(changed))
+        await question_user_group(client, settings, user_group)
+        return 0
+
+    return call(settings, work)
+
+
+async def _find(client: Client, user_group: str, group: str) -> Share:
+    """The share as it is, or a new one."""
+    from hai.v1.user_pb2 import Share
+
+    found = await client.users.shares(user_group, group)
+    return found[0] if found else Share(user_group=user_group, group=group)
+
+
+def _changed(share: Share, changes: dict[str, int | None]) -> Share:
+    for name, value in changes.items():
+        if value == _NONE:
+            share.ClearField("limit")
+        elif value is not None:
+            setattr(share, name, value)
+    return share
+
+
+@share.command("delete", cls=HaiCommand)
+@_USER_GROUP
+@_GROUP
+@click.pass_obj
+def delete(settings: Settings, user_group: str, group: str) -> int:
+    """Remove one share; its users then run on what others leave."""
+
+    async def work(client: Client) -> int:
+        await client.users.delete_share(user_group, group)
+        note(settings, f"the share of {user_group} in {group} is deleted")
+        return 0
+
+    return call(settings, work)

@@ -1,0 +1,171 @@
+"""`hai webhook …`: whom the server tells what becomes of one's tasks."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
+from hai_tui.cli.completion import webhooks as complete_webhooks
+from hai_tui.cli.output.output import note, show, show_one
+from hai_tui.cli.settings import Settings
+from hai_tui.views.formatting import local, since
+from hai_tui.views.table import Column, View
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.webhook_service_pb2 import SetWebhookResponse, Webhook
+
+_NEWS = ("started", "suspended", "ended", "failed")
+FORMATS = ("json", "slack", "discord", "feishu", "dingtalk")
+
+
+def _host(webhook: Webhook) -> str:
+    """The rest of a URL is often a secret, and screens are shared."""
+    return "/".join(webhook.url.split("/")[:3])
+
+
+WEBHOOKS = View(
+    key="webhooks",
+    name=lambda webhook: webhook.name,
+    empty="none.webhooks",
+    columns=(
+        Column("name", lambda w, now: w.name),
+        Column("host", lambda w, now: _host(w)),
+        Column("on", lambda w, now: ",".join(w.news)),
+        Column("tag", lambda w, now: w.tag or "-"),
+        Column("format", lambda w, now: w.format),
+        Column("told", lambda w, now: since(w.last_time, now)),
+        Column("error", lambda w, now: w.last_error or "-", folds=True),
+        Column("created", lambda w, now: local(w.create_time), wide=True),
+    ),
+)
+
+_SET_HELP = """Have the server tell URL what becomes of your tasks.
+
+What is not named stays as it is. Where the URL is a secret, give - and type it,
+or pipe it. Slack's format suits Mattermost, too; DingTalk's suits WeCom. Requests
+in JSON are signed; the secret is shown once.
+
+\b
+Examples:
+  hai webhook set phone https://hooks.slack.com/services/T0/B0/XX --format slack
+  hai webhook set phone --on failed --on suspended
+  hai webhook set sweeps https://example.org/hook --tag sweep --on ended
+  pass show hook | hai webhook set phone - --format feishu
+"""
+
+_NAME = click.argument("name", shell_complete=complete_webhooks)
+
+
+@click.group("webhook", cls=HaiGroup)
+def webhook() -> None:
+    """Be told when tasks start, are suspended, end or fail."""
+
+
+@webhook.command("list", cls=TableCommand)
+@click.pass_obj
+def list_webhooks(settings: Settings) -> int:
+    """List your webhooks, and how the last request to each went."""
+
+    async def work(client: Client) -> int:
+        show(settings, WEBHOOKS, await client.webhooks.list())
+        return 0
+
+    return call(settings, work)
+
+
+@webhook.command("set", cls=HaiCommand, help=_SET_HELP)
+@_NAME
+@click.argument("url", required=False)
+@click.option(
+    "--on", "news", multiple=True, type=click.Choice(_NEWS), help="Default of a new one: ended."
+)
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Default of a new one: json.")
+@click.option("--tag", help="Only tasks with this tag; '' for all.")
+@click.pass_obj
+def set_webhook(
+    settings: Settings,
+    /,
+    name: str,
+    url: str | None,
+    news: tuple[str, ...],
+    form: str | None,
+    tag: str | None,
+) -> int:
+    """The function behind the command."""
+    url = _typed() if url == "-" else url
+
+    async def work(client: Client) -> int:
+        found = await _find(client, name)
+        if news:
+            found.ClearField("news")
+            found.news.extend(news)
+        for key, value in (("url", url), ("format", form), ("tag", tag)):
+            if value is not None:
+                setattr(found, key, value)
+        _show_set(settings, await client.webhooks.set(found))
+        return 0
+
+    return call(settings, work)
+
+
+def _typed() -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt("URL", hide_input=True, err=True))
+    return sys.stdin.readline().strip()
+
+
+async def _find(client: Client, name: str) -> Webhook:
+    """The webhook as it is, or a new one."""
+    from hai.v1.webhook_service_pb2 import Webhook
+
+    found = (known for known in await client.webhooks.list() if known.name == name)
+    return next(found, Webhook(name=name))
+
+
+def _show_set(settings: Settings, answer: SetWebhookResponse) -> None:
+    if settings.output in ("json", "yaml"):
+        from hai_tui.cli.output.documents import to_dict
+        from hai_tui.cli.output.output import dump
+
+        dump(settings, to_dict(answer))
+        return
+    show_one(settings, WEBHOOKS, answer.webhook)
+    note(settings, f"`hai webhook test {answer.webhook.name}` sends a sample")
+    if answer.secret:
+        note(settings, "requests are signed with this secret, which is shown this once:")
+        click.echo(answer.secret)
+
+
+@webhook.command("test", cls=HaiCommand)
+@_NAME
+@click.pass_obj
+def test(settings: Settings, name: str) -> int:
+    """Send a sample now; fails when it is not taken."""
+
+    async def work(client: Client) -> int:
+        if error := await client.webhooks.test(name):
+            click.echo(f"hai: {error}", err=True)
+            return 1
+        note(settings, f"webhook {name} has taken it")
+        return 0
+
+    return call(settings, work)
+
+
+@webhook.command("delete", cls=HaiCommand)
+@_NAME
+@click.pass_obj
+def delete(settings: Settings, name: str) -> int:
+    """Forget a webhook, and what it was still to be told."""
+
+    async def work(client: Client) -> int:
+        await client.webhooks.delete(name)
+        note(settings, f"webhook {name} is deleted")
+        return 0
+
+    return call(settings, work)

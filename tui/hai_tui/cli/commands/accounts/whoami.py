@@ -1,0 +1,90 @@
+"""`hai whoami`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from hai.client.enum_names import word
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import HaiCommand
+from hai_tui.cli.output.output import dump, table
+from hai_tui.cli.settings import Settings
+from hai_tui.views.accounts import TOKENS, level
+from hai_tui.views.table import width
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.user_pb2 import Quota
+    from hai.v1.user_service_pb2 import WhoAmIResponse
+
+_BAR = 20
+
+_HELP = """Show who you are, how much of your quotas is in use, and your tokens (never their secrets).
+
+\b
+Examples:
+  hai whoami
+  hai whoami --json | jq .user.role
+"""
+
+
+@click.command("whoami", cls=HaiCommand, help=_HELP)
+@click.option("-a", "--ascii", is_flag=True, help="Draw bars with plain characters.")
+@click.pass_obj
+def whoami(settings: Settings, ascii: bool) -> int:
+    """The function behind the command."""
+
+    async def work(client: Client) -> int:
+        _show(settings, await client.users.whoami(), "#-" if ascii else "█░")
+        return 0
+
+    return call(settings, work)
+
+
+def _show(settings: Settings, answer: WhoAmIResponse, glyphs: str) -> None:
+    if settings.output in ("json", "yaml"):
+        from hai_tui.cli.output.documents import to_dict
+
+        dump(settings, to_dict(answer))
+    elif settings.output == "name" or settings.quiet:
+        click.echo(answer.user.name)
+    else:
+        click.echo(_person(answer))
+        click.echo(_quotas(answer.quotas, glyphs), nl=False)
+        if answer.tokens:
+            click.echo("\ntokens")
+            table(settings, TOKENS, answer.tokens)
+
+
+def _person(answer: WhoAmIResponse) -> str:
+    from hai.v1.user_pb2 import Role
+
+    user = answer.user
+    lines = [f"user    {user.name}", f"role    {word(Role, user.role)}"]
+    if user.groups:
+        lines.append(f"groups  {', '.join(user.groups)}")
+    if user.rights:
+        lines.append(f"rights  {', '.join(user.rights)}")
+    return "\n".join(lines)
+
+
+def _quotas(quotas: Sequence[Quota], glyphs: str) -> str:
+    """The most used first."""
+    if not quotas:
+        return ""
+    size = max(width(_label(quota)) for quota in quotas)
+    ordered = sorted(quotas, key=lambda q: (-q.used / max(q.nodes, 1), _label(q)))
+    rows = [f"{_label(q):<{size}}  {_bar(q, glyphs)}  {q.used} of {q.nodes} nodes" for q in ordered]
+    return "\nquotas\n" + "".join(f"{row}\n" for row in rows)
+
+
+def _label(quota: Quota) -> str:
+    return f"{quota.group} {level(quota)}"
+
+
+def _bar(quota: Quota, glyphs: str) -> str:
+    full = min(_BAR, round(_BAR * quota.used / quota.nodes)) if quota.nodes else _BAR
+    return glyphs[0] * full + glyphs[1] * (_BAR - full)

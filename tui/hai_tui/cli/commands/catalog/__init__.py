@@ -1,0 +1,1 @@
+"""Commands about what tasks use: images, data, environments, workspaces, containers."""

@@ -1,0 +1,206 @@
+"""`hai container …`: dev containers, which are tasks of type jupyter, and services of any task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
+from hai_tui.cli.commands.catalog.container_services import (
+    do,
+    logs,
+    restart,
+    show_services,
+    start,
+    stop,
+)
+from hai_tui.cli.completion import groups as complete_groups
+from hai_tui.cli.messages import text
+from hai_tui.cli.output.output import dump, note, show, show_one
+from hai_tui.cli.settings import Settings
+from hai_tui.cli.task_argument import many_tasks, one_task
+from hai_tui.views.containers import CONTAINERS, standing, why
+from hai_tui.views.formatting import Priority, Span
+from hai_tui.views.tasks import status
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+
+_CREATE_HELP = """Create a dev container: JupyterLab on the cluster, with files that stay.
+
+shared takes a share of a node, in groups whose nodes are shared; dedicated takes a node;
+spot takes what is free and leaves first. When it has to leave, it is told in advance
+(--grace), its notebooks are saved, and it returns at the same address.
+
+\b
+Examples:
+  hai container create
+  hai container create nlp --gpu 1 --memory 32 --idle-timeout 2h
+  hai container create big --kind spot -g a100 --workspace /work/ada
+"""
+
+_OPEN_HELP = """Print a link that opens a container, or another http service of a task, in a browser.
+
+The link works once, within a minute; the browser then stays signed in. While the container
+waits, the page says why and when, and becomes the container when it is there.
+
+\b
+Examples:
+  hai container open lab
+  hai container open lab --browser
+  hai container open 12 tensorboard
+"""
+
+
+@click.group("container", cls=HaiGroup)
+def container() -> None:
+    """Dev containers: JupyterLab on the cluster."""
+
+
+@container.command("create", cls=HaiCommand, help=_CREATE_HELP)
+@click.argument("name", default="lab")
+@click.option(
+    "--kind",
+    type=click.Choice(["shared", "dedicated", "spot"]),
+    help="Default: as its group is.",
+)
+@click.option("--gpu", type=click.IntRange(0), default=0, help="GPUs of a share.")
+@click.option("--cpu", type=click.IntRange(0), default=0, help="CPUs of a share. Default: 2.")
+@click.option("--memory", type=click.IntRange(0), default=0, metavar="GB", help="Default: 4.")
+@click.option(
+    "-g", "--group", default="", shell_complete=complete_groups, help="Node group, or group#zone."
+)
+@click.option("-p", "--priority", type=Priority(), help="A level such as HIGH, or its number.")
+@click.option("-i", "--image", default="", help="Image name or registry path.")
+@click.option("--py-venv", default="", metavar="NAME", help="Environment made by haienv.")
+@click.option("-e", "--env", multiple=True, metavar="K[=V]", help="A variable. Repeatable.")
+@click.option(
+    "--workspace", default="", metavar="DIR", help="Where to work. Default: a directory of its own."
+)
+@click.option(
+    "--lifetime", type=Span(), metavar="TIME", help="Put away after so long, unless renewed."
+)
+@click.option(
+    "--idle-timeout", type=Span(), metavar="TIME", help="Put away when nobody uses it for so long."
+)
+@click.option(
+    "--grace", type=Span(), metavar="TIME", help="Warning before it has to leave. Default: 30s."
+)
+@click.option(
+    "--shared-in-group", is_flag=True, help="Members of your user group may open it, as you."
+)
+@click.pass_obj
+def create(settings: Settings, /, name: str, **options: Any) -> int:
+    """The function behind the command."""
+    from hai.client.container_spec import container_spec
+    from hai_tui.cli.containers.options import wish_of
+
+    wish = wish_of(name, options)
+
+    async def work(client: Client) -> int:
+        task = await client.tasks.create(await container_spec(client, wish))
+        if settings.sentences:
+            click.echo(text("submitted", id=task.id, name=task.name))
+            note(settings, text("container.next", id=task.id))
+        else:
+            show_one(settings, CONTAINERS, task)
+        return 0
+
+    return call(settings, work)
+
+
+@container.command("list", cls=TableCommand)
+@click.option("-a", "--all", "everything", is_flag=True, help="Also those that have ended.")
+@click.pass_obj
+def list_containers(settings: Settings, everything: bool) -> int:
+    """List dev containers."""
+    from hai.v1.task_service_pb2 import TASK_VIEW_FULL
+
+    wanted = "type:jupyter" + ("" if everything else " state:waiting_init,running,suspended")
+
+    async def work(client: Client) -> int:
+        page = await client.tasks.list(filter=wanted, page_size=200, view=TASK_VIEW_FULL)
+        show(settings, CONTAINERS, page.tasks)
+        return 0
+
+    return call(settings, work)
+
+
+@container.command("show", cls=TableCommand)
+@one_task
+@click.pass_obj
+def show_container(settings: Settings, task: str, kind: Any) -> int:
+    """Show the services of a task, and how long it may stay."""
+
+    async def verb(client: Client, id: int) -> int:
+        found, task = await client.containers.get(id), await client.tasks.get(id)
+        show_services(settings, found, status=status(task), why=why(task))
+        if settings.sentences and (sentence := standing(task)):
+            note(settings, sentence)
+        return 0
+
+    return do(settings, task, kind, verb)
+
+
+@container.command("open", cls=HaiCommand, help=_OPEN_HELP)
+@one_task
+@click.argument("service", default="")
+@click.option("--browser", is_flag=True, help="Open it here.")
+@click.pass_obj
+def open_container(settings: Settings, task: str, kind: Any, service: str, browser: bool) -> int:
+    """The function behind the command."""
+
+    async def verb(client: Client, id: int) -> int:
+        answer = await client.containers.open(id, service)
+        if settings.json:
+            dump(settings, {"link": answer.link, "url": answer.url})
+        elif not browser:
+            click.echo(answer.link)
+        if browser:
+            click.launch(answer.link)
+        return 0
+
+    return do(settings, task, kind, verb)
+
+
+@container.command("renew", cls=HaiCommand)
+@one_task
+@click.pass_obj
+def renew(settings: Settings, task: str, kind: Any) -> int:
+    """Let a container's lifetime begin anew."""
+
+    async def verb(client: Client, id: int) -> int:
+        show_services(settings, await client.containers.renew(id))
+        return 0
+
+    return do(settings, task, kind, verb)
+
+
+@container.command("delete", cls=HaiCommand)
+@many_tasks
+@click.option("--keep-files", is_flag=True, help="Let their directories stay.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+@click.pass_obj
+def delete(
+    settings: Settings, tasks: tuple[str, ...], kind: Any, keep_files: bool, yes: bool
+) -> int:
+    """End containers for good, and remove their files."""
+    from hai_tui.cli.containers.options import agreed
+
+    async def work(client: Client) -> int:
+        ids = [await client.tasks.resolve(task, kind) for task in tasks]
+        if not yes and not keep_files and not agreed(ids):
+            note(settings, text("confirm.no"))
+            return 1
+        for id in ids:
+            await client.containers.delete(id, keep_files=keep_files)
+            note(settings, text("container.deleted", id=id))
+        return 0
+
+    return call(settings, work)
+
+
+for _command in (start, stop, restart, logs):
+    container.add_command(_command)

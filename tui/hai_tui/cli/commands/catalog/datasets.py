@@ -1,0 +1,152 @@
+"""`hai dataset …`: data that tasks read, under a name and a version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hai.client.enum_names import word
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
+from hai_tui.cli.completion import datasets as complete_datasets
+from hai_tui.cli.completion import user_groups as complete_user_groups
+from hai_tui.cli.output.output import note, show, show_one
+from hai_tui.cli.settings import Settings
+from hai_tui.views.formatting import local, size
+from hai_tui.views.table import Column, View
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.dataset_pb2 import Dataset
+
+
+def _visibility(dataset: Dataset, now: float) -> str:
+    from hai.v1.dataset_pb2 import DatasetVisibility
+
+    return word(DatasetVisibility, dataset.visibility)
+
+
+DATASETS = View(
+    key="datasets",
+    name=lambda dataset: f"{dataset.name}:{dataset.version}",
+    empty="none.datasets",
+    columns=(
+        Column("dataset", lambda d, now: f"{d.name}:{d.version}"),
+        Column("visibility", _visibility),
+        Column("user_group", lambda d, now: d.user_group or "-"),
+        Column("size", lambda d, now: size(d.size_bytes) if d.size_bytes else "-", right=True),
+        Column("path", lambda d, now: d.path, folds=True),
+        Column("owner", lambda d, now: d.owner, wide=True),
+        Column("created", lambda d, now: local(d.create_time), wide=True),
+        Column("description", lambda d, now: d.description or "-", wide=True, folds=True),
+    ),
+)
+
+_CREATE_HELP = """Add a dataset to the list: NAME[:VERSION], and its PATH in tasks.
+
+The list grants nothing: what tasks see is said by mount rules. Without a
+version it is `default`.
+
+\b
+Examples:
+  hai dataset create imagenet:2012 /data/imagenet --visibility public
+  hai dataset create ours /lab/ours --visibility group --user-group vision
+"""
+
+
+class _Reference(click.ParamType[tuple[str, str]]):
+    """NAME[:VERSION]"""
+
+    name = "dataset"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Its two parts."""
+        name, _, version = str(value).partition(":")
+        if not name:
+            self.fail(f"{value!r} must be NAME[:VERSION]", param, ctx)
+        return name, version
+
+
+_DATASET = click.argument("dataset", type=_Reference(), shell_complete=complete_datasets)
+
+
+@click.group("dataset", cls=HaiGroup)
+def dataset() -> None:
+    """List datasets, add them to the list and take them off."""
+
+
+@dataset.command("list", cls=TableCommand)
+@click.argument("name", default="")
+@click.pass_obj
+def list_datasets(settings: Settings, name: str) -> int:
+    """List the datasets that you may see."""
+
+    async def work(client: Client) -> int:
+        show(settings, DATASETS, await client.datasets.list(name))
+        return 0
+
+    return call(settings, work)
+
+
+@dataset.command("get", cls=TableCommand)
+@_DATASET
+@click.pass_obj
+def get(settings: Settings, dataset: tuple[str, str]) -> int:
+    """Show one dataset."""
+
+    async def work(client: Client) -> int:
+        show_one(settings, DATASETS, await client.datasets.get(*dataset))
+        return 0
+
+    return call(settings, work)
+
+
+@dataset.command("create", cls=HaiCommand, help=_CREATE_HELP)
+@_DATASET
+@click.argument("path")
+@click.option(
+    "--visibility",
+    type=click.Choice(["public", "group", "private"]),
+    default="private",
+    show_default=True,
+    help="Who sees it; public is for operators.",
+)
+@click.option("--user-group", default="", shell_complete=complete_user_groups, help="For group.")
+@click.option("--bytes", "size_bytes", type=click.IntRange(0), default=0, help="How large it is.")
+@click.option("--description", default="", help="What it is.")
+@click.pass_obj
+def create(
+    settings: Settings, /, dataset: tuple[str, str], visibility: str, **fields: str | int
+) -> int:
+    """The function behind the command."""
+    from hai.v1.dataset_pb2 import Dataset, DatasetVisibility
+
+    new = Dataset(
+        name=dataset[0],
+        version=dataset[1],
+        visibility=DatasetVisibility.Value(f"DATASET_VISIBILITY_{visibility.upper()}"),
+        **fields,  # type: ignore[arg-type]
+    )
+
+    async def work(client: Client) -> int:
+        show_one(settings, DATASETS, await client.datasets.create(new))
+        return 0
+
+    return call(settings, work)
+
+
+@dataset.command("delete", cls=HaiCommand)
+@_DATASET
+@click.pass_obj
+def delete(settings: Settings, dataset: tuple[str, str]) -> int:
+    """Take a dataset off the list; the data stay."""
+
+    async def work(client: Client) -> int:
+        await client.datasets.delete(*dataset)
+        note(settings, f"dataset {dataset[0]} is off the list; the data stay")
+        return 0
+
+    return call(settings, work)

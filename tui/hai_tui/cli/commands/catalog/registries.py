@@ -1,0 +1,102 @@
+"""`hai registry …`: how the server asks registries. A password is read from stdin or a prompt, never from argv."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
+from hai_tui.cli.completion import registries as complete_registries
+from hai_tui.cli.output.output import note, show, show_one
+from hai_tui.cli.settings import Settings
+from hai_tui.views.images import REGISTRIES
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.image_pb2 import Registry
+
+_SET_HELP = """Say how images whose path begins with PREFIX are asked for.
+
+PREFIX is a host, host:port or host/project; of several the longest counts. What
+is not named stays as it is. The password is asked for, or read from stdin; the
+server stores it and shows it to nobody.
+
+\b
+Examples:
+  hai registry set registry.example/lab --username 'robot$lab+hai' --password
+  hai registry set registry.example --pull-secret registry-login
+  hai registry set localhost:5000 --plain-http
+  pass show robot | hai registry set registry.example --username ci --password
+"""
+
+_PREFIX = click.argument("prefix", shell_complete=complete_registries)
+
+
+@click.group("registry", cls=HaiGroup)
+def registry() -> None:
+    """List, set and delete accounts at image registries (admins)."""
+
+
+@registry.command("list", cls=TableCommand)
+@click.pass_obj
+def list_registries(settings: Settings) -> int:
+    """List registries, without passwords."""
+
+    async def work(client: Client) -> int:
+        show(settings, REGISTRIES, await client.images.registries())
+        return 0
+
+    return call(settings, work)
+
+
+@registry.command("set", cls=HaiCommand, help=_SET_HELP)
+@_PREFIX
+@click.option("--username", help="User or robot account; '' for none.")
+@click.option("--password", "asks", is_flag=True, help="Ask for the password, or read stdin.")
+@click.option("--plain-http/--tls", default=None, help="Without TLS; own network only.")
+@click.option("--pull-secret", metavar="NAME", help="Kubernetes secret that nodes pull with.")
+@click.pass_obj
+def set_registry(settings: Settings, /, prefix: str, asks: bool, **changes: Any) -> int:
+    """The function behind the command."""
+    password = _password() if asks else None
+
+    async def work(client: Client) -> int:
+        found = await _find(client, prefix)
+        for key, value in changes.items():
+            if value is not None:
+                setattr(found, key, value)
+        show_one(settings, REGISTRIES, await client.images.set_registry(found, password))
+        return 0
+
+    return call(settings, work)
+
+
+def _password() -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt("password", hide_input=True, err=True))
+    return sys.stdin.readline().rstrip("\n")
+
+
+async def _find(client: Client, prefix: str) -> Registry:
+    """The registry as it is, or a new one."""
+    from hai.v1.image_pb2 import Registry
+
+    found = (known for known in await client.images.registries() if known.prefix == prefix)
+    return next(found, Registry(prefix=prefix))
+
+
+@registry.command("delete", cls=HaiCommand)
+@_PREFIX
+@click.pass_obj
+def delete(settings: Settings, prefix: str) -> int:
+    """Forget a registry, its account and its password."""
+
+    async def work(client: Client) -> int:
+        await client.images.delete_registry(prefix)
+        note(settings, f"registry {prefix} is deleted")
+        return 0
+
+    return call(settings, work)

@@ -1,0 +1,161 @@
+"""`hai storage …`: what tasks see of the cluster's storage, and the rules that say so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
+from hai_tui.cli.completion import mount_rules as complete_rules
+from hai_tui.cli.completion import owners as complete_owners
+from hai_tui.cli.completion import tasks as complete_tasks
+from hai_tui.cli.completion import users as complete_users
+from hai_tui.cli.output.output import note, show, show_one
+from hai_tui.cli.settings import Settings
+from hai_tui.views.storage import MOUNTS, RULES
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.storage_pb2 import MountRule
+
+_KINDS = ("host-path", "nfs", "pvc", "config-map", "csi", "tmpfs")
+_HOST_TYPES = ("Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
+
+_LIST_HELP = """List what your tasks see, or those of a user, or one task.
+
+\b
+Examples:
+  hai storage list
+  hai storage list --task 12
+  hai storage list --user ada --json
+"""
+
+_ADD_HELP = """Mount SOURCE at MOUNT_PATH in tasks of the owners. For operators.
+
+Both may have holes: {user.name}, {user.group}, {task.id}. With --remove no
+source is needed, and a * at the end of the path stands for any rest. Rules of
+a user come after those of groups, rules with a condition after those without;
+what comes later is used.
+
+\b
+Examples:
+  hai storage add /data /srv/data --owner public
+  hai storage add /workspace '/srv/ws/{user.name}' --owner public --write \\
+      --host-type DirectoryOrCreate
+  hai storage add /lab nfs.example:/lab --kind nfs --owner vision --write
+  hai storage add /scratch 8Gi --kind tmpfs --owner public \\
+      --when 'task.type == "training"'
+  hai storage add /data --remove --owner guests
+"""
+
+
+@click.group("storage", cls=HaiGroup)
+def storage() -> None:
+    """List what tasks see of the storage; change the rules (operators)."""
+
+
+@storage.command("list", cls=TableCommand, help=_LIST_HELP)
+@click.option("--task", "task_id", type=int, default=0, shell_complete=complete_tasks, help="Id.")
+@click.option("--user", default="", shell_complete=complete_users, help="Default: yourself.")
+@click.pass_obj
+def list_mounts(settings: Settings, task_id: int, user: str) -> int:
+    """The function behind the command."""
+    if task_id and user:
+        raise click.UsageError("--task and --user exclude one another: a task has an owner")
+
+    async def work(client: Client) -> int:
+        found = await client.storage.mounts(user, task_id)
+        show(settings, MOUNTS, found.mounts, {"warnings": list(found.warnings)})
+        _warn(settings, found.warnings)
+        return 0
+
+    return call(settings, work)
+
+
+@storage.command("rules", cls=TableCommand)
+@click.pass_obj
+def rules(settings: Settings) -> int:
+    """List the rules that mounts come from."""
+
+    async def work(client: Client) -> int:
+        show(settings, RULES, await client.storage.rules())
+        return 0
+
+    return call(settings, work)
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    for value in values:
+        if "=" not in value:
+            raise click.BadParameter(f"{value!r} must be NAME=VALUE", ctx, param)
+    return dict(value.split("=", 1) for value in values)
+
+
+@storage.command("add", cls=HaiCommand, help=_ADD_HELP)
+@click.argument("mount_path")
+@click.argument("source", default="")
+@click.option(
+    "--owner",
+    "owners",
+    multiple=True,
+    required=True,
+    shell_complete=complete_owners,
+    help="User, user group, role, or public. Repeatable.",
+)
+@click.option("--kind", type=click.Choice(_KINDS), default="host-path", show_default=True)
+@click.option("--write", "writable", is_flag=True, help="Tasks may write. Default: read only.")
+@click.option("--when", "conditions", multiple=True, metavar="EXPR", help="Only then. Repeatable.")
+@click.option("--code", "mount_code", type=click.IntRange(0), default=0, help="Only with the bits.")
+@click.option("--host-type", type=click.Choice(_HOST_TYPES), help="What must be there.")
+@click.option(
+    "--attribute", "attributes", multiple=True, callback=_pairs, metavar="A=B", help="Of csi."
+)
+@click.option("--remove", "removes", is_flag=True, help="Take away what other rules mount.")
+@click.option("--force", is_flag=True, help="Although it contradicts another rule.")
+@click.option("--dry-run", "validate_only", is_flag=True, help="Check only.")
+@click.pass_obj
+def add(settings: Settings, /, force: bool, validate_only: bool, **fields: Any) -> int:
+    """The function behind the command."""
+    rule = _rule(**fields)
+
+    async def work(client: Client) -> int:
+        made = await client.storage.create_rule(rule, force=force, validate_only=validate_only)
+        show_one(settings, RULES, made.rule)
+        _warn(settings, made.warnings)
+        return 0
+
+    return call(settings, work)
+
+
+def _rule(kind: str, removes: bool, **fields: Any) -> MountRule:
+    from hai.v1.storage_pb2 import MountAction, MountKind, MountRule
+
+    return MountRule(
+        kind=MountKind.Value(f"MOUNT_KIND_{kind.replace('-', '_').upper()}"),
+        action=MountAction.Value(f"MOUNT_ACTION_{'REMOVE' if removes else 'ADD'}"),
+        **fields,
+    )
+
+
+def _warn(settings: Settings, warnings: Any) -> None:
+    for warning in warnings:
+        note(settings, f"warning: {warning}")
+
+
+@storage.command("delete", cls=HaiCommand)
+@click.argument(
+    "ids", metavar="ID...", type=int, nargs=-1, required=True, shell_complete=complete_rules
+)
+@click.pass_obj
+def delete(settings: Settings, ids: tuple[int, ...]) -> int:
+    """Delete rules; runs that have started keep what they see."""
+
+    async def work(client: Client) -> int:
+        for id in ids:
+            await client.storage.delete_rule(id)
+            note(settings, f"rule {id} is deleted")
+        return 0
+
+    return call(settings, work)

@@ -1,0 +1,1 @@
+"""Commands about servers, nodes and the whole cluster."""

@@ -1,0 +1,71 @@
+"""`hai admin snapshot`: what a live scheduler knows, for `hai simulate` and for reports of faults."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hai.client.files import replacing
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import HaiGroup
+from hai_tui.cli.messages import text
+from hai_tui.cli.output.output import note
+from hai_tui.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+
+_SNAPSHOT_HELP = """Write down what the scheduler knows: nodes, tasks, quotas, settings, run times of ended tasks.
+
+The text is JSON, whatever the format asked for, and holds no program, no
+variable and no token. `hai simulate` reads it. With --anonymize users are
+u1, u2, … and names of tasks x1, x2, …, in alphabetical order.
+
+\b
+Examples:
+  hai admin snapshot --out cluster.json
+  hai admin snapshot --anonymize | gzip > cluster.json.gz
+  hai simulate cluster.json --nodes 64 --nodes 96
+"""
+
+
+@click.group("admin", cls=HaiGroup)
+def admin() -> None:
+    """Look into a server (operators)."""
+
+
+@admin.command("snapshot", help=_SNAPSHOT_HELP, short_help="Write down what the scheduler knows.")
+@click.option("--out", metavar="FILE", type=click.Path(), help="Write to a file; else to stdout.")
+@click.option("--anonymize", is_flag=True, help="Give users and names of tasks pseudonyms.")
+@click.pass_obj
+def snapshot(settings: Settings, out: str | None, anonymize: bool) -> int:
+    """The function behind the command."""
+
+    async def work(client: Client) -> int:
+        with _written(out) as write:
+            async with aclosing(client.nodes.snapshot(anonymous=anonymize)) as parts:
+                async for part in parts:
+                    write(part)
+        if out:
+            note(settings, text("snapshot.done", file=out))
+        return 0
+
+    return call(settings, work)
+
+
+@contextmanager
+def _written(out: str | None) -> Iterator[Callable[[bytes], object]]:
+    """Into a file that appears when it is whole, readable by its owner only; or to standard output."""
+    if not out or out == "-":
+        yield lambda part: sys.stdout.write(part.decode("ascii"))
+        return
+    try:
+        with replacing(Path(out)) as file:
+            yield file.write
+    except OSError as error:
+        raise click.ClickException(f"{out}: {error.strerror}") from error

@@ -1,0 +1,227 @@
+"""`hai cluster …`: the servers in a Kubernetes cluster, by Helm and kubectl."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hai.client import errors
+from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
+from hai_tui.cli.messages import text
+from hai_tui.cli.output.output import dump, note, table
+from hai_tui.cli.server.cluster_plan import Plan, plan
+from hai_tui.cli.server.helm import Cluster, chart
+from hai_tui.cli.settings import Settings
+from hai_tui.views.cluster import SERVERS, servers
+
+_HELP = """Run the servers in a Kubernetes cluster. Needs helm and kubectl.
+
+\b
+Examples:
+  hai cluster config values.yaml     a file with every value, to be edited
+  hai cluster dryrun -f values.yaml  what would change
+  hai cluster up -f values.yaml      install, or change what is installed
+  hai cluster status
+  hai cluster upgrade --tag 0.2.0    servers are replaced one after the other
+  hai cluster down                   programs and data stay
+"""
+
+_DOWN_HELP = """Take the servers out of the cluster. Data stays: volumes, secrets, the database.
+
+Programs run on for a while (fence_after), and go on when servers are back. With
+--purge all that is ended, and the chart's volumes and secrets are deleted: tasks,
+logs, checkpoints, users. A database or volume of your own stays.
+"""
+
+_PLACE = (
+    click.option("-n", "--namespace", default="hai", show_default=True, help="Of the servers."),
+    click.option("--name", default="hai", show_default=True, help="Of the Helm release."),
+    click.option(
+        "--kubeconfig", type=click.Path(exists=True, dir_okay=False), help="Which cluster."
+    ),
+    click.option("--context", metavar="NAME", help="Which cluster of the kubeconfig."),
+)
+_VALUES = click.option(
+    *("-f", "--values"),
+    multiple=True,
+    type=click.Path(dir_okay=False),
+    help="Values of the chart; later files count more.",
+)
+_TIMEOUT = click.option(
+    *("--timeout",),
+    type=click.IntRange(1),
+    default=600,
+    show_default=True,
+    help="Seconds until the servers must be ready.",
+)
+_KEPT = "pvc,secret"
+
+
+def _place(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_PLACE):
+        function = option(function)
+    return function
+
+
+def _cluster(namespace: str, name: str, kubeconfig: str | None, context: str | None) -> Cluster:
+    return Cluster(name, namespace, kubeconfig, context)
+
+
+@click.group("cluster", cls=HaiGroup, help=_HELP)
+def cluster() -> None:
+    """The function behind the command."""
+
+
+@cluster.command("config", cls=HaiCommand)
+@click.argument("file", required=False, type=click.Path(dir_okay=False))
+def config(file: str | None) -> int:
+    """Write every value of the chart, with what it means, to FILE or stdout."""
+    values = (chart() / "values.yaml").read_text("utf-8")
+    if file is None:
+        click.echo(values, nl=False)
+        return os.EX_OK
+    try:
+        with Path(file).open("x", encoding="utf-8") as made:
+            made.write(values)
+    except FileExistsError as error:
+        raise errors.Conflict(f"{file} is there already", hint="name another file") from error
+    return os.EX_OK
+
+
+@cluster.command("dryrun", cls=HaiCommand)
+@_VALUES
+@_place
+@click.pass_obj
+def dryrun(settings: Settings, /, values: tuple[str, ...], **place: Any) -> int:
+    """Say what `hai cluster up` would change; nothing is changed."""
+    there = _cluster(**place)
+    arguments = _install(there, values, "--dry-run=server", "--output=json")
+    found = plan(there, json.loads(there.helm(*arguments))["manifest"])
+    if settings.json:
+        dump(settings, {"changes": found.changes, **asdict(found)})
+    else:
+        _tell_plan(settings, found)
+    return os.EX_OK
+
+
+def _tell_plan(settings: Settings, found: Plan) -> None:
+    for sign, names in (("+", found.created), ("-", found.deleted)):
+        for name in names:
+            click.echo(f"{sign} {name}")
+    click.echo(found.diff, nl=False)
+    if not found.changes:
+        note(settings, text("cluster.same"))
+
+
+@cluster.command("up", cls=HaiCommand)
+@_VALUES
+@_TIMEOUT
+@_place
+@click.pass_obj
+def up(settings: Settings, /, values: tuple[str, ...], timeout: int, **place: Any) -> int:
+    """Install the servers, or change them, and wait until they are ready."""
+    there = _cluster(**place)
+    note(settings, text("cluster.installing", name=there.release, namespace=there.namespace))
+    there.helm(*_install(there, values))
+    return _wait(settings, there, timeout)
+
+
+@cluster.command("upgrade", cls=HaiCommand)
+@click.option("--tag", help="Of the image; default: the version of this client.")
+@_VALUES
+@_TIMEOUT
+@_place
+@click.pass_obj
+def upgrade(
+    settings: Settings, /, tag: str | None, values: tuple[str, ...], timeout: int, **place: Any
+) -> int:
+    """Replace the servers, one after the other; values stay unless they are given."""
+    there = _cluster(**place)
+    tags = (f"--set-string=image.tag={tag or ''}",)
+    note(settings, text("cluster.upgrading", name=there.release))
+    files = [f"--values={file}" for file in values]
+    keep = ("--reset-then-reuse-values", *files, *tags, *there.helm_keeps_track())
+    there.helm("upgrade", there.release, str(chart()), *keep)
+    return _wait(settings, there, timeout)
+
+
+@cluster.command("status", cls=TableCommand)
+@_place
+@click.pass_obj
+def status(settings: Settings, /, **place: Any) -> int:
+    """Show the servers: exit code 1 when none is ready."""
+    return _show(settings, _cluster(**place))
+
+
+@cluster.command("down", cls=HaiCommand, help=_DOWN_HELP)
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+@click.option("--purge", is_flag=True, help="Delete tasks and data, too.")
+@_place
+@click.pass_obj
+def down(settings: Settings, /, yes: bool, purge: bool, **place: Any) -> int:
+    """The function behind the command."""
+    there = _cluster(**place)
+    values = json.loads(there.helm("get", "values", there.release, "--all", "--output=json"))
+    question = "cluster.purge" if purge else "cluster.down"
+    asked = text(question, name=there.release, namespace=there.namespace)
+    if not yes and not click.confirm(asked, err=True):
+        note(settings, text("confirm.no"))
+        return 1
+    there.helm("uninstall", there.release, "--wait")
+    if purge:
+        _purge(there, values)
+    note(settings, text("cluster.gone", name=there.release))
+    return os.EX_OK
+
+
+def _purge(there: Cluster, values: Any) -> None:
+    """Runs first: their owners take pods, secrets and services with them."""
+    tasks = Cluster("", values["tasks"]["namespace"] or there.namespace, *_access(there))
+    ours = f"app.kubernetes.io/managed-by=hai,app.kubernetes.io/instance={values['cluster']}"
+    tasks.kubectl("delete", "configmap", f"--selector={ours}", "--wait=false")
+    kept = f"--selector=app.kubernetes.io/instance={there.release}"
+    there.kubectl("delete", _KEPT, kept, "--wait=false")
+
+
+def _access(there: Cluster) -> tuple[str | None, str | None]:
+    return there.kubeconfig, there.context
+
+
+def _install(there: Cluster, values: tuple[str, ...], *more: str) -> list[str]:
+    files = [f"--values={file}" for file in values]
+    made = ["upgrade", there.release, str(chart()), "--install", "--create-namespace", *files]
+    return [*made, *there.helm_keeps_track(), *more]
+
+
+def _wait(settings: Settings, there: Cluster, timeout: int) -> int:
+    """Wait for all that the release runs, the database first."""
+    ours = f"--selector=app.kubernetes.io/instance={there.release}"
+    names = there.kubectl("get", "statefulsets", ours, "--output=name").split()
+    for name in sorted(names, reverse=True):
+        limit = f"--timeout={timeout}s"
+        there.follow(lambda line: note(settings, line), "rollout", "status", name, limit)
+    return _show(settings, there)
+
+
+def _show(settings: Settings, there: Cluster) -> int:
+    release = json.loads(there.helm("status", there.release, "--output=json"))
+    ours = f"app.kubernetes.io/instance={there.release},app.kubernetes.io/name=hai-server"
+    found = list(
+        servers(json.loads(there.kubectl("get", "pods", f"--selector={ours}", "--output=json")))
+    )
+    if settings.output in ("json", "yaml"):
+        facts = {"state": release["info"]["status"], "revision": release["version"]}
+        dump(settings, {"release": there.release, **facts, "servers": found})
+    elif settings.output == "name" or settings.quiet:
+        click.echo("".join(f"{server['name']}\n" for server in found), nl=False)
+    elif found:
+        table(settings, SERVERS, found)
+    else:
+        note(settings, text("cluster.no_servers"))
+    return os.EX_OK if any(server["ready"] for server in found) else 1

@@ -1,0 +1,130 @@
+"""`hai groups`, and for operators `hai group …`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import HaiGroup, TableCommand
+from hai_tui.cli.completion import groups as complete_groups
+from hai_tui.cli.messages import text
+from hai_tui.cli.name_suggestions import question_group
+from hai_tui.cli.output.output import note, show, show_one, table
+from hai_tui.cli.policy_text import Name, Pair, Setting, policy_of
+from hai_tui.cli.settings import Settings
+from hai_tui.views.nodes import CHANGED_GROUP, GROUPS, SETTINGS, effect_lines, settings_in_force
+from hai_tui.views.table import printable
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.node_pb2 import Group
+
+_UPDATE_HELP = """Change how a group shares its nodes and how its tasks are scheduled.
+
+A SETTING that is not named stays as it is; an unset one follows the server.
+`hai group show` lists all of them. With --preview nothing is changed: it is
+told what the next scheduling pass would do otherwise.
+
+\b
+Examples:
+  hai group update default staying=2 minimum_seconds=30m --preview
+  hai group update small --packed default_quota=4
+  hai group update default demotion=HIGH:NORMAL:2h,ABOVE_NORMAL:NORMAL:30m
+  hai group update default --unset staying
+"""
+
+
+@click.command("groups", cls=TableCommand)
+@click.pass_obj
+def groups(settings: Settings) -> int:
+    """List node groups: how many nodes they have, and how many are free."""
+
+    async def work(client: Client) -> int:
+        show(settings, GROUPS, await client.nodes.groups())
+        return 0
+
+    return call(settings, work)
+
+
+@click.group("group", cls=HaiGroup)
+def group() -> None:
+    """Change the settings of node groups (operators)."""
+
+
+_GROUP = click.argument("name", metavar="GROUP", shell_complete=complete_groups)
+
+
+@group.command("show", cls=TableCommand)
+@_GROUP
+@click.pass_obj
+def show_group(settings: Settings, name: str) -> int:
+    """Show the scheduling settings of a group that are in force."""
+
+    async def work(client: Client) -> int:
+        found = await _group(client, name)
+        if settings.sentences:
+            table(settings, SETTINGS, settings_in_force(found))
+        else:
+            show_one(settings, GROUPS, found)
+        return 0
+
+    return call(settings, work)
+
+
+async def _group(client: Client, name: str) -> Group:
+    from hai.client.errors import NotFound
+
+    found = next((group for group in await client.nodes.groups() if group.name == name), None)
+    if found is None:
+        raise NotFound(f"there is no node group {name!r}", hint="`hai groups` lists them")
+    return found
+
+
+@group.command(
+    "update",
+    cls=TableCommand,
+    help=_UPDATE_HELP,
+    short_help="Change how it is shared and scheduled.",
+)
+@_GROUP
+@click.argument("changes", metavar="[SETTING=VALUE]...", nargs=-1, type=Setting())
+@click.option("--packed/--no-packed", default=None, help="Small tasks share a node, or not.")
+@click.option("--unset", multiple=True, type=Name(), help="Follow the server again; repeatable.")
+@click.option("--preview", is_flag=True, help="Change nothing, tell the effect.")
+@click.pass_obj
+def update(
+    settings: Settings,
+    /,
+    name: str,
+    changes: tuple[Pair, ...],
+    packed: bool | None,
+    unset: tuple[str, ...],
+    preview: bool,
+) -> int:
+    """The function behind the command."""
+    if not changes and not unset and packed is None:
+        raise click.UsageError("nothing to change; name a setting, such as staying=2, or --packed")
+    if both := sorted({key for key, _ in changes}.intersection(unset)):
+        raise click.UsageError(f"{both[0]} is both set and unset")
+    policy = policy_of(changes)
+
+    async def work(client: Client) -> int:
+        changed = await client.nodes.update_group(
+            name, packed, policy=policy, unset=unset, preview=preview
+        )
+        _tell(settings, changed, preview)
+        await question_group(client, settings, name)
+        return 0
+
+    return call(settings, work)
+
+
+def _tell(settings: Settings, changed: Group, preview: bool) -> None:
+    if not preview or not settings.sentences:
+        show_one(settings, CHANGED_GROUP, changed)
+        return
+    lines = list(effect_lines(changed.effect)) or [text("preview.none")]
+    click.echo("".join(f"{printable(line)}\n" for line in lines), nl=False)
+    note(settings, text("preview.done"))

@@ -1,0 +1,176 @@
+"""`hai nodes`, and for operators `hai node …`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import HaiGroup, TableCommand
+from hai_tui.cli.completion import groups as complete_groups
+from hai_tui.cli.completion import nodes as complete_nodes
+from hai_tui.cli.errors import exit_code, tell
+from hai_tui.cli.messages import text
+from hai_tui.cli.name_suggestions import question_group
+from hai_tui.cli.output.output import show
+from hai_tui.cli.settings import Settings
+from hai_tui.cluster.label_patch import has, relabelling, told
+from hai_tui.views.nodes import NODES, node_status, tree
+from hai_tui.views.table import printable
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.node_pb2 import Node
+
+_NODES_HELP = """List nodes: whether they take work, what they have, and who holds them.
+
+\b
+Examples:
+  hai nodes
+  hai nodes -g default --tree
+  hai nodes -l rack=r7 -o wide
+  hai nodes --json | jq -r '.nodes[] | select(.cordoned) | .name'
+"""
+
+
+@click.command("nodes", cls=TableCommand, help=_NODES_HELP)
+@click.option("-g", "--group", default="", shell_complete=complete_groups, help="One node group.")
+@click.option("-l", "--label", "labels", multiple=True, help="With a label: KEY or KEY=VALUE.")
+@click.option("--tree", "as_tree", is_flag=True, help="By group and zone.")
+@click.pass_obj
+def nodes(settings: Settings, group: str, labels: tuple[str, ...], as_tree: bool) -> int:
+    """The function behind the command."""
+
+    async def work(client: Client) -> int:
+        listed = await client.nodes.list(group)
+        found = [node for node in listed if all(has(node, label) for label in labels)]
+        if as_tree and settings.sentences:
+            click.echo(tree(found, settings.clock()), nl=False)
+        else:
+            show(settings, NODES, found)
+        if group and not listed:
+            await question_group(client, settings, group)
+        return 0
+
+    return call(settings, work)
+
+
+@click.group("node", cls=HaiGroup)
+def node() -> None:
+    """Take nodes out of service and back, and label them (operators)."""
+
+
+_NAMES = click.argument(
+    "names", metavar="NODE...", nargs=-1, required=True, shell_complete=complete_nodes
+)
+_REASON = click.option("--reason", default="", help="Why; shown to everybody.")
+
+
+@node.command("cordon")
+@_NAMES
+@_REASON
+@click.pass_obj
+def cordon(settings: Settings, names: tuple[str, ...], reason: str) -> int:
+    """Let nodes take no new work; what runs there runs on."""
+    return _each(settings, names, lambda c, name: c.nodes.cordon(name, reason), _done("cordoned"))
+
+
+@node.command("uncordon")
+@_NAMES
+@click.pass_obj
+def uncordon(settings: Settings, names: tuple[str, ...]) -> int:
+    """Let nodes take work again."""
+    return _each(settings, names, lambda c, name: c.nodes.uncordon(name), _uncordoned)
+
+
+@node.command("drain")
+@_NAMES
+@_REASON
+@click.pass_obj
+def drain(settings: Settings, names: tuple[str, ...], reason: str) -> int:
+    """Let nodes take no new work and suspend what runs there."""
+    return _each(settings, names, lambda c, name: c.nodes.drain(name, reason), _done("drained"))
+
+
+_LABEL_HELP = """Set labels of nodes, and remove them.
+
+KEY=VALUE sets a label, KEY- removes it; all other words are nodes. Labels have
+the form of Kubernetes' own, and are kept beside them.
+
+\b
+Examples:
+  hai node label node2 rack=r7 fabric=ib
+  hai node label node2 node3 old-
+  hai nodes -l rack=r7
+"""
+
+
+@node.command("label", help=_LABEL_HELP, short_help="Set labels of nodes, and remove them.")
+@click.argument(
+    "words",
+    metavar="NODE... [KEY=VALUE|KEY-]...",
+    nargs=-1,
+    required=True,
+    shell_complete=complete_nodes,
+)
+@click.pass_obj
+def label(settings: Settings, words: tuple[str, ...]) -> int:
+    """The function behind the command."""
+    wanted = relabelling(words)
+    if not wanted.rest:
+        raise click.UsageError("which node? `hai nodes` lists them")
+    if not wanted.labels and not wanted.remove:
+        raise click.UsageError("name a label to set, such as rack=r7, or one to remove: rack-")
+    return _each(
+        settings,
+        wanted.rest,
+        lambda c, name: c.nodes.label(name, wanted.labels, remove=wanted.remove),
+        lambda changed: text("done.labelled", labels=told(changed) or "-"),
+    )
+
+
+def _uncordoned(changed: Node) -> str:
+    """Whether it takes work now is another matter."""
+    if node_status(changed) == "READY":
+        return text("done.uncordoned")
+    return f"{node_status(changed)}: {changed.reason or '-'}"
+
+
+def _done(what: str) -> Callable[[Node], str]:
+    return lambda changed: text(f"done.{what}")
+
+
+def _each(
+    settings: Settings,
+    names: tuple[str, ...],
+    do: Callable[[Client, str], Awaitable[Node]],
+    done: Callable[[Node], str],
+) -> int:
+    async def work(client: Client) -> int:
+        results = [await _one(client, settings, name, do, done) for name in names]
+        if not settings.sentences:
+            show(settings, NODES, [node for node, _ in results if node])
+        return next((code for _, code in results if code), 0)
+
+    return call(settings, work)
+
+
+async def _one(
+    client: Client,
+    settings: Settings,
+    name: str,
+    do: Callable[[Client, str], Awaitable[Node]],
+    done: Callable[[Node], str],
+) -> tuple[Node | None, int]:
+    from hai.client.errors import HaiError
+
+    try:
+        changed = await do(client, name)
+    except HaiError as error:
+        tell(error, as_json=settings.json, subject=name)
+        return None, exit_code(error)
+    if settings.sentences:
+        click.echo(f"{name}  {printable(done(changed))}")
+    return changed, 0

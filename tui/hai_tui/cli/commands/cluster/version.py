@@ -1,0 +1,76 @@
+"""`hai version`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import HaiCommand
+from hai_tui.cli.output.output import dump
+from hai_tui.cli.settings import Settings
+from hai_tui.views.formatting import local
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.server_service_pb2 import ServerInfo
+
+_PROTOCOL = "hai.v1"
+
+_HELP = """Print the versions of this client, of the server, and whether they understand each other.
+
+Of a server with TLS also when its certificate expires.
+
+\b
+Examples:
+  hai version
+  hai version --client
+"""
+
+
+def client_version() -> str:
+    """Version of the installed distribution."""
+    from importlib.metadata import version
+
+    return version("hai-platform")
+
+
+@click.command("version", cls=HaiCommand, help=_HELP)
+@click.option("--client", "only_client", is_flag=True, help="Do not ask the server.")
+@click.pass_obj
+def version(settings: Settings, only_client: bool) -> int:
+    """The function behind the command."""
+
+    async def ask(client: Client) -> ServerInfo:
+        return await client.server.info()
+
+    if settings.output in ("json", "yaml"):
+        dump(settings, _facts(None if only_client else call(settings, ask)))
+        return 0
+    click.echo(f"client    {client_version()} ({_PROTOCOL})")  # also when no server answers
+    if not only_client:
+        info = call(settings, ask)
+        click.echo(f"server    {info.version} ({info.protocol})")
+        click.echo(f"cluster   {info.cluster} ({info.launcher})")
+        if info.HasField("certificate_expire_time"):
+            click.echo(f"tls       certificate expires {local(info.certificate_expire_time)}")
+        click.echo(f"together  {_together(info)}")
+    return 0
+
+
+def _facts(info: ServerInfo | None) -> dict[str, object]:
+    from hai_tui.cli.output.documents import to_dict
+
+    facts: dict[str, object] = {"client": client_version(), "protocol": _PROTOCOL}
+    if info is None:
+        return facts
+    compatible = info.protocol == _PROTOCOL
+    return {**facts, "server": to_dict(info), "compatible": compatible}
+
+
+def _together(info: ServerInfo) -> str:
+    if info.protocol == _PROTOCOL:
+        same = info.version == client_version()
+        return "compatible" if same else "compatible; what only one of them knows is refused"
+    return f"not compatible: this client speaks {_PROTOCOL}; install the one for {info.protocol}"

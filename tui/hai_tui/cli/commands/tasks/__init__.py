@@ -1,0 +1,1 @@
+"""Commands that submit tasks, look at them and change them."""

@@ -1,0 +1,161 @@
+"""`hai list`: tasks, filtered, sorted, page by page, or live."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hai.client.resolve import quoted
+from hai.task.levels import PRIORITIES
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import TableCommand
+from hai_tui.cli.completion import groups as complete_groups
+from hai_tui.cli.completion import users as complete_users
+from hai_tui.cli.messages import text
+from hai_tui.cli.name_suggestions import question_filter
+from hai_tui.cli.output.output import note, show
+from hai_tui.cli.settings import Settings
+from hai_tui.views.formatting import Priority
+from hai_tui.views.tasks import TASKS
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.task_pb2 import Task
+    from hai.v1.task_service_pb2 import ListTasksResponse
+
+_STATES = ["waiting_init", "running", "suspended", "finished"]
+_OUTCOMES = ["succeeded", "failed", "stopped", "canceled"]
+_TERMS = ("state", "outcome", "user", "group", "tag", "name")
+
+_HELP = """List tasks, the newest first.
+
+FILTER is a list of terms: state:running,suspended  outcome:failed  user:alice  name:bert*
+tag:sweep  group:default  priority>=30  age<2d  created>2026-01-01  starred:true  id:1,2
+after:12 (waits for task 12 to end). Terms are ANDed, commas OR values, a leading - negates. The
+options below are shorthands for such terms.
+
+\b
+Examples:
+  hai list --state running,suspended --mine
+  hai list 'name:bert* -tag:old' --sort 'priority desc'
+  hai stop $(hai list -q --state suspended --tag sweep)
+  hai list -o json | jq '.tasks[].id'
+"""
+
+
+@click.command("list", cls=TableCommand, help=_HELP)
+@click.argument("filter", nargs=-1)
+@click.option("-s", "--state", metavar="A,B", help=f"One or more of {', '.join(_STATES)}.")
+@click.option("--outcome", metavar="A,B", help=f"One or more of {', '.join(_OUTCOMES)}.")
+@click.option("-u", "--user", metavar="A,B", shell_complete=complete_users, help="Owners.")
+@click.option("-m", "--mine", is_flag=True, help="Only your own tasks.")
+@click.option("-g", "--group", metavar="A,B", shell_complete=complete_groups, help="Node groups.")
+@click.option("--tag", metavar="A,B", help="Tasks with any of these labels.")
+@click.option("--name", metavar="PATTERN", help="Name; * stands for anything.")
+@click.option("--priority", type=Priority(), metavar="P", help=f"A level: {', '.join(PRIORITIES)}.")
+@click.option("--starred", is_flag=True, help="Only tasks that are starred.")
+@click.option(
+    "--sort",
+    "order_by",
+    metavar="FIELD",
+    default="",
+    help="id, create_time, priority, name or state; add ' desc' to turn it round.",
+)
+@click.option("-p", "--page", type=click.IntRange(1), metavar="N", help="Which page.")
+@click.option(
+    "-ps", "--page-size", type=click.IntRange(1, 1000), metavar="N", help="Tasks a page; 50."
+)
+@click.option("--page-token", default="", help="Go on after a page of -o json.")
+@click.option(
+    "-a",
+    "--all",
+    "everything",
+    is_flag=True,
+    help="All pages at once; -q lists all unless a page is asked for.",
+)
+@click.option("-w", "--watch", is_flag=True, help="Go on and show changes as they happen.")
+@click.pass_obj
+def listing(
+    settings: Settings, /, filter: tuple[str, ...], watch: bool, mine: bool, **options: Any
+) -> int:
+    """The function behind the command."""
+
+    async def work(client: Client) -> int:
+        terms = [*filter, *_terms(options)]
+        if mine:
+            terms.append(f"user:{quoted((await client.users.whoami()).user.name)}")
+        if watch:
+            from hai_tui.cli.output.watch import watch_tasks
+
+            return await watch_tasks(client, settings, " ".join(terms))
+        await _pages(client, settings, " ".join(terms), _paged(settings, options))
+        return 0
+
+    return call(settings, work)
+
+
+def _terms(options: Mapping[str, Any]) -> list[str]:
+    terms = [f"{key}:{_values(options[key])}" for key in _TERMS if options[key]]
+    if options["priority"] is not None:
+        terms.append(f"priority:{options['priority']}")
+    return [*terms, "starred:true"] if options["starred"] else terms
+
+
+def _values(value: str) -> str:
+    return ",".join(v if v.endswith("*") else quoted(v.strip()) for v in value.split(","))
+
+
+def _paged(settings: Settings, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A page as asked for, else the first; names are for other commands, which must not miss any."""
+    asked = options["page"] or options["page_size"] or options["page_token"]
+    names = settings.output == "name" or (settings.quiet and settings.output in ("table", "wide"))
+    return {
+        **options,
+        "everything": options["everything"] or (names and not asked),
+        "page": options["page"] or 1,
+        "page_size": options["page_size"] or 50,
+    }
+
+
+async def _pages(
+    client: Client, settings: Settings, filter: str, options: Mapping[str, Any]
+) -> None:
+    if options["everything"]:
+        tasks = [t async for t in client.tasks.all(filter=filter, order_by=options["order_by"])]
+        show(settings, TASKS, tasks, {"next_page_token": "", "total": len(tasks)})
+        return await _question(client, settings, filter, tasks)
+    page = await _page(client, settings, filter, options)
+    more = {"next_page_token": page.next_page_token, "total": page.total}
+    show(settings, TASKS, page.tasks, more)
+    await _question(client, settings, filter, page.tasks)
+    if page.next_page_token and settings.sentences:
+        shown = (options["page"] - 1) * options["page_size"] + len(page.tasks)
+        numbers = {"shown": shown, "total": page.total, "page": options["page"] + 1}
+        note(settings, text("list.more", **numbers))
+
+
+async def _question(client: Client, settings: Settings, filter: str, tasks: Sequence[Task]) -> None:
+    if not tasks:
+        await question_filter(client, settings, filter)
+
+
+async def _page(
+    client: Client, settings: Settings, filter: str, options: Mapping[str, Any]
+) -> ListTasksResponse:
+    """The wanted page; the pages before it are only walked over, since a token leads to the next."""
+    token, page = options["page_token"], None
+    for number in range(1, options["page"] + 1):
+        page = await client.tasks.list(
+            filter=filter,
+            order_by=options["order_by"],
+            page_size=options["page_size"],
+            page_token=token,
+            count=not settings.quiet,
+        )
+        token = page.next_page_token
+        if not token and number < options["page"]:
+            raise click.UsageError(f"there is no page {options['page']}; the last one is {number}")
+    assert page is not None
+    return page

@@ -1,0 +1,173 @@
+"""`hai why`, `hai queue` and `hai events`: what waits, why, and what has happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import HaiCommand, TableCommand
+from hai_tui.cli.completion import groups as complete_groups
+from hai_tui.cli.messages import text
+from hai_tui.cli.name_suggestions import question_group
+from hai_tui.cli.output.output import dump, note_cut, show
+from hai_tui.cli.settings import Settings
+from hai_tui.cli.submission.dry_run import ahead
+from hai_tui.cli.task_argument import one_task
+from hai_tui.views.agent_silence import silent_task
+from hai_tui.views.formatting import local, priority_name
+from hai_tui.views.start_forecast import sentences as start_sentences
+from hai_tui.views.table import Column, View, printable
+from hai_tui.views.tasks import QUEUE, status
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.task_pb2 import Task, TaskEvent
+    from hai.v1.task_service_pb2 import ExplainTaskResponse
+
+_WHY_HELP = """Say why a task waits: what stands in the way, who is ahead, and what would help.
+Of a task that has failed it says which rank failed first, the likely cause, and what to try.
+Of a running task it says which agents are silent, what that means, and what can be done.
+
+\b
+Examples:
+  hai why 12
+  hai why 12 --json | jq -r .waiting.reason
+"""
+
+_QUEUE_HELP = """Show the waiting tasks in the order in which they are considered.
+
+\b
+Examples:
+  hai queue
+  hai queue -g default -o wide
+"""
+
+_EVENTS_HELP = """Show everything that has happened to a task: who did what, when and why.
+
+\b
+Examples:
+  hai events 12
+  hai events 12 --after 40 --json
+"""
+
+EVENTS = View(
+    key="events",
+    name=lambda event: str(event.sequence),
+    empty="none.events",
+    columns=(
+        Column("seq", lambda e, now: str(e.sequence), right=True),
+        Column("time", lambda e, now: local(e.time)),
+        Column("actor", lambda e, now: e.actor),
+        Column("event", lambda e, now: e.kind),
+        Column("run", lambda e, now: str(e.run or "-"), right=True),
+        Column("rank", lambda e, now: _rank(e), right=True),
+        Column("reason", lambda e, now: e.reason or "-", folds=True),
+    ),
+)
+
+
+def _rank(event: TaskEvent) -> str:
+    return str(event.rank) if event.run and event.rank >= 0 else "-"
+
+
+@click.command("why", cls=HaiCommand, help=_WHY_HELP)
+@one_task
+@click.pass_obj
+def why(settings: Settings, task: str, kind: Any) -> int:
+    """The function behind the command."""
+
+    async def work(client: Client) -> int:
+        id = await client.tasks.resolve(task, kind)
+        answer = await client.tasks.explain(id)
+        if settings.output in ("json", "yaml"):
+            from hai_tui.cli.output.documents import to_dict
+
+            dump(settings, to_dict(answer))
+        else:
+            found = await client.tasks.get(id)
+            click.echo("\n".join(_sentences(found, answer, settings.clock())))
+        return 0
+
+    return call(settings, work)
+
+
+def _sentences(task: Task, answer: ExplainTaskResponse, now: float) -> list[str]:
+    facts = {"id": task.id, "name": task.name, "status": status(task)}
+    if silent := silent_task(task, now):
+        return [
+            text("why.silent", **facts, silent=silent),
+            *_indented(answer.constraints),
+            *_section("why.do", answer.suggestions),
+            *_section("why.history", answer.history),
+        ]
+    if status(task) == "FAILED" and answer.constraints:
+        return [
+            text("why.failed", **facts),
+            *_indented([printable(line) for line in answer.constraints]),
+            *_section("why.do", answer.suggestions),
+            *_section("why.history", answer.history),
+        ]
+    if not answer.waiting.reason:
+        return [text("why.runs", **facts), *_section("why.history", answer.history)]
+    return [
+        text("why.waits", **facts, reason=answer.waiting.reason),
+        *_indented([answer.waiting.message, *answer.constraints]),
+        *_place(task, answer),
+        *_indented(start_sentences(answer.waiting.predicted_start, now)),
+        *_section("why.ahead", [ahead(other) for other in answer.ahead]),
+        *_section("why.help", answer.suggestions),
+        *_section("why.history", answer.history),
+    ]
+
+
+def _place(task: Task, answer: ExplainTaskResponse) -> list[str]:
+    if not answer.waiting.queue_place:
+        return []
+    level = priority_name(answer.waiting.effective_priority)
+    place = answer.waiting.queue_place
+    return _indented([text("why.place", place=place, group=task.group, priority=level)])
+
+
+def _section(title: str, lines: Sequence[str]) -> list[str]:
+    return [text(title), *_indented(lines)] if lines else []
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"  {line}" for line in dict.fromkeys(lines) if line]
+
+
+@click.command("queue", cls=TableCommand, help=_QUEUE_HELP)
+@click.option("-g", "--group", default="", shell_complete=complete_groups, help="One node group.")
+@click.pass_obj
+def queue(settings: Settings, group: str) -> int:
+    """The function behind the command."""
+
+    async def work(client: Client) -> int:
+        waiting = await client.tasks.queue(group)
+        show(settings, QUEUE, waiting)
+        note_cut(settings, waiting)
+        if group and not waiting:
+            await question_group(client, settings, group)
+        return 0
+
+    return call(settings, work)
+
+
+@click.command("events", cls=TableCommand, help=_EVENTS_HELP)
+@one_task
+@click.option(
+    "--after", type=click.IntRange(0), metavar="N", default=0, help="Only later sequence numbers."
+)
+@click.pass_obj
+def events(settings: Settings, task: str, kind: Any, after: int) -> int:
+    """The function behind the command."""
+
+    async def work(client: Client) -> int:
+        id = await client.tasks.resolve(task, kind)
+        show(settings, EVENTS, await client.tasks.events(id, after))
+        return 0
+
+    return call(settings, work)

@@ -1,0 +1,96 @@
+"""`hai top`: who is on the nodes and what waits, on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hai_tui.cli.client_call import call
+from hai_tui.cli.command import TableCommand
+from hai_tui.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.node_pb2 import Group
+    from hai.v1.task_pb2 import Task
+
+_HELP = """Show the cluster on one page: nodes, running tasks, and the queue in order.
+
+Without --once it opens the app (as `hai tui`), where the page is live.
+
+\b
+Examples:
+  hai top --once
+  hai top --once --json | jq .groups
+  watch -n 10 hai top --once
+"""
+
+
+@click.command("top", cls=TableCommand, help=_HELP)
+@click.option("--once", is_flag=True, help="Print the page and end.")
+@click.option("--readonly", is_flag=True, help="Refuse every action that changes something.")
+@click.pass_obj
+def top(settings: Settings, once: bool, readonly: bool) -> int:
+    """The function behind the command."""
+    if not once:
+        from hai_tui.cli.commands.cluster.tui import open_app
+
+        return open_app(settings, ("tasks", "status:unfinished"), readonly=readonly)
+
+    async def work(client: Client) -> int:
+        groups = await client.nodes.groups()
+        queue = await client.tasks.queue()
+        running = [task async for task in client.tasks.all(filter="state:running")]
+        _show(settings, groups, running, queue)
+        return 0
+
+    return call(settings, work)
+
+
+def _show(
+    settings: Settings, groups: Sequence[Group], running: Sequence[Task], queue: Sequence[Task]
+) -> None:
+    if settings.output in ("json", "yaml"):
+        _dump(settings, groups, running, queue)
+        return
+    from hai.client.silence import of_run
+    from hai_tui.cli.messages import text
+    from hai_tui.cli.output.output import note_cut, show
+    from hai_tui.views.tasks import QUEUE, TASKS
+
+    if settings.sentences:
+        waiting = max(len(queue), sum(group.waiting_tasks for group in groups))
+        for line in cluster_lines(groups, len(running), waiting):
+            click.echo(line)
+        if silent := sum(of_run(task.run) is not None for task in running):
+            click.echo(text("top.silent", count=silent))
+        click.echo()
+    show(settings, TASKS, running)
+    if queue:
+        if settings.sentences:
+            click.echo()
+        show(settings, QUEUE, queue)
+        note_cut(settings, queue)
+
+
+def cluster_lines(groups: Iterable[Group], running: int, waiting: int) -> Iterable[str]:
+    """One line a group, then the sum."""
+    for group in groups:
+        held = group.usable_nodes - group.free_nodes
+        share = f"{held / group.usable_nodes:.0%}" if group.usable_nodes else "-"
+        away = group.nodes - group.usable_nodes
+        lost = f", {away} not usable" if away else ""
+        yield f"{group.name}: {held} of {group.usable_nodes} nodes held ({share}){lost}"
+    run, wait = ("runs" if running == 1 else "run"), ("waits" if waiting == 1 else "wait")
+    yield f"{running} {'task' if running == 1 else 'tasks'} {run}, {waiting} {wait}"
+
+
+def _dump(settings: Settings, *lists: Sequence[Any]) -> None:
+    from hai_tui.cli.output.documents import to_dict
+    from hai_tui.cli.output.output import dump
+
+    keys = ("groups", "running", "queue")
+    page = {k: [to_dict(m) for m in found] for k, found in zip(keys, lists, strict=True)}
+    dump(settings, page)

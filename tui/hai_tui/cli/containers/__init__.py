@@ -1,0 +1,1 @@
+"""What commands about containers and ranks have in common: options, ports, terminals."""

@@ -1,0 +1,1 @@
+"""The server of this machine, and servers in a Kubernetes cluster."""

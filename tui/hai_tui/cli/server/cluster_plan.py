@@ -1,0 +1,55 @@
+"""What `hai cluster up` would change: objects that come, change and go, from the manifests and the cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hai.client import errors
+from hai_tui.cli.server.helm import Cluster
+
+_KEEP = "helm.sh/resource-policy"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Names are KIND/NAME. `diff` is kubectl's; values of secrets are not in it."""
+
+    created: tuple[str, ...]
+    deleted: tuple[str, ...]
+    diff: str
+
+    @property
+    def changes(self) -> bool:
+        return bool(self.created or self.deleted or self.diff)
+
+
+def plan(cluster: Cluster, wanted: str) -> Plan:
+    """`wanted`: the manifests. Raises HaiError."""
+    new = dict(_objects(wanted))
+    old = dict(_objects(_installed(cluster)))
+    there = "\n---\n".join(json.dumps(body) for name, body in new.items() if name in old)
+    diff = cluster.kubectl("diff", "-f", "-", given=there, fine=(0, 1)) if there else ""
+    gone = (name for name, body in old.items() if name not in new and not _kept(body))
+    return Plan(tuple(name for name in new if name not in old), tuple(gone), diff)
+
+
+def _installed(cluster: Cluster) -> str:
+    try:
+        return cluster.helm("get", "manifest", cluster.release)
+    except errors.NotFound:
+        return ""
+
+
+def _objects(manifests: str) -> Iterator[tuple[str, Any]]:
+    import yaml
+
+    for body in yaml.safe_load_all(manifests):
+        if body:
+            yield f"{body['kind']}/{body['metadata']['name']}", body
+
+
+def _kept(body: Any) -> bool:
+    return (body["metadata"].get("annotations") or {}).get(_KEEP) == "keep"

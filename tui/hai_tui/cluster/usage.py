@@ -1,0 +1,61 @@
+"""How much of the nodes is used just now: a sign a node by its GPUs (CPUs where it has none), and a line of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.text import Text
+
+from hai.v1.node_pb2 import Node
+from hai.v1.usage_service_pb2 import NodeUsage
+from hai_tui.cluster.model import LOOKS, condition
+from hai_tui.cluster.text import Tones
+from hai_tui.i18n import text
+from hai_tui.status_style import StatusStyle
+from hai_tui.views.formatting import size
+
+_IDLE, _BUSY = 0.1, 0.6
+_SIGNS = "▁▂▃▄▅▆▇█"
+
+Uses = Mapping[str, NodeUsage]
+
+
+def share(node: Node, use: NodeUsage | None) -> float | None:
+    """From 0 to 1; None: nothing was measured."""
+    if use is None:
+        return None
+    if use.HasField("gpu_utilisation"):
+        return use.gpu_utilisation
+    return min(1.0, use.cpus / node.cpus) if node.cpus else None
+
+
+def look_of(node: Node, user: str, uses: Uses) -> StatusStyle:
+    """A bar for a node that somebody holds and uses, else the sign of its condition."""
+    part = share(node, uses.get(node.name)) if node.tenants else None
+    if part is None:
+        return LOOKS[condition(node, user)]
+    place = min(len(_SIGNS) - 1, int(part * len(_SIGNS)))
+    return StatusStyle(_SIGNS[place], "bad" if part < _IDLE else "busy" if part < _BUSY else "good")
+
+
+def legend(nodes: Mapping[str, Node], uses: Uses, tones: Tones) -> Text:
+    """What the bars mean, and the mean of all."""
+    parts = [share(nodes[name], use) for name, use in uses.items() if name in nodes]
+    known = [part for part in parts if part is not None]
+    mean = f"{sum(known) / len(known):.0%}" if known else "-"
+    line = Text(no_wrap=True, overflow="ellipsis").append(
+        text("use.legend", count=len(known), mean=mean), "bold"
+    )
+    for sign, tone, words in (("▁", "bad", "<10%"), ("▄", "busy", "<60%"), ("█", "good", "≥60%")):
+        line.append(f"  {sign} {words}", tones[tone])
+    return line
+
+
+def numbers(use: NodeUsage) -> str:
+    """`uses 93% of its GPUs, 500 GiB of their memory, 9.6 CPUs, 85 GiB`."""
+    parts = []
+    if use.HasField("gpu_utilisation"):
+        parts.append(text("use.gpus", part=f"{use.gpu_utilisation:.0%}"))
+        parts.append(text("use.gpu_memory", size=size(use.gpu_memory_bytes)))
+    parts += [text("use.cpus", count=f"{use.cpus:.3g}"), size(use.memory_bytes)]
+    return text("use.numbers", what=", ".join(parts))

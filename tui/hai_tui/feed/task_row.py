@@ -1,0 +1,25 @@
+"""What lists ask of a task at each key, as plain values.
+
+They are read once per version: a field of protobuf costs ten times as much.
+"""
+
+from __future__ import annotations
+
+from hai.v1.task_pb2 import Task
+from hai_tui.tasks.state_names import status_of
+
+
+class TaskRow:
+    """Of one version of a task."""
+
+    __slots__ = ("created", "hay", "id", "name", "status", "tags", "task", "user")
+
+    def __init__(self, task: Task) -> None:
+        self.id = task.id
+        self.task = task  # what is asked for more rarely
+        self.status = status_of(task)
+        self.user = task.user
+        self.tags = tuple(task.tags)
+        self.name = task.name.lower()
+        self.created = task.create_time.seconds
+        self.hay = "\n".join((self.name, self.user, *self.tags, str(self.id))).lower()

@@ -1,0 +1,150 @@
+"""What a kind of thing is to the page that shows it, and what a form's answers are to a verb."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hai_tui.i18n import text
+from hai_tui.views import formatting
+from hai_tui.views.table import Column, View
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+
+Item = Any
+"""A message of the contract."""
+YES_NO = ("yes", "no")
+_WHOLE = re.compile(r"-?[0-9]+")
+_MOST = 2**31 - 1  # what the contract has room for
+_DIGITS = 20  # more are not worth reading as a number
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One line of a form. Its label is the text field.NAME, its hint field.NAME.hint where there is one."""
+
+    name: str
+    value: Callable[[Item], str] = lambda item: ""
+    choices: tuple[str, ...] = ()  # completed while typing
+    violation: str = ""  # what the server calls it; empty: its name
+
+
+def same(names: Sequence[str]) -> tuple[Field, ...]:
+    """Fields that begin with what the item has."""
+    return tuple(Field(name, attrgetter(name)) for name in names)
+
+
+@dataclass(slots=True)
+class Answers:
+    """What was typed. A value that can not be read is noted in `wrong` and stands as empty."""
+
+    values: Mapping[str, str]
+    now: float = 0.0
+    wrong: dict[str, str] = field(default_factory=dict)
+    sure: bool = False  # the same was doubted before
+    doubted: bool = False
+
+    def text(self, name: str) -> str:
+        """As it is, without blanks around it."""
+        return self.values.get(name, "").strip()
+
+    def words(self, name: str) -> list[str]:
+        """Parts between commas."""
+        return [part.strip() for part in self.text(name).split(",") if part.strip()]
+
+    def number(self, name: str, otherwise: int = 0) -> int:
+        """A whole number."""
+        shown = self.text(name)
+        if not shown:
+            return otherwise
+        if not _WHOLE.fullmatch(shown):
+            self.wrong[name] = text("form.number", value=shown)
+            return otherwise
+        if len(shown) > _DIGITS or abs(int(shown)) > _MOST:
+            self.wrong[name] = text("form.large", value=shown, most=_MOST)
+            return otherwise
+        return int(shown)
+
+    def flag(self, name: str) -> bool:
+        """yes or no."""
+        return self.choice(name, YES_NO[::-1]) == "yes"
+
+    def choice(self, name: str, known: Sequence[str]) -> str:
+        """One of some words, the first one when nothing is typed."""
+        shown = self.text(name).lower() or known[0]
+        if shown not in known:
+            self.wrong[name] = text("form.choice", value=shown, known=", ".join(known))
+            return known[0]
+        return shown
+
+    def level(self, name: str) -> int:
+        """A priority; ALL and nothing are -1."""
+        shown = self.text(name)
+        if not shown or shown.upper() == "ALL":
+            return -1
+        return int(self._read(name, lambda: formatting.Priority().convert(shown, None, None), -1))
+
+    def span(self, name: str) -> float:
+        """Seconds; nothing is none."""
+        shown = self.text(name)
+        return float(self._read(name, lambda: formatting.seconds(shown), 0)) if shown else 0.0
+
+    def until(self, name: str) -> datetime | None:
+        """A point in time, or none."""
+        shown = self.text(name)
+        if not shown or shown == "never":
+            return None
+        found = self._read(name, lambda: formatting.deadline(shown, self.now), None)
+        return found if isinstance(found, datetime) else None
+
+    def _read(self, name: str, read: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return read()
+        except click.BadParameter as error:
+            self.wrong[name] = error.message
+            return otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """Something to do: `make` turns the item and the answers into what `send` sends. Its label is the text do.NAME."""
+
+    key: str
+    name: str
+    send: Callable[[Client, Any], Awaitable[Any]]
+    make: Callable[[Item, Answers], Any] = lambda item, answers: item
+    fields: tuple[Field, ...] = ()
+    new: bool = False  # needs no item
+    asks: bool = False  # a yes is wanted first
+    typed: Callable[[Item], str] | None = None  # or this word, written out
+    right: str = ""
+    role: str = ""  # the least one, where no right stands for it
+    writes: bool = True
+    said: Callable[[Any], str] | None = None  # shown until it is closed, instead of a passing note
+    copies: Callable[[Any], str] | None = None  # the part of it that a person takes along
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSpec:
+    """A kind. `opens` is a line as after `:`, for items that have a page of their own."""
+
+    name: str
+    view: View
+    load: Callable[[Client], Awaitable[Sequence[Item]]]
+    verbs: tuple[Verb, ...] = ()
+    opens: Callable[[Item], str] | None = None
+    extra: tuple[Column, ...] = ()
+    live: bool = False  # asked for again when tasks have changed
+    most: int = 0  # so many are answered at most; 0: all are
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Those of the command, and those that only the app has."""
+        return self.view.columns + self.extra

@@ -1,0 +1,328 @@
+"""The cluster: a map of all nodes, live; the one under the cursor; what is held and what waits, over time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.containers import Container
+from textual.widget import Widget
+
+from hai.v1.task_pb2 import TASK_STATE_SUSPENDED, TASK_STATE_WAITING_INIT
+from hai_tui.actions import Action
+from hai_tui.cluster.chart import area
+from hai_tui.cluster.label_patch import told
+from hai_tui.cluster.model import LOOKS, NodeModel, condition, per_hour
+from hai_tui.cluster.text import Tones, node_card, summary
+from hai_tui.cluster.tree import Branch, branches
+from hai_tui.cluster.usage import legend, look_of, numbers
+from hai_tui.feed.debouncer import Debouncer
+from hai_tui.i18n import text
+from hai_tui.screens.cluster.node_actions import NodeSteering
+from hai_tui.status_style import StatusStyle
+from hai_tui.textual_compat import in_background, later
+from hai_tui.theme import tones
+from hai_tui.usage.sparkline import spark
+from hai_tui.views.agent_silence import silent_node
+from hai_tui.widgets.dialogs.prompt import Question
+from hai_tui.widgets.node_map import NodeMap
+from hai_tui.widgets.plain import Static
+from hai_tui.widgets.table.columns import Cell, Column
+from hai_tui.widgets.table.virtual_table import VirtualTable
+
+if TYPE_CHECKING:
+    from hai.v1.node_pb2 import Node
+    from hai.v1.node_service_pb2 import WatchNodesResponse
+    from hai.v1.usage_service_pb2 import ListNodeUsageResponse, NodeUsage
+
+REPAINT_SECONDS = 0.25
+SAMPLE_SECONDS = 5.0
+USE_SECONDS = 20.0
+"""Between two questions about what is used."""
+_HOURS = 24
+_TICK_SECONDS = 1.0
+_INDENT = "  "
+
+
+class ClusterPage(NodeSteering):
+    """Map or tree on the left, the card of a node and charts on the right, or below on a narrow screen."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - as Textual declares it
+    DEFAULT_CSS = """
+    ClusterPage #content { layout: vertical; }
+    ClusterPage #views { layout: horizontal; height: 1fr; }
+    ClusterPage #summary { height: 1; padding: 0 1; background: $surface; }
+    ClusterPage #left { width: 1fr; height: 1fr; }
+    ClusterPage #side { width: 42; height: 1fr; padding: 0 1; border-left: solid $panel; }
+    ClusterPage.-narrow #views { layout: vertical; }
+    ClusterPage.-narrow #side { width: 1fr; height: 9; border-left: none; border-top: solid $panel; }
+    ClusterPage VirtualTable { display: none; }
+    ClusterPage.tree VirtualTable { display: block; }
+    ClusterPage.tree NodeMap { display: none; }
+    """
+
+    def __init__(self, *words: str) -> None:
+        super().__init__()
+        self._model = NodeModel()
+        self._branches: dict[str, Branch] = {}
+        self._soon = Debouncer(self._draw, REPAINT_SECONDS, partial(later, self))
+        self._wanted = " ".join(words)
+        self._uses: dict[str, NodeUsage] = {}
+        self._shows_use = False
+
+    @property
+    def node_map(self) -> NodeMap:
+        """The map."""
+        return self.query_one(NodeMap)
+
+    @property
+    def table(self) -> VirtualTable:
+        """The tree."""
+        return self.query_one(VirtualTable)
+
+    @property
+    def node(self) -> Node | None:
+        """The one under the cursor of the map or of the tree."""
+        if not self.is_mounted:
+            return None
+        if self.has_class("tree"):
+            branch = self._branches.get(self.table.cursor_id)
+            return self._model.nodes.get(branch.node) if branch else None
+        return self.node_map.node
+
+    def content(self) -> Widget:
+        """Left and right."""
+        column = Column("node", text("page.cluster"), 20, self._cell, flex=True)
+        tree = VirtualTable((column,), self._branches.get, self.hai.now, empty=text("loading"))
+        node_map = NodeMap(self._model.nodes, self._look_of)
+        node_map.empty = text("loading")
+        views = Container(Container(node_map, tree, id="left"), Static(id="side"), id="views")
+        return Container(Static(id="summary"), views)
+
+    def focus_content(self) -> None:
+        """The map, or the tree."""
+        self.set_focus(self.table if self.has_class("tree") else self.node_map)
+
+    def actions(self) -> Sequence[Action]:
+        """The most important first."""
+        return (
+            Action("enter,d", "open", "cluster.open", self._open, why_not=self._none),
+            Action("/", "find", "cluster.find", self._ask_find),
+            Action("v", "tree", "cluster.tree", self._toggle),
+            Action("U", "use", "cluster.use", self._toggle_use),
+            Action("t", "same", "cluster.same", self._same, why_not=self._nobody),
+            Action("n", "nodes", "cluster.list", lambda: self.hai.goto("nodes")),
+            Action("w", "queue", "cluster.queue", lambda: self.hai.goto("queue")),
+            *self.steering(),
+        )
+
+    def opened(self) -> None:
+        """Watch the nodes; note now and then how much is held."""
+        in_background(self, self._watch, group="watch")
+        self.set_interval(SAMPLE_SECONDS, self._sample)
+        self.set_interval(_TICK_SECONDS, self._tick)
+        self.set_interval(USE_SECONDS, self._ask_use)
+        self._ask_use()
+
+    def on_resize(self) -> None:
+        """The charts are as wide as their column."""
+        self._soon.add(set())
+
+    def tasks_changed(self, ids: set[int]) -> None:
+        """What waits is other than before."""
+        self._soon.add(set())
+
+    def node_changed(self, node: Node) -> None:
+        """The stream tells it too; this is sooner."""
+        self._soon.add(set())
+
+    async def _watch(self) -> None:
+        from hai_tui.feed.reconnecting_stream import ReconnectingStream
+
+        client = await self.hai.session.client()
+
+        def reopen() -> AsyncGenerator[WatchNodesResponse, None]:
+            return client.nodes.watch("", self._model.version, patience=0.0)
+
+        await ReconnectingStream(self.hai.session.link, reopen, self._take).run()
+
+    def _take(self, answer: WatchNodesResponse) -> None:
+        first = not self._model.loaded
+        if self._model.apply(answer) or first:
+            self._sample()
+            self._soon.add(set())
+
+    def _sample(self) -> None:
+        self._model.sample(self.hai.now())
+        self._soon.add(set())
+
+    def _ask_use(self) -> None:
+        if self.on_top:
+            self.fetch(lambda client: client.usage.of_nodes(), self._take_use, group="use")
+
+    def _take_use(self, answer: ListNodeUsageResponse) -> None:
+        self._uses = {use.node: use for use in answer.nodes}
+        self._soon.add(set())
+
+    # What is shown.
+
+    def _look_of(self, node: Node) -> StatusStyle:
+        user = self.hai.caller.name
+        return look_of(node, user, self._uses) if self._shows_use else LOOKS[condition(node, user)]
+
+    def _draw(self, _: set[int]) -> None:
+        if not self.stands:
+            return
+        user = self.hai.caller.name
+        self.node_map.empty = self.table.empty = text(
+            "none.nodes" if self._model.loaded else "loading"
+        )
+        self.node_map.show()
+        self._branches.clear()
+        self._branches.update((b.key, b) for b in self._tree(user))
+        self.table.show(list(self._branches))
+        shades = tones(self.app.current_theme)
+        if self._shows_use:
+            line = legend(self._model.nodes, self._uses, shades)
+        else:
+            line = summary(self._model.counts(user), len(self._waiting()), shades)
+        self.query_one("#summary", Static).update(line)
+        self._draw_side()
+        if self._wanted and self._model.loaded:
+            self._find(self._wanted)
+            self._wanted = ""
+
+    def _tree(self, user: str) -> Sequence[Branch]:
+        return branches(self._model.nodes.values(), user, self.hai.now())
+
+    def _tick(self) -> None:
+        """For how long agents are silent, is counted."""
+        if self._model.silent:
+            self._soon.add(set())
+
+    def _draw_side(self) -> None:
+        side, node = self.query_one("#side", Static), self.node
+        shades = tones(self.app.current_theme)
+        narrow = self.has_class("-narrow")
+        card = self._card(node, shades, 2 if narrow else 8) if node else Text()
+        if not narrow:
+            card.append("\n\n").append_text(self._charts(max(10, side.size.width - 2)))
+        side.update(card)
+        self._tell(node)
+
+    def _card(self, node: Node, shades: Tones, tenants: int) -> Text:
+        use = self._uses.get(node.name)
+        told = numbers(use) if use is not None else ""
+        user, now = self.hai.caller.name, self.hai.now()
+        return node_card(node, user, shades, now=now, use=told, tenants=tenants)
+
+    def _tell(self, node: Node | None) -> None:
+        if node is not None:
+            word = text(f"node.{condition(node, self.hai.caller.name)}")
+            silent = silent_node(node, self.hai.now())
+            self.status(" · ".join(filter(None, (node.name, word, node.reason, *silent))))
+        self.reframe()
+
+    def _charts(self, width: int) -> Text:
+        shades = tones(self.app.current_theme)
+        held = [part for _, part in self._model.held]
+        now = f"{held[-1]:.0%}" if held else "-"
+        charts = Text().append(text("cluster.held", part=now) + "\n", "bold")
+        for line in area(held, width, 3, 1.0):
+            charts.append(line + "\n", shades["busy"])
+        model = self.hai.session.tasks
+        counts = per_hour(model.tasks.values() if model else (), self.hai.now(), _HOURS)
+        for key, values, tone in zip(
+            ("created", "finished"), counts, ("waits", "done"), strict=True
+        ):
+            top = max([1, *values])
+            charts.append(f"\n{text(f'cluster.{key}', count=sum(values), hours=_HOURS)}\n", "bold")
+            told = spark([count or None for count in values], top)  # nothing: blank
+            charts.append(told, shades[tone])
+        return charts
+
+    def _waiting(self) -> Sequence[int]:
+        model = self.hai.session.tasks
+        queued = (TASK_STATE_WAITING_INIT, TASK_STATE_SUSPENDED)
+        return [t.id for t in (model.tasks.values() if model else ()) if t.state in queued]
+
+    def _cell(self, branch: Branch, now: float) -> Cell:
+        return Cell(_INDENT * branch.depth + branch.cell.text, branch.cell.tone)
+
+    def on_node_map_moved(self) -> None:
+        """Another node is under the cursor."""
+        self._draw_side()
+
+    def on_virtual_table_moved(self) -> None:
+        """Another line of the tree."""
+        self._draw_side()
+
+    # What can be done.
+
+    def on_node_map_opened(self, event: NodeMap.Opened) -> None:
+        """Enter on the map."""
+        self.hai.goto(f"node {event.node_name}")
+
+    def on_virtual_table_opened(self) -> None:
+        """Enter in the tree: the task of a line that is one."""
+        branch = self._branches.get(self.table.cursor_id)
+        if branch is not None and branch.task:
+            self.hai.goto(f"task {branch.task}")
+        else:
+            self._open()
+
+    def _open(self) -> None:
+        if self.node is not None:
+            self.hai.goto(f"node {self.node.name}")
+
+    def _toggle(self) -> None:
+        self.toggle_class("tree")
+        self.focus_content()
+        self._draw_side()
+
+    def _toggle_use(self) -> None:
+        self._shows_use = not self._shows_use
+        self._ask_use()
+        self._soon.add(set())
+
+    def _nobody(self) -> str:
+        node = self.node
+        return "" if node is not None and node.tenants else text("cluster.nobody")
+
+    def _same(self) -> None:
+        node = self.node
+        if node is not None:
+            task = node.tenants[0].task_id
+            self.node_map.marked_task = 0 if self.node_map.marked_task == task else task
+            self.node_map.refresh()
+            if self.node_map.marked_task:
+                self.hai.say(text("cluster.same.shown", task=task))
+
+    def _ask_find(self) -> None:
+        self.ask_line(Question(text("cluster.find.ask"), self._found, changed=self._find))
+
+    def _found(self, words: str) -> None:
+        self._find(words)
+        if words.strip() and self._with(words) is None:
+            self.hai.say(text("cluster.find.none", words=words.strip()), warning=True)
+
+    def _with(self, words: str) -> Node | None:
+        """The first node that has what is looked for."""
+        wanted = words.strip().lower()
+        return next((n for n in self._model.nodes.values() if wanted and _has(n, wanted)), None)
+
+    def _find(self, words: str) -> None:
+        found = self._with(words)
+        if found is None:
+            return
+        self.node_map.cursor = found.name
+        self.node_map.action_go(0, 0)
+        self.table.go(f"n/{found.name}")
+
+
+def _has(node: Node, wanted: str) -> bool:
+    tenants = (f"{t.task_id} {t.task_name} {t.user}" for t in node.tenants)
+    place = (node.name, f"{node.group}#{node.zone}", told(node))
+    return wanted in " ".join((*place, *tenants)).lower()

@@ -1,0 +1,245 @@
+"""One node: what it is, what runs there, and who waits for a node of its group."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from hai.client.silence import of_node
+from hai_tui.actions import Action
+from hai_tui.cluster.text import node_card
+from hai_tui.cluster.usage import numbers
+from hai_tui.feed.debouncer import Debouncer
+from hai_tui.i18n import text
+from hai_tui.screens.cluster.node_actions import NodeSteering
+from hai_tui.textual_compat import in_background, later
+from hai_tui.theme import tones
+from hai_tui.views.formatting import priority_name, since
+from hai_tui.views.start_forecast import short
+from hai_tui.widgets.plain import Static
+from hai_tui.widgets.table.columns import Cell, Column
+from hai_tui.widgets.table.virtual_table import VirtualTable
+
+if TYPE_CHECKING:
+    from hai.client.errors import HaiError
+    from hai.v1.node_pb2 import Node
+    from hai.v1.node_service_pb2 import WatchNodesResponse
+    from hai.v1.task_pb2 import Task
+    from hai.v1.usage_service_pb2 import ListNodeUsageResponse
+
+
+USE_SECONDS = 20.0
+"""Between two questions about what is used."""
+_TICK_SECONDS = 1.0
+_QUEUE_SECONDS = 1.0
+"""Between two questions about the queue: on a busy cluster it changes all the time."""
+
+
+class NodePage(NodeSteering):
+    """Opened with a node's name."""
+
+    DEFAULT_CSS = """
+    NodePage #card { height: auto; padding: 0 1; margin-bottom: 1; }
+    NodePage #waits { height: 1; padding: 0 1; text-style: bold; color: $secondary; }
+    """
+
+    def __init__(self, name: str = "", *_: str) -> None:
+        super().__init__()
+        self._wanted = name
+        self._node: Node | None = None
+        self._version = 0
+        self._rows: dict[int, Task] = {}
+        self._use = ""
+        self._soon = Debouncer(lambda ids: self._ask_queue(), _QUEUE_SECONDS, partial(later, self))
+
+    @property
+    def node(self) -> Node | None:
+        """The node."""
+        return self._node
+
+    @property
+    def table(self) -> VirtualTable:
+        """Tasks here, then those that wait."""
+        return self.query_one(VirtualTable)
+
+    def content(self) -> Widget:
+        """The card and a table."""
+        table = VirtualTable(_columns(), self._rows.get, self.hai.now, empty=text("none.queue"))
+        return Vertical(Static(id="card"), Static(text("node.queue"), id="waits"), table)
+
+    def actions(self) -> Sequence[Action]:
+        """The most important first."""
+        return (
+            Action("enter", "open", "action.open", self._open),
+            Action("l", "logs", "node.do.logs", self._logs, why_not=self._nobody),
+            *self.steering(),
+        )
+
+    def opened(self) -> None:
+        """Watch the node; ask for the queue of its group."""
+        self.fetch(lambda client: client.nodes.get(self._wanted), self._first)
+
+    def refused(self, error: HaiError) -> None:
+        """There is no such node."""
+        super().refused(error)
+        if self._node is None:
+            told = text("refused", message=error.message)
+            self.query_one("#card", Static).update(Text(told, tones(self.app.current_theme)["bad"]))
+            self.table.empty = ""
+            self.table.refresh()
+
+    def tasks_changed(self, ids: set[int]) -> None:
+        """The queue may be another one."""
+        if self._node is not None:
+            self._soon.add(ids)
+
+    def shown_again(self) -> None:
+        """It may have changed behind another page."""
+        if self._node is not None:
+            self._ask_queue()
+            self._ask_use()
+
+    def node_changed(self, node: Node) -> None:
+        """Show it at once."""
+        self._show(node)
+
+    def on_virtual_table_opened(self) -> None:
+        """A task of the queue."""
+        self._open()
+
+    def _first(self, node: Node) -> None:
+        self._version = node.version
+        self._show(node)
+        self._ask_queue()
+        self._ask_use()
+        self.set_interval(USE_SECONDS, self._ask_use)
+        self.set_interval(_TICK_SECONDS, self._tick)
+        in_background(self, self._watch, group="watch", exclusive=True)
+
+    async def _watch(self) -> None:
+        from hai_tui.feed.reconnecting_stream import ReconnectingStream
+
+        client = await self.hai.session.client()
+        group = self._node.group if self._node else ""
+
+        def reopen() -> AsyncGenerator[WatchNodesResponse, None]:
+            return client.nodes.watch(group, self._version, patience=0.0)
+
+        await ReconnectingStream(self.hai.session.link, reopen, self._take).run()
+
+    def _take(self, answer: WatchNodesResponse) -> None:
+        self._version = max(self._version, answer.version)
+        for node in answer.nodes:
+            if node.name == self._wanted:
+                self._show(node)
+
+    def _show(self, node: Node) -> None:
+        if self.stands:
+            self._node = node
+            self.reframe()
+
+    def reframe(self) -> None:
+        """The card says whose the node is, which depends on who looks: that may be known later."""
+        super().reframe()
+        if self.stands and self._node is not None:
+            self._draw(self._node)
+
+    def _draw(self, node: Node) -> None:
+        shades = tones(self.app.current_theme)
+        user, now = self.hai.caller.name, self.hai.now()
+        card = node_card(node, user, shades, now=now, use=self._use, tenants=20)
+        if not node.tenants:
+            card.append("\n").append(text("node.nobody"), "dim")
+        self.query_one("#card", Static).update(card)
+
+    def _tick(self) -> None:
+        """For how long agents are silent, is counted."""
+        if self.stands and self._node is not None and of_node(self._node):
+            self._draw(self._node)
+
+    def _ask_use(self) -> None:
+        group = self._node.group if self._node else ""
+        if self.on_top:
+            self.fetch(lambda client: client.usage.of_nodes(group), self._take_use, group="use")
+
+    def _take_use(self, answer: ListNodeUsageResponse) -> None:
+        use = next((each for each in answer.nodes if each.node == self._wanted), None)
+        self._use = numbers(use) if use is not None else ""
+        self.reframe()
+
+    def _ask_queue(self) -> None:
+        group = self._node.group if self._node else ""
+        if self.on_top:
+            self.fetch(lambda client: client.tasks.queue(group), self._show_queue, group="queue")
+
+    def _show_queue(self, queue: Sequence[Task]) -> None:
+        if not self.stands:
+            return
+        self._rows.clear()
+        self._rows.update((task.id, task) for task in queue)
+        self.table.show(list(self._rows))
+        fitting = next((task for task in queue if task.node_count <= 1), None)
+        told = Text(
+            text("node.waiting", count=len(queue), group=self._node.group if self._node else "")
+        )
+        if fitting is not None:
+            told.append(" · ").append(text("node.would_fit", id=fitting.id, name=fitting.name))
+        self.status(told)
+
+    def _nobody(self) -> str:
+        return "" if self._node is not None and self._node.tenants else text("cluster.nobody")
+
+    def _logs(self) -> None:
+        if self._node is not None:
+            tenant = self._node.tenants[0]
+            self.hai.goto(f"logs {tenant.task_id} {tenant.rank}")
+
+    def _open(self) -> None:
+        if self.table.ids:
+            self.hai.goto(f"task {self.table.cursor_id}")
+
+
+def _columns() -> Sequence[Column]:
+    return (
+        Column(
+            "place",
+            text("col.place"),
+            5,
+            lambda t, now: str(t.waiting.queue_place or "-"),
+            right=True,
+        ),
+        Column("id", "ID", 6, lambda t, now: str(t.id), right=True),
+        Column("name", text("col.name"), 16, lambda t, now: t.name, flex=True),
+        Column("user", text("col.user"), 10, lambda t, now: t.user, drop=2),
+        Column(
+            "level",
+            text("col.level"),
+            14,
+            lambda t, now: priority_name(t.waiting.effective_priority),
+            drop=3,
+        ),
+        Column("nodes", text("col.nodes"), 5, lambda t, now: str(t.node_count), right=True),
+        Column(
+            "age", text("col.age"), 7, lambda t, now: since(t.create_time, now), right=True, drop=4
+        ),
+        Column(
+            "start",
+            text("col.start"),
+            14,
+            lambda t, now: short(t.waiting.predicted_start, now),
+            drop=1,
+        ),
+        Column(
+            "why",
+            text("col.why"),
+            20,
+            lambda t, now: Cell(t.waiting.message or t.waiting.reason or "-", "waits"),
+            flex=True,
+            drop=5,
+        ),
+    )

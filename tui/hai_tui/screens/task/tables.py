@@ -1,0 +1,111 @@
+"""Columns of what belongs to one task: its ranks, its runs, its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hai_tui.i18n import text
+from hai_tui.status_style import look
+from hai_tui.views.formatting import local, priority_name, span
+from hai_tui.widgets.table.columns import Cell, Column
+
+if TYPE_CHECKING:
+    from hai.v1.task_pb2 import Rank, Run, TaskEvent
+
+
+def _column(key: str, width: int, cell: Callable[[Any, float], Cell | str], **more: Any) -> Column:
+    return Column(key, text(f"col.{key}"), width, cell, **more)
+
+
+def ranks() -> tuple[Column, ...]:
+    """Of the last run."""
+    return (
+        _column("rank", 4, lambda r, now: str(r.index), right=True),
+        _column("node", 12, lambda r, now: r.node or "-"),
+        _column("state", 23, _rank_state),
+        _column("exit", 20, _exit, flex=True),
+        _column("role", 10, lambda r, now: r.role or "-", drop=3),
+        _column("began", 19, lambda r, now: local(r.start_time), drop=2),
+        _column("lasted", 7, _rank_span, right=True),
+        _column("lines", 30, _last_line, drop=4, flex=True),
+    )
+
+
+def _rank_state(rank: Rank, now: float) -> Cell:
+    from hai_tui.screens.task.text import rank_look, rank_word
+
+    seen = rank_look(rank)
+    return Cell(f"{seen.glyph} {rank_word(rank.state)}", seen.tone)
+
+
+def _exit(rank: Rank, now: float) -> Cell:
+    """How the program ended; of one that is not known to have ended, for how long its agent is silent."""
+    from hai_tui.views.agent_silence import silent_rank
+
+    if silent := silent_rank(rank, now):
+        return Cell(silent, "bad")
+    if not rank.HasField("exit_code"):
+        return Cell(rank.exit_meaning or "-")
+    told = "" if rank.exit_meaning.startswith("exit code") else rank.exit_meaning
+    words = f"{rank.exit_code} {told if rank.exit_code else ''}".strip()
+    return Cell(words, "bad" if rank.exit_code else "plain")
+
+
+def _rank_span(rank: Rank, now: float) -> str:
+    return _span(rank.start_time.seconds, rank.end_time.seconds, now)
+
+
+def _span(begin: int, end: int, now: float) -> str:
+    return span((end or now) - begin) if begin else "-"
+
+
+def _last_line(rank: Rank, now: float) -> str:
+    return (rank.last_lines.rstrip().splitlines() or [""])[-1]
+
+
+def runs() -> tuple[Column, ...]:
+    """Newest first."""
+    return (
+        _column("run", 4, lambda r, now: str(r.number), right=True),
+        _column("state", 13, _run_state),
+        _column("priority", 12, lambda r, now: priority_name(r.priority), drop=3),
+        _column("nodes", 5, lambda r, now: str(len(r.ranks)), right=True),
+        _column("began", 19, lambda r, now: local(r.create_time)),
+        _column("lasted", 7, _run_span, right=True),
+        _column("ended", 24, _run_end, flex=True),
+        _column("hosts", 20, lambda r, now: ",".join(x.node for x in r.ranks), drop=4),
+    )
+
+
+def _run_state(run: Run, now: float) -> Cell:
+    from hai_tui.screens.task.text import run_state
+
+    word = run_state(run)
+    return Cell(f"{look(word).glyph} {word}", look(word).tone)
+
+
+def _run_span(run: Run, now: float) -> str:
+    return _span(run.create_time.seconds, run.end_time.seconds, now)
+
+
+def _run_end(run: Run, now: float) -> str:
+    from hai_tui.screens.task.text import run_end
+
+    return run_end(run)
+
+
+def events() -> tuple[Column, ...]:
+    """Newest first."""
+    return (
+        _column("time", 19, lambda e, now: local(e.time)),
+        _column("actor", 10, lambda e, now: e.actor),
+        _column("event", 18, lambda e, now: e.kind),
+        _column("run", 4, lambda e, now: str(e.run or "-"), right=True),
+        _column("rank", 4, _event_rank, right=True, drop=2),
+        _column("reason", 20, lambda e, now: e.reason, flex=True),
+    )
+
+
+def _event_rank(event: TaskEvent, now: float) -> str:
+    return str(event.rank) if event.run and event.rank >= 0 else "-"

@@ -1,0 +1,69 @@
+"""The tab of a task that shows what its ranks use: all of them together, then some of them, each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from hai_tui.i18n import text
+from hai_tui.theme import tones
+from hai_tui.widgets.usage_view import UsageView
+
+if TYPE_CHECKING:
+    from hai.v1.task_pb2 import Task
+    from hai.v1.usage_service_pb2 import ListTaskUsageResponse
+    from hai_tui.app import HaiApp
+
+RANKS = 8
+"""So many are drawn at once."""
+
+
+class UsageTab(UsageView):
+    """`task` says which, once that is known."""
+
+    def __init__(self, hai: HaiApp, task: Callable[[], Task | None], id: str) -> None:
+        super().__init__(self._answers, self._page, hai.fail, id)
+        self._hai, self._whose, self._first = hai, task, 0
+
+    @property
+    def ranks(self) -> range:
+        """Those that are drawn."""
+        return range(self._first, min(self._first + RANKS, self._count))
+
+    def turn(self, step: int) -> None:
+        """To the next ranks, or the ones before."""
+        last = (self._count - 1) // RANKS * RANKS
+        self._first = max(0, min(self._first + step * RANKS, last))
+        self.scroll_home(animate=False)
+        self.look()
+
+    def no_more(self) -> str:
+        """Why there is nothing to turn to."""
+        return "" if self._count > RANKS else text("usage.all.shown")
+
+    @property
+    def _count(self) -> int:
+        task = self._whose()
+        return task.node_count if task else 0
+
+    async def _answers(self, points: int) -> list[ListTaskUsageResponse] | None:
+        client, task, ranks = await self._hai.session.client(), self._whose(), self.ranks
+        if task is None:
+            return None
+        asked = [client.usage.of_task(task.id, ranks=ranks, points=points)]
+        if self._count > 1:
+            asked.insert(0, client.usage.of_task(task.id, points=points, sum=True))
+        return list(await asyncio.gather(*asked))
+
+    def _page(self, answers: Any, width: int) -> Text:
+        from hai_tui.usage import chart_text
+
+        shades, ranks = tones(self._hai.current_theme), self.ranks
+        page = chart_text.of_task(answers, width, shades)
+        if self._count > RANKS:
+            facts = {"first": ranks.start, "last": ranks.stop - 1, "count": self._count}
+            page = Text(text("usage.some", **facts) + "\n", "dim").append_text(page)
+        return page

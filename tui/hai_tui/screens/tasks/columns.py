@@ -1,0 +1,113 @@
+"""Columns of tasks on the screen: those of `hai list`, with glyphs, widths and sort keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hai.client.silence import of_run
+from hai_tui.i18n import text
+from hai_tui.status_style import SILENT, look
+from hai_tui.tasks.state_names import status_of
+from hai_tui.tasks.usage_columns import TaskUse
+from hai_tui.views.formatting import held_seconds, local, priority_name, since, span
+from hai_tui.widgets.table.columns import Cell, Column
+
+if TYPE_CHECKING:
+    from hai.v1.task_pb2 import Task, Waiting
+
+
+def status_cell(task: Task, now: float) -> Cell:
+    """Glyph, word and tone."""
+    word = status_of(task)
+    seen = SILENT if of_run(task.run) else look(word)
+    short = {"WAITING_INIT": "WAITING"}.get(word, word)
+    return Cell(f"{seen.glyph} {short}", seen.tone)
+
+
+def _cells_of(waiting: Callable[[Task], Waiting]) -> dict[str, Callable[[Any, float], str]]:
+    """Cells of what changes without the task: place, start and why it waits."""
+    from hai_tui.views.agent_silence import silent_cell
+    from hai_tui.views.start_forecast import short
+
+    def why(task: Task, now: float) -> str:
+        if silent := silent_cell(task, now):
+            return silent
+        waits = waiting(task)
+        return waits.message or waits.reason or task.reason or task.run.reason
+
+    return {
+        "place": lambda task, now: str(waiting(task).queue_place or ""),
+        "start": lambda task, now: short(waiting(task).predicted_start, now).strip("-"),
+        "why": why,
+    }
+
+
+def _group(task: Task, now: float) -> str:
+    return task.group + (f"#{task.zone}" if task.zone else "")
+
+
+def _level(task: Task, now: float) -> str:
+    return priority_name(task.priority)
+
+
+def _age(task: Task, now: float) -> str:
+    return since(task.create_time, now)
+
+
+def _place_key(task: Task) -> int:
+    return task.waiting.queue_place or 1 << 30
+
+
+def columns(waiting: Callable[[Task], Waiting], use: TaskUse | None = None) -> tuple[Column, ...]:
+    """All columns in the user's language; those that are optional come when they are chosen."""
+    own = _cells_of(waiting) | (use or TaskUse()).cells()
+    return tuple(
+        Column(key, text(f"col.{key}"), width, own.get(key, cell), sort=sort, **more)
+        for key, width, cell, sort, more in _TABLE
+    )
+
+
+def _empty(task: Task, now: float) -> str:
+    return ""
+
+
+def _is(field: str) -> Callable[[Task], Any]:
+    return lambda task: getattr(task, field)
+
+
+_RIGHT, _LATER = {"right": True}, {"optional": True}
+_TABLE: tuple[tuple[str, int, Callable[[Any, float], Cell | str], Any, dict[str, Any]], ...] = (
+    ("star", 1, lambda t, now: "★" if t.starred else "", lambda t: not t.starred, {}),
+    ("id", 6, lambda t, now: str(t.id), _is("id"), _RIGHT),
+    ("name", 18, lambda t, now: t.name, _is("name"), {"flex": True}),
+    ("user", 9, lambda t, now: t.user, _is("user"), {"drop": 2}),
+    ("status", 13, status_cell, status_of, {}),
+    ("priority", 12, _level, lambda t: -t.priority, {"drop": 5}),
+    ("nodes", 5, lambda t, now: str(t.node_count), _is("node_count"), _RIGHT),
+    ("group", 10, _group, lambda t: (t.group, t.zone), {"drop": 6}),
+    ("runs", 4, lambda t, now: str(t.run_count), _is("run_count"), {"drop": 4, **_RIGHT}),
+    ("age", 7, _age, lambda t: -t.create_time.seconds, _RIGHT),
+    (
+        "used",
+        7,
+        lambda t, now: span(held_seconds(t, now)),
+        _is("run_seconds"),
+        {"drop": 7, **_RIGHT},
+    ),
+    ("place", 5, _empty, _place_key, {"drop": 8, **_RIGHT}),
+    ("start", 13, _empty, None, {"drop": 10}),
+    ("why", 24, _empty, None, {"drop": 3, "flex": True}),
+    ("type", 10, lambda t, now: t.task_type, _is("task_type"), _LATER),
+    ("tags", 16, lambda t, now: ",".join(t.tags), lambda t: list(t.tags), _LATER),
+    ("life", 6, lambda t, now: str(t.whole_life_state), _is("whole_life_state"), _LATER | _RIGHT),
+    ("suspends", 8, lambda t, now: str(t.suspend_count), _is("suspend_count"), _LATER | _RIGHT),
+    ("created", 19, lambda t, now: local(t.create_time), lambda t: t.create_time.seconds, _LATER),
+    ("finished", 19, lambda t, now: local(t.finish_time), lambda t: t.finish_time.seconds, _LATER),
+    ("gpu_use", 5, _empty, None, _LATER | _RIGHT),
+    ("gpu_memory", 9, _empty, None, _LATER | _RIGHT),
+    ("cpu_use", 6, _empty, None, _LATER | _RIGHT),
+    ("memory_use", 9, _empty, None, _LATER | _RIGHT),
+    ("hosts", 24, lambda t, now: ",".join(r.node for r in t.run.ranks), None, _LATER),
+)
+"""Key, width, cell, what it is sorted by, and more (see Column)."""

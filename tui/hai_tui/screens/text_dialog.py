@@ -1,0 +1,60 @@
+"""A text over the page, until it is closed: all of an item, a preview, a secret that is shown once."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.syntax import Syntax
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+
+from hai_tui.i18n import text
+from hai_tui.widgets.dialogs.dialog import Dialog
+from hai_tui.widgets.plain import Static, plain
+
+
+class ToldScreen(Dialog[None]):
+    """With `language` the text is coloured as it; `c` copies all of it, or `copies`."""
+
+    DEFAULT_CSS = """
+    ToldScreen { align: center middle; background: $background 60%; }
+    ToldScreen > VerticalScroll { width: 92%; max-width: 110; height: auto; max-height: 92%;
+        border: round $primary; background: $surface; padding: 1 2; }
+    ToldScreen Static { width: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter", "dismiss", show=False),
+        Binding("c", "copy", show=False),
+        Binding("j", "scroll(1)", show=False),
+        Binding("k", "scroll(-1)", show=False),
+    ]
+
+    def __init__(self, title: str, told: str, language: str = "", *, copies: str = "") -> None:
+        super().__init__()
+        self._heading, self._told, self._language = title, told, language
+        self._copies = copies or told
+
+    def compose(self) -> ComposeResult:
+        """One block of text."""
+        with VerticalScroll() as box:
+            box.border_title = plain(f"{self._heading} · {text('told.keys')}")
+            yield Static(self._content())
+
+    def action_copy(self) -> None:
+        """To the clipboard of the terminal."""
+        self.app.copy_to_clipboard(self._copies)
+        self.notify(text("said.copied", what=self._heading), markup=False)
+
+    def action_scroll(self, lines: int) -> None:
+        """By a line."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+    def _content(self) -> Text | str:
+        if not self._language:
+            return self._told
+        theme = "ansi_dark" if self.app.current_theme.dark else "ansi_light"
+        told = Syntax("", self._language, theme=theme).highlight(self._told)
+        told.style = ""  # else it stands on patches of its own
+        return told

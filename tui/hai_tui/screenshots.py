@@ -1,0 +1,230 @@
+"""`python -m hai_tui.screenshots DIRECTORY [NAME]...`: a picture (SVG) of every screen, the same each time.
+
+`make docs` runs it. The table below is also what the snapshot tests walk through, so that no screen is without either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from textual._context import visible_screen_stack
+
+from hai.client import profile as profiles
+from hai.client.profile import Profile
+from hai_tui.app import AppConfig, HaiApp
+from hai_tui.demo.cluster import demo
+from hai_tui.screens.page import Page
+from hai_tui.svg import picture as picture_of
+
+WIDE = (110, 30)
+_READY, _LIVE = "12 tasks", "● live"
+_PATIENCE = 90.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A screen: how it is reached, and when it has all that it shows."""
+
+    name: str
+    start: str = "tasks"
+    keys: tuple[str, ...] = ()  # `shows TEXT` is no key: what follows waits for it
+    shows: str = ""  # wait for it
+    begins: str = ""  # wait for it before any key is pressed
+    theme: str = ""
+    over: str = ""  # the class of the dialog over the page; it is looked whether that is so
+    reachable: bool = True
+    profile: bool = True
+    before: Callable[[], object] = str  # what else must be there
+
+    @property
+    def page(self) -> str:
+        """The name of the page that it begins with."""
+        return self.start.split()[0]
+
+
+def _store_profiles() -> None:
+    for name in ("lab", "cloud"):
+        profiles.save(Profile(name, f"{name}.example.org:7450"), make_current=name == "lab")
+
+
+PICTURES: tuple[Picture, ...] = (
+    Picture("tasks", shows="12 tasks"),
+    Picture("filter", keys=("/", *"status:queued", "space", *"user:alice,carol"), shows="2 of 12"),
+    Picture("views", keys=("v",), shows="user:me", over="Choose"),
+    Picture("marked", keys=("space", "space", "ctrl+d"), shows="can not be undone", over="Choose"),
+    Picture("priority", keys=("down", "p"), shows="EXTREME_HIGH", over="Choose"),
+    Picture("columns", keys=("C",), shows="WHY", over="ColumnScreen"),
+    Picture("palette", keys=("ctrl+p",), shows="Search", over="CommandPalette"),
+    Picture("help", keys=("?",), shows="on this page", over="HelpScreen"),
+    Picture("task", "task 2", shows="goodput"),
+    Picture("failure", "task 4", shows="likely cause"),
+    Picture("ranks", "task 2 ranks", shows="gpu-03"),
+    Picture("runs", "task 10 runs", shows="ENDED"),
+    Picture("timeline", "task 10 timeline", shows="TaskSubmitted"),
+    Picture("why", "task 9 why", shows="What would help"),
+    Picture("yaml", "task 9 spec", shows="entrypoint"),
+    Picture("usage", "task 2 usage", shows="memory: "),
+    Picture("load", "usage", shows="waiting tasks"),
+    Picture("audit", "audit", shows="2 in all"),
+    Picture("diff", "diff 4 5", shows="gpt-125m"),
+    Picture("lost", shows="cannot reach the server", reachable=False),
+    Picture("wizard", shows="Welcome", profile=False, over="WizardScreen"),
+    Picture("light", shows="12 tasks", theme="hai-light"),
+    Picture("contrast", shows="12 tasks", theme="hai-contrast"),
+    Picture("logs", "logs 2", shows="step  400"),
+    Picture("logs-search", "logs 2 0", ("/", *"loss 1\\.[34]"), "n next, N", begins="step  400"),
+    Picture("logs-two", "logs 2 0", ("+", "ctrl+u", *"2 3", "enter"), "rank 3", begins="step  400"),
+    Picture("cluster", "cluster", ("/", *"diff", "enter"), "7 diffusion-256", begins="train#a"),
+    Picture(
+        "cluster-use", "cluster", ("U", "/", *"gpu-10", "enter"), "31% of its", begins="train#a"
+    ),
+    Picture("cluster-tree", "cluster", ("v",), "bert-base-pretrain", begins="train#a"),
+    Picture("node", "node gpu-08", shows="5 tasks wait in train"),
+    Picture("nodes", "nodes", shows="18 in all"),
+    Picture("queue", "queue", shows="5 in all"),
+    Picture("containers", "containers", shows="1 in all"),
+    Picture("services", "services 2", shows="2 in all"),
+    Picture("submit", "submit 9", shows="would wait"),
+    Picture("quotas", "quotas", shows="6 in all"),
+    Picture("quotas-form", "quotas", ("a",), shows="add: a quota", over="FormScreen"),
+    Picture("environments", "environments", shows="5 in all"),
+    Picture("workspaces", "workspaces", shows="3 in all"),
+    Picture("images", "images", shows="4 in all"),
+    Picture("registries", "registries", shows="3 in all"),
+    Picture("artifacts", "artifacts", shows="4 in all"),
+    Picture("datasets", "datasets", shows="4 in all"),
+    Picture("mounts", "mounts", shows="4 in all"),
+    Picture("ports", "ports", shows="2 in all"),
+    Picture("tokens", "tokens", shows="4 in all"),
+    Picture("messages", "messages", shows="3 in all"),
+    Picture("webhooks", "webhooks", shows="2 in all"),
+    Picture("users", "users", shows="5 in all"),
+    Picture("rights", "rights", shows="5 in all"),
+    Picture("shares", "shares", shows="4 in all"),
+    Picture("rules", "rules", shows="5 in all"),
+    Picture("groups", "groups", shows="2 in all"),
+    Picture("policy", "groups", ("v",), "preview a policy", "2 in all", over="FormScreen"),
+    Picture("item", "datasets", ("G", "k", "enter"), "owner: dave", "4 in all", over="ToldScreen"),
+    Picture("erase", "containers", ("ctrl+d",), "type notebook", "1 in all", over="Confirm"),
+    Picture(
+        "results",
+        keys=("/", *"status:running,failed", "enter", "ctrl+a", "r"),
+        shows="1 refused",
+        over="Results",
+    ),
+    Picture("profiles", keys=("P",), shows="cloud", over="ProfileScreen", before=_store_profiles),
+    Picture("cluster-light", "cluster", shows="train#a", theme="hai-light"),
+)
+"""Every screen. A page of its own gets a line here; snapshot tests and the manual follow."""
+
+
+def screen_text(app: HaiApp) -> str:
+    """What stands on the screen, line by line."""
+    visible_screen_stack.set(app._background_screens)  # what shows through a dialog
+    strips = app.screen._compositor.render_strips()
+    lines = ("".join(segment.text for segment in strip).rstrip() for strip in strips)
+    return "\n".join(lines) + "\n"
+
+
+async def shot(picture: Picture, size: tuple[int, int]) -> tuple[str, str]:
+    """The text of the screen, and its picture as SVG, in the made-up cluster; its clock stands still."""
+    client = await demo()
+
+    def lose() -> None:
+        client.lose()
+        client.world.now += 12
+
+    profile = Profile("lab", "hai.example.org:7450", "t") if picture.profile else None
+    options = AppConfig(
+        chosen=profile, connect=lambda profile: client, clock=lambda: client.world.now
+    )
+    return await taken(picture, size, options, lose)
+
+
+async def taken(
+    picture: Picture, size: tuple[int, int], options: AppConfig, lose: Callable[[], object] = str
+) -> tuple[str, str]:
+    """The same of whatever the app speaks to; `lose` takes the server away."""
+    picture.before()
+    app = HaiApp(replace(options, start=picture.start))
+    if picture.theme:
+        app.state.values["theme"] = picture.theme
+    async with app.run_test(size=size, notifications=True) as pilot:
+        if picture.profile:
+            begins = _READY if picture.start == "tasks" else _LIVE
+            await _until(app, pilot, picture.begins or begins)
+        await _press(app, pilot, picture.keys)
+        if not picture.reachable:
+            lose()
+        await _until(app, pilot, picture.shows)
+        await _at_rest(app, pilot, picture)
+        _require_top(picture, app)
+        found = screen_text(app), picture_of(app, title="hai tui")
+        await app.hang_up()
+        app.clear_notifications()
+    return found
+
+
+async def _press(app: HaiApp, pilot: Any, keys: Sequence[str]) -> None:
+    for key in keys:
+        if key.startswith("shows "):
+            await _until(app, pilot, key.removeprefix("shows "))
+        else:
+            await pilot.press(key)
+
+
+def _require_top(picture: Picture, app: HaiApp) -> None:
+    """It shows the page, or the dialog, that it says it shows."""
+    top = app.screen
+    found = top.entry.name if isinstance(top, Page) else type(top).__name__
+    if found != (picture.over or picture.page):
+        raise ValueError(
+            f"picture {picture.name} shows {found}, not {picture.over or picture.page}"
+        )
+
+
+async def _until(app: HaiApp, pilot: Any, text: str) -> None:
+    ends = time.monotonic() + _PATIENCE
+    while text not in screen_text(app):
+        if time.monotonic() > ends:
+            raise TimeoutError(f"{text!r} is not shown:\n{screen_text(app)}")
+        await pilot.pause(0.02)
+
+
+async def _at_rest(app: HaiApp, pilot: Any, picture: Picture) -> None:
+    """Until every answer is there, and three looks in a row show the same."""
+    same, last, ends = 0, "", time.monotonic() + _PATIENCE
+    answers = picture.reachable and picture.profile
+    while same < 3:
+        if time.monotonic() > ends:
+            raise TimeoutError(f"it does not come to rest:\n{last}")
+        await pilot.pause(0.1)
+        now, all_there = screen_text(app), not (answers and app.session.asking)
+        same, last = (same + 1 if now == last and all_there else 0), now
+
+
+def main(directory: str, *names: str) -> int:
+    """Draw them all, or those that are named."""
+    os.environ |= {"TEXTUAL_ANIMATIONS": "none", "TZ": "UTC", "HAI_LANG": "en"}
+    time.tzset()
+    target = Path(directory)
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="hai-pictures-") as home:
+        for picture in (p for p in PICTURES if not names or p.name in names):
+            os.environ["HAI_CONFIG"] = f"{home}/{picture.name}/config.toml"
+            _, svg = asyncio.run(shot(picture, WIDE))
+            (target / f"{picture.name}.svg").write_text(svg, "utf-8")
+            print(f"{target / picture.name}.svg")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

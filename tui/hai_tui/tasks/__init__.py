@@ -1,0 +1,1 @@
+"""What lists say of tasks, and what can be done to them. Pure."""

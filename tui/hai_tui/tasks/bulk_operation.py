@@ -1,0 +1,39 @@
+"""One action on several tasks: an outcome for each. One failure stops nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hai.client.client import Client
+from hai.client.errors import HaiError
+from hai.v1.task_pb2 import Task
+from hai_tui.tasks.commands import Verb
+
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one task: the task as it is now, or the error."""
+
+    id: int
+    task: Task | None = None
+    error: HaiError | None = None
+
+
+async def on_each(
+    client: Client, verbs: Sequence[tuple[int, Verb]], *, at_once: int = _AT_ONCE
+) -> list[Outcome]:
+    """Do each verb to its task, a few at a time; outcomes in the given order."""
+    gate = asyncio.Semaphore(at_once)
+
+    async def one(id: int, verb: Verb) -> Outcome:
+        async with gate:
+            try:
+                return Outcome(id, task=await verb(client, id))
+            except HaiError as error:
+                return Outcome(id, error=error)
+
+    return list(await asyncio.gather(*(one(id, verb) for id, verb in verbs)))

@@ -1,0 +1,1 @@
+"""Series of use as charts and lines of text. Pure."""

@@ -1,0 +1,84 @@
+"""Series of use as charts of dots, a heading each: pure functions from answers to text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.style import Style
+from rich.text import Text
+
+from hai_tui.cluster.chart import area
+from hai_tui.i18n import text
+from hai_tui.usage.series import RankSeries, cluster_series, rank_series
+from hai_tui.usage.sparkline import Series, mean, most
+from hai_tui.views.usage import heading, number
+
+if TYPE_CHECKING:
+    from hai.v1.usage_service_pb2 import ListClusterUsageResponse, ListTaskUsageResponse
+
+Tones = Mapping[str, Style]
+_HEIGHT = 3
+_TONES = {"cpus": "busy", "memory": "waits", "gpu": "good", "gpu-memory": "held"}
+_CLUSTER_TONES = {"nodes": "busy", "gpus": "held", "gpu": "good", "waiting": "waits"}
+
+
+def of_task(answers: Sequence[ListTaskUsageResponse], width: int, tones: Tones) -> Text:
+    """All quantities: of all ranks together where an answer has that, then rank by rank."""
+    page, told = Text(), ""
+    for answer in answers:
+        series = rank_series(answer)
+        if series and heading(answer) != told:
+            told = heading(answer)
+            page.append(f"{told}\n", "dim")
+        page.append_text(_of_ranks(series, width, tones))
+    return page if page else Text(text("none.usage"), "dim")
+
+
+def _of_ranks(series: Sequence[RankSeries], width: int, tones: Tones) -> Text:
+    page, shown = Text(), (-1, -1)
+    for one in series:
+        if (one.rank, one.run) != shown:
+            shown = (one.rank, one.run)
+            key = "usage.rank" if one.run else "usage.together"
+            page.append("\n").append(text(key, rank=one.rank, run=one.run) + "\n", "bold")
+        facts = (mean(one.values), most(one.peaks), _last(one.values))
+        page.append(_numbers(f"usage.{one.key}", facts, one.unit) + "\n")
+        page.append_text(_chart(one.values, one.top, width, tones[_TONES[one.key]]))
+    return page
+
+
+def of_cluster(answer: ListClusterUsageResponse, width: int, tones: Tones) -> Text:
+    """Nodes, GPUs and the queue."""
+    if not answer.points:
+        return Text(text("none.usage"), "dim")
+    page = Text(heading(answer) + "\n", "dim")
+    for one in cluster_series(answer):
+        facts = (mean(one.values), most(one.values), _last(one.values))
+        told = _numbers(f"usage.{'gpu.of' if one.key == 'gpu' else one.key}", facts, one.unit)
+        of = text("usage.of", count=number(_last(one.of), one.unit)) if one.of else ""
+        page.append("\n").append(f"{told}{of}\n", "bold")
+        page.append_text(_chart(one.values, one.top, width, tones[_CLUSTER_TONES[one.key]]))
+    return page
+
+
+def _numbers(key: str, facts: Sequence[float | None], unit: str) -> str:
+    average, highest, last = (number(value, unit) for value in facts)
+    return text("usage.numbers", what=text(key), mean=average, most=highest, last=last)
+
+
+def _chart(values: Series, top: float, width: int, style: Style) -> Text:
+    chart = Text()
+    for line in area(_stretched(values, 2 * width), width, _HEIGHT, top):
+        chart.append(line + "\n", style)
+    return chart
+
+
+def _stretched(values: Series, columns: int) -> list[float]:
+    """A value for each column: a short series is drawn wide, not into a corner."""
+    count = max(columns, len(values)) if values else 0
+    return [values[at * len(values) // count] or 0.0 for at in range(count)]
+
+
+def _last(values: Series) -> float | None:
+    return next((value for value in reversed(values) if value is not None), None)

@@ -1,0 +1,1 @@
+"""What columns each kind of thing has; read by the command line and by the terminal app."""

@@ -1,0 +1,104 @@
+"""Columns of users, rights, quotas, shares and tokens."""
+
+from __future__ import annotations
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from hai.client.enum_names import word
+from hai.v1.user_pb2 import Quota, Role, Share, Token, TokenScope
+from hai_tui.views.formatting import local, priority_name
+from hai_tui.views.table import Column, View
+
+
+def level(quota: Quota) -> str:
+    """The level that a quota counts for; -1 counts all of them together."""
+    return "ALL" if quota.priority < 0 else priority_name(quota.priority)
+
+
+def until(time: Timestamp) -> str:
+    """An end, or that there is none."""
+    return local(time) if time.seconds else "never"
+
+
+def _limit(share: Share) -> str:
+    return str(share.limit) if share.HasField("limit") else "none"
+
+
+def _token_state(token: Token, now: float) -> str:
+    if token.revoked:
+        return "REVOKED"
+    expired = token.HasField("expire_time") and token.expire_time.seconds <= now
+    return "EXPIRED" if expired else "VALID"
+
+
+USERS = View(
+    key="users",
+    name=lambda user: user.name,
+    empty="none.users",
+    columns=(
+        Column("user", lambda u, now: u.name),
+        Column("role", lambda u, now: word(Role, u.role)),
+        Column("groups", lambda u, now: ",".join(u.groups) or "-", folds=True),
+        Column("active", lambda u, now: "yes" if u.active else "no"),
+        Column("rights", lambda u, now: ",".join(u.rights) or "-", folds=True),
+        Column("uid", lambda u, now: str(u.uid), wide=True, right=True),
+        Column("created", lambda u, now: local(u.create_time), wide=True),
+    ),
+)
+
+QUOTAS = View(
+    key="quotas",
+    name=lambda quota: f"{quota.subject}/{quota.group}/{level(quota)}",
+    empty="none.quotas",
+    columns=(
+        Column("subject", lambda q, now: q.subject),
+        Column("kind", lambda q, now: "group" if q.subject_is_group else "user"),
+        Column("group", lambda q, now: q.group),
+        Column("level", lambda q, now: level(q)),
+        Column("used", lambda q, now: str(q.used), right=True),
+        Column("nodes", lambda q, now: str(q.nodes), right=True),
+        Column("expires", lambda q, now: until(q.expire_time)),
+    ),
+)
+
+SHARES = View(
+    key="shares",
+    name=lambda share: f"{share.user_group}/{share.group}",
+    empty="none.shares",
+    columns=(
+        Column("user_group", lambda s, now: s.user_group),
+        Column("group", lambda s, now: s.group),
+        Column("held", lambda s, now: str(s.held), right=True),
+        Column("guaranteed", lambda s, now: str(s.guaranteed), right=True),
+        Column("weight", lambda s, now: str(s.weight), right=True),
+        Column("limit", lambda s, now: _limit(s), right=True),
+    ),
+)
+
+GRANTS = View(
+    key="grants",
+    name=lambda grant: f"{grant.subject}/{grant.right}",
+    empty="none.grants",
+    columns=(
+        Column("subject", lambda g, now: g.subject),
+        Column("kind", lambda g, now: "user group" if g.subject_is_group else "user"),
+        Column("right", lambda g, now: g.right, folds=True),
+        Column("expires", lambda g, now: until(g.expire_time)),
+    ),
+)
+
+TOKENS = View(
+    key="tokens",
+    name=lambda token: str(token.id),
+    empty="none.tokens",
+    columns=(
+        Column("id", lambda t, now: str(t.id), right=True),
+        Column("user", lambda t, now: t.user),
+        Column("holder", lambda t, now: t.holder or t.user, wide=True),
+        Column("scope", lambda t, now: word(TokenScope, t.scope)),
+        Column("state", _token_state),
+        Column("expires", lambda t, now: until(t.expire_time)),
+        Column("created", lambda t, now: local(t.create_time)),
+        Column("description", lambda t, now: t.description or "-", folds=True),
+    ),
+)

@@ -1,0 +1,46 @@
+"""Columns of artifacts, and of the artifacts of a task."""
+
+from __future__ import annotations
+
+from hai.client.enum_names import word
+from hai.v1.artifact_pb2 import Artifact, ArtifactDirection
+from hai_tui.views.formatting import local
+from hai_tui.views.table import Column, View
+
+
+def reference(artifact: Artifact) -> str:
+    """What commands take for it."""
+    group = f"{artifact.user_group}/" if artifact.user_group else ""
+    version = f":{artifact.version}" if artifact.version else ""
+    return f"{group}{artifact.name}{version}"
+
+
+ARTIFACTS = View(
+    key="artifacts",
+    name=reference,
+    empty="none.artifacts",
+    columns=(
+        Column("artifact", lambda a, now: reference(a)),
+        Column("owner", lambda a, now: a.owner),
+        Column("type", lambda a, now: a.type or "-"),
+        Column("location", lambda a, now: a.location or "-", folds=True),
+        Column("description", lambda a, now: a.description or "-", wide=True, folds=True),
+        Column("updated", lambda a, now: local(a.update_time), wide=True),
+    ),
+)
+
+TASK_ARTIFACTS = View(
+    key="artifacts",
+    name=lambda mapped: reference(mapped.artifact),
+    empty="none.artifacts",
+    columns=(
+        Column("task", lambda m, now: str(m.task_id), right=True),
+        Column(
+            "direction",
+            lambda m, now: word(ArtifactDirection, m.direction),
+        ),
+        Column("artifact", lambda m, now: reference(m.artifact)),
+        Column("owner", lambda m, now: m.artifact.owner or "-"),
+        Column("location", lambda m, now: m.artifact.location or "-", folds=True),
+    ),
+)

@@ -1,0 +1,53 @@
+"""How the servers in a cluster are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hai_tui.views.table import Column, View
+
+Server = Mapping[str, Any]
+
+SERVERS = View(
+    key="servers",
+    name=lambda s: str(s["name"]),
+    empty="cluster.no_servers",
+    columns=(
+        Column("name", lambda s, now: s["name"]),
+        Column("ready", lambda s, now: "yes" if s["ready"] else "no"),
+        Column("phase", lambda s, now: s["phase"]),
+        Column("restarts", lambda s, now: str(s["restarts"]), right=True),
+        Column("node", lambda s, now: s["node"] or "-"),
+        Column("image", lambda s, now: s["image"], folds=True),
+        Column("why", lambda s, now: s["why"] or "-", folds=True),
+    ),
+)
+
+
+def servers(pods: Mapping[str, Any]) -> Iterator[Server]:
+    """From what `kubectl get pods -o json` prints."""
+    for pod in pods["items"]:
+        status = pod.get("status") or {}
+        containers = status.get("containerStatuses") or []
+        yield {
+            "name": pod["metadata"]["name"],
+            "ready": bool(containers) and all(c["ready"] for c in containers),
+            "phase": status.get("phase", ""),
+            "restarts": sum(c["restartCount"] for c in containers),
+            "node": pod["spec"].get("nodeName", ""),
+            "image": pod["spec"]["containers"][0]["image"],
+            "why": _why(status, containers),
+        }
+
+
+def _why(status: Mapping[str, Any], containers: list[Any]) -> str:
+    """Why it is not ready, in the cluster's words."""
+    for container in containers:
+        waiting = container.get("state", {}).get("waiting")
+        if waiting:
+            return ": ".join(filter(None, (waiting.get("reason"), waiting.get("message"))))
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("message", ""))
+    return ""

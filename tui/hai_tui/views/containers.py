@@ -1,0 +1,93 @@
+"""Columns of containers and services."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hai.client.enum_names import word
+from hai.v1.container_pb2 import Container, ServiceState, ServiceStatus
+from hai_tui.cli.messages import text
+from hai_tui.views.formatting import local, since, span
+from hai_tui.views.table import Column, View, brief
+from hai_tui.views.tasks import status, style
+
+if TYPE_CHECKING:
+    from hai.v1.task_pb2 import Task
+
+_STATES = {"READY": "green", "FAILED": "red", "STOPPED": "dim"}
+
+
+def kind(task: Task) -> str:
+    """shared, dedicated or spot."""
+    resource = task.spec.resource
+    if resource.is_spot:
+        return "spot"
+    return "shared" if resource.gpu or resource.cpu or resource.memory else "dedicated"
+
+
+def why(task: Task) -> str:
+    """Why it stands as it does; empty: there is nothing to say."""
+    return task.reason or task.waiting.message
+
+
+def standing(task: Task) -> str:
+    """How it stands and why, in one sentence; empty: it runs."""
+    word, reason = status(task), why(task)
+    if word == "RUNNING":
+        return ""
+    return text("container.is", id=task.id, status=f"{word}: {reason}" if reason else word)
+
+
+CONTAINERS = View(
+    key="containers",
+    name=lambda task: str(task.id),
+    empty="none.containers",
+    columns=(
+        Column("id", lambda t, now: str(t.id), right=True),
+        Column("name", lambda t, now: t.name, folds=True),
+        Column("user", lambda t, now: t.user),
+        Column("status", lambda t, now: status(t), style=style),
+        Column("kind", lambda t, now: kind(t)),
+        Column("group", lambda t, now: t.group),
+        Column("age", lambda t, now: since(t.create_time, now), right=True),
+        Column("why", lambda t, now: brief(why(t)) or "-", folds=True),
+        Column("node", lambda t, now: ",".join(r.node for r in t.run.ranks) or "-", wide=True),
+        Column("created", lambda t, now: local(t.create_time), wide=True),
+    ),
+)
+
+
+def service_state(service: ServiceStatus) -> str:
+    """In one word."""
+    state = word(ServiceState, service.state)
+    return "-" if state == "UNSPECIFIED" else state
+
+
+SERVICES = View(
+    key="services",
+    name=lambda service: service.name,
+    empty="none.services",
+    columns=(
+        Column("service", lambda s, now: s.name),
+        Column("rank", lambda s, now: str(s.rank), right=True),
+        Column("type", lambda s, now: s.type),
+        Column("port", lambda s, now: str(s.port or "-"), right=True),
+        Column("status", lambda s, now: service_state(s), style=lambda w: _STATES.get(w, "yellow")),
+        Column("starts", lambda s, now: str(s.starts), right=True),
+        Column("url", lambda s, now: s.url or "-", folds=True),
+        Column("message", lambda s, now: s.message or "-", folds=True),
+    ),
+)
+
+
+def remarks(container: Container) -> list[str]:
+    """Sentences about its life."""
+    found = []
+    if container.HasField("ends_at"):
+        found.append(text("container.ends", time=local(container.ends_at)))
+    if container.HasField("idle_seconds"):
+        found.append(text("container.idle", span=span(container.idle_seconds)))
+    if container.notice:
+        until = local(container.notice_until)
+        found.append(text("container.leaves", until=until, notice=container.notice))
+    return found

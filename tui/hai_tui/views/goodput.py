@@ -1,0 +1,52 @@
+"""What a task's time on nodes was worth, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hai.v1.task_pb2 import Goodput
+from hai_tui.views.formatting import since, span
+
+_BASES = {
+    "task": "it loses work every {span}",
+    "group": "tasks of its group and size lose work every {span}",
+    "default": "nothing is known of interruptions yet: one in {span} is assumed",
+}
+
+
+def sentences(goodput: Goodput, now: float) -> Iterator[str]:
+    """Nothing for a task that has held no nodes."""
+    if not goodput.HasField("share"):
+        return
+    yield _share(goodput)
+    if goodput.checkpoints:
+        yield _checkpoints(goodput, now)
+    if goodput.HasField("advised_interval_seconds"):
+        yield _advice(goodput)
+    if goodput.note:
+        yield f"note: {goodput.note}"
+
+
+def _share(goodput: Goodput) -> str:
+    parts = [f"starting and leaving took {_short(goodput.overhead_seconds)}"]
+    if goodput.interruptions or goodput.lost_seconds >= 1:
+        parts.append(f"{span(goodput.lost_seconds)} of work were lost")
+    return f"goodput {goodput.share:.1%} of {_short(goodput.held_seconds)}: {', '.join(parts)}"
+
+
+def _checkpoints(goodput: Goodput, now: float) -> str:
+    ago = since(goodput.checkpoint_time, now)
+    cost = f", {_short(goodput.checkpoint_seconds)} each" if goodput.checkpoint_seconds else ""
+    every = (
+        f", one in {_short(goodput.interval_seconds)} of work" if goodput.interval_seconds else ""
+    )
+    return f"checkpoints: {goodput.checkpoints}, the last one {ago} ago{cost}{every}"
+
+
+def _advice(goodput: Goodput) -> str:
+    basis = _BASES[goodput.basis].format(span=span(goodput.between_interruptions_seconds))
+    return f"advised: a checkpoint every {_short(goodput.advised_interval_seconds)} ({basis})"
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.2g}s" if seconds < 10 else span(seconds)

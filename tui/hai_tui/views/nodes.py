@@ -1,0 +1,149 @@
+"""Columns of nodes and groups, and the tree of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from hai.client.enum_names import word
+from hai.v1.node_pb2 import Group, Node, NodeState
+from hai.v1.policy_pb2 import GroupEffect, TaskChanges
+from hai_tui.cli.messages import text
+from hai_tui.cli.policy_text import settings_of
+from hai_tui.cluster.label_patch import told
+from hai_tui.views.agent_silence import silent_node
+from hai_tui.views.table import Column, View, printable
+
+_STYLES = {"READY": "green", "CORDONED": "magenta", "NOT_READY": "red"}
+
+
+def node_status(node: Node) -> str:
+    """READY, NOT_READY, or CORDONED for a ready node that takes no work."""
+    state = word(NodeState, node.state)
+    return "CORDONED" if node.cordoned and state == "READY" else state
+
+
+def _gpus(node: Node) -> str:
+    kind = node.mig_profile or ("simulated" if node.gpus_simulated else "")
+    return f"{node.gpus} ({kind})" if node.gpus and kind else str(node.gpus)
+
+
+def _memory(node: Node) -> str:
+    return f"{node.memory_bytes / 2**30:.0f}G" if node.memory_bytes else "-"
+
+
+def _holders(node: Node) -> str:
+    return ", ".join(f"{t.task_id} {t.task_name} ({t.user})" for t in node.tenants) or "-"
+
+
+def _reason(node: Node, now: float) -> str:
+    return "; ".join(filter(None, (node.reason, *silent_node(node, now)))) or "-"
+
+
+NODES = View(
+    key="nodes",
+    name=lambda node: node.name,
+    empty="none.nodes",
+    columns=(
+        Column("node", lambda n, now: n.name),
+        Column("status", lambda n, now: node_status(n), style=lambda s: _STYLES.get(s, "")),
+        Column("group", lambda n, now: n.group + (f"#{n.zone}" if n.zone else "")),
+        Column("gpus", lambda n, now: _gpus(n), right=True),
+        Column("cpus", lambda n, now: str(n.cpus), right=True),
+        Column("memory", lambda n, now: _memory(n), right=True),
+        Column("tasks", lambda n, now: _holders(n), folds=True),
+        Column("reason", lambda n, now: _reason(n, now), folds=True),
+        Column("labels", lambda n, now: told(n) or "-", wide=True, folds=True),
+        Column("topology", lambda n, now: "/".join(n.topology) or "-", wide=True),
+    ),
+)
+
+GROUPS = View(
+    key="groups",
+    name=lambda group: group.name,
+    empty="none.groups",
+    columns=(
+        Column("group", lambda g, now: g.name),
+        Column("nodes", lambda g, now: str(g.nodes), right=True),
+        Column("usable", lambda g, now: str(g.usable_nodes), right=True),
+        Column("free", lambda g, now: str(g.free_nodes), right=True),
+        Column("waiting", lambda g, now: str(g.waiting_tasks), right=True),
+        Column("packed", lambda g, now: "yes" if g.packed else "no"),
+        Column("policy", lambda g, now: _policy(g), wide=True, folds=True),
+    ),
+)
+
+CHANGED_GROUP = replace(GROUPS, columns=tuple(replace(c, wide=False) for c in GROUPS.columns))
+"""The answer to a change shows what was set."""
+
+SETTINGS = View(
+    key="settings",
+    name=lambda setting: setting.name,
+    columns=(
+        Column("setting", lambda s, now: s.name),
+        Column("value", lambda s, now: s.value, folds=True),
+        Column("from", lambda s, now: s.origin),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A scheduling setting in force; its origin is the group, or the server's default."""
+
+    name: str
+    value: str
+    origin: str
+
+
+def settings_in_force(group: Group) -> list[Setting]:
+    """All scheduling settings of a group."""
+    own = settings_of(group.policy)
+    return [
+        Setting(name, value, text("from.group" if name in own else "from.server"))
+        for name, value in settings_of(group.policy_in_force).items()
+    ]
+
+
+def _policy(group: Group) -> str:
+    return " ".join(f"{n}={v}" for n, v in settings_of(group.policy).items()) or "-"
+
+
+def effect_lines(effect: GroupEffect) -> Iterable[str]:
+    """What the next pass would do otherwise."""
+    for kind in ("starts", "delayed", "suspended", "spared"):
+        changes = getattr(effect, kind)
+        if changes.count:
+            yield f"{text(f'preview.{kind}')} ({changes.count}): {_named(changes)}"
+    if effect.moved:
+        yield text("preview.moved", moved=effect.moved, waiting=effect.waiting)
+
+
+def _named(changes: TaskChanges) -> str:
+    names = [f"{t.task_id} {t.task_name} ({t.user})" for t in changes.tasks]
+    return ", ".join(names) + (", …" if changes.count > len(names) else "")
+
+
+def tree(nodes: Sequence[Node], now: float) -> str:
+    """Group, zone, node and what runs there, one inside the other."""
+    lines: list[str] = []
+    last: tuple[str, str] = ("", "")
+    for node in sorted(nodes, key=lambda n: (n.group, n.zone, n.name)):
+        lines += _headings(last, node)
+        lines.append(("    " if node.zone else "  ") + f"{node.name}  {_summary(node, now)}")
+        last = (node.group, node.zone)
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _headings(last: tuple[str, str], node: Node) -> Iterable[str]:
+    if node.group != last[0]:
+        yield node.group
+    if node.zone and (node.group, node.zone) != last:
+        yield f"  {node.zone}"
+
+
+def _summary(node: Node, now: float) -> str:
+    parts = [node_status(node)]
+    if node.gpus:
+        parts.append(f"{_gpus(node)} {'GPU' if node.gpus == 1 else 'GPUs'}")
+    return "  ".join([*parts, _holders(node), *silent_node(node, now)])

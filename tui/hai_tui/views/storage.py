@@ -1,0 +1,56 @@
+"""Columns of mounts and of the rules that they come from."""
+
+from __future__ import annotations
+
+from hai.client.enum_names import word
+from hai.v1.storage_pb2 import MountAction, MountKind, MountRule
+from hai_tui.views.table import Column, View
+
+
+def _kind(number: int) -> str:
+    return word(MountKind, number)
+
+
+def _access(writable: bool) -> str:
+    return "write" if writable else "read"
+
+
+def _when(rule: MountRule, now: float) -> str:
+    code = [f"mount_code & {rule.mount_code}"] if rule.mount_code else []
+    return " and ".join([*rule.conditions, *code]) or "-"
+
+
+MOUNTS = View(
+    key="mounts",
+    name=lambda mount: mount.mount_path,
+    empty="none.mounts",
+    columns=(
+        Column("path", lambda m, now: m.mount_path),
+        Column("kind", lambda m, now: _kind(m.kind)),
+        Column("access", lambda m, now: _access(m.writable)),
+        Column("source", lambda m, now: m.source or "-", folds=True),
+    ),
+)
+
+RULES = View(
+    key="rules",
+    name=lambda rule: str(rule.id),
+    empty="none.rules",
+    columns=(
+        Column("id", lambda r, now: str(r.id), right=True),
+        Column("action", lambda r, now: word(MountAction, r.action)),
+        Column("owners", lambda r, now: ",".join(r.owners)),
+        Column("path", lambda r, now: r.mount_path),
+        Column("kind", lambda r, now: _kind(r.kind)),
+        Column("access", lambda r, now: _access(r.writable)),
+        Column("source", lambda r, now: r.source or "-", folds=True),
+        Column("when", _when, folds=True),
+        Column("host_type", lambda r, now: r.host_type or "-", wide=True),
+        Column(
+            "attributes",
+            lambda r, now: ",".join(f"{k}={v}" for k, v in sorted(r.attributes.items())) or "-",
+            wide=True,
+            folds=True,
+        ),
+    ),
+)

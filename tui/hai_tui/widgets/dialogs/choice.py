@@ -1,0 +1,67 @@
+"""A short list of choices over the page; each has a key of its own too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets.option_list import Option
+
+from hai_tui.i18n import text
+from hai_tui.widgets.dialogs.dialog import Dialog
+from hai_tui.widgets.plain import Label, OptionList, plain
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is answered, the key that answers it at once, and the sentence."""
+
+    id: str
+    key: str
+    label: str
+
+
+class Choose(Dialog[str]):
+    """Answers with the id of a choice; empty: none."""
+
+    DEFAULT_CSS = """
+    Choose { align: center middle; background: $background 60%; }
+    Choose > Vertical { width: 76; max-width: 95%; height: auto; max-height: 90%;
+        border: round $primary; background: $surface; padding: 1 1 0 1; }
+    Choose OptionList, Choose OptionList:focus { height: auto; max-height: 20; border: none;
+        background: $surface; }
+    Choose .about { color: $foreground; margin: 0 1 1 1; width: 1fr; }
+    Choose Label { color: $foreground 70%; margin: 1 1 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss('')", show=False)]
+
+    def __init__(self, title: str, choices: Sequence[Choice], about: str = "") -> None:
+        super().__init__()
+        self._title, self._choices, self._about = title, choices, about
+
+    def compose(self) -> ComposeResult:
+        """One line a choice."""
+        with Vertical() as box:
+            box.border_title = plain(self._title)
+            if self._about:
+                yield Label(self._about, classes="about")
+            yield OptionList(
+                *(Option(f"{c.key or ' ':<2} {c.label}", id=c.id) for c in self._choices),
+            )
+            yield Label(text("choose.keys"))
+
+    def pressed(self, event: events.Key) -> None:
+        """The key of a choice."""
+        for choice in self._choices:
+            if choice.key and event.character == choice.key:
+                event.stop()
+                self.dismiss(choice.id)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Enter or a click."""
+        self.dismiss(event.option.id or "")

@@ -1,0 +1,56 @@
+"""A question before something that can not be taken back; the dangerous ones want a word typed."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from hai_tui.i18n import text
+from hai_tui.widgets.dialogs.dialog import Dialog
+from hai_tui.widgets.form.ordered_input import LineField
+from hai_tui.widgets.plain import Label
+
+
+class Confirm(Dialog[bool]):
+    """True for yes. With `typed` only that word, followed by enter, is a yes."""
+
+    DEFAULT_CSS = """
+    Confirm { align: center middle; background: $background 60%; }
+    Confirm > Vertical { width: 70%; max-width: 90; height: auto; padding: 1 2;
+                         border: round $warning; background: $surface; }
+    Confirm Label { width: 1fr; }
+    Confirm .hint { color: $foreground 70%; margin-top: 1; }
+    Confirm Input { border: none; height: 1; background: $panel; margin-top: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,enter", "answer(True)", show=False),
+        Binding("n,escape,q", "answer(False)", show=False),
+    ]
+
+    def __init__(self, question: str, typed: str = "") -> None:
+        super().__init__()
+        self._question, self._typed = question, typed
+
+    def compose(self) -> ComposeResult:
+        """The question, and how it is answered."""
+        with Vertical():
+            yield Label(self._question)
+            if self._typed:
+                yield LineField(compact=True)
+                yield Label(text("confirm.typed", word=self._typed), classes="hint")
+            else:
+                yield Label(text("confirm.keys"), classes="hint")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """The typed word."""
+        if event.value.strip() == self._typed:
+            self.dismiss(True)
+
+    def action_answer(self, yes: bool) -> None:
+        """Close with the answer; a typed word can not be skipped."""
+        if not (yes and self._typed):
+            self.dismiss(yes)

@@ -1,0 +1,51 @@
+"""What became of each of several tasks: a table that stays until it is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+
+from hai_tui.theme import tones
+from hai_tui.widgets.dialogs.dialog import Dialog
+from hai_tui.widgets.plain import Static, grid, plain
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One line: the thing, whether it went well, and what is said of it."""
+
+    name: str
+    good: bool
+    told: str
+
+
+class Results(Dialog[None]):
+    """One line each, the failures first."""
+
+    DEFAULT_CSS = """
+    Results { align: center middle; background: $background 60%; }
+    Results > VerticalScroll { width: 90%; max-width: 110; height: auto; max-height: 85%;
+        border: round $primary; background: $surface; padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", show=False)]
+
+    def __init__(self, title: str, results: Sequence[Result]) -> None:
+        super().__init__()
+        self._title, self._results = title, sorted(results, key=lambda result: result.good)
+
+    def compose(self) -> ComposeResult:
+        """A grid that scrolls."""
+        styles = tones(self.app.current_theme)
+        lines = grid(padding=(0, 1))
+        for result in self._results:
+            sign = Text("✓", styles["done"]) if result.good else Text("✗", styles["bad"])
+            lines.add_row(sign, result.name, result.told)
+        with VerticalScroll() as box:
+            box.border_title = plain(self._title)
+            yield Static(lines)

@@ -1,0 +1,158 @@
+"""The lines around every page: crumbs and connection above, banner, status and keys below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+from textual import events
+from textual.widget import Widget
+
+from hai_tui.actions import Action, Caller, key_label
+from hai_tui.feed.connection_state import LinkState, Phase
+from hai_tui.i18n import text
+from hai_tui.theme import tones
+
+_SIGNS = {
+    Phase.LIVE: ("●", "good"),
+    Phase.CONNECTING: ("◌", "busy"),
+    Phase.LOST: ("✗", "bad"),
+    Phase.REFUSED: ("⊘", "bad"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """What the top line shows."""
+
+    crumbs: tuple[str, ...]
+    profile: str
+    caller: Caller
+    link: LinkState
+    readonly: bool = False
+
+
+class TopLine(Widget):
+    """`HAI › tasks › 12 train          lab · ada (admin) · ● live`."""
+
+    DEFAULT_CSS = "TopLine { height: 1; background: $panel; padding: 0 1; }"
+    heading: Heading | None = None
+
+    def show(self, heading: Heading) -> None:
+        """Show another heading."""
+        self.heading = heading
+        self.refresh()
+
+    def render(self) -> Text:
+        """One line, the crumbs cut rather than the connection: the first ones first."""
+        if self.heading is None:
+            return Text("")
+        right = self._right(self.heading)
+        room = max(0, self.size.width - right.cell_len - 1)
+        crumbs = self.heading.crumbs
+        left = _path(crumbs)
+        while left.cell_len > room and len(crumbs) > 1:
+            crumbs = crumbs[1:]
+            left = _path(("…", *crumbs))
+        left.truncate(room, overflow="ellipsis", pad=True)
+        return left + Text(" ") + right
+
+    def _right(self, heading: Heading) -> Text:
+        sign, tone = _SIGNS[heading.link.phase]
+        parts = Text()
+        if heading.readonly:
+            parts.append(text("readonly.mark"), "reverse").append(" · ")
+        parts.append(heading.profile).append(" · ")
+        if heading.caller.name:
+            parts.append(f"{heading.caller.name} ({heading.caller.role.lower()})").append(" · ")
+        style = tones(self.app.current_theme)[tone]
+        return parts.append(f"{sign} {text(f'link.{heading.link.phase.value}')}", style)
+
+
+def _path(crumbs: Sequence[str]) -> Text:
+    left = Text(text("app.title"), "bold", no_wrap=True, overflow="ellipsis")
+    for crumb in crumbs:
+        left.append(" › ", "dim not bold").append(crumb, "not bold")
+    return left
+
+
+class Banner(Widget):
+    """Says that what is shown may be old, and what happens about it; not there while all is well."""
+
+    DEFAULT_CSS = """
+    Banner { height: auto; max-height: 4; background: $warning; color: $background;
+             text-style: bold; padding: 0 1; display: none; }
+    """
+    sentence = ""
+
+    def say(self, sentence: str) -> None:
+        """Show the sentence; empty: hide."""
+        if sentence != self.sentence:
+            self.sentence = sentence
+            self.display = bool(sentence)
+            self.refresh(layout=True)
+
+    def render(self) -> Text:
+        """The sentence."""
+        return Text(self.sentence)
+
+
+class StatusLine(Widget):
+    """One line that the page writes: counts, filter, what is marked, what is being asked."""
+
+    DEFAULT_CSS = """
+    StatusLine { height: 1; background: $surface; padding: 0 1;
+                 text-wrap: nowrap; text-overflow: ellipsis; }
+    """
+    sentence: Text | str = ""
+
+    def say(self, sentence: Text | str) -> None:
+        """Show another sentence."""
+        if sentence != self.sentence:
+            self.sentence = sentence
+            self.refresh()
+
+    def render(self) -> Text:
+        """The sentence, cut to one line."""
+        return self.sentence if isinstance(self.sentence, Text) else Text(self.sentence)
+
+
+class KeyLine(Widget):
+    """The keys of this page, clickable; what the caller may not do is dimmed and explains itself."""
+
+    DEFAULT_CSS = "KeyLine { height: 1; background: $panel; padding: 0 1; }"
+
+    def __init__(self, run: Callable[[Action], None]) -> None:
+        super().__init__()
+        self._run = run
+        self._items: list[tuple[Action, bool]] = []
+        self._ends: list[tuple[int, Action]] = []
+
+    def show(self, items: Sequence[tuple[Action, bool]]) -> None:
+        """Actions, and whether each is allowed now."""
+        before = [(action.name, allowed) for action, allowed in self._items]
+        self._items = list(items)
+        if [(action.name, allowed) for action, allowed in items] != before:
+            self.refresh()
+
+    def render(self) -> Text:
+        """As many as fit; the first ones matter most."""
+        line, self._ends = Text(no_wrap=True), []
+        room = self.size.width
+        for action, allowed in self._items:
+            part = Text()
+            part.append(key_label(action.key), "bold" if allowed else "dim")
+            part.append(f" {action.label}  ", "" if allowed else "dim")
+            if line.cell_len + part.cell_len > room + 2:
+                continue
+            line.append_text(part)
+            self._ends.append((line.cell_len, action))
+        return line
+
+    def on_click(self, event: events.Click) -> None:
+        """As if its key had been pressed."""
+        x = event.x - 1
+        action = next((action for end, action in self._ends if x < end), None)
+        if action is not None:
+            self._run(action)

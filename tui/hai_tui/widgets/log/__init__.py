@@ -1,0 +1,1 @@
+"""Logs on the screen."""

@@ -1,0 +1,72 @@
+"""A log on the screen in which one looks for text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hai_tui.logs.ansi_sanitize import plain
+from hai_tui.logs.search import matches, next_hit
+from hai_tui.logs.window import Line
+from hai_tui.safe_regex import SafeRegex
+from hai_tui.widgets.log.scroll import LogScroll
+
+
+class LogView(LogScroll):
+    """Marks what is wanted and goes from hit to hit."""
+
+    @property
+    def wanted(self) -> SafeRegex | None:
+        """What is looked for."""
+        return self._lines.wanted
+
+    @property
+    def here(self) -> Line | None:
+        """The last hit."""
+        return self._lines.here
+
+    def search(self, wanted: SafeRegex | None) -> None:
+        """Mark what is wanted."""
+        self._lines.wanted, self._lines.here = wanted, None
+        self.forget()
+
+    def next_hit(self, *, back: bool = False) -> bool:
+        """Go to the nearest line that has what is wanted, from the last one on; False: none in the window."""
+        if self.wanted is None:
+            return False
+        lines = [row.line for row in self.rows if not row.begins and not row.piece]
+        test = matches(self.wanted)
+        hit = next_hit(lines, self._start(lines, back=back), test, back=back)
+        if hit is not None:
+            self.show_hit(lines[hit])
+        return hit is not None
+
+    def show_hit(self, line: Line) -> None:
+        """Bring a line into the middle and mark it as the one that was found."""
+        self._lines.here, self.following = line, False
+        self._go_to(line, above=self.size.height // 2)
+        self._reveal(line)
+        self.forget()
+
+    def _start(self, lines: Sequence[Line], *, back: bool) -> int:
+        """Beyond the last hit; else what is seen first, looking back: what is seen last."""
+        step = -1 if back else 1
+        if self.here is not None and self.here in lines:
+            return _place(lines, self.here) + step
+        if self.following and back:
+            return len(lines) - 1
+        row = self._top()
+        return _place(lines, row.line) if row is not None else 0
+
+    def _reveal(self, line: Line) -> None:
+        """Scroll sideways to the hit in a long line."""
+        found = self.wanted.search(plain(line.text)) if self.wanted else None
+        if found is None or self.wraps:
+            return
+        begin = len(self.look.prefix(line)) + found.start()
+        left, width = self.scroll_offset.x, self.size.width
+        if not left <= begin < left + width - 4:
+            self.scroll_to(x=max(0, begin - width // 3), animate=False, force=True)
+
+
+def _place(lines: Sequence[Line], line: Line) -> int:
+    return next((i for i, each in enumerate(lines) if each is line), 0)

@@ -1,0 +1,1 @@
+"""Tables of any length, of which only visible cells are formatted."""

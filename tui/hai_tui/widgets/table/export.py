@@ -1,0 +1,24 @@
+"""A table as a spreadsheet takes it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hai_tui.widgets.table.columns import Cell, Column
+
+
+def write_csv(path: Path, columns: Sequence[Column], rows: Iterable[Any], now: float) -> None:
+    """One line a row, as it is shown; a leading sign that a spreadsheet would compute with is made text."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([column.key for column in columns])
+        for row in rows:
+            writer.writerow([_plain(column.cell(row, now)) for column in columns])
+
+
+def _plain(cell: Cell | str) -> str:
+    told = cell.text if isinstance(cell, Cell) else cell
+    return f"'{told}" if told[:1] in ("=", "+", "-", "@") and told != "-" else told

@@ -1,0 +1,168 @@
+"""A table that is steered by keys and mouse: cursor, marks, scrolling. What it shows is `table/table_view.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from hai_tui.widgets.table.columns import GAP, Column
+from hai_tui.widgets.table.row_lines import MARGIN
+from hai_tui.widgets.table.table_view import TableView
+
+Id = Hashable
+
+
+class VirtualTable(TableView, can_focus=True):
+    """Posts Moved, Opened, Marked and HeaderClicked."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", show=False),
+        Binding("down,j", "move(1)", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", show=False),
+        Binding("home,g", "move_to(0)", show=False),
+        Binding("end,G", "move_to(-1)", show=False),
+        Binding("left", "side(-8)", show=False),
+        Binding("right", "side(8)", show=False),
+        Binding("enter", "open", show=False),
+        Binding("space", "mark", show=False),
+        Binding("ctrl+space,ctrl+@", "mark_range", show=False),
+    ]
+
+    class Moved(Message):
+        """The cursor stands on another row."""
+
+        def __init__(self, table: VirtualTable, id: Id | None) -> None:
+            super().__init__()
+            self.table, self.id = table, id
+
+    class Opened(Message):
+        """Enter, or a double click."""
+
+        def __init__(self, table: VirtualTable, id: Id) -> None:
+            super().__init__()
+            self.table, self.id = table, id
+
+    class Marked(Message):
+        """Other rows are marked than before."""
+
+        def __init__(self, table: VirtualTable) -> None:
+            super().__init__()
+            self.table = table
+
+    class HeaderClicked(Message):
+        """A column's title was clicked."""
+
+        def __init__(self, table: VirtualTable, key: str) -> None:
+            super().__init__()
+            self.table, self.key = table, key
+
+    def cursor_moved(self) -> None:
+        """Tell of it."""
+        self.post_message(self.Moved(self, self.cursor_id))
+
+    def on_resize(self) -> None:
+        """Other columns may fit."""
+        if self.scrollable_content_region.width != self._width:
+            self._lay_out()
+        if self.ids:
+            self._show_cursor()
+
+    def go(self, id: Any) -> bool:
+        """Put the cursor on a row; False when it is not shown."""
+        place = self._rows.place(id)
+        if place >= 0:
+            self._move_to(place)
+        return place >= 0
+
+    def unmark(self) -> None:
+        """Mark nothing."""
+        self.marked.clear()
+        self._marks_changed()
+
+    def mark_all(self) -> None:
+        """Mark every row."""
+        self._rows.mark_all()
+        self._marks_changed()
+
+    # What keys and the mouse do.
+
+    def action_move(self, lines: int) -> None:
+        """Move the cursor."""
+        self._move_to(self._rows.cursor + lines)
+
+    def action_page(self, pages: int) -> None:
+        """Move by a screen."""
+        self._move_to(self._rows.cursor + pages * max(1, self.size.height - 2))
+
+    def action_move_to(self, place: int) -> None:
+        """To the first (0) or last (-1) row."""
+        self._move_to(len(self.ids) - 1 if place < 0 else place)
+
+    def action_side(self, cells: int) -> None:
+        """Scroll sideways."""
+        self.scroll_to(x=self.scroll_offset.x + cells, animate=False)
+
+    def action_open(self) -> None:
+        """Open the row under the cursor."""
+        if self.ids:
+            self.post_message(self.Opened(self, self.cursor_id))
+
+    def action_mark(self) -> None:
+        """Mark or unmark the row, and go on to the next."""
+        if self.ids:
+            self._rows.toggle_mark()
+            self._marks_changed()
+            self.action_move(1)
+
+    def action_mark_range(self) -> None:
+        """Mark from the row marked last to the cursor."""
+        if self.ids:
+            self._rows.mark_range()
+            self._marks_changed()
+
+    def _marks_changed(self) -> None:
+        self.refresh()
+        self.post_message(self.Marked(self))
+
+    def _move_to(self, place: int) -> None:
+        if not self.ids:
+            return
+        before = self._rows.cursor
+        self._rows.move_to(place)
+        self._show_cursor()
+        top = self.scroll_offset.y
+        self._draw_again(before - top, self._rows.cursor - top)
+        self.cursor_moved()
+
+    def _show_cursor(self) -> None:
+        top, height = round(self.scroll_target_y), max(1, self.size.height - 1)
+        cursor = self._rows.cursor
+        if cursor < top:
+            self._scroll_y(cursor)
+        elif cursor >= top + height:
+            self._scroll_y(cursor - height + 1)
+
+    def on_click(self, event: events.Click) -> None:
+        """A title sorts; a row takes the cursor; twice opens it."""
+        if event.y == 0:
+            if column := self._column_at(event.x + self.scroll_offset.x):
+                self.post_message(self.HeaderClicked(self, column.key))
+            return
+        place = self.scroll_offset.y + event.y - 1
+        if place < len(self.ids):
+            self._move_to(place)
+            if event.chain == 2:
+                self.action_open()
+
+    def _column_at(self, x: int) -> Column | None:
+        left = MARGIN
+        for column in self._shown:
+            if left <= x < left + column.width + GAP:
+                return column
+            left += column.width + GAP
+        return None

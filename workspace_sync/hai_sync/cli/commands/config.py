@@ -1,0 +1,95 @@
+"""`haiworkspace config list|get|set|unset`: what options are in this workspace unless said otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from hai.client.errors import UsageError
+from hai_sync.cli.options import CONFLICT, JOBS, LINKS, MODE, RATE, common
+from hai_sync.cli.reporting import event
+from hai_sync.core.links import Links
+from hai_sync.core.rules import Mode, Policy
+from hai_sync.settings import keep_setting, settings
+from hai_sync.workspace_dir import CONFIG, find
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key. `type` is that of the option of this name."""
+
+    type: click.ParamType[Any]
+    default: str
+    about: str
+
+
+KEYS: Mapping[str, Setting] = {
+    "conflict": Setting(CONFLICT, Policy.REFUSE.value, "what is done when both sides have changed"),
+    "mode": Setting(MODE, Mode.SYNC.value, "which way `watch start` syncs"),
+    "bwlimit": Setting(RATE, "0", "bytes a second, as 2M; 0: as many as there are"),
+    "jobs": Setting(JOBS, "as cores", "files that are read at a time"),
+    "links": Setting(LINKS, Links.AUTO.value, "what is done about links that lead out of it"),
+    "strict": Setting(click.BOOL, "no", "whether a push refuses to skip such links"),
+}
+
+
+def value_of(name: str, value: str) -> Any:
+    """As its option has it. Raises UsageError."""
+    try:
+        return KEYS[name].type.convert(value, None, None)
+    except click.BadParameter as error:
+        raise UsageError(
+            f"{name}: {error.message}",
+            hint=f"`haiworkspace config set {name} VALUE` writes it into .hfai/{CONFIG}",
+        ) from None
+
+
+@click.group()
+def config() -> None:
+    """What options are in this workspace unless said otherwise."""
+
+
+@config.command("list")
+@common
+def list_all(**options: Any) -> int:
+    """Every key with what it is, and what it means."""
+    found = settings(find())
+    if options["as_json"] or options["output"] == "json":
+        event("config", **{name: found.get(name, key.default) for name, key in KEYS.items()})
+        return 0
+    for name, key in KEYS.items():
+        value = found.get(name, f"{key.default} (default)")
+        click.echo(f"{name:9} {value:18} {key.about}")
+    return 0
+
+
+@config.command()
+@click.argument("key", type=click.Choice(list(KEYS)))
+@common
+def get(key: str, **options: Any) -> int:
+    """Print one value."""
+    click.echo(settings(find()).get(key, KEYS[key].default))
+    return 0
+
+
+@config.command("set")
+@click.argument("key", type=click.Choice(list(KEYS)))
+@click.argument("value")
+@common
+def set_one(key: str, value: str, **options: Any) -> int:
+    """Set one value; a running daemon keeps what it was started with."""
+    value_of(key, value)
+    keep_setting(find(), key, value)
+    return 0
+
+
+@config.command()
+@click.argument("key", type=click.Choice(list(KEYS)))
+@common
+def unset(key: str, **options: Any) -> int:
+    """Let one be the default again."""
+    keep_setting(find(), key, None)
+    return 0

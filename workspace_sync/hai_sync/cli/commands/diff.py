@@ -1,0 +1,138 @@
+"""`haiworkspace diff`: the three trees, or two revisions, compared; nothing changed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hai.client.errors import NotFound
+from hai_sync.cli.options import common, filter_of, filters, note_unused, outward_links
+from hai_sync.cli.remote_selector import Revision
+from hai_sync.cli.reporting import change_facts, event, printable, tell_problems
+from hai_sync.cli.revision_diff import compared, fetched, too_large, unified, within
+from hai_sync.cli.session_factory import relative, with_session
+from hai_sync.cli.sizes import size_of
+from hai_sync.core.diff import Change
+from hai_sync.core.diff import diff as difference
+from hai_sync.core.entry import DIRECTORY, Tree
+from hai_sync.core.rules import Mode, Rules
+from hai_sync.session.options import Report, SyncOptions
+from hai_sync.session.session import Session
+
+_SIDES = {"create": "local only", "remove": "cluster only", "modify": "differs"}
+_VERBS = {"create": "added", "remove": "removed", "modify": "changed"}
+
+
+@click.command()
+@click.argument("path", default="")
+@click.option("--stat", is_flag=True, help="Only how many and how much.")
+@click.option(
+    "-r",
+    "--revision",
+    "between",
+    type=Revision(),
+    multiple=True,
+    help="What the cluster has changed since then; twice: from one to the other.",
+)
+@click.option("-n", "--no_checksum", is_flag=True, help="Compare sizes only.")
+@click.option("-l", "--list_timeout", type=click.IntRange(5, 7200), hidden=True)
+@outward_links
+@filters
+@common
+def diff(path: str, stat: bool, between: Sequence[str], **options: Any) -> int:
+    """What differs between here and the cluster; of a file line by line. Exits with 1 if anything does."""
+    note_unused(options)
+    if len(between) > 2:
+        raise click.UsageError("say -r once or twice")
+    if between and (options["no_checksum"] or filter_of(options).is_special):
+        raise click.UsageError("revisions are compared as a whole: say a PATH, and no filter")
+
+    async def work(session: Session) -> tuple[Sequence[Change], str]:
+        name = relative(session.place, path) if path else ""
+        if between:
+            found = await compared(session, between)
+            whole = _is_folder(name, found.old, found.new)
+            return within(found.changes, name), "" if whole else await found.text(session, name)
+        report = await session.sync(_wish(options))
+        if not path:
+            tell_problems(report)
+        whole = _is_folder(name, report.remote, report.local)
+        text = "" if whole else await _text(session, report, name)
+        return within(_differences(report), name), text
+
+    changes, text = with_session(options["profile"], work)
+    if text and not stat and not _as_json(options):
+        click.echo(text, nl=False)
+    else:
+        _tell(changes, _VERBS if between else _SIDES, stat, options)
+    return 1 if changes else 0
+
+
+def _is_folder(name: str, *trees: Tree) -> bool:
+    """Whether it has no lines, but things in it; so has the root."""
+    return not name or DIRECTORY in [tree.get(name) for tree in trees]
+
+
+def _as_json(options: Mapping[str, Any]) -> bool:
+    return bool(options["as_json"] or options["output"] == "json")
+
+
+def _wish(options: Mapping[str, Any]) -> SyncOptions:
+    filter, by_size = filter_of(options), options["no_checksum"]
+    return SyncOptions(Rules(Mode.SYNC), filter, dry_run=True, by_size=by_size, purpose="diff")
+
+
+def _tell(
+    changes: Sequence[Change], words: Mapping[str, str], stat: bool, options: Mapping[str, Any]
+) -> None:
+    if _as_json(options):
+        event("diff", changes=[change_facts(change) for change in changes])
+    elif stat:
+        click.echo(_stat(changes, words))
+    else:
+        for change in changes:
+            click.echo(printable(f"{words[change.verb]:13} {change.path}"))
+
+
+def _differences(report: Report) -> list[Change]:
+    outcome = report.outcome
+    paths = {c.path for c in (*outcome.to_local, *outcome.to_remote)}
+    for conflict in outcome.conflicts:
+        paths |= conflict.local.keys() | conflict.remote.keys()
+    return [change for change in difference(report.remote, report.local) if change.path in paths]
+
+
+def _stat(changes: Sequence[Change], words: Mapping[str, str]) -> str:
+    rows = []
+    for verb, name in words.items():
+        mine = [change for change in changes if change.verb == verb]
+        size = sum(e.size for change in mine if (e := change.new or change.old) is not None)
+        rows.append(f"{name:13} {len(mine):6} paths  {size_of(size)}")
+    return "\n".join(rows)
+
+
+async def _text(session: Session, report: Report, path: str) -> str:
+    """A unified difference of one file: the cluster's version first. Raises NotFound."""
+    entry, ours = report.remote.get(path), report.local.get(path)
+    if entry is None and ours is None:
+        raise NotFound(
+            f"nothing that is synced is called {path!r}, neither here nor on the cluster"
+        )
+    if all(change.path != path for change in _differences(report)):
+        return ""
+    if too_large(entry, ours):
+        return f"cluster/{path} and local/{path} differ; they are too large to be shown by lines\n"
+    old = await fetched(session, report.revision, path, entry)
+    new = await asyncio.to_thread(_read, session.place.root / path)
+    return unified(f"cluster/{path}", f"local/{path}", old, new)
+
+
+def _read(path: Path) -> bytes:
+    if path.is_symlink():
+        return os.fsencode(os.readlink(path))
+    return path.read_bytes() if path.is_file() else b""

@@ -1,0 +1,122 @@
+"""`haiworkspace download PATH`: files of the cluster, without a sync."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hai_sync.cli.commands.remove import matching
+from hai_sync.cli.options import common
+from hai_sync.cli.remote_selector import RemoteSelector, there, there_of
+from hai_sync.cli.reporting import Progress, event
+from hai_sync.cli.session_factory import pattern, with_session
+from hai_sync.cli.sizes import size_of
+from hai_sync.core.diff import only_mode
+from hai_sync.core.entry import Kind, Tree
+from hai_sync.core.ignore import Ignore, default_rules
+from hai_sync.remote.downloader import Download, due, fetch
+from hai_sync.session.download import landing
+from hai_sync.session.lock import locked
+from hai_sync.session.session import Session
+from hai_sync.workspace_dir import TEMPORARY
+
+
+@click.command()
+@click.argument("path", required=False)
+@there
+@click.option("--to", "target", type=click.Path(file_okay=False), help="Where to put it.")
+@click.option("--force", is_flag=True, help="Overwrite files that differ.")
+@click.option("-s", "--sync_timeout", type=click.IntRange(5, 21_600), metavar="SECONDS")
+@common
+def download(
+    path: str | None,
+    revision: str | None,
+    task: int | None,
+    target: str | None,
+    force: bool,
+    sync_timeout: int | None,
+    **options: Any,
+) -> int:
+    """Get a file, a directory or what fits a pattern from the cluster.
+
+    PATH is as seen from where you stand; without one it is `checkpoint` of the workspace. A task that ran on a
+    revision wrote into a directory of its own: with --task PATH is in there, as if that were the workspace, and
+    without PATH it is all that the task wrote, but for caches.
+    """
+    as_json = options["as_json"] or options["output"] == "json"
+    progress = Progress(as_json, quiet=False)
+
+    place = Path(os.path.realpath(target)) if target else None
+    wanted = Wanted(path, there_of(revision, task))
+
+    async def work(session: Session) -> tuple[int, int]:
+        async with asyncio.timeout(sync_timeout):
+            return await _download(session, wanted, place or session.place.root, force, progress)
+
+    files, size = with_session(options["profile"], work, progress)
+    progress.end()
+    if as_json:
+        event("done", files=files, bytes=size)
+    else:
+        click.echo(f"{files} files, {size_of(size)}")
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to come, and of what."""
+
+    path: str | None
+    there: RemoteSelector
+
+    async def find(self, session: Session) -> tuple[int, Tree]:
+        """The revision, and what was chosen of it. Raises NotFound."""
+        revision, tree = await self.there.tree(session)
+        if self.there.task and self.path is None:
+            return revision, _without_caches(tree)
+        wanted = "checkpoint" if self.path is None else pattern(session.place, self.path)
+        chosen = {p: tree[p] for p in matching(tree, [wanted])}
+        if not chosen:
+            raise self.there.nothing(repr(self.path or wanted))
+        return revision, chosen
+
+
+def _without_caches(tree: Tree) -> Tree:
+    rules = Ignore(defaults=default_rules())
+    return {p: e for p, e in tree.items() if not rules.hides(p, e.kind is Kind.DIRECTORY)}
+
+
+async def _download(
+    session: Session, wanted: Wanted, target: Path, force: bool, progress: Progress
+) -> tuple[int, int]:
+    """One at a time: what arrives waits where a pull's does."""
+    async with locked(session.place.state, lambda: progress.stage("wait", 0, 0)):
+        revision, chosen = await wanted.find(session)
+        with landing(session.place, target) as here:
+            changes = await asyncio.to_thread(here.look, chosen)
+            here.require_room(changes, force)
+            lacking = {c.path for c in changes if not only_mode(c)}
+            files = {p: e for p, e in _files(chosen).items() if here.path(p) in lacking}
+            folder = session.place.own / TEMPORARY
+            contents = Download(revision, files, folder, task=wanted.there.task)
+            await _fetch(session, contents, progress)
+            await asyncio.to_thread(here.place, changes, contents)
+    return len(_files(chosen)), _size(_files(chosen))
+
+
+async def _fetch(session: Session, contents: Download, progress: Progress) -> None:
+    progress.stage("download", *due(contents))
+    await fetch(session.remote, contents, progress.progress)
+
+
+def _files(tree: Tree) -> Tree:
+    return {path: entry for path, entry in tree.items() if entry.kind is Kind.FILE}
+
+
+def _size(files: Tree) -> int:
+    return sum(entry.size for entry in files.values())

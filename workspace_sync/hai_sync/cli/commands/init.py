@@ -1,0 +1,40 @@
+"""`haiworkspace init NAME`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hai_sync.cli.options import common, note_unused
+from hai_sync.cli.reporting import event
+from hai_sync.cli.session_factory import with_connection
+from hai_sync.workspace_dir import create
+
+
+@click.command()
+@click.argument("name")
+@click.option("-p", "--provider", hidden=True)
+@common
+def init(name: str, **options: Any) -> int:
+    """Make this directory the workspace NAME.
+
+    The name is yours on the cluster too; an existing workspace of that name is joined.
+    """
+    from hai.client.connection import Connection
+    from hai_sync.remote.endpoint import Remote
+
+    note_unused(options)
+    place, new = create(Path.cwd(), name)
+
+    async def work(connection: Connection) -> str:
+        return (await Remote(connection, name).create()).path
+
+    path = with_connection(options["profile"], work)
+    if options["as_json"] or options["output"] == "json":
+        event("done", name=name, local=str(place.root), remote=path, new=new)
+    else:
+        word = "is now" if new else "is already"
+        click.echo(f"{place.root} {word} the workspace {name!r}, on the cluster {path}")
+    return 0

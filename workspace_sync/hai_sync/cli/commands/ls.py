@@ -1,0 +1,93 @@
+"""`haiworkspace ls`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from hai.v1.workspace_pb2 import TaskTree
+from hai_sync.cli.options import common
+from hai_sync.cli.remote_selector import there, there_of
+from hai_sync.cli.reporting import entry_facts, event, printable
+from hai_sync.cli.session_factory import relative, with_session
+from hai_sync.cli.sizes import size_of
+from hai_sync.core.entry import Kind, Tree
+from hai_sync.core.listing import Row, listed
+from hai_sync.session.session import Session
+
+
+@click.command()
+@click.argument("path", default=".")
+@there
+@click.option("-R", "--recursive", is_flag=True, help="What lies in directories, too.")
+@click.option("--tasks", is_flag=True, help="The directories of tasks, and what they take.")
+@common
+def ls(
+    path: str,
+    revision: str | None,
+    task: int | None,
+    recursive: bool,
+    tasks: bool,
+    **options: Any,
+) -> int:
+    """What is on the cluster; of a directory the size of all that is in it. Nothing is brought here."""
+    if tasks:
+        return _tasks(options)
+    wanted = there_of(revision, task)
+
+    async def work(session: Session) -> tuple[str, int, Tree]:
+        return relative(session.place, path), *await wanted.tree(session)
+
+    top, number, tree = with_session(options["profile"], work)
+    if top and top not in tree:
+        raise wanted.nothing(repr(top))
+    rows = list(listed(tree, top, deep=recursive))
+    if options["as_json"] or options["output"] == "json":
+        event("ls", revision=number, entries=[_facts(row) for row in rows])
+        return 0
+    for row in rows:
+        click.echo(printable(_line(row, top)))
+    return 0
+
+
+def _tasks(options: Mapping[str, Any]) -> int:
+    async def work(session: Session) -> list[TaskTree]:
+        return [tree async for tree in session.remote.task_trees()]
+
+    found = with_session(options["profile"], work)
+    if options["as_json"] or options["output"] == "json":
+        event("tasks", tasks=[_tree_facts(tree) for tree in found])
+        return 0
+    for tree in found:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(tree.create_time.ToSeconds()))
+        size, state = size_of(tree.size_bytes), "  has not ended" if tree.unfinished else ""
+        click.echo(f"{size:>10}  {when}  task {tree.task} of revision {tree.revision}{state}")
+    return 0
+
+
+def _tree_facts(tree: TaskTree) -> dict[str, Any]:
+    return {
+        "task": tree.task,
+        "revision": tree.revision,
+        "bytes": tree.size_bytes,
+        "unfinished": tree.unfinished,
+        "created": tree.create_time.ToJsonString(),
+    }
+
+
+def _line(row: Row, top: str) -> str:
+    entry, name = row.entry, row.path.removeprefix(f"{top}/")
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.mtime_ns // 10**9))
+    if entry.kind is Kind.DIRECTORY:
+        return f"{size_of(row.size):>10}  {row.files:>10} files  {name}/"
+    if entry.kind is Kind.SYMLINK:
+        return f"{'':>10}  {'':16}  {name} -> {entry.target}"
+    return f"{size_of(row.size):>10}  {when}  {name}"
+
+
+def _facts(row: Row) -> dict[str, Any]:
+    facts = {"path": row.path, **entry_facts(row.entry), "files": row.files, "size": row.size}
+    return facts | ({"target": row.entry.target} if row.entry.kind is Kind.SYMLINK else {})

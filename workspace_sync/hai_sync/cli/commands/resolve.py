@@ -1,0 +1,87 @@
+"""`haiworkspace resolve`: conflicts, one, several or all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from hai.client.errors import NotFound
+from hai_sync.cli.options import common, outward_links, usual_filter
+from hai_sync.cli.reporting import conflict_facts, conflict_line, event, tell_report
+from hai_sync.cli.session_factory import relative, with_session
+from hai_sync.core.entry import below
+from hai_sync.core.rules import Conflict, Mode, Policy, Rules
+from hai_sync.scan import Filter
+from hai_sync.session.options import Report, SyncOptions
+from hai_sync.session.session import Session
+
+_POLICIES = {
+    "local": Policy.LOCAL,
+    "remote": Policy.REMOTE,
+    "newer": Policy.NEWER,
+    "both": Policy.KEEP_BOTH,
+}
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--keep", type=click.Choice(list(_POLICIES)), help="Which version stays.")
+@click.option("--all", "everything", is_flag=True, help="All conflicts.")
+@outward_links
+@common
+def resolve(paths: tuple[str, ...], keep: str | None, everything: bool, **options: Any) -> int:
+    """List conflicts, or settle them.
+
+    \b
+      haiworkspace resolve                          list them
+      haiworkspace resolve train.py --keep local    take ours
+      haiworkspace resolve --all --keep both        ours becomes a copy
+    """
+    as_json = options["as_json"] or options["output"] == "json"
+    filter = usual_filter(options)
+    if keep is None:
+        return _list(options["profile"], filter, as_json)
+    if bool(paths) == everything:
+        raise click.UsageError("name the paths, or say --all")
+    policy = _POLICIES[keep]
+
+    async def work(session: Session) -> tuple[Report, bool]:
+        chosen = tuple(relative(session.place, path) for path in paths)
+        _require_conflicts(await _found(session, filter), chosen)
+        report = await session.sync(_wish(chosen, policy, filter))
+        return report, report.settled(chosen)
+
+    report, settled = with_session(options["profile"], work)
+    tell_report(report, as_json, quiet=False)
+    return 0 if settled else 1
+
+
+def _wish(paths: tuple[str, ...], policy: Policy, filter: Filter) -> SyncOptions:
+    if not paths:
+        return SyncOptions(Rules(Mode.SYNC, policy), filter, purpose="resolve")
+    per_path = tuple((path, policy) for path in paths)
+    rules = Rules(Mode.SYNC, per_path=per_path)
+    return SyncOptions(rules, filter, paths=tuple(path for path, _ in per_path), purpose="resolve")
+
+
+async def _found(session: Session, filter: Filter) -> Sequence[Conflict]:
+    wish = SyncOptions(Rules(Mode.SYNC), filter, dry_run=True, purpose="resolve")
+    return (await session.sync(wish)).outcome.conflicts
+
+
+def _require_conflicts(known: Sequence[Conflict], paths: Sequence[str]) -> None:
+    """Raise NotFound for a path at which and below which nothing is to be settled: it is mistyped."""
+    for path in paths:
+        if not any(below(conflict.path, path) for conflict in known):
+            raise NotFound(f"no conflict at {path!r}", hint="`haiworkspace resolve` lists them")
+
+
+def _list(profile: str | None, filter: Filter, as_json: bool) -> int:
+    conflicts = with_session(profile, lambda session: _found(session, filter))
+    if as_json:
+        event("conflicts", conflicts=[conflict_facts(conflict) for conflict in conflicts])
+    for conflict in conflicts if not as_json else ():
+        click.echo(conflict_line(conflict))
+    return 1 if conflicts else 0

@@ -1,0 +1,233 @@
+"""What a sync says: the plan, progress, and what came of it; for people or, one JSON object a line, programs."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from hai_sync.cli.sizes import size_of
+from hai_sync.core.diff import Change
+from hai_sync.core.entry import Entry, Kind
+from hai_sync.core.rules import Conflict
+from hai_sync.core.size_warning import SizeWarning, heavy
+from hai_sync.session.options import Refused, Report
+
+_TOP = 10
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_SHOWN_EVERY = 0.1
+
+
+def event(kind: str, /, **facts: Any) -> None:
+    """One line for programs."""
+    click.echo(json.dumps({"event": kind, **facts}, ensure_ascii=True))
+
+
+class Progress:
+    """Files, bytes, speed and time left, on one line of a terminal; or events."""
+
+    def __init__(
+        self, as_json: bool, quiet: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._json, self._quiet, self._clock = as_json, quiet, clock
+        self._bar = sys.stderr.isatty() and not quiet and not as_json
+        self._name, self._files, self._size = "", 0, 0
+        self._done_files = self._done = 0
+        self._began = self._shown = 0.0
+
+    def sends(self, changes: Sequence[Change]) -> None:
+        """Tell of what may not have been meant, before it is sent."""
+        found = None if self._quiet else heavy(changes)
+        if found is not None and self._json:
+            event("heavy", **asdict(found))
+        elif found is not None:
+            click.echo("\n".join(_heavy_lines(found)), err=True)
+
+    def stage(self, name: str, files: int, size: int) -> None:
+        """A part of the work begins."""
+        self._name, self._files, self._size = name, files, size
+        self._done_files = self._done = 0
+        self._began = self._shown = self._clock()
+        if self._json:
+            event("stage", name=name, files=files, bytes=size)
+        elif name == "wait" and not self._quiet:
+            click.echo("another sync of this directory is under way; waiting for it", err=True)
+
+    def progress(self, files: int, size: int) -> None:
+        """So much more is done."""
+        self._done_files += files
+        self._done += size
+        now = self._clock()
+        if now - self._shown < _SHOWN_EVERY:
+            return
+        self._shown = now
+        speed = self._done / (now - self._began)
+        eta = round(max(0, self._size - self._done) / speed) if speed else None
+        if self._json:
+            facts = {"files": self._done_files, "bytes": self._done, "of_bytes": self._size}
+            event("progress", name=self._name, **facts, bytes_per_second=round(speed), eta=eta)
+        elif self._bar:
+            click.echo(f"\r\x1b[K{self._line(speed, eta)}", err=True, nl=False)
+
+    def _line(self, speed: float, eta: int | None) -> str:
+        """Before the first byte nobody knows how long it takes."""
+        return (
+            f"{self._name}: {self._done_files}/{self._files} files, "
+            f"{size_of(self._done)} of {size_of(self._size)}, {size_of(speed)}/s"
+            + ("" if eta is None else f", {eta} s left")
+        )
+
+    def end(self) -> None:
+        """The line is free again."""
+        if self._bar and self._name:
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+
+def _heavy_lines(found: SizeWarning) -> Iterator[str]:
+    yield f"this sends {size_of(found.size)} in {found.files} files"
+    for path, size in found.largest:
+        yield printable(f"  {size_of(size):>10}  {path}")
+    for folder, count in found.fullest:
+        yield printable(f"  {count:>10} files  {folder}")
+    yield "  Ctrl-C stops it; a line in .haiignore leaves a path out"
+
+
+def conflict_line(conflict: Conflict) -> str:
+    """Who has what."""
+    ours, theirs = conflict.local.get(conflict.path), conflict.remote.get(conflict.path)
+    return printable(f"{conflict.path}  here: {_side(ours)}; cluster: {_side(theirs)}")
+
+
+def _side(entry: Entry | None) -> str:
+    if entry is None:
+        return "removed"
+    if entry.kind is not Kind.FILE:
+        return entry.kind.name.lower()
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.mtime_ns / 1e9))
+    return f"{size_of(entry.size)} of {when}, {entry.digest.hex()[:8]}"
+
+
+def conflict_facts(conflict: Conflict) -> Mapping[str, Any]:
+    """The same for programs."""
+    return {
+        "path": conflict.path,
+        "local": _facts_of(conflict.local.get(conflict.path)),
+        "remote": _facts_of(conflict.remote.get(conflict.path)),
+    }
+
+
+def _facts_of(entry: Entry | None) -> Mapping[str, Any] | None:
+    return None if entry is None else entry_facts(entry)
+
+
+def entry_facts(entry: Entry) -> dict[str, Any]:
+    """One path for programs."""
+    return {
+        "kind": entry.kind.name.lower(),
+        "size": entry.size,
+        "mtime_ns": entry.mtime_ns,
+        "digest": entry.digest.hex(),
+    }
+
+
+def change_facts(change: Change) -> Mapping[str, Any]:
+    """One line of a plan for programs."""
+    return {
+        "path": change.path,
+        "verb": change.verb,
+        "old": _facts_of(change.old),
+        "new": _facts_of(change.new),
+    }
+
+
+def tell_report(report: Report, as_json: bool, quiet: bool) -> None:
+    """What was done."""
+    if as_json:
+        event("done", **report.as_dict())
+        return
+    tell_problems(report)
+    if report.refused is Refused.CONFLICTS:
+        _tell_conflicts(report)
+    elif report.refused is Refused.SKIPPED:
+        click.echo("nothing was changed: --strict skips no link", err=True)
+    elif report.refused is Refused.REMOVALS:
+        _tell_removals(report)
+        if report.done and not quiet:
+            click.echo(_summary(report))
+    elif not quiet:
+        click.echo(_summary(report))
+
+
+def tell_problems(report: Report) -> None:
+    """What is not synced."""
+    for line in problem_lines(report):
+        click.echo(line, err=True)
+
+
+def problem_lines(report: Report) -> list[str]:
+    """What is not synced, of both sides."""
+    both = (*report.problems.items(), *report.passed_over.items())
+    lines = [skipped(path, why) for path, why in report.skipped.items()]
+    return lines + [left_alone(path, why) for path, why in both]
+
+
+def left_alone(path: str, why: str) -> str:
+    """A path that is not synced."""
+    return printable(f"left alone: {path}: {why}")
+
+
+def skipped(path: str, why: str) -> str:
+    """A link that is not synced, which nobody minds."""
+    return printable(f"skipped: {path}: {why}")
+
+
+def printable(text: str) -> str:
+    """What names may hold and no line should, in a form that can be written: bytes that are not UTF-8, and what moves
+    the cursor, ends the line or turns the writing around."""
+    shown = text.encode(errors="backslashreplace").decode()
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), shown)
+
+
+def _tell_conflicts(report: Report) -> None:
+    click.echo("nothing was changed: both sides have changed these", err=True)
+    for conflict in report.outcome.conflicts:
+        click.echo(f"  {conflict_line(conflict)}", err=True)
+    click.echo(
+        "  hint: `haiworkspace resolve PATH --keep local|remote|newer|both`, --partial does the rest",
+        err=True,
+    )
+
+
+def _tell_removals(report: Report) -> None:
+    count = len(report.withheld)
+    words = "nothing was removed" if report.done else "nothing was changed"
+    click.echo(f"{words}: it would remove {count} files, more than half, as", err=True)
+    for path in report.withheld[:_TOP]:
+        click.echo(printable(f"  {path}"), err=True)
+    click.echo("  hint: --many-removals if that is meant, --no-delete to keep them", err=True)
+
+
+def _summary(report: Report) -> str:
+    outcome = report.outcome
+    parts = [f"in sync at revision {report.revision}"]
+    if outcome.conflicts or report.withheld:
+        parts = [f"revision {report.revision}"]
+    if outcome.conflicts:
+        parts.append(f"{len(outcome.conflicts)} conflicts left")
+    if report.withheld:
+        parts.append(f"{len(report.withheld)} removals left")
+    if outcome.to_remote:
+        parts.append(f"{len(outcome.to_remote)} paths up ({size_of(report.wire_bytes)} sent)")
+    if outcome.to_local:
+        parts.append(f"{len(outcome.to_local)} paths down")
+    if outcome.held:
+        parts.append(f"{len(outcome.held)} changed on the other side only")
+    if report.ignored:
+        parts.append(f"{report.ignored} ignored")
+    return ", ".join(parts)

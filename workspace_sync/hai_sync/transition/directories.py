@@ -1,0 +1,54 @@
+"""Ways to the directory that a path lies in: opened part by part and never through a link, so that nothing outside
+the root can be reached."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+class Directories:
+    """Opens directories below a root; the last one stays open."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._open: tuple[str, int] | None = None
+
+    def enter(self, path: str, make: bool = False) -> tuple[int, str]:
+        """The open directory that a path lies in (`make`: created if need be), and its name there. Raises OSError."""
+        parent, _, name = path.rpartition("/")
+        if self._open is None or self._open[0] != parent:
+            self.leave()
+            self._open = (parent, _opened(self._root, parent, make))
+        return self._open[1], name
+
+    def leave(self) -> None:
+        """No directory is open after this."""
+        if self._open is not None:
+            os.close(self._open[1])
+            self._open = None
+
+
+def _opened(root: Path, folder: str, make: bool) -> int:
+    at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    for part in folder.split("/") if folder else ():
+        try:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=at)
+            below = os.open(part, _FOLDER, dir_fd=at)
+        finally:
+            os.close(at)
+        at = below
+    return at
+
+
+def status_of(name: str, folder: int) -> os.stat_result | None:
+    """What lies there; None: nothing."""
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
