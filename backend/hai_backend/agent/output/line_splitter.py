@@ -100,10 +100,8 @@ class LineSplitter:
         *lines, self._rest = data.split(b"\n")
         if self._rest.endswith(b"\r\r"):
             self._rest = self._rest.rstrip(b"\r") + b"\r"
-        while len(self._rest) > MAX_TEXT_BYTES + 1:
-            cut = _cut(self._rest)
-            lines.append(self._rest[:cut])
-            self._rest = self._rest[cut:]
+        *pieces, self._rest = _pieces(self._rest)
+        lines += pieces
         if drawn:
             self._screen, self._decoder = Screen(self._age), _decoder()
             self._bar, self._bar_at = "", self._age
