@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hai.client.enum_names import STOP_CODES
 from hai.v1.task_pb2 import (
     RANK_STATE_FAILED,
     RANK_STATE_STOPPED,
@@ -13,7 +14,7 @@ from hai.v1.task_pb2 import (
     Run,
 )
 from hai.v1.task_spec_pb2 import AfterSpec, OptionsSpec
-from hai_tui.tasks.failure_diagnosis import STOP_CODES, cause, failing, first_failing, stop_words
+from hai_tui.tasks.failure_diagnosis import cause, failing, first_failing, stop_words
 
 
 def rank(index: int, code: int, ended: int) -> Rank:

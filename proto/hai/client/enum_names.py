@@ -1,10 +1,17 @@
-"""Words for the numbers of the contract's enums."""
+"""Words for the numbers of the contract's enums and bit masks."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
 from typing import Any
+
+STOP_CODES = {
+    1: "STOP", 16: "INTERRUPT", 32: "UNSCHEDULABLE", 128: "FAILED", 256: "INIT_FAILED",
+    512: "TIMEOUT", 1024: "MANUAL_STOP", 2048: "HOOK_RESTART", 4096: "MANUAL_SUCCEEDED",
+    8192: "MANUAL_FAILED", 16384: "NODE_FAILURE",
+}  # fmt: skip
+"""HAI's bit mask of why a run ended."""
 
 
 @cache
@@ -13,3 +20,10 @@ def word(enum: Any, number: int) -> str:
     prefix = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", enum.DESCRIPTOR.name).upper()
     known = enum.DESCRIPTOR.values_by_number.get(number)
     return known.name.removeprefix(f"{prefix}_") if known else f"UNKNOWN_{number}"
+
+
+def stop_code_names(code: int) -> list[str]:
+    """Every bit of a stop code by name; bits that are not known keep their number."""
+    names = [name for bit, name in STOP_CODES.items() if code & bit]
+    rest = code & ~sum(STOP_CODES)
+    return [*names, *([str(rest)] if rest else [])]

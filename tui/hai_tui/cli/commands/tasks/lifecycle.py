@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.task_pb2 import Task
 
-_STOPPED = 1 | 512 | 1024 | 4096 | 8192
-"""Stop codes of runs that end their task: STOP, TIMEOUT and what a person said."""
+_FINAL = frozenset({"STOP", "TIMEOUT", "MANUAL_STOP", "MANUAL_SUCCEEDED", "MANUAL_FAILED"})
+"""Stop codes of runs that end their task."""
 
 _STOP_HELP = """End tasks. A running program is asked to save first. Asking twice is no error.
 
@@ -127,8 +127,11 @@ def resume(settings: Settings, tasks: tuple[str, ...], kind: Any) -> int:
 
 def _resumed(task: Task) -> str:
     """What will be; a task that is being stopped ends, whatever is asked of it."""
+    from hai.client.enum_names import stop_code_names
+
     at = status(task)
-    if at == "STOPPING" or (at == "TERMINATING" and task.run.stop_code & _STOPPED):
+    final = not _FINAL.isdisjoint(stop_code_names(task.run.stop_code))
+    if at == "STOPPING" or (at == "TERMINATING" and final):
         return text("done.resumed.stopping", id=task.id)
     if at in ("SUSPENDING", "TERMINATING"):
         return text("done.resumed.later")
