@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from hai.client.validation.violations import nearest
 from hai_backend.api.protocols import TaskManager
-from hai_backend.api.request.rules import nearest
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity
 from hai_backend.controllers.aio.clock import Clock

@@ -17,9 +17,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hai.client.validation.violations import nearest
 from hai_backend.api.request import limits
 from hai_backend.api.request.filter_values import age, boolean, day, number
-from hai_backend.api.request.rules import Rules, nearest
+from hai_backend.api.request.rules import Rules
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Outcome, TaskState

@@ -10,8 +10,6 @@ from typing import TypeVar
 from hai.client.validation.violations import Violations, nearest, shown
 from hai_backend.domain.errors import Invalid, Violation
 
-__all__ = ["LABEL", "NAME", "Rules", "nearest", "shown"]
-
 Choice = TypeVar("Choice", bound=StrEnum)
 Kept = TypeVar("Kept")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import grpc
 
+from hai.client.validation.violations import nearest
 from hai.v1 import audit_service_pb2 as pb
 from hai.v1.audit_service_pb2_grpc import AuditServiceServicer
 from hai_backend.api.request import limits, paging
 from hai_backend.api.request.convert_time import moment, timestamp
-from hai_backend.api.request.rules import Rules, nearest
+from hai_backend.api.request.rules import Rules
 from hai_backend.api.server.handler_wrapper import Context
 from hai_backend.store.base import AuditQuery, AuditRow, Store
 

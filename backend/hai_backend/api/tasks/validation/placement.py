@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hai.client.validation.conditions import BUILT_IN_SERVICE, node_count
+from hai.client.validation.violations import nearest
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.api.nodes.group_capacity import GroupCapacity
-from hai_backend.api.request.rules import Rules, nearest
+from hai_backend.api.request.rules import Rules
 from hai_backend.api.tasks.validation.fit import SubmitContext
 from hai_backend.domain.formatting import counted
 
