@@ -34,7 +34,7 @@ from hai_backend.domain.scheduling.plan import WaitReason
 from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.metrics.prometheus import Metrics, SuspendReason
-from hai_backend.scheduler.explain.counterfactual import Change
+from hai_backend.scheduler.explain.remedy import Change
 from hai_backend.scheduler.policy.policy import Policy, to_mapping
 from hai_jupyter.app import HaiJupyter
 from hai_jupyter.magics import HaiMagics

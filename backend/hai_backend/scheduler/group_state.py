@@ -1,7 +1,7 @@
-"""What is known of one node group between passes: who waits, who runs where, and when time alone will change that.
+"""The state of one node group between passes: waiting tasks, runs on nodes, and when time alone will change them.
 
-Runs and waiting tasks come and go one by one, and nodes open and close; whatever else changes (sizes, quota rows, the
-policy) makes the board build the group anew.
+Tasks are added and removed one by one, and nodes become usable or unusable. After any other change (sizes, quota rows,
+the policy) SchedulerCache builds the group anew.
 """
 
 from __future__ import annotations
@@ -13,24 +13,23 @@ from operator import attrgetter
 
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.scheduling.snapshot import SchedTask, Standing
-from hai_backend.scheduler.capacity import allocation
+from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState
+from hai_backend.scheduler.admission import Feasibility, deferral
+from hai_backend.scheduler.capacity.node_info import Allocation, NodeInfo, Occupancy
 from hai_backend.scheduler.capacity.pool import Pool
-from hai_backend.scheduler.capacity.requests import Requests
-from hai_backend.scheduler.capacity.slots import Grip, Holder, Need, Slot
+from hai_backend.scheduler.capacity.requests import UNIT, Request, Requests
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.scheduler.preemption.victim_index import VictimIndex
 from hai_backend.scheduler.queue.history import History, bin_of
 from hai_backend.scheduler.queue.queue import Queue, Waiting, natural_key
-from hai_backend.scheduler.queue.rating import claim, merit_at, run_level, running_worth
+from hai_backend.scheduler.queue.rating import merit_at, rate_queued, rate_run, run_level
 from hai_backend.scheduler.queue.rating_refresh import RatingRefresh
 from hai_backend.scheduler.queue.user_order import UserOrder
-from hai_backend.scheduler.quota import UNIT, Quotas
-from hai_backend.scheduler.row_check import Feasibility, not_yet
+from hai_backend.scheduler.quota import Quotas
 from hai_backend.scheduler.shares import Shares
 from hai_backend.scheduler.wakeups import Wakeups
 
-_CLASS = (
+_EQUAL_FIELDS = (
     "user",
     "name",
     "node_count",
@@ -41,17 +40,19 @@ _CLASS = (
     "assigned_nodes",
     "task_type",
 )
-_FACTS = attrgetter(*_CLASS)
+_TASK_CLASS = attrgetter(*_EQUAL_FIELDS)
 ALIKE = attrgetter(
-    *_CLASS, "priority", "run_seconds", "custom_rank", "held", "awaited", "not_before"
+    *_EQUAL_FIELDS, "priority", "run_seconds", "custom_rank", "held", "awaited", "not_before"
 )
-"""Equal for tasks of a group that differ only in who they are and since when they wait."""
-_CLASSES = 20_000  # that are remembered; names come and go
+"""Equal for tasks of a group that differ only in their ids and in when they began to wait."""
+_MAX_CLASSES = 20_000  # that are cached; names of tasks come and go
 
 
 @dataclass(slots=True, eq=False)
 class GroupState:
-    """`spot` finds an open node of any group: a run keeps its nodes when an operator moves one of them elsewhere."""
+    """`find_node` finds a usable node of any group: a run keeps its nodes when an operator moves one to another
+    group.
+    """
 
     name: str
     policy: Policy
@@ -61,20 +62,21 @@ class GroupState:
     quotas: Quotas
     shares: Shares
     history: History
-    spot: Callable[[str], Slot | None]
+    find_node: Callable[[str], NodeInfo | None]
     waiting: dict[int, Waiting] = field(default_factory=dict)
-    aside: dict[int, SchedTask] = field(default_factory=dict)  # held by their users, or backing off
-    holders: dict[int, Holder] = field(default_factory=dict)
+    # on hold by their users, or backing off
+    deferred: dict[int, SchedTask] = field(default_factory=dict)
+    allocations: dict[int, Allocation] = field(default_factory=dict)
     queue: Queue = field(default_factory=Queue)
     victim_index: VictimIndex = field(default_factory=VictimIndex)
     changed: bool = True
     pool: Pool = field(init=False)
     feasible: Feasibility = field(init=False)
-    wishes: UserOrder = field(init=False)
-    needs: Requests = field(init=False)
-    alarms: Wakeups = field(default_factory=Wakeups)
-    _lessons: RatingRefresh = field(init=False)
-    _classes: dict[object, tuple[Need, float]] = field(default_factory=dict)
+    user_order: UserOrder = field(init=False)
+    requests: Requests = field(init=False)
+    wakeups: Wakeups = field(default_factory=Wakeups)
+    _rating_refresh: RatingRefresh = field(init=False)
+    _classes: dict[object, tuple[Request, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.pool = Pool(self.packed)
@@ -82,216 +84,217 @@ class GroupState:
             if node.usable:
                 self.pool.add(node)
         self.feasible = Feasibility(self.name, self.exists, self.nodes, self.pool)
-        self.needs = Requests(self.packed, self.nodes.values())
-        self.wishes = UserOrder(self)
-        self._lessons = RatingRefresh(self.name, self.history, self.policy.relearn_seconds)
+        self.requests = Requests(self.packed, self.nodes.values())
+        self.user_order = UserOrder(
+            self.queue, self.quotas, self.policy, self.feasible, self.wakeups, self.rate
+        )
+        self._rating_refresh = RatingRefresh(self.name, self.history, self.policy.relearn_seconds)
 
-    def open(self, node: Node, on: Iterable[Holder]) -> None:
-        """A known node may be used again; `on` names who is on it, once for each rank."""
-        spot = self.pool.add(node)
-        for holder in on:
-            self._refile(holder, lambda holder=holder: allocation.put(spot, holder))  # type: ignore[misc]
-        self._judge()
+    def enable_node(self, node: Node, allocations: Iterable[Allocation]) -> None:
+        """A node may be used again; `allocations` are those on it, once for each rank."""
+        info = self.pool.add(node)
+        for allocation in allocations:
+            self._unindex_victim(allocation)
+            allocation.add(info)
+            self._index_victim(allocation)
+        self._usable_nodes_changed()
 
-    def close(self, node: Node) -> None:
-        """A node may not be used for now; runs on it stay."""
-        holders = list(dict.fromkeys(self.pool.spots[node.name].holders))
-        for holder in holders:
-            self._unladder(holder)
-        self.pool.close(node.name)
-        for holder in holders:
-            self._enladder(holder)
-        self._judge()
+    def disable_node(self, node: Node) -> None:
+        """A node may not be used for now; runs on it go on."""
+        allocations = list(dict.fromkeys(self.pool.nodes[node.name].allocations))
+        for allocation in allocations:
+            self._unindex_victim(allocation)
+        self.pool.remove(node.name)
+        for allocation in allocations:
+            self._index_victim(allocation)
+        self._usable_nodes_changed()
 
-    def _judge(self) -> None:
+    def _usable_nodes_changed(self) -> None:
         self.feasible.usable_changed()
-        self.wishes.touch_all()
+        self.user_order.touch_all()
         self.changed = True
 
-    def enter(self, task: SchedTask, now: float) -> None:
-        """A task that is new here, or has changed."""
+    def add(self, task: SchedTask, now: float) -> None:
+        """Add a task that is new here, or has changed and was removed before."""
         self.changed = True
-        if task.standing is not Standing.QUEUED:
-            self._hold(task, now)
-        elif not_yet(task, now):
-            self._set_aside(task, now)
+        if task.standing is not SchedulingState.QUEUED:
+            self._add_run(task, now)
+        elif deferral(task, now):
+            self._defer(task, now)
         else:
-            (waiting,) = self._line_up([task], now)
+            (waiting,) = self._queue_up([task], now)
             self.queue.add(waiting)
-            self.alarms.set(waiting.until, task.id, now)
+            self.wakeups.set(waiting.until, task.id, now)
 
-    def exit(self, task: int) -> None:
-        """A task is gone, or about to enter anew."""
+    def remove(self, task: int) -> None:
+        """Remove a task, if it is here."""
         self.changed = True
-        self.aside.pop(task, None)
+        self.deferred.pop(task, None)
         waiting = self.waiting.pop(task, None)
         if waiting is not None:
             self.queue.discard(waiting)
-            self.wishes.forget(waiting)
-        holder = self.holders.pop(task, None)
-        if holder is not None:
-            self._release(holder)
+            self.user_order.remove(waiting)
+        allocation = self.allocations.pop(task, None)
+        if allocation is not None:
+            self._unindex_victim(allocation)
+            allocation.clear()
+            self._count(allocation, -allocation.units)
+            self.user_order.touch(allocation.task.user)
 
-    def _release(self, holder: Holder) -> None:
-        self._unladder(holder)
-        allocation.remove(holder)
-        self._count(holder, -holder.units)
-        self.wishes.touch(holder.task.user)
+    def _count(self, allocation: Allocation, units: int) -> None:
+        user = allocation.task.user
+        self.quotas.add_used(user, run_level(allocation.task, self.policy), units)
+        self.shares.add_used(user, units)
+        if allocation.occupancy is Occupancy.ALLOCATED:
+            self.shares.add_retained(user, units)
 
-    def _count(self, holder: Holder, units: int) -> None:
-        user = holder.task.user
-        self.quotas.hold(user, run_level(holder.task, self.policy), units)
-        self.shares.hold(user, units)
-        if holder.grip is Grip.HELD:
-            self.shares.keep(user, units)
+    def _add_run(self, task: SchedTask, now: float) -> None:
+        resources = self.requests.resources(task)
+        releasing = task.standing is SchedulingState.LEAVING and task.leaves_free
+        allocation = Allocation(
+            task,
+            Occupancy.RELEASING if releasing else Occupancy.ALLOCATED,
+            resources=resources,
+            units=self.requests.units(len(task.placed), resources),
+            reserved_for=task.suspended_for,
+        )
+        if task.standing is SchedulingState.RUNNING:
+            self._rate(allocation, now)
+        self.allocations[task.id] = allocation
+        self._occupy(allocation)
 
-    def _hold(self, task: SchedTask, now: float) -> None:
-        ask = self.needs.ask(task)
-        gone = task.standing is Standing.LEAVING and task.leaves_free
-        holder = Holder(task, Grip.LEAVING if gone else Grip.HELD, ask=ask)
-        holder.wanted_by = task.suspended_for
-        holder.units = self.needs.units(len(task.placed), ask)
-        if task.standing is Standing.RUNNING:
-            self._appraise(holder, now)
-        self.holders[task.id] = holder
-        self._settle(holder)
+    def add_duplicate(self, task: SchedTask) -> None:
+        """Count the nodes of a run whose id another task has too; nothing else is done with it."""
+        resources = self.requests.resources(task)
+        units = self.requests.units(len(task.placed), resources)
+        self._occupy(Allocation(task, Occupancy.ALLOCATED, resources=resources, units=units))
 
-    def keep(self, task: SchedTask) -> None:
-        """Count a task on its nodes that can not be told from another one."""
-        holder = Holder(task, Grip.HELD, ask=self.needs.ask(task))
-        holder.units = self.needs.units(len(task.placed), holder.ask)
-        self._settle(holder)
+    def _occupy(self, allocation: Allocation) -> None:
+        for name in allocation.task.placed:
+            node = self.pool.nodes.get(name) or self.find_node(name)
+            if node is not None:
+                allocation.add(node)
+        self._index_victim(allocation)
+        self._count(allocation, allocation.units)
+        self.user_order.touch(allocation.task.user)
 
-    def _settle(self, holder: Holder) -> None:
-        for name in holder.task.placed:
-            spot = self.pool.spots.get(name) or self.spot(name)
-            if spot is not None:
-                allocation.put(spot, holder)
-        self._enladder(holder)
-        self._count(holder, holder.units)
-        self.wishes.touch(holder.task.user)
+    def _rate(self, allocation: Allocation, now: float) -> None:
+        task = allocation.task
+        weight = max(1, self.requests.units(task.node_count, allocation.resources)) / UNIT
+        allocation.rating = rate_run(task, weight, self.history, self.policy, now)
+        self.wakeups.set(allocation.rating.until, task.id, now)
 
-    def _appraise(self, holder: Holder, now: float) -> None:
-        task = holder.task
-        weight = max(1, self.needs.units(task.node_count, holder.ask)) / UNIT
-        holder.worth = running_worth(task, weight, self.history, self.policy, now)
-        self.alarms.set(holder.worth.until, task.id, now)
+    def _index_victim(self, allocation: Allocation) -> None:
+        if allocation.rating is not None:
+            self.victim_index.add(allocation)
 
-    def _enladder(self, holder: Holder) -> None:
-        if holder.worth is not None:
-            self.victim_index.add(holder)
+    def _unindex_victim(self, allocation: Allocation) -> None:
+        if allocation.rating is not None:
+            self.victim_index.remove(allocation)
 
-    def _unladder(self, holder: Holder) -> None:
-        if holder.worth is not None:
-            self.victim_index.remove(holder)
-
-    def _refile(self, holder: Holder, change: Callable[[], None]) -> None:
-        self._unladder(holder)
-        change()
-        self._enladder(holder)
-
-    def fill(self, lots: Iterable[list[SchedTask]], now: float) -> None:
-        """Like `enter` for many queued tasks in lots that are alike, to a group that is new."""
-        for alike in lots:
-            if not_yet(alike[0], now):
+    def add_all(self, batches: Iterable[list[SchedTask]], now: float) -> None:
+        """Add many queued tasks to a new group, in batches of tasks that are ALIKE."""
+        for alike in batches:
+            if deferral(alike[0], now):
                 for task in alike:
-                    self._set_aside(task, now)
+                    self._defer(task, now)
             else:
-                found = self._line_up(alike, now)
+                found = self._queue_up(alike, now)
                 self.queue.append(found)
-                self.alarms.append([(w.until, w.task.id) for w in found if w.until < inf])
+                self.wakeups.append([(w.until, w.task.id) for w in found if w.until < inf])
         self.queue.arrange()
-        self.alarms.arrange()
+        self.wakeups.arrange()
 
-    def _set_aside(self, task: SchedTask, now: float) -> None:
-        self.aside[task.id] = task
-        self.alarms.set(inf if task.held or task.awaited else task.not_before, task.id, now)
+    def _defer(self, task: SchedTask, now: float) -> None:
+        self.deferred[task.id] = task
+        self.wakeups.set(inf if task.held or task.awaited else task.not_before, task.id, now)
 
-    def _line_up(self, alike: list[SchedTask], now: float) -> list[Waiting]:
+    def _queue_up(self, alike: list[SchedTask], now: float) -> list[Waiting]:
         first, policy = alike[0], self.policy
-        need, merit = self._class(first)
-        level, share = self.wishes.level(first), self.shares.of(first.user)
+        request, merit = self._class(first)
+        level, share = self.user_order.level(first), self.shares.of(first.user)
         found: list[Waiting] = []
         for task in alike:
-            as_level, worth, until, lifted = claim(task, level, merit, policy, now)
-            waiting = Waiting(task, need, level, as_level, worth, until, lifted, share)
+            as_level, task_merit, until, lifted = rate_queued(task, level, merit, policy, now)
+            waiting = Waiting(task, request, level, as_level, task_merit, until, lifted, share)
             waiting.key = natural_key(waiting)
             self.waiting[task.id] = waiting
             found.append(waiting)
-        self.wishes.remember(first, len(alike))
+        self.user_order.add(first, len(alike))
         return found
 
-    def _class(self, task: SchedTask) -> tuple[Need, float]:
-        """What equal tasks share, whatever their level: need and merit, as of the last time that the group learned."""
-        facts: object = _FACTS(task)
+    def _class(self, task: SchedTask) -> tuple[Request, float]:
+        """Request and merit, equal for tasks of one class at any level; as of the last refresh of ratings."""
+        key: object = _TASK_CLASS(task)
         if task.run_seconds:
-            facts = (facts, bin_of(task.run_seconds))
-        found = self._classes.get(facts)
+            key = (key, bin_of(task.run_seconds))
+        found = self._classes.get(key)
         if found is None:
-            if len(self._classes) >= _CLASSES:
+            if len(self._classes) >= _MAX_CLASSES:
                 self._classes.clear()
-            need = self.needs.of(task)
-            weight = need.units / UNIT
+            request = self.requests.of(task)
+            weight = request.units / UNIT
             merit = merit_at(task, task.run_seconds, weight, self.history, self.policy)
-            found = self._classes[facts] = (need, merit)
+            found = self._classes[key] = (request, merit)
         return found
 
     def rate(self, waiting: Waiting, now: float, level: Priority | None = None) -> None:
-        """Its turn has come or gone, or AUTO counts as another level: its place in the queue changes."""
-        level = waiting.own_level if level is None else level
+        """Rate a waiting task anew, at another level if one is given, and move it in the queue."""
+        level = waiting.quota_level if level is None else level
         _, merit = self._class(waiting.task)
-        turn = self.wishes.has_turn(waiting)
-        as_level, merit, until, lifted = claim(waiting.task, level, merit, self.policy, now, turn)
+        turn = self.user_order.has_turn(waiting)
+        as_level, merit, until, lifted = rate_queued(
+            waiting.task, level, merit, self.policy, now, turn
+        )
         if until != waiting.until:
-            self.alarms.set(until, waiting.task.id, now)
+            self.wakeups.set(until, waiting.task.id, now)
         waiting.until, waiting.lifted = until, lifted
-        if (as_level, merit, level) == (waiting.level, waiting.merit, waiting.own_level):
+        if (as_level, merit, level) == (waiting.level, waiting.merit, waiting.quota_level):
             return
         self.queue.discard(waiting)
-        waiting.own_level, waiting.level, waiting.merit = level, as_level, merit
+        waiting.quota_level, waiting.level, waiting.merit = level, as_level, merit
         waiting.key = natural_key(waiting)
         self.queue.add(waiting)
-        self.wishes.touch(waiting.task.user)
+        self.user_order.touch(waiting.task.user)
 
     def tier(self, waiting: Waiting) -> int:
-        """What orders equal levels before their ranks do."""
+        """Orders tasks of equal levels before their ranks do."""
         return self.shares.tier(waiting) if self.shares else 0
 
     def advance(self, now: float) -> None:
-        """Ask again what has run out, learn what has ended, and bring the users' own wishes up to date."""
+        """Apply what time has changed: expired ratings, learned run times, the order of users' tasks."""
         self._relearn(now)
-        for task in self.alarms.due(now):
-            self._again(task, now)
-        self.wishes.fulfil(now)
+        for task in self.wakeups.due(now):
+            self._wake(task, now)
+        self.user_order.update(now)
 
-    def _again(self, task: int, now: float) -> None:
-        holder, waiting = self.holders.get(task), self.waiting.get(task)
-        if holder is not None and holder.worth is not None:
-            if holder.worth.until <= now:
-                self._rank_again(task, now)
+    def _wake(self, task: int, now: float) -> None:
+        allocation, waiting = self.allocations.get(task), self.waiting.get(task)
+        if allocation is not None and allocation.rating is not None:
+            if allocation.rating.until <= now:
+                self._refresh_rating(task, now)
         elif waiting is not None:
             if waiting.until <= now:
                 self.rate(waiting, now)
             else:
-                self.wishes.touch(waiting.task.user)
-        elif (late := self.aside.get(task)) is not None and late.not_before <= now:
-            self._enter_again(late, now)
-
-    def _enter_again(self, task: SchedTask, now: float) -> None:
-        self.exit(task.id)
-        self.enter(task, now)
+                self.user_order.touch(waiting.task.user)
+        elif (late := self.deferred.get(task)) is not None and late.not_before <= now:
+            self.remove(late.id)
+            self.add(late, now)
 
     def _relearn(self, now: float) -> None:
-        if self._lessons.learnt(now):
+        if self._rating_refresh.is_due(now):
             self._classes.clear()
-            self._lessons.teach([*self.holders, *self.waiting])
+            self._rating_refresh.start([*self.allocations, *self.waiting])
             return
-        for task in self._lessons.pupils():
-            self._rank_again(task, now)
+        for task in self._rating_refresh.batch():
+            self._refresh_rating(task, now)
 
-    def _rank_again(self, task: int, now: float) -> None:
-        holder, waiting = self.holders.get(task), self.waiting.get(task)
-        if holder is not None and holder.worth is not None:
-            self._refile(holder, lambda: self._appraise(holder, now))
+    def _refresh_rating(self, task: int, now: float) -> None:
+        allocation, waiting = self.allocations.get(task), self.waiting.get(task)
+        if allocation is not None and allocation.rating is not None:
+            self._unindex_victim(allocation)
+            self._rate(allocation, now)
+            self._index_victim(allocation)
         elif waiting is not None:
             self.rate(waiting, now)

@@ -1,7 +1,7 @@
-"""What no plan may ever do, as executable checks: tests apply them to every plan, a live server to samples of them.
+"""Rules that no plan may break, as executable checks: tests apply them to every plan, a live server to samples.
 
-Each rule is read slowly and simply from snapshot and plan, not from the scheduler's own books. The cost of one check
-grows with tasks + nodes + (starts × users that wait), so that a large cluster can afford it now and then.
+Each rule is computed simply from snapshot and plan, not from the scheduler's own state. The cost of one check grows
+with tasks + nodes + (starts × users that wait), so that a large cluster can afford it once in a while.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Plan, Start, Suspend, Wait, WaitReason
-from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot, Standing
+from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, Snapshot
 from hai_backend.scheduler.policy.group_policy import in_force
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.scheduler.queue.rating import SPOT, effective_level, run_level, since
@@ -31,7 +31,7 @@ class Violation(NamedTuple):
 
 
 def violations(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[Violation]:
-    """Every breach of a rule; none: all is well. Not for snapshots with bad rows.
+    """All violations. Not for snapshots with invalid rows.
 
     `plan` holds a Wait for each task that stays in the queue, in order. `policy` is the server's; groups may differ.
     """
@@ -72,8 +72,8 @@ class _Case:
         """The policy of the task's group."""
         return self._policies.get(task.group, self.policy)
 
-    def whole(self, task: SchedTask) -> bool:
-        """False: the task takes a part of its nodes."""
+    def on_whole_nodes(self, task: SchedTask) -> bool:
+        """False: the task takes parts of nodes."""
         packed = self.snapshot.groups.get(task.group, Group(task.group)).packed
         return not (packed and (task.gpu or task.cpu or task.memory))
 
@@ -83,26 +83,26 @@ class _Case:
         return now - (now if run.run_started_at is None else run.run_started_at)
 
     def lifted(self, task: SchedTask) -> bool:
-        """True: it has waited for so long that its level was raised."""
+        """Whether it has waited for so long that its level was raised."""
         return self.snapshot.now - since(task) >= self.policy_of(task).patience_seconds
 
 
 def _one_decision(case: _Case) -> Iterator[str]:
-    """One decision a task, and one that can be carried out."""
+    """One decision per task, which its state allows."""
     decided = Counter(decision.task for decision in case.plan.decisions)
     yield from (f"task {task} gets {n} decisions" for task, n in decided.items() if n > 1)
     yield from (f"task {task} is not in the snapshot" for task in decided.keys() - case.tasks)
     for decision in case.plan.decisions:
         task = case.tasks.get(decision.task)
         standing = task.standing if task else None
-        if isinstance(decision, Start | Wait) and standing is not Standing.QUEUED:
+        if isinstance(decision, Start | Wait) and standing is not SchedulingState.QUEUED:
             yield f"task {decision.task} is {standing}, and starts or waits"
-        if isinstance(decision, Suspend) and standing is not Standing.RUNNING:
+        if isinstance(decision, Suspend) and standing is not SchedulingState.RUNNING:
             yield f"task {decision.task} is {standing}, and is suspended"
 
 
 def _whole_gang(case: _Case) -> Iterator[str]:
-    """Whole or absent, and only on nodes that may take tasks."""
+    """All ranks start or none, and only on nodes that may take the task."""
     for start in case.of(Start):
         task = case.tasks[start.task]
         if len(start.nodes) != task.node_count:
@@ -118,7 +118,7 @@ def _may_take(node: Node, task: SchedTask) -> bool:
 
 
 def _one_holder(case: _Case) -> Iterator[str]:
-    """No node is given twice: nodes of whole tasks to nobody else, GPUs of packed ones once."""
+    """No node is allocated twice: nodes of tasks on whole nodes to no other task, GPUs of packed nodes once."""
     used: Counter[str] = Counter()
     for task in case.snapshot.tasks:
         for name in task.placed:
@@ -135,23 +135,23 @@ def _size(node: Node | None) -> int:
 
 
 def _units(case: _Case, node: str, task: SchedTask) -> int:
-    return _size(case.nodes.get(node)) if case.whole(task) else task.gpu
+    return _size(case.nodes.get(node)) if case.on_whole_nodes(task) else task.gpu
 
 
 def _quota(case: _Case) -> Iterator[str]:
-    """With what starts now nobody holds more whole nodes than a row allows, at the level and in total."""
+    """With all starts no user has more whole nodes than a row allows, at the level and in total."""
     limits = _quota_limits(case.snapshot)
-    held: Counter[tuple[str, str, Priority]] = Counter()
+    used: Counter[tuple[str, str, Priority]] = Counter()
     for task in case.snapshot.tasks:
         for level in (run_level(task, case.policy_of(task)), Priority.AUTO) if task.placed else ():
-            held[task.user, task.group, level] += case.whole(task) * len(task.placed)
+            used[task.user, task.group, level] += case.on_whole_nodes(task) * len(task.placed)
     for start in case.of(Start):
         task = case.tasks[start.task]
         for level in (start.priority, Priority.AUTO):
             key = (task.user, task.group, level)
-            held[key] += case.whole(task) * task.node_count
-            if case.whole(task) and held[key] > limits.get(key, held[key]):
-                yield f"task {task.id}: {task.user} holds {held[key]} at {level.name}"
+            used[key] += case.on_whole_nodes(task) * task.node_count
+            if case.on_whole_nodes(task) and used[key] > limits.get(key, used[key]):
+                yield f"task {task.id}: {task.user} holds {used[key]} at {level.name}"
 
 
 def _quota_limits(snapshot: Snapshot) -> dict[tuple[str, str, Priority], int]:
@@ -163,40 +163,42 @@ def _quota_limits(snapshot: Snapshot) -> dict[tuple[str, str, Priority], int]:
 
 
 def _share_limit(case: _Case) -> Iterator[str]:
-    """With what starts now no user group holds more whole nodes than its limit."""
+    """With all starts no user group has more whole nodes than its limit."""
     for row in case.snapshot.shares:
         if row.limit is None:
             continue
         members = {
             t.id for t in case.snapshot.tasks if t.group == row.group and t.user in row.users
         }
-        held = sum(case.whole(case.tasks[n]) * len(case.tasks[n].placed) for n in members)
+        used = sum(case.on_whole_nodes(case.tasks[n]) * len(case.tasks[n].placed) for n in members)
         for task in (case.tasks[start.task] for start in case.of(Start)):
-            held += case.whole(task) * task.node_count if task.id in members else 0
-            if held > row.limit and task.id in members:
-                yield f"task {task.id}: user group {row.name} holds {held} of {row.limit}"
+            used += case.on_whole_nodes(task) * task.node_count if task.id in members else 0
+            if used > row.limit and task.id in members:
+                yield f"task {task.id}: user group {row.name} holds {used} of {row.limit}"
 
 
 def _guaranteed_share(case: _Case) -> Iterator[str]:
-    """Equals of other user groups leave a user group what is guaranteed to it, once all is carried out."""
+    """Equals of other user groups leave a user group its guaranteed nodes, once all decisions are carried out."""
     waits = case.of(Wait)
     promised = {w.task for w in waits if w.why is WaitReason.WAITING_FOR_PREEMPTED}
-    suspends = [s for s in case.of(Suspend) if case.whole(case.tasks[s.task])]
+    suspends = [s for s in case.of(Suspend) if case.on_whole_nodes(case.tasks[s.task])]
     for row in case.snapshot.shares:
-        own = [t for t in case.snapshot.tasks if t.group == row.group and t.user in row.users]
-        members = {task.id for task in own}
+        tasks = [t for t in case.snapshot.tasks if t.group == row.group and t.user in row.users]
+        members = {task.id for task in tasks}
         lost = [s for s in suspends if s.task in members]
-        apart = [s for s in lost if not s.higher and s.for_task not in members]
-        came = promised | {start.task for start in case.of(Start)}
-        kept = sum(len(t.placed) for t in own if t.standing is not Standing.LEAVING)
-        kept += sum(task.node_count for task in own if task.id in came)
-        kept -= sum(len(case.tasks[s.task].placed) for s in lost)
-        if apart and len(apart) == len(lost) and kept < row.guaranteed:
-            yield f"user group {row.name} is left {kept} nodes of {row.guaranteed} for equals"
+        different_groups = [s for s in lost if not s.higher and s.for_task not in members]
+        gained = promised | {start.task for start in case.of(Start)}
+        retained = sum(len(t.placed) for t in tasks if t.standing is not SchedulingState.LEAVING)
+        retained += sum(task.node_count for task in tasks if task.id in gained)
+        retained -= sum(len(case.tasks[s.task].placed) for s in lost)
+        if different_groups and len(different_groups) == len(lost) and retained < row.guaranteed:
+            yield f"user group {row.name} is left {retained} nodes of {row.guaranteed} for equals"
 
 
 def _suspend(case: _Case) -> Iterator[str]:
-    """Only for a task that is promised nodes; for an equal one never before the minimum of a run, nor one's own."""
+    """Only for a task with promised nodes; for an equal task never before the minimum of a run, nor of the same
+    user.
+    """
     waits = {wait.task: wait for wait in case.of(Wait)}
     for suspend in case.of(Suspend):
         run, wait = case.tasks[suspend.task], waits.get(suspend.for_task)
@@ -214,12 +216,12 @@ def _suspend(case: _Case) -> Iterator[str]:
 
 
 def _inversion(case: _Case) -> Iterator[str]:
-    """No start at a lower level on nodes with which a waiting task that lacks only nodes could have started."""
+    """No start at a lower level on nodes on which a waiting task that lacks only nodes could have started."""
     blocked = list(_first_blocked(case))
     for start in case.of(Start):
         task = case.tasks[start.task]
         level = _queued_at(case, task, start.priority)
-        for wait in blocked if case.whole(task) else ():
+        for wait in blocked if case.on_whole_nodes(task) else ():
             waiting = case.tasks[wait.task]
             suits = sum(_may_take(case.nodes[name], waiting) for name in start.nodes)
             if level < wait.priority and suits >= waiting.node_count:
@@ -227,11 +229,11 @@ def _inversion(case: _Case) -> Iterator[str]:
 
 
 def _first_blocked(case: _Case) -> Iterator[Wait]:
-    """Tasks that lack only nodes, but for those behind one that may keep nodes from them.
+    """Tasks that lack only nodes, without those behind a task that may have a reservation.
 
-    The first one that lacks nodes may keep later ones from them that would not give them back in time. Which one that
-    was the plan does not tell: what started after it may have used up its quota. So whoever stands behind a task of
-    the same user, or behind one that keeps nodes from everybody, is not judged.
+    The first task that lacks nodes may keep later tasks from nodes that they would not return in time. The plan
+    does not say which task that was: a later start may have used up its quota. So tasks behind a task of the same
+    user, or behind one that may keep nodes from all tasks, are not judged.
     """
     users: set[tuple[str, str]] = set()
     closed: set[str] = set()  # groups
@@ -248,7 +250,7 @@ def _first_blocked(case: _Case) -> Iterator[Wait]:
 
 
 def _queued_at(case: _Case, task: SchedTask, level: Priority) -> Priority:
-    """The level at which it stood in the queue: who has waited for too long was lifted."""
+    """Its level in the queue, raised if it has waited for too long."""
     if task.spot:
         return SPOT
     return max(level, case.policy_of(task).lifted_to) if case.lifted(task) else level

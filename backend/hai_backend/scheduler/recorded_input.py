@@ -1,7 +1,7 @@
-"""What a board is shown before a pass, as one value: the live loop makes it, a log keeps it, a replay shows it again.
+"""The input of a pass as one value: the live loop makes it, the decision log stores it, a replay applies it again.
 
-A log of passes is text, a line each: a beginning (policy, and a snapshot of what the board knows), then one pass after
-the other. Nothing but these lines and this code decides, so that a replay must come to the same decisions.
+A decision log is text with one line per record: a beginning (policy, snapshot of the cache), then one pass after the
+other. Decisions depend on nothing else, so a replay must come to the same decisions.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from hai_backend.scheduler.policy.settings import Rules
 FORMAT = "hai.decisions"
 VERSION = 1
 BEGIN = f'{{"format": "{FORMAT}", "version": '
-"""How a log begins, and every part of it that stands by itself."""
+"""The begin of a log, and of every file of it that can be read alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassInput:
-    """What is new at `now`; rules and nodes are None when they are as before."""
+    """What has changed at `now`. None: rules or nodes are as before."""
 
     now: float
     rules: Rules | None = None
@@ -40,34 +40,34 @@ class PassInput:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A board that has seen this snapshot makes the passes that follow."""
+    """The state before the passes that follow."""
 
     policy: Policy
     snapshot: Snapshot
     release: str = ""  # of the software
 
-    def board(self) -> SchedulerCache:
-        """That board."""
+    def cache(self) -> SchedulerCache:
+        """A cache of the snapshot."""
         return SchedulerCache.of(self.snapshot, self.policy)
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What a board was shown, and what it decided then."""
+    """The input of a pass (`shown`, the name in the log), and its plan."""
 
     shown: PassInput
     plan: Plan
 
 
-def show(board: SchedulerCache, shown: PassInput) -> Plan:
-    """One pass over what is new."""
-    if shown.rules is not None:
-        board.see_rules(shown.rules)
-    if shown.nodes is not None:
-        board.see_nodes(shown.nodes)
-    board.learn(shown.endings)
-    board.see(shown.tasks, shown.gone, shown.now)
-    return board.decide(shown.now)
+def apply(cache: SchedulerCache, new: PassInput) -> Plan:
+    """Update the cache with what has changed, and make a pass."""
+    if new.rules is not None:
+        cache.update_rules(new.rules)
+    if new.nodes is not None:
+        cache.update_nodes(new.nodes)
+    cache.learn(new.endings)
+    cache.update_tasks(new.tasks, new.gone, new.now)
+    return cache.decide(new.now)
 
 
 def begin_line(begin: Begin) -> str:
@@ -84,7 +84,7 @@ def pass_line(done: Pass) -> str:
 
 
 def parse_line(line: str, where: str = "") -> Begin | Pass:
-    """What a line of a log tells. Raises Invalid."""
+    """The record of a line. Raises Invalid."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:

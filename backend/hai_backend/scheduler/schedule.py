@@ -1,7 +1,4 @@
-"""One pass over a whole snapshot: what should start, leave or stop, and why everybody else waits.
-
-The live loop keeps a Board (cache.py) and shows it only what changes; one who has a snapshot asks here.
-"""
+"""One pass over a whole snapshot. The live loop keeps a SchedulerCache instead, and updates it with changes only."""
 
 from __future__ import annotations
 
@@ -14,9 +11,11 @@ _DEFAULT = Policy()
 
 
 def schedule(snapshot: Snapshot, policy: Policy = _DEFAULT) -> Plan:
-    """What should start, leave, stop or wait now. Pure, deterministic, and total: a bad row gets a reason."""
-    board = SchedulerCache.of(snapshot, policy)
-    plan = board.decide(snapshot.now)
-    waits = tuple(board.waits())
+    """Which tasks start, are suspended, stop or wait now. Pure, deterministic and total: an invalid row gets a
+    reason.
+    """
+    cache = SchedulerCache.of(snapshot, policy)
+    plan = cache.decide(snapshot.now)
+    waits = tuple(cache.waits())
     waiting = any(isinstance(decision, Wait) for decision in waits)
     return Plan(snapshot.revision, plan.decisions + waits, plan.wake_at if waiting else None)

@@ -1,4 +1,4 @@
-"""Builders for snapshots, so that a test or the simulator says only what matters to it."""
+"""Builders for snapshots, so that a test or the simulator states only what matters to it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from typing import Any
 
 from hai_backend.domain.node import Group, Node, NodeState
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.scheduling.snapshot import QuotaRow, SchedTask, ShareRow, Snapshot, Standing
+from hai_backend.domain.scheduling.snapshot import (
+    QuotaRow,
+    SchedTask,
+    SchedulingState,
+    ShareRow,
+    Snapshot,
+)
 
 NOW = 1_000_000.0
 
@@ -42,7 +48,7 @@ def running(
     """A task that has run on the nodes named in `on` (blanks between) for `since` seconds."""
     placed = tuple(on.split())
     facts: dict[str, Any] = {
-        "standing": Standing.RUNNING,
+        "standing": SchedulingState.RUNNING,
         "placed": placed,
         "run_priority": level,
         "run_started_at": NOW - since,
@@ -51,15 +57,15 @@ def running(
 
 
 def leaving(
-    task: int, on: str, level: Priority = Priority.NORMAL, *, wanted_by: int = 0, **settings: Any
+    task: int, on: str, level: Priority = Priority.NORMAL, *, reserved_for: int = 0, **settings: Any
 ) -> SchedTask:
     """A task that has been asked to leave the nodes in `on`."""
-    facts: dict[str, Any] = {"standing": Standing.LEAVING, "suspended_for": wanted_by}
+    facts: dict[str, Any] = {"standing": SchedulingState.LEAVING, "suspended_for": reserved_for}
     return running(task, on, level, **(facts | settings))
 
 
 def starting(task: int, on: str, level: Priority = Priority.NORMAL, **settings: Any) -> SchedTask:
-    """A task that is being started on the nodes in `on`: to be left alone."""
+    """A task that is being started on the nodes in `on`: its nodes may not be taken."""
     return leaving(task, on, level, leaves_free=False, **settings)
 
 
@@ -77,7 +83,7 @@ def snap(
     *parts: Node | list[Node] | SchedTask | QuotaRow | ShareRow | Group, **settings: Any
 ) -> Snapshot:
     """A snapshot at NOW of whatever is handed in, in any order."""
-    flat = [part for given in parts for part in (given if isinstance(given, list) else [given])]
+    flat = [part for item in parts for part in (item if isinstance(item, list) else [item])]
     return Snapshot(
         now=settings.pop("now", NOW),
         nodes=tuple(part for part in flat if isinstance(part, Node)),

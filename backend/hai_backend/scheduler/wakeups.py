@@ -1,4 +1,4 @@
-"""When time alone will change something for a task, so that it is looked at again."""
+"""Times at which time alone changes something for a task of a group."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from math import inf
 
-Alarm = tuple[float, int]
-"""A moment and a task."""
+Wakeup = tuple[float, int]
+"""A time and a task."""
 
 
 class Wakeups:
-    """Those of one group. One that is past or never is not set."""
+    """The wake-ups of one group. Times that are past or infinite are not stored."""
 
     def __init__(self) -> None:
-        self._heap: list[Alarm] = []
-        self._once: set[Alarm] = set()
+        self._heap: list[Wakeup] = []
+        self._once: set[Wakeup] = set()
 
     def set(self, at: float, task: int, now: float) -> None:
-        """Look at a task again then."""
+        """Wake a task at this time."""
         if now < at < inf:
             heappush(self._heap, (at, task))
 
     def set_once(self, at: float, task: int, now: float) -> None:
-        """The same, for who asks again and again."""
+        """The same, for a caller that repeats it: equal wake-ups are stored once."""
         if (at, task) not in self._once:
             self._once.add((at, task))
             self.set(at, task, now)
 
-    def append(self, alarms: Iterable[Alarm]) -> None:
-        """Set some of many, all to come; `arrange` must follow before anything else is done with them."""
-        self._heap += alarms
+    def append(self, wakeups: Iterable[Wakeup]) -> None:
+        """Store future wake-ups unsorted; `arrange` must follow before anything else."""
+        self._heap += wakeups
 
     def arrange(self) -> None:
-        """Put in order what was appended."""
+        """Sort what was appended."""
         heapify(self._heap)
 
     def next(self) -> float:
-        """The next moment; infinity: none."""
+        """The next time; infinity: none."""
         return self._heap[0][0] if self._heap else inf
 
     def due(self, now: float) -> Iterator[int]:
-        """Tasks whose moment has come, each alarm once; others may be set meanwhile."""
+        """The tasks whose time has come, each wake-up once; others may be set meanwhile."""
         while self._heap and self._heap[0][0] <= now:
-            alarm = heappop(self._heap)
-            self._once.discard(alarm)
-            yield alarm[1]
+            wakeup = heappop(self._heap)
+            self._once.discard(wakeup)
+            yield wakeup[1]

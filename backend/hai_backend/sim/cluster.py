@@ -15,7 +15,7 @@ from math import inf
 from hai_backend.domain.goodput_facts import Suspension, suspended
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Plan, Start, Suspend
-from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, Standing
+from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, SchedulingState
 from hai_backend.scheduler import SchedulerCache
 from hai_backend.sim.job import Usage
 
@@ -40,7 +40,7 @@ class Life:
 class World:
     """`learns`: the scheduler is told of endings, as live; a forecast leaves what it knows as it is."""
 
-    board: SchedulerCache
+    cache: SchedulerCache
     suspend_seconds: float
     restart_seconds: float
     learns: bool = True
@@ -86,10 +86,10 @@ class World:
     def decide(self) -> None:
         """One pass, carried out."""
         began = time.perf_counter()
-        self.board.see(self.changed.values(), self.gone, self.now)
+        self.cache.update_tasks(self.changed.values(), self.gone, self.now)
         self.changed.clear()
         self.gone.clear()
-        plan = self.board.decide(self.now)
+        plan = self.cache.decide(self.now)
         self.pass_seconds.append(time.perf_counter() - began)
         self.wake_at = inf if plan.wake_at is None else plan.wake_at
         self._apply(plan)
@@ -113,7 +113,7 @@ class World:
             life.first_start = self.now
         self._set(
             life,
-            standing=Standing.RUNNING,
+            standing=SchedulingState.RUNNING,
             placed=nodes,
             run_priority=level,
             run_started_at=self.now,
@@ -128,7 +128,7 @@ class World:
         new = Suspension(self.now, decision.for_task, decision.higher)
         self._set(
             life,
-            standing=Standing.LEAVING,
+            standing=SchedulingState.LEAVING,
             suspended_for=decision.for_task,
             suspensions=suspended(life.task.suspensions, new),
         )
@@ -144,7 +144,7 @@ class World:
         self.changed.pop(life.task.id, None)
         self.gone.append(life.task.id)
         if self.learns:
-            self.board.learn((Ending(life.task, seconds),))
+            self.cache.learn((Ending(life.task, seconds),))
         life.finished = self.now
         self.ended.append(life)
 
@@ -152,7 +152,7 @@ class World:
         seconds = self._leave_nodes(life)
         self._set(
             life,
-            standing=Standing.QUEUED,
+            standing=SchedulingState.QUEUED,
             placed=(),
             run_priority=Priority.AUTO,
             run_started_at=None,

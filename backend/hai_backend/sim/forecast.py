@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import ceil, floor, inf
 
-from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot, Standing
+from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, Snapshot
 from hai_backend.scheduler import Policy
 from hai_backend.scheduler.queue.rating import like
 from hai_backend.sim.futures import DAY, Future, Past, past_of
@@ -68,7 +68,7 @@ def forecast(
 def _competes(task: SchedTask, snapshot: Snapshot) -> bool:
     active = task.user not in snapshot.inactive_users
     free = not (task.held or task.awaited)
-    return task.standing is Standing.QUEUED and free and active
+    return task.standing is SchedulingState.QUEUED and free and active
 
 
 def _thin(past: Past) -> str:

@@ -18,7 +18,7 @@ from statistics import NormalDist
 
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, Snapshot, Standing
+from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, SchedulingState, Snapshot
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.policy.group_policy import in_force
 from hai_backend.scheduler.policy.settings import Rules
@@ -112,14 +112,14 @@ class Future:
     def _world(self) -> World:
         past = self._past
         now = past.snapshot.now
-        board = SchedulerCache(past.policy)
-        board.recall({past.group: past.history})
-        board.see_rules(replace(Rules.of(past.snapshot), inactive_users=frozenset()))
-        board.see_nodes(past.snapshot.nodes)
+        cache = SchedulerCache(past.policy)
+        cache.use_histories({past.group: past.history})
+        cache.update_rules(replace(Rules.of(past.snapshot), inactive_users=frozenset()))
+        cache.update_nodes(past.snapshot.nodes)
         settings = past.snapshot.groups.get(past.group)
         policy = in_force(settings, past.policy) if settings else past.policy
         restart = max(0.0, policy.restart_seconds - _SUSPEND_SECONDS)
-        world = World(board, _SUSPEND_SECONDS, restart, learns=False, now=now)
+        world = World(cache, _SUSPEND_SECONDS, restart, learns=False, now=now)
         for task in past.snapshot.tasks:
             if task.user not in past.snapshot.inactive_users or task.placed:
                 self._enter(world, task)
@@ -135,10 +135,10 @@ class Future:
         life.suspensions = int(task.run_seconds > 0.0)
         world.lives[task.id] = life
         match task.standing:
-            case Standing.RUNNING:
+            case SchedulingState.RUNNING:
                 life.since, life.left = began, life.left + ran
                 world.ends(life, world.now + life.left - ran)
-            case Standing.LEAVING:
+            case SchedulingState.LEAVING:
                 life.since = began
                 world.leaves(life, back=task.suspended_for != 0)
 

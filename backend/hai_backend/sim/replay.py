@@ -71,10 +71,10 @@ def replay(
 
 def opened(jobs: Sequence[Job], cluster: Cluster, policy: Policy) -> World:
     """An empty cluster to which these jobs will be submitted. Raises ValueError as `replay` does."""
-    board = SchedulerCache(policy)
-    board.see_rules(Rules({_GROUP: Group(_GROUP, cluster.packed)}))
-    board.see_nodes(cluster.members())
-    world = World(board, cluster.suspend_seconds, cluster.restart_seconds)
+    cache = SchedulerCache(policy)
+    cache.update_rules(Rules({_GROUP: Group(_GROUP, cluster.packed)}))
+    cache.update_nodes(cluster.members())
+    world = World(cache, cluster.suspend_seconds, cluster.restart_seconds)
     for job in jobs:
         world.submits(_life(job, cluster), job.submit)
     return world

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
-from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot, Standing
+from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, Snapshot
 
 Another = Callable[[int, Random], SchedTask]
 """Makes one more task; the number is new with each."""
@@ -13,7 +13,7 @@ Another = Callable[[int, Random], SchedTask]
 
 def numbers(given: Snapshot) -> Mapping[str, int]:
     """What --synthetic takes, of a snapshot."""
-    waiting = sum(task.standing is Standing.QUEUED for task in given.tasks)
+    waiting = sum(task.standing is SchedulingState.QUEUED for task in given.tasks)
     return {
         "nodes": len(given.nodes),
         "waiting": waiting,

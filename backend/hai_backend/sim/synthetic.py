@@ -1,6 +1,6 @@
 """Times passes of the production scheduler on a made-up cluster of any size, or on a snapshot of a real one.
 
-`cold_s` is a board that is shown everything for the first time and decides. `steady_*` are passes after at most 100
+`cold_s` is a cache that is shown everything for the first time and decides. `steady_*` are passes after at most 100
 changes each, as the live loop makes them: tasks end, are submitted, and leave; the decisions of a pass are carried out
 before the next one. Times are those of the processor: what a pass takes on one core that does nothing else. Random
 numbers are seeded: two calls time the same work.
@@ -17,7 +17,7 @@ from typing import Any
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Plan, Start, Suspend
-from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, Snapshot, Standing
+from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, SchedulingState, Snapshot
 from hai_backend.runtime import built_to_stay, collect_rarely
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.sim.scaling import Another, numbers, resubmitted
@@ -48,10 +48,10 @@ def _times(given: Snapshot, another: Another) -> Mapping[str, Any]:
     collect_rarely()  # as the server does
     began = time.process_time()
     with built_to_stay():
-        board = SchedulerCache.of(given, Policy())
-        plan = board.decide(given.now)
+        cache = SchedulerCache.of(given, Policy())
+        plan = cache.decide(given.now)
     cold = time.process_time() - began
-    times = sorted(_steady(_World(another, board, given), plan))
+    times = sorted(_steady(_World(another, cache, given), plan))
     return {
         "cold_s": cold,
         "steady_p50_ms": times[len(times) // 2] * 1000,
@@ -105,14 +105,14 @@ def _task(number: int, draw: Random, settings: Mapping[str, int]) -> SchedTask:
 
 def _running(task: SchedTask, nodes: tuple[str, ...], level: Priority, now: float) -> SchedTask:
     return replace(
-        task, standing=Standing.RUNNING, placed=nodes, run_priority=level, run_started_at=now
+        task, standing=SchedulingState.RUNNING, placed=nodes, run_priority=level, run_started_at=now
     )
 
 
 @dataclass(slots=True)
 class _World:
     another: Another
-    board: SchedulerCache
+    cache: SchedulerCache
     given: Snapshot
     draw: Random = field(default_factory=lambda: Random(2))
     running: dict[int, SchedTask] = field(default_factory=dict)
@@ -122,9 +122,9 @@ class _World:
 
     def __post_init__(self) -> None:
         known = {
-            Standing.RUNNING: self.running,
-            Standing.LEAVING: self.leaving,
-            Standing.QUEUED: self.waiting,
+            SchedulingState.RUNNING: self.running,
+            SchedulingState.LEAVING: self.leaving,
+            SchedulingState.QUEUED: self.waiting,
         }
         for task in self.given.tasks:
             known[task.standing][task.id] = task
@@ -140,7 +140,9 @@ class _World:
                     changed[task] = self.running[task] = new
                 case Suspend(task=task, for_task=other):
                     gone = replace(
-                        self.running.pop(task), standing=Standing.LEAVING, suspended_for=other
+                        self.running.pop(task),
+                        standing=SchedulingState.LEAVING,
+                        suspended_for=other,
                     )
                     changed[task] = self.leaving[task] = gone
         return changed
@@ -151,11 +153,15 @@ class _World:
         for task in list(self.leaving)[:room]:
             left = self.leaving.pop(task)
             changed[task] = self.waiting[task] = replace(
-                left, standing=Standing.QUEUED, placed=(), run_started_at=None, waiting_since=now
+                left,
+                standing=SchedulingState.QUEUED,
+                placed=(),
+                run_started_at=None,
+                waiting_since=now,
             )
         ends = min(CHANGES, max(0, room - len(changed))) // 2
         ended = self.draw.sample(sorted(self.running), min(ends, len(self.running)))
-        self.board.learn(Ending(self.running.pop(task), 5000.0) for task in ended)
+        self.cache.learn(Ending(self.running.pop(task), 5000.0) for task in ended)
         for number in range(self.submitted, self.submitted + ends):
             new = replace(self.another(number, self.draw), created_at=now)
             changed[new.id] = self.waiting[new.id] = new
@@ -172,7 +178,7 @@ def _steady(world: _World, plan: Plan) -> list[float]:
         room = max(0, CHANGES - len(changed)) if number >= _SETTLING else len(world.given.tasks)
         more, ended = world.happen(now, room)
         began = time.process_time()
-        world.board.see((changed | more).values(), ended, now)
-        plan = world.board.decide(now)
+        world.cache.update_tasks((changed | more).values(), ended, now)
+        plan = world.cache.decide(now)
         times.append(time.process_time() - began)
     return times[_SETTLING:]

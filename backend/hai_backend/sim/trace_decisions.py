@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from hai_backend.domain.scheduling.snapshot import Ending, SchedTask
+from hai_backend.scheduler.admission import fault
 from hai_backend.scheduler.queue.rating import since
 from hai_backend.scheduler.recorded_input import BEGIN, Begin, parse_line
-from hai_backend.scheduler.row_check import fault
 from hai_backend.sim.rows import Reading, Row
 from hai_backend.sim.trace_snapshot import row
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from random import Random
 
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot, Standing
+from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, Snapshot
 from hai_backend.domain.scheduling.snapshot_json import BEGIN, parse
+from hai_backend.scheduler.admission import fault
 from hai_backend.scheduler.queue.history import History
 from hai_backend.scheduler.queue.rating import like
-from hai_backend.scheduler.row_check import fault
 from hai_backend.sim.rows import UNKNOWN_USER, Reading, Row, refuse
 
 _LONGEST = 30 * 86_400.0  # seconds; the tail of what history tells has no end
@@ -63,7 +63,7 @@ def row(line: int, task: SchedTask, seconds: float, submit: float = 0.0) -> Row:
 
 
 def _order(task: SchedTask) -> tuple[bool, float, int]:
-    return task.standing is Standing.QUEUED, task.created_at, task.id
+    return task.standing is SchedulingState.QUEUED, task.created_at, task.id
 
 
 def _left_out(task: SchedTask, snapshot: Snapshot) -> str:

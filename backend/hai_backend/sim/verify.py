@@ -12,7 +12,7 @@ from typing import Any
 
 from hai_backend.domain.json_form import refused, written
 from hai_backend.scheduler import SchedulerCache
-from hai_backend.scheduler.recorded_input import Begin, Pass, parse_line, show
+from hai_backend.scheduler.recorded_input import Begin, Pass, apply, parse_line
 from hai_backend.sim.engine import Progress
 
 
@@ -93,28 +93,28 @@ class _Replay:
         self.difference: Difference | None = None
         self.seconds = 0.0  # that the passes span
         self._began: float | None = None
-        self._board: SchedulerCache | None = None
+        self._cache: SchedulerCache | None = None
         self._beginnings = self._passes = self._decisions = 0
         self._releases: dict[str, None] = {}
 
     def line(self, place: str, line: bytes) -> None:
         found = parse_line(_text(line, place), place)
         if isinstance(found, Begin):
-            self._board = found.board()
+            self._cache = found.cache()
             self._beginnings += 1
             self._releases[found.release] = None
-        elif self._board is None:
+        elif self._cache is None:
             raise refused(place, "comes before the beginning of a log")
         else:
-            self._compare(place, self._board, found)
+            self._compare(place, self._cache, found)
 
-    def _compare(self, place: str, board: SchedulerCache, recorded: Pass) -> None:
+    def _compare(self, place: str, cache: SchedulerCache, recorded: Pass) -> None:
         self._passes += 1
         self._began = recorded.shown.now if self._began is None else self._began
         self.seconds = recorded.shown.now - self._began
         self._decisions += len(recorded.plan.decisions)
         now, before = recorded.shown.now, written(recorded.plan)
-        after = written(show(board, recorded.shown))
+        after = written(apply(cache, recorded.shown))
         if json.dumps(before) != json.dumps(after):
             self.difference = Difference(place, now, before, after)
 

@@ -16,9 +16,9 @@ from hai_backend.domain.scheduling.snapshot import (
     Ending,
     QuotaRow,
     SchedTask,
+    SchedulingState,
     ShareRow,
     Snapshot,
-    Standing,
     Suspension,
 )
 from hai_backend.domain.spec import TaskType
@@ -36,7 +36,7 @@ ASKED = (Priority.NORMAL, Priority.NORMAL, Priority.AUTO, *LEVELS)
 class Facts:
     """A cluster that changes in many ways, and a board that is told only of the changes."""
 
-    board: SchedulerCache
+    cache: SchedulerCache
     policy: Policy
     now: float = NOW
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -53,11 +53,11 @@ class Facts:
 
     def pass_over(self) -> None:
         """Show the board what is new, let it decide, and compare."""
-        self.board.see_rules(Rules.of(self.snapshot()))
-        self.board.see_nodes(list(self.nodes.values()))
-        self.board.see([self.tasks[t] for t in self.changed], self.gone, self.now)
+        self.cache.update_rules(Rules.of(self.snapshot()))
+        self.cache.update_nodes(list(self.nodes.values()))
+        self.cache.update_tasks([self.tasks[t] for t in self.changed], self.gone, self.now)
         self.changed, self.gone = {}, []
-        self.plan = self.board.decide(self.now)
+        self.plan = self.cache.decide(self.now)
         fresh = SchedulerCache.of(self.snapshot(), self.policy)
         expected = fresh.decide(self.now)
         self.look_again_at_reservations(fresh)
@@ -65,19 +65,19 @@ class Facts:
 
     def look_again_at_reservations(self, fresh: SchedulerCache) -> None:
         """Whom a reservation lets pass depends on expected ends, which move with time; nobody is woken for that."""
-        for name, group in self.board._groups.items():
-            seatings = (self.board._cycles.get(name), fresh._cycles.get(name))
-            if any(seating and seating._reservation for seating in seatings):
+        for name, group in self.cache._groups.items():
+            seatings = (self.cache._cycles.get(name), fresh._cycles.get(name))
+            if any(cycle and cycle._reservation for cycle in seatings):
                 group.changed = True
-        self.plan = self.board.decide(self.now)
+        self.plan = self.cache.decide(self.now)
 
     def compare(self, fresh: SchedulerCache, expected: Plan) -> None:
         assert self.plan.decisions == expected.decisions
-        waits = [*self.board.waits()]
+        waits = [*self.cache.waits()]
         assert waits == [*fresh.waits()]
         found = {wait.task: wait for wait in waits}
         for task in self.tasks:
-            assert self.board.wait(task) == placeless(found.get(task))
+            assert self.cache.wait(task) == placeless(found.get(task))
         if expected.wake_at is not None:
             assert self.plan.wake_at is not None
             assert self.plan.wake_at <= expected.wake_at
@@ -98,7 +98,7 @@ class Facts:
         self.changed.pop(task, None)
         self.gone.append(task)
 
-    def one_of(self, number: int, *standing: Standing) -> SchedTask | None:
+    def one_of(self, number: int, *standing: SchedulingState) -> SchedTask | None:
         found = [t for t in self.tasks.values() if t.standing in standing]
         return found[number % len(found)] if found else None
 
@@ -108,15 +108,17 @@ class Facts:
     def carry_out(self, decision: Decision) -> None:
         task = self.tasks.get(decision.task)
         match decision:
-            case Start(nodes=placed, priority=level) if task and task.standing is Standing.QUEUED:
+            case Start(nodes=placed, priority=level) if (
+                task and task.standing is SchedulingState.QUEUED
+            ):
                 self.put(
-                    task, standing=Standing.RUNNING, placed=placed, run_priority=level,
+                    task, standing=SchedulingState.RUNNING, placed=placed, run_priority=level,
                     run_started_at=self.now,
                 )  # fmt: skip
-            case Suspend() if task and task.standing is Standing.RUNNING:
+            case Suspend() if task and task.standing is SchedulingState.RUNNING:
                 mark = Suspension(self.now, decision.for_task, decision.higher)
                 self.put(
-                    task, standing=Standing.LEAVING, suspended_for=decision.for_task,
+                    task, standing=SchedulingState.LEAVING, suspended_for=decision.for_task,
                     suspensions=(*task.suspensions, mark),
                 )  # fmt: skip
             case Stop() if task:
@@ -156,42 +158,42 @@ def carry_out_all(facts: Facts, a: int, b: int, c: int) -> None:
 
 
 def give_way(facts: Facts, a: int, b: int, c: int) -> None:
-    if task := facts.one_of(a, Standing.LEAVING):
+    if task := facts.one_of(a, SchedulingState.LEAVING):
         facts.put(
-            task, standing=Standing.QUEUED, placed=(), suspended_for=0, run_started_at=None,
+            task, standing=SchedulingState.QUEUED, placed=(), suspended_for=0, run_started_at=None,
             run_priority=Priority.AUTO, run_seconds=task.run_seconds + 1000.0,
             waiting_since=facts.now,
         )  # fmt: skip
 
 
 def end(facts: Facts, a: int, b: int, c: int) -> None:
-    if task := facts.one_of(a, Standing.RUNNING, Standing.QUEUED):
+    if task := facts.one_of(a, SchedulingState.RUNNING, SchedulingState.QUEUED):
         facts.drop(task.id)
         if task.run_started_at is not None:
             ending = Ending(task, task.run_seconds + facts.now - task.run_started_at)
             facts.endings.append(ending)
-            facts.board.learn([ending])
+            facts.cache.learn([ending])
 
 
 def give_a_node_back(facts: Facts, a: int, b: int, c: int) -> None:
-    task = facts.one_of(a, Standing.RUNNING)
+    task = facts.one_of(a, SchedulingState.RUNNING)
     if task and len(task.placed) > 1:
         facts.put(task, placed=task.placed[1:])
 
 
 def touch(facts: Facts, a: int, b: int, c: int) -> None:
-    if task := facts.one_of(a, Standing.RUNNING):
+    if task := facts.one_of(a, SchedulingState.RUNNING):
         facts.put(task, saved_at=facts.now, yields=b % 2 == 0)
 
 
 def edit(facts: Facts, a: int, b: int, c: int) -> None:
-    if task := facts.one_of(a, Standing.QUEUED):
-        wishes = (
+    if task := facts.one_of(a, SchedulingState.QUEUED):
+        user_order = (
             {"custom_rank": float(c % 5 - 2)},
             {"held": not task.held},
             {"priority": ASKED[c % 11]},
         )
-        facts.put(task, **wishes[b % 3])
+        facts.put(task, **user_order[b % 3])
 
 
 def add_node(facts: Facts, a: int, b: int, c: int) -> None:

@@ -42,8 +42,8 @@ def replayed(
     jobs = [Job(i, "train", f"u{i}", 0.0, WORK, 8, 1) for i in range(1, users + 1)]
     outcome = replay(jobs, Cluster(1), policy)
     last = max(fate.finished for fate in outcome.fates)
-    moments = [*began, (0, last)]
-    return outcome, [Stay(task, at, until) for (task, at), (_, until) in pairwise(moments)]
+    wakeup_reasons = [*began, (0, last)]
+    return outcome, [Stay(task, at, until) for (task, at), (_, until) in pairwise(wakeup_reasons)]
 
 
 def shares(stays: list[Stay], outcome: Outcome) -> dict[int, float]:

@@ -27,14 +27,14 @@ LEARNED = Policy(overhead_share=0.01)
 
 
 def board_of(snapshot: Snapshot, policy: Policy = IN_ORDER) -> SchedulerCache:
-    board = SchedulerCache.of(snapshot, policy)
-    board.decide(NOW)
-    return board
+    cache = SchedulerCache.of(snapshot, policy)
+    cache.decide(NOW)
+    return cache
 
 
-def places(board: SchedulerCache) -> list[int]:
+def places(cache: SchedulerCache) -> list[int]:
     """The waiting tasks that have a place, in order."""
-    found = {wait.place: wait.task for wait in board.waits() if wait.place}
+    found = {wait.place: wait.task for wait in cache.waits() if wait.place}
     return [found[place] for place in sorted(found)]
 
 
@@ -54,14 +54,14 @@ def cordoned(found: list[Node], *names: str) -> list[Node]:
 def test_a_closed_node_changes_the_places_of_a_user_who_reorders() -> None:
     """Task 1 can start only with both nodes, and then lends its place to task 3."""
     own = [queued(1, 2, user="u"), queued(3, user="u", custom_rank=-1.0)]
-    board = board_of(snap(nodes(2), *busy(2), *own, queued(2)))
-    assert places(board) == [3, 2, 1]
-    board.see_nodes(cordoned(nodes(2), "n01"))
-    board.decide(NOW)
-    assert places(board) == [2, 3]
-    board.see_nodes(nodes(2))
-    board.decide(NOW)
-    assert places(board) == [3, 2, 1]
+    cache = board_of(snap(nodes(2), *busy(2), *own, queued(2)))
+    assert places(cache) == [3, 2, 1]
+    cache.update_nodes(cordoned(nodes(2), "n01"))
+    cache.decide(NOW)
+    assert places(cache) == [2, 3]
+    cache.update_nodes(nodes(2))
+    cache.decide(NOW)
+    assert places(cache) == [3, 2, 1]
 
 
 def test_who_takes_the_ranks_back_stands_where_it_stood() -> None:
@@ -70,25 +70,25 @@ def test_who_takes_the_ranks_back_stands_where_it_stood() -> None:
         queued(3, user="u", custom_rank=-1.0),
         queued(4, user="u", custom_rank=-1.0),
     ]
-    board = board_of(snap(nodes(1), *busy(1), *own, queued(2)))
-    assert places(board) == [3, 2, 4, 1]
-    board.see([], [4], NOW)
-    board.decide(NOW)
-    assert places(board) == [3, 2, 1]
-    board.see([replace(own[1], custom_rank=0.0)], (), NOW)
-    board.decide(NOW)
-    assert places(board) == [1, 2, 3]
+    cache = board_of(snap(nodes(1), *busy(1), *own, queued(2)))
+    assert places(cache) == [3, 2, 4, 1]
+    cache.update_tasks([], [4], NOW)
+    cache.decide(NOW)
+    assert places(cache) == [3, 2, 1]
+    cache.update_tasks([replace(own[1], custom_rank=0.0)], (), NOW)
+    cache.decide(NOW)
+    assert places(cache) == [1, 2, 3]
 
 
 def test_who_has_a_rank_left_reorders_those_who_come_later_too() -> None:
     own = [queued(1, user="u"), queued(3, user="u", custom_rank=-1.0)]
     gone = queued(4, user="u", custom_rank=-1.0)
-    board = board_of(snap(nodes(1), *busy(1), *own, queued(2), gone))
-    board.see([], [4], NOW)
-    board.decide(NOW)
-    board.see([queued(5, user="u", created_at=NOW - 2000)], (), NOW)
-    board.decide(NOW)
-    assert places(board) == [3, 5, 2, 1]
+    cache = board_of(snap(nodes(1), *busy(1), *own, queued(2), gone))
+    cache.update_tasks([], [4], NOW)
+    cache.decide(NOW)
+    cache.update_tasks([queued(5, user="u", created_at=NOW - 2000)], (), NOW)
+    cache.decide(NOW)
+    assert places(cache) == [3, 5, 2, 1]
 
 
 def test_whoever_is_moved_ahead_the_turn_is_of_who_has_waited_longest() -> None:
@@ -98,50 +98,50 @@ def test_whoever_is_moved_ahead_the_turn_is_of_who_has_waited_longest() -> None:
         queued(3, user="u", custom_rank=-1.0, created_at=NOW - 1000),
     ]
     other = queued(2, user="v", created_at=NOW - SLICE - 1500)
-    board = board_of(snap(nodes(1), running(8, "n00", TOP, user="v"), *own, other))
-    assert places(board) == [3, 2, 1]
-    board.see([queued(4, user="u", created_at=NOW)], (), NOW)
-    board.decide(NOW)
-    assert places(board) == [3, 2, 1, 4]
+    cache = board_of(snap(nodes(1), running(8, "n00", TOP, user="v"), *own, other))
+    assert places(cache) == [3, 2, 1]
+    cache.update_tasks([queued(4, user="u", created_at=NOW)], (), NOW)
+    cache.decide(NOW)
+    assert places(cache) == [3, 2, 1, 4]
 
 
 def test_a_run_that_turns_up_ends_the_turn_of_its_user() -> None:
     late = queued(1, user="u", created_at=NOW - SLICE)
     other = running(9, "n00", since=SLICE)
-    board = SchedulerCache.of(snap(nodes(2), running(8, "n01", TOP), other, late), IN_ORDER)
-    board.see([running(7, "n01", TOP, user="u")], [8], NOW)
-    assert victims(board.decide(NOW)) == {}
-    board = board_of(snap(nodes(2), running(8, "n01", TOP), other, replace(late, held=True)))
-    board.see([late], (), NOW)
-    assert victims(board.decide(NOW)) == {9: 1}
+    cache = SchedulerCache.of(snap(nodes(2), running(8, "n01", TOP), other, late), IN_ORDER)
+    cache.update_tasks([running(7, "n01", TOP, user="u")], [8], NOW)
+    assert victims(cache.decide(NOW)) == {}
+    cache = board_of(snap(nodes(2), running(8, "n01", TOP), other, replace(late, held=True)))
+    cache.update_tasks([late], (), NOW)
+    assert victims(cache.decide(NOW)) == {9: 1}
 
 
 def test_a_turn_that_has_just_come_goes_when_a_run_turns_up() -> None:
     late = queued(1, user="u", created_at=NOW - SLICE)
     runs = [running(8, "n01", TOP), running(9, "n00", since=SLICE)]
-    board = SchedulerCache.of(snap(nodes(2), *runs, late), IN_ORDER)
-    assert victims(board.decide(NOW)) == {9: 1}
-    board.see([running(7, "n01", TOP, user="u")], [8], NOW)
-    assert victims(board.decide(NOW)) == {}
+    cache = SchedulerCache.of(snap(nodes(2), *runs, late), IN_ORDER)
+    assert victims(cache.decide(NOW)) == {9: 1}
+    cache.update_tasks([running(7, "n01", TOP, user="u")], [8], NOW)
+    assert victims(cache.decide(NOW)) == {}
 
 
 def test_a_run_that_ends_gives_its_user_a_turn() -> None:
     late = queued(1, user="u", created_at=NOW - SLICE)
     runs = [running(8, "n01", TOP, user="u"), running(9, "n00", since=SLICE)]
-    board = board_of(snap(nodes(2), *runs, late))
-    board.see([running(7, "n01", TOP)], [8], NOW)
-    assert victims(board.decide(NOW)) == {9: 1}
+    cache = board_of(snap(nodes(2), *runs, late))
+    cache.update_tasks([running(7, "n01", TOP)], [8], NOW)
+    assert victims(cache.decide(NOW)) == {9: 1}
 
 
 def test_a_run_that_turns_up_takes_a_level_of_auto() -> None:
     auto = queued(1, 1, Priority.AUTO, user="u")
     rows = [quota("u", HIGH, 1), quota("u", NORMAL, 5)]
-    board = board_of(snap(nodes(2), running(8, "n00", TOP), running(9, "n01", TOP), auto, *rows))
-    (wait,) = board.waits()
+    cache = board_of(snap(nodes(2), running(8, "n00", TOP), running(9, "n01", TOP), auto, *rows))
+    (wait,) = cache.waits()
     assert wait.priority is HIGH
-    board.see([running(7, "n00", HIGH, user="u")], [8], NOW)
-    board.decide(NOW)
-    (wait,) = board.waits()
+    cache.update_tasks([running(7, "n00", HIGH, user="u")], [8], NOW)
+    cache.decide(NOW)
+    (wait,) = cache.waits()
     assert wait.priority is NORMAL
 
 
@@ -166,17 +166,17 @@ def test_when_to_look_again(parts: list[Any], wake_at: float | None) -> None:
 
 
 def test_time_alone_is_enough_for_a_pass() -> None:
-    board = board_of(
+    cache = board_of(
         snap(nodes(1), running(9, "n00", since=SLICE - 1), queued(1, created_at=NOW - SLICE))
     )
-    assert board.decide(NOW).decisions == ()
-    assert victims(board.decide(NOW + 1)) == {9: 1}
+    assert cache.decide(NOW).decisions == ()
+    assert victims(cache.decide(NOW + 1)) == {9: 1}
 
 
 def test_who_was_put_off_enters_in_time() -> None:
-    board = board_of(snap(nodes(1), queued(1, not_before=NOW + 42)))
-    assert board.decide(NOW + 41).decisions == ()
-    (start,) = board.decide(NOW + 42).decisions
+    cache = board_of(snap(nodes(1), queued(1, not_before=NOW + 42)))
+    assert cache.decide(NOW + 41).decisions == ()
+    (start,) = cache.decide(NOW + 42).decisions
     assert start.task == 1
     held = board_of(snap(nodes(1), queued(1, not_before=NOW + 42, held=True)))
     assert held.decide(NOW + 42).decisions == ()
@@ -190,16 +190,16 @@ def learns(name: str) -> list[float]:
     parts = [node("a", group=name), running(9, "a", TOP, group=name)]
     slow = queued(1, group=name, user="u", name="slow", created_at=NOW)
     quick = queued(2, group=name, user="v", name="quick", created_at=NOW)
-    board = SchedulerCache.of(snap(*parts, slow, quick), Policy(relearn_seconds=1000.0))
-    board.decide(NOW)
+    cache = SchedulerCache.of(snap(*parts, slow, quick), Policy(relearn_seconds=1000.0))
+    cache.decide(NOW)
     at, found = NOW, list[float]()
     for ended, order in ((quick, [1, 2]), (slow, [2, 1])):
-        board.learn([Ending(ended, 20.0)] * 50 * 20 ** len(found))
+        cache.learn([Ending(ended, 20.0)] * 50 * 20 ** len(found))
         begin = at
-        while places(board) == order:
+        while places(cache) == order:
             at += 10.0
-            board.see([running(9, "a", TOP, group=name)], (), at)
-            board.decide(at)
+            cache.update_tasks([running(9, "a", TOP, group=name)], (), at)
+            cache.decide(at)
             assert at < NOW + 5000
         found.append(at - begin)
     assert found == pytest.approx([1000 * stagger(name)] * 2, abs=21)
@@ -219,15 +219,15 @@ def test_groups_learn_at_64_moments_from_three_quarters_of_the_usual_time_on() -
 
 def test_the_first_pass_knows_all_endings() -> None:
     busy_one = [nodes(1), running(9, "n00", TOP)]
-    board = board_of(
+    cache = board_of(
         snap(*busy_one, queued(1), queued(2, user="v", name="quick"), endings=QUICK), LEARNED
     )
-    assert places(board) == [2, 1]
+    assert places(cache) == [2, 1]
 
 
 def test_an_ending_before_its_beginning_is_not_learned() -> None:
     odd = tuple(replace(ending, seconds=-1.0) for ending in QUICK)
-    board = board_of(
+    cache = board_of(
         snap(
             nodes(1),
             running(9, "n00", TOP),
@@ -236,8 +236,8 @@ def test_an_ending_before_its_beginning_is_not_learned() -> None:
             endings=odd,
         )
     )
-    assert places(board) == [1, 2]
-    assert board.snapshot().endings == ()
+    assert places(cache) == [1, 2]
+    assert cache.snapshot().endings == ()
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.5])
@@ -247,105 +247,105 @@ def test_an_ending_at_once_is_learned(seconds: float) -> None:
 
 
 def test_a_board_tells_why_one_task_waits() -> None:
-    board = board_of(
+    cache = board_of(
         snap(nodes(1), *busy(1), queued(1), queued(2, -1), queued(3, held=True), Group("default"))
     )
-    messages = {n: wait.message for n in (1, 2, 3) if (wait := board.wait(n))}
-    waits = {w.task: w.message for w in board.waits()}
+    messages = {n: wait.message for n in (1, 2, 3) if (wait := cache.wait(n))}
+    waits = {w.task: w.message for w in cache.waits()}
     assert messages == waits
-    assert board.wait(90) is None
-    assert board.wait(7) is None
-    assert [w.task for w in board.waits("default")] == [2, 3, 1]
-    assert list(board.waits("elsewhere")) == []
-    board.see([queued(4)], (), NOW)
-    assert board.wait(4) is None  # no pass has seen it
-    assert isinstance(board.wait(2), Wait)
+    assert cache.wait(90) is None
+    assert cache.wait(7) is None
+    assert [w.task for w in cache.waits("default")] == [2, 3, 1]
+    assert list(cache.waits("elsewhere")) == []
+    cache.update_tasks([queued(4)], (), NOW)
+    assert cache.wait(4) is None  # no pass has seen it
+    assert isinstance(cache.wait(2), Wait)
 
 
 def test_what_holds_for_all_tasks_of_a_size_is_counted_over_the_nodes_once() -> None:
-    board = board_of(snap(nodes(1), *busy(1), queued(1), queued(2)))
-    first, other = board.wait(1), board.wait(2)
+    cache = board_of(snap(nodes(1), *busy(1), queued(1), queued(2)))
+    first, other = cache.wait(1), cache.wait(2)
     assert first
     assert other
     assert first.message is other.message
-    assert [wait.message is first.message for wait in board.waits()] == [True, True]
+    assert [wait.message is first.message for wait in cache.waits()] == [True, True]
 
 
 def test_what_nobody_waits_for_wakes_nobody() -> None:
-    board = board_of(snap(nodes(1), running(9, "n00", since=60)))
-    (group,) = board._groups.values()
-    assert group.alarms.next() == NOW + 840
-    assert board.decide(NOW + 1).wake_at is None
+    cache = board_of(snap(nodes(1), running(9, "n00", since=60)))
+    (group,) = cache._groups.values()
+    assert group.wakeups.next() == NOW + 840
+    assert cache.decide(NOW + 1).wake_at is None
     assert board_of(snap()).decide(NOW).wake_at is None
 
 
 def test_who_was_there_twice_and_comes_again_alone_is_judged_anew() -> None:
-    board = board_of(snap(nodes(1), queued(1), queued(1)))
-    (wait,) = board.waits()
+    cache = board_of(snap(nodes(1), queued(1), queued(1)))
+    (wait,) = cache.waits()
     assert wait.why is WaitReason.INVALID
-    board.see([queued(1)], (), NOW)
-    (start,) = board.decide(NOW).decisions
+    cache.update_tasks([queued(1)], (), NOW)
+    (start,) = cache.decide(NOW).decisions
     assert start.task == 1
-    assert (list(board.waits()), board.wait(1)) == ([], None)
+    assert (list(cache.waits()), cache.wait(1)) == ([], None)
 
 
 def test_a_group_that_is_built_anew_knows_all_endings() -> None:
     tasks = [queued(1, user="u"), queued(2, user="v", name="quick")]
     state = snap(nodes(1), running(9, "n00", TOP), *tasks)
-    board = board_of(state, LEARNED)
-    board.learn(QUICK)
-    board.decide(NOW)
-    assert places(board) == [1, 2]
-    board.see_rules(Rules(quotas=(quota("x", LOW, 1),)))
-    board.decide(NOW)
-    assert places(board) == [2, 1]
+    cache = board_of(state, LEARNED)
+    cache.learn(QUICK)
+    cache.decide(NOW)
+    assert places(cache) == [1, 2]
+    cache.update_rules(Rules(quotas=(quota("x", LOW, 1),)))
+    cache.decide(NOW)
+    assert places(cache) == [2, 1]
 
 
 def test_a_board_may_know_what_another_one_has_learned() -> None:
     history = History()
     for ending in QUICK:
         history.learn(like(ending.task), ending.seconds)
-    board = SchedulerCache(LEARNED)
-    board.recall({"default": history})
-    board.see_nodes(nodes(1))
+    cache = SchedulerCache(LEARNED)
+    cache.use_histories({"default": history})
+    cache.update_nodes(nodes(1))
     tasks = [queued(1, user="u"), queued(2, user="v", name="quick")]
-    board.see([running(9, "n00", TOP), *tasks], (), NOW)
-    board.decide(NOW)
-    assert places(board) == [2, 1]
+    cache.update_tasks([running(9, "n00", TOP), *tasks], (), NOW)
+    cache.decide(NOW)
+    assert places(cache) == [2, 1]
 
 
 def test_parts_are_weighed_against_the_largest_node_in_each_respect() -> None:
     sizes = [(1, 2, 3), (9, 1, 1), (2, 9, 2), (3, 3, 9)]
     found = [node(f"n{i}", gpus=g, cpus=c, memory_bytes=m) for i, (g, c, m) in enumerate(sizes)]
-    board = board_of(snap(*found, queued(1, held=True)))
-    assert board._groups["default"].needs.largest == (9, 9, 9)
+    cache = board_of(snap(*found, queued(1, held=True)))
+    assert cache._groups["default"].requests.largest == (9, 9, 9)
 
 
 MOVED = [node("a", group="other"), running(9, "a", TOP), queued(1, group="other")]
 
 
 def test_a_run_on_a_node_that_was_moved_frees_it_for_the_other_group() -> None:
-    board = board_of(snap(*MOVED))
-    board.see([], [9], NOW)
-    (start,) = board.decide(NOW).decisions
-    assert (start.task, board.decide(NOW).decisions) == (1, (start,))
+    cache = board_of(snap(*MOVED))
+    cache.update_tasks([], [9], NOW)
+    (start,) = cache.decide(NOW).decisions
+    assert (start.task, cache.decide(NOW).decisions) == (1, (start,))
 
 
 def test_a_run_on_a_node_that_was_moved_keeps_it_when_a_group_is_built_anew() -> None:
     for group in ("other", "default"):
-        board = board_of(snap(*MOVED))
-        board.see_rules(Rules(quotas=(quota("x", LOW, 1, group),)))
-        assert board.decide(NOW).decisions == ()
-        board.see([], [9], NOW)
-        assert len(board.decide(NOW).decisions) == 1
+        cache = board_of(snap(*MOVED))
+        cache.update_rules(Rules(quotas=(quota("x", LOW, 1, group),)))
+        assert cache.decide(NOW).decisions == ()
+        cache.update_tasks([], [9], NOW)
+        assert len(cache.decide(NOW).decisions) == 1
 
 
 def test_news_of_a_node_that_change_nothing_for_tasks_need_no_pass() -> None:
-    board = board_of(snap(nodes(1), *busy(1), queued(1)))
-    (group,) = board._groups.values()
-    board.see_nodes([replace(nodes(1)[0], updated_at=NOW, reason="ok")])
+    cache = board_of(snap(nodes(1), *busy(1), queued(1)))
+    (group,) = cache._groups.values()
+    cache.update_nodes([replace(nodes(1)[0], updated_at=NOW, reason="ok")])
     assert not group.changed
-    assert board.snapshot().nodes[0].reason == "ok"
+    assert cache.snapshot().nodes[0].reason == "ok"
 
 
 @pytest.mark.parametrize("beside", [[], [8]], ids=["alone", "beside one of the group"])
@@ -357,24 +357,24 @@ def test_a_moved_node_is_closed_and_opened_with_the_run_of_another_group(
     opened_again = replace(closed, cordoned=False)
     for opened in (False, True):
         own = [running(task, "a", level, group="other", user="u") for task in beside]
-        board = board_of(snap(opened_again, running(9, "a", level, user="u"), own, waits))
-        board.see_nodes([closed])
-        assert board.decide(NOW).decisions == ()
+        cache = board_of(snap(opened_again, running(9, "a", level, user="u"), own, waits))
+        cache.update_nodes([closed])
+        assert cache.decide(NOW).decisions == ()
         if opened:
-            board.see_nodes([opened_again])
-            assert board.decide(NOW).decisions == ()
-        board.see([], [9, *beside], NOW)
-        assert [d.task for d in board.decide(NOW).decisions] == [1] * opened
+            cache.update_nodes([opened_again])
+            assert cache.decide(NOW).decisions == ()
+        cache.update_tasks([], [9, *beside], NOW)
+        assert [d.task for d in cache.decide(NOW).decisions] == [1] * opened
 
 
 def test_a_node_is_opened_with_the_runs_that_stand_on_it() -> None:
-    board = board_of(snap(nodes(2), *busy(2), queued(1)))
-    board.see_nodes(cordoned(nodes(2), "n01"))
-    board.decide(NOW)
-    board.see_nodes(nodes(2))
-    assert board.decide(NOW).decisions == ()
-    board.see([], [91], NOW)
-    (start,) = board.decide(NOW).decisions
+    cache = board_of(snap(nodes(2), *busy(2), queued(1)))
+    cache.update_nodes(cordoned(nodes(2), "n01"))
+    cache.decide(NOW)
+    cache.update_nodes(nodes(2))
+    assert cache.decide(NOW).decisions == ()
+    cache.update_tasks([], [91], NOW)
+    (start,) = cache.decide(NOW).decisions
     assert start.nodes == ("n01",)
 
 
@@ -384,12 +384,12 @@ def test_each_rank_is_promised_room_of_its_own() -> None:
     state = snap(
         Group("default", packed=True), nodes(2, gpus=8), stay, leave, leaving(9, "n01", gpu=8)
     )
-    board = board_of(replace(state, tasks=(*state.tasks, queued(1, 3, gpu=4))))
-    seating = board.seating(1)
-    assert seating is not None
-    place = seating.place_of(1)
+    cache = board_of(replace(state, tasks=(*state.tasks, queued(1, 3, gpu=4))))
+    cycle = cache.cycle_of(1)
+    assert cycle is not None
+    place = cycle.allocation_of(1)
     assert place is not None
-    assert [spot.name for spot in place.spots] == ["n00", "n01", "n01"]
+    assert [spot.name for spot in place.nodes] == ["n00", "n01", "n01"]
 
 
 @pytest.mark.parametrize("gpu", [0, 4], ids=["a node", "a part"])
@@ -406,13 +406,15 @@ def test_each_rank_is_promised_room_of_its_own() -> None:
 def test_nodes_are_promised_to_whom_they_are_left_for(
     claims: tuple[int, int], name: str, gpu: int
 ) -> None:
-    left = [leaving(90 + i, f"n{i:02}", wanted_by=task, gpu=gpu) for i, task in enumerate(claims)]
+    left = [
+        leaving(90 + i, f"n{i:02}", reserved_for=task, gpu=gpu) for i, task in enumerate(claims)
+    ]
     packed = Group("default", packed=True)
-    seating = board_of(snap(packed, nodes(2, gpus=4), *left, queued(1, gpu=gpu))).seating(1)
-    assert seating is not None
-    place = seating.place_of(1)
+    cycle = board_of(snap(packed, nodes(2, gpus=4), *left, queued(1, gpu=gpu))).cycle_of(1)
+    assert cycle is not None
+    place = cycle.allocation_of(1)
     assert place is not None
-    assert [spot.name for spot in place.spots] == [name]
+    assert [spot.name for spot in place.nodes] == [name]
 
 
 def test_a_run_that_weighs_next_to_nothing_ranks_as_it_did_when_it_waited() -> None:
@@ -420,52 +422,52 @@ def test_a_run_that_weighs_next_to_nothing_ranks_as_it_did_when_it_waited() -> N
     packed = Group("default", packed=True)
     tasks = running(9, "n00", cpu=1, since=1000.0), queued(1, cpu=1, run_seconds=1000.0)
     group = board_of(snap(packed, nodes(1), *tasks), LEARNED)._groups["default"]
-    worth = group.holders[9].worth
-    assert worth is not None
-    assert worth.merit == pytest.approx(group.waiting[1].merit * LEARNED.staying**2)
+    rating = group.allocations[9].rating
+    assert rating is not None
+    assert rating.merit == pytest.approx(group.waiting[1].merit * LEARNED.staying**2)
 
 
 def test_who_can_not_start_any_more_is_told_in_the_order_of_its_own_wait() -> None:
     """Task 1 had taken the place of task 3."""
     own = [queued(1, user="u", custom_rank=1.0), queued(3, 2, user="u")]
     rows = [quota("u", NORMAL, 2)]
-    board = board_of(snap(nodes(2), *busy(2), *own, queued(2), *rows))
-    assert places(board) == [3, 2, 1]
-    board.see([replace(own[1], node_count=9), replace(own[0], node_count=9)], (), NOW)
-    board.decide(NOW)
-    fresh = board_of(board.snapshot())
-    assert list(board.waits()) == list(fresh.waits())
+    cache = board_of(snap(nodes(2), *busy(2), *own, queued(2), *rows))
+    assert places(cache) == [3, 2, 1]
+    cache.update_tasks([replace(own[1], node_count=9), replace(own[0], node_count=9)], (), NOW)
+    cache.decide(NOW)
+    fresh = board_of(cache.snapshot())
+    assert list(cache.waits()) == list(fresh.waits())
 
 
 def test_what_equal_tasks_have_run_before_tells_them_apart() -> None:
-    board = board_of(
+    cache = board_of(
         snap(nodes(1), *busy(1), queued(1, user="u", run_seconds=9e5), queued(2, user="u")), LEARNED
     )
-    assert places(board) == [2, 1]
+    assert places(cache) == [2, 1]
 
 
 def test_learning_is_due_at_its_moment_and_not_before() -> None:
-    board = board_of(
+    cache = board_of(
         snap(nodes(1), *busy(1), queued(1), queued(2, user="v", name="quick")), LEARNED
     )
-    board.learn(QUICK)
+    cache.learn(QUICK)
     due = NOW + LEARNED.relearn_seconds * stagger("default")
     for at, order in ((due - 1, [1, 2]), (due, [2, 1])):
         for _ in range(3):
-            board.see(busy(1), (), at)
-            board.decide(at)
-        assert places(board) == order
+            cache.update_tasks(busy(1), (), at)
+            cache.decide(at)
+        assert places(cache) == order
 
 
 def test_who_comes_just_before_a_lesson_is_ranked_by_it() -> None:
     tasks = [queued(1), queued(2, user="v", name="quick")]
-    board = board_of(snap(nodes(1), *busy(1), *tasks), LEARNED)
-    board.learn(QUICK)
+    cache = board_of(snap(nodes(1), *busy(1), *tasks), LEARNED)
+    cache.learn(QUICK)
     due = NOW + LEARNED.relearn_seconds * stagger("default")
     for changed in (tasks, busy(1), busy(1)):
-        board.see(changed, (), due)
-        board.decide(due)
-    assert places(board) == [2, 1]
+        cache.update_tasks(changed, (), due)
+        cache.decide(due)
+    assert places(cache) == [2, 1]
 
 
 def test_a_board_that_was_shown_nothing_knows_nothing() -> None:
@@ -476,31 +478,31 @@ def test_a_board_that_was_shown_nothing_knows_nothing() -> None:
 def test_who_has_waited_for_too_long_is_lifted_just_then() -> None:
     late = queued(1, 1, LOW, user="u", created_at=NOW - DAY + 10)
     runs = [running(8, "n01", TOP, user="u"), running(9, "n00", Priority.UNDER_NORMAL)]
-    board = board_of(snap(nodes(2), *runs, late))
-    assert board.decide(NOW + 9).decisions == ()
-    assert victims(board.decide(NOW + 10)) == {9: 1}
+    cache = board_of(snap(nodes(2), *runs, late))
+    assert cache.decide(NOW + 9).decisions == ()
+    assert victims(cache.decide(NOW + 10)) == {9: 1}
 
 
 def test_the_level_of_an_auto_task_that_is_gone_goes_to_the_next() -> None:
     autos = [queued(i, 1, Priority.AUTO, user="u") for i in (1, 2)]
-    board = board_of(snap(nodes(1), *busy(1), *autos, quota("u", HIGH, 1), quota("u", NORMAL, 5)))
-    assert {wait.task: wait.priority for wait in board.waits()} == {1: HIGH, 2: NORMAL}
-    board.see([], [1], NOW)
-    board.decide(NOW)
-    assert {wait.task: wait.priority for wait in board.waits()} == {2: HIGH}
+    cache = board_of(snap(nodes(1), *busy(1), *autos, quota("u", HIGH, 1), quota("u", NORMAL, 5)))
+    assert {wait.task: wait.priority for wait in cache.waits()} == {1: HIGH, 2: NORMAL}
+    cache.update_tasks([], [1], NOW)
+    cache.decide(NOW)
+    assert {wait.task: wait.priority for wait in cache.waits()} == {2: HIGH}
 
 
 def test_an_auto_task_that_can_not_start_takes_no_level_from_the_next() -> None:
     nowhere = queued(1, 1, Priority.AUTO, user="u", zone="nowhere")
     auto = queued(2, 1, Priority.AUTO, user="u")
     rows = quota("u", HIGH, 1), quota("u", NORMAL, 5)
-    board = board_of(snap(nodes(1), *busy(1), nowhere, auto, *rows))
-    assert {wait.task: wait.priority for wait in board.waits()}[2] is HIGH
+    cache = board_of(snap(nodes(1), *busy(1), nowhere, auto, *rows))
+    assert {wait.task: wait.priority for wait in cache.waits()}[2] is HIGH
 
 
 def test_names_of_tasks_that_are_gone_are_forgotten() -> None:
     """Nothing ends, so nothing is learned either."""
-    board = board_of(snap(nodes(1)), LEARNED)
+    cache = board_of(snap(nodes(1)), LEARNED)
     for i in range(25_000):
-        board.see([queued(1, name=f"sweep-{i}")], (), NOW)
-    assert len(board._groups["default"]._classes) <= 20_000
+        cache.update_tasks([queued(1, name=f"sweep-{i}")], (), NOW)
+    assert len(cache._groups["default"]._classes) <= 20_000

@@ -104,22 +104,22 @@ def test_a_demoted_run_is_not_evicted_by_its_victim_and_back() -> None:
 def test_what_can_not_be_met_is_neither_retried_nor_paid_for_by_others(bad: SchedTask) -> None:
     """KAI #848: asked again and again, the answer is the same, no run leaves, and no alarm is set."""
     parts = [nodes(2), node("down", up=False), quota("broke", HIGH, 1), running(9, "n00", LOW)]
-    board = SchedulerCache.of(snap(*parts, bad, queued(2, 1, LOW)), Policy())
-    first = board.decide(NOW)
+    cache = SchedulerCache.of(snap(*parts, bad, queued(2, 1, LOW)), Policy())
+    first = cache.decide(NOW)
     assert [(type(d), d.task) for d in first.decisions] == [(Start, 2)]
-    assert board.decide(NOW + 60).decisions == first.decisions
-    wait = board.wait(1)
+    assert cache.decide(NOW + 60).decisions == first.decisions
+    wait = cache.wait(1)
     assert wait is not None
     assert wait.why not in (WaitReason.WAITING_FOR_PREEMPTED, WaitReason.NOT_ENOUGH_NODES)
 
 
 def test_refused_decisions_are_made_again_and_starve_nobody() -> None:
     """KAI #2074: a start that is not carried out stays a proposal, and the rest goes on beside it."""
-    board = SchedulerCache.of(snap(nodes(2), queued(1), queued(2)), Policy())
-    first = board.decide(NOW)
+    cache = SchedulerCache.of(snap(nodes(2), queued(1), queued(2)), Policy())
+    first = cache.decide(NOW)
     assert {d.task for d in first.decisions} == {1, 2}
-    board.see([running(2, "n01", since=0)], (), NOW)
-    again = board.decide(NOW + 1)
+    cache.update_tasks([running(2, "n01", since=0)], (), NOW)
+    again = cache.decide(NOW + 1)
     assert [(type(d), d.task) for d in again.decisions] == [(Start, 1)]
     assert [d.nodes for d in again.decisions if isinstance(d, Start)] == [("n00",)]
 

@@ -38,7 +38,7 @@ def test_a_part_is_a_group_and_those_that_runs_connect_to_it(group: str, names: 
 
 
 @pytest.mark.parametrize(
-    ("ties", "names"),
+    ("links", "names"),
     [
         ([], "a"),
         ([{"a", "b"}], "ab"),
@@ -46,16 +46,16 @@ def test_a_part_is_a_group_and_those_that_runs_connect_to_it(group: str, names: 
         ([{"b", "c"}, {"d", "c"}, {"a", "b"}], "abcd"),
     ],
 )
-def test_ties_reach_far(ties: list[set[str]], names: str) -> None:
-    assert connected(["a"], ties) == set(names)
+def test_ties_reach_far(links: list[set[str]], names: str) -> None:
+    assert connected(["a"], links) == set(names)
 
 
 def test_a_node_that_is_moved_back_ties_no_more() -> None:
-    run, home, ties = running(1, "a", group="g"), node("a", group="g"), GroupLinks()
-    ties.renew([run], {"a": replace(home, group="h")})
-    assert ties.connected("g") == {"g", "h"}
-    ties.renew([run], {"a": home})
-    assert ties.connected("g") == {"g"}
+    run, home, links = running(1, "a", group="g"), node("a", group="g"), GroupLinks()
+    links.rebuild([run], {"a": replace(home, group="h")})
+    assert links.connected("g") == {"g", "h"}
+    links.rebuild([run], {"a": home})
+    assert links.connected("g") == {"g"}
 
 
 BEFORE = Rules({"g": Group("g")}, (quota("u", LOW, 1, "h"),), frozenset("z"), (SHARES[2],))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Plan, Start, Suspend, Wait, WaitReason
-from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot, Standing, Suspension
+from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, Snapshot, Suspension
 from hai_backend.scheduler import Policy, schedule
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.testing import NOW, queued, quota
@@ -100,7 +100,7 @@ def _room_on(snapshot: Snapshot, node: Node, task: SchedTask, gone: Collection[i
 
 
 def going(snapshot: Snapshot) -> set[int]:
-    return {t.id for t in snapshot.tasks if t.standing is Standing.LEAVING and t.leaves_free}
+    return {t.id for t in snapshot.tasks if t.standing is SchedulingState.LEAVING and t.leaves_free}
 
 
 @data
@@ -129,7 +129,7 @@ def test_every_queued_task_gets_one_decision_and_every_wait_a_sentence(
 ) -> None:
     snapshot = data.draw(snapshots())
     plan = schedule(snapshot)
-    waiting = {task.id for task in snapshot.tasks if task.standing is Standing.QUEUED}
+    waiting = {task.id for task in snapshot.tasks if task.standing is SchedulingState.QUEUED}
     assert sorted(waiting) == sorted(d.task for d in of(plan, Start) + of(plan, Wait))
     assert all(wait.message for wait in of(plan, Wait))
     assert all(len(wait.ahead) <= min(20, max(0, wait.place - 1)) for wait in of(plan, Wait))
@@ -145,7 +145,7 @@ def test_only_lower_levels_and_equals_past_their_minimum_are_suspended_and_never
     level = {wait.task: wait.priority for wait in of(plan, Wait)}
     for suspend in of(plan, Suspend):
         victim, newcomer = tasks[suspend.task], tasks[suspend.for_task]
-        assert victim.standing is Standing.RUNNING
+        assert victim.standing is SchedulingState.RUNNING
         assert effective(snapshot, victim) <= level[newcomer.id]
         assert suspend.higher == (effective(snapshot, victim) < level[newcomer.id])
         assert suspend.higher or (policy.time_slices and seconds(snapshot, victim) >= 900)
@@ -192,7 +192,7 @@ def test_one_newcomer_gets_nodes_exactly_when_it_may(
     lower = {
         t.id
         for t in snapshot.tasks
-        if t.standing is Standing.RUNNING
+        if t.standing is SchedulingState.RUNNING
         and (
             effective(snapshot, t) < level
             or (effective(snapshot, t) is level and takes_turn(snapshot, task, t))
@@ -200,13 +200,13 @@ def test_one_newcomer_gets_nodes_exactly_when_it_may(
         and not own_equals(task, t)
     }
     leaving = going(snapshot)
-    need = task.node_count
-    if room(snapshot, task, ()) >= need:
+    request = task.node_count
+    if room(snapshot, task, ()) >= request:
         assert of(plan, Start)
-    elif room(snapshot, task, leaving) >= need:
+    elif room(snapshot, task, leaving) >= request:
         assert of(plan, Wait)[0].why is WaitReason.WAITING_FOR_PREEMPTED
         assert not of(plan, Suspend)
-    elif room(snapshot, task, leaving | lower) >= need:
+    elif room(snapshot, task, leaving | lower) >= request:
         assert {suspend.task for suspend in of(plan, Suspend)} <= lower
         assert of(plan, Suspend)
     else:
@@ -240,7 +240,7 @@ def test_no_priority_inversion_in_a_queue(snapshots: Snapshots, data: st.DataObj
         obtainable = going(snapshot) | {
             t.id
             for t in snapshot.tasks
-            if t.standing is Standing.RUNNING
+            if t.standing is SchedulingState.RUNNING
             and effective(snapshot, t) < wait.priority
             and t.user != task.user
         }

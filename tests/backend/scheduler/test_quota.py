@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import QuotaRow
-from hai_backend.scheduler.capacity.slots import Grip, Holder, Need
+from hai_backend.scheduler.capacity.node_info import Allocation, Occupancy
+from hai_backend.scheduler.capacity.requests import UNIT, Request, units_of
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.scheduler.queue.queue import Waiting
-from hai_backend.scheduler.quota import UNIT, Limit, Quotas, allows, auto_levels, has_room, units_of
+from hai_backend.scheduler.queue.user_order import auto_levels
+from hai_backend.scheduler.quota import Limit, Quotas, allows, fits
 from hai_backend.scheduler.shares import Shares, Tier
 from hai_backend.scheduler.testing import queued, quota, share
 
@@ -22,13 +24,13 @@ LOW, NORMAL, HIGH, AUTO = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority
 
 
 def wants(task: int, count: int, user: str = "u", **settings: Any) -> Waiting:
-    need = Need(count, units=count * UNIT)
+    request = Request(count, units=count * UNIT)
     facts = queued(task, count, AUTO, user=user, **settings)
-    return Waiting(facts, need, NORMAL, NORMAL, 1.0, inf, share=user)
+    return Waiting(facts, request, NORMAL, NORMAL, 1.0, inf, share=user)
 
 
-def holds(user: str, count: int) -> Holder:
-    return Holder(queued(9, user=user), Grip.HELD, units=count * UNIT)
+def holds(user: str, count: int) -> Allocation:
+    return Allocation(queued(9, user=user), Occupancy.ALLOCATED, units=count * UNIT)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +66,9 @@ def test_what_ranks_weigh(count: int, ask: Any, largest: Any, expected: int) -> 
 )  # fmt: skip
 def test_which_limits_bind(rows: Any, default: Any, level: Any, expected: Any) -> None:
     quotas = Quotas(rows, Policy(default_quota=default))
-    quotas.hold("u", level, 5)
-    quotas.hold("u", level, -2)
-    quotas.hold("u", TOP, 4)
+    quotas.add_used("u", level, 5)
+    quotas.add_used("u", level, -2)
+    quotas.add_used("u", TOP, 4)
     held = {level: 3, AUTO: 7}
     assert quotas.limits("u", level) == [Limit(r, n * UNIT, held[r]) for r, n in expected]
 
@@ -76,19 +78,19 @@ TOP = Priority.EXTREME_HIGH
 
 def test_who_holds_something() -> None:
     quotas = Quotas([], Policy())
-    assert not quotas.holds("u")
-    quotas.hold("u", LOW, 1)
-    assert quotas.holds("u")
-    quotas.hold("u", LOW, -1)
-    assert not quotas.holds("u")
+    assert not quotas.uses_any("u")
+    quotas.add_used("u", LOW, 1)
+    assert quotas.uses_any("u")
+    quotas.add_used("u", LOW, -1)
+    assert not quotas.uses_any("u")
 
 
 def test_all_limits_must_be_met_now_or_ever() -> None:
     tight, wide = Limit(LOW, 2, 1), Limit(AUTO, 9, 0)
-    assert (tight.room, wide.room) == (1, 9)
-    assert (has_room([tight, wide], 1), has_room([wide, tight], 2)) == (True, False)
+    assert (tight.available, wide.available) == (1, 9)
+    assert (fits([tight, wide], 1), fits([wide, tight], 2)) == (True, False)
     assert (allows([tight, wide], 2), allows([wide, tight], 3)) == (True, False)
-    assert has_room([], 99)
+    assert fits([], 99)
 
 
 @pytest.mark.parametrize(
@@ -119,12 +121,14 @@ def one_by_one(tasks: list[Waiting], quotas: Quotas) -> dict[int, Priority]:
     """What AUTO becomes, when each task asks for all that is known of each level."""
     levels, claims, found = quotas.candidates("u"), dict.fromkeys(Priority, 0), {}
     for waiting in sorted(tasks, key=lambda waiting: (waiting.task.custom_rank, waiting.task.id)):
-        units = waiting.need.units
+        units = waiting.request.units
         possible = [level for level in levels if allows(quotas.limits("u", level), units)]
         free = [
             level
             for level in possible
-            if all(limit.room >= units + claims[limit.row] for limit in quotas.limits("u", level))
+            if all(
+                limit.available >= units + claims[limit.row] for limit in quotas.limits("u", level)
+            )
         ]
         level = [*free, *reversed(possible or levels)][0]
         for row in (level, AUTO) if possible else ():
@@ -144,7 +148,7 @@ def test_what_auto_becomes_is_what_each_task_would_find(
     rows: list[QuotaRow], asked: list[tuple[int, float]], held: int
 ) -> None:
     quotas = Quotas([quota("u", HIGH, 3), *rows], Policy())
-    quotas.hold("u", NORMAL, held * UNIT)
+    quotas.add_used("u", NORMAL, held * UNIT)
     tasks = [wants(i, count, custom_rank=rank) for i, (count, rank) in enumerate(asked, start=1)]
     found = {waiting.task.id: level for waiting, level in auto_levels("u", tasks, quotas)}
     assert found == one_by_one(tasks, quotas)
@@ -186,7 +190,7 @@ def divided(capacity: int, *rows: Any) -> Shares:
 )  # fmt: skip
 def test_where_a_task_stands(rows: Any, kept: int, count: int, expected: Tier) -> None:
     shares = divided(10, *rows)
-    shares.keep("u", kept * UNIT)
+    shares.add_retained("u", kept * UNIT)
     assert shares.tier(wants(1, count)) is expected
 
 
@@ -197,7 +201,7 @@ def test_where_a_task_stands(rows: Any, kept: int, count: int, expected: Tier) -
 def test_where_a_run_stands(kept: int, count: int, expected: Tier) -> None:
     """Guaranteed are 2, and 4 of the other 8 come by weight."""
     shares = divided(10, share("u", 2, weight=1), share("v", weight=1))
-    shares.keep("u", kept * UNIT)
+    shares.add_retained("u", kept * UNIT)
     assert shares.tier_of(holds("u", count)) is expected
 
 
@@ -208,30 +212,30 @@ def test_who_is_in_no_user_group_is_beyond() -> None:
     outsider.share = ""
     assert shares.tier(outsider) is Tier.BEYOND
     assert shares.tier_of(holds("x", 1)) is Tier.GUARANTEED  # of nothing: it keeps nothing here
-    shares.keep("x", UNIT)
+    shares.add_retained("x", UNIT)
     assert shares.tier_of(holds("x", 1)) is Tier.BEYOND
-    assert shares.apart(outsider, holds("u", 1))
-    assert not shares.apart(outsider, holds("y", 1))
-    assert not Shares().apart(outsider, holds("u", 1))
+    assert shares.different_groups(outsider, holds("u", 1))
+    assert not shares.different_groups(outsider, holds("y", 1))
+    assert not Shares().different_groups(outsider, holds("u", 1))
 
 
 def test_the_limit_counts_what_is_held() -> None:
     shares = divided(10, share("u v", limit=3))
-    shares.hold("u", UNIT)
-    shares.hold("x", UNIT)
+    shares.add_used("u", UNIT)
+    shares.add_used("x", UNIT)
     task = wants(1, 2, "v")
     task.share = "u v"
-    assert (shares.exceeded(task), shares.held("u v")) == (None, UNIT)
-    shares.hold("v", 1)
+    assert (shares.exceeded(task), shares.used("u v")) == (None, UNIT)
+    shares.add_used("v", 1)
     assert shares.exceeded(task) == share("u v", limit=3)
     assert divided(10, share("u")).exceeded(wants(1, 99)) is None
 
 
 def test_what_is_tried_is_taken_back() -> None:
     shares = divided(10, share("u", 2))
-    shares.keep("u", 3 * UNIT)
+    shares.add_retained("u", 3 * UNIT)
     run = holds("u", 1)
-    with shares.trying() as leave:
+    with shares.trial() as leave:
         leave(run)
         assert shares.tier_of(run) is Tier.GUARANTEED
     assert shares.tier_of(run) is Tier.BEYOND

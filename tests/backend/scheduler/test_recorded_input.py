@@ -21,7 +21,6 @@ from hai_backend.scheduler.recorded_input import (
     begin_line,
     parse_line,
     pass_line,
-    show,
 )
 from hai_backend.scheduler.testing import NOW, nodes, queued, running, snap
 
@@ -34,7 +33,7 @@ def test_a_beginning_is_read_back_and_is_a_board_that_has_seen_it() -> None:
     line = begin_line(BEGIN)
     assert line.index("\n") == len(line) - 1
     assert parse_line(line) == BEGIN
-    assert BEGIN.board().snapshot() == STATE
+    assert BEGIN.cache().snapshot() == STATE
     assert parse_line(json.dumps({k: v for k, v in OLD.items() if k != "release"})) == Begin(
         BEGIN.policy, STATE
     )
@@ -49,21 +48,21 @@ def test_a_pass_is_read_back() -> None:
 
 
 def test_a_board_is_shown_all_that_is_new() -> None:
-    board = BEGIN.board()
+    cache = BEGIN.cache()
     rules = Rules({"default": Group("default", policy=written({"default_quota": 1}))})
     news = PassInput(
         NOW + 5, rules, tuple(nodes(3)), (Ending(queued(7), 1.0),), (queued(1, 2),), (9,)
     )
-    (wait,) = [*show(board, news).decisions, *board.waits()]
+    (wait,) = [*apply(cache, news).decisions, *cache.waits()]
     assert isinstance(wait, Wait)
-    found = board.snapshot()
+    found = cache.snapshot()
     assert (found.now, found.groups, found.tasks) == (NOW + 5, rules.groups, (queued(1, 2),))
     assert (len(found.nodes), len(found.endings)) == (3, 2)
 
 
 def test_what_is_not_shown_stays_as_it_was() -> None:
-    board = BEGIN.board()
-    (start,) = show(board, PassInput(NOW + 5, tasks=(queued(1),))).decisions
+    cache = BEGIN.cache()
+    (start,) = apply(cache, PassInput(NOW + 5, tasks=(queued(1),))).decisions
     assert isinstance(start, Start)
     assert start.nodes == ("n01",)
 

@@ -211,7 +211,7 @@ RELOCATION = [
     case("cpus and memory must fit, too",
          snap(PACKED, halves(2, cpus=8), part(8, "n00", cpu=6), part(9, "n01", cpu=6), queued(1)), IN_ORDER, t1=FULL),
     case("what was left for it is used before another node is cleared",
-         snap(PACKED, halves(3), leaving(7, "n00", gpu=1, wanted_by=1), part(8, "n01"), part(9, "n02"), queued(1)),
+         snap(PACKED, halves(3), leaving(7, "n00", gpu=1, reserved_for=1), part(8, "n01"), part(9, "n02"), queued(1)),
          IN_ORDER, t1=PROMISED),
 ]  # fmt: skip
 
@@ -535,14 +535,14 @@ R7_MORE = [
 
 R9 = [
     case("a newcomer waits for nodes that are being left and takes no victim",
-         snap(nodes(2), leaving(8, "n00", LOW, wanted_by=1), running(9, "n01", LOW), queued(1, 1, HIGH)),
+         snap(nodes(2), leaving(8, "n00", LOW, reserved_for=1), running(9, "n01", LOW), queued(1, 1, HIGH)),
          t1=PROMISED),
     case("it starts when they are free", snap(nodes(2), running(9, "n01", LOW), queued(1, 1, HIGH)), t1=("n00",)),
     case("promised free nodes are kept from later tasks",
-         snap(nodes(2), leaving(8, "n00", LOW, wanted_by=1), queued(1, 2, HIGH), queued(2, 1, LOW)),
+         snap(nodes(2), leaving(8, "n00", LOW, reserved_for=1), queued(1, 2, HIGH), queued(2, 1, LOW)),
          t1=PROMISED, t2=FULL),
     case("another victim only for what is still missing",
-         snap(nodes(3), leaving(7, "n00", LOW, wanted_by=1), running(8, "n01", LOW),
+         snap(nodes(3), leaving(7, "n00", LOW, reserved_for=1), running(8, "n01", LOW),
               running(9, "n02", LOW, since=99),
               queued(1, 2, HIGH)), t1=PROMISED, t8=For(1)),
     case("a promise takes no more than is needed",
@@ -551,14 +551,14 @@ R9 = [
     case("a task that is being started gives nothing back",
          snap(nodes(1), starting(9, "n00", LOW), queued(1, 1, HIGH)), t1=FULL),
     case("nodes left for a task of another zone stay for it",
-         snap(node("a", zone="A"), node("b", zone="B"), leaving(8, "b", LOW, wanted_by=2),
-              leaving(9, "a", LOW, wanted_by=1),
+         snap(node("a", zone="A"), node("b", zone="B"), leaving(8, "b", LOW, reserved_for=2),
+              leaving(9, "a", LOW, reserved_for=1),
               queued(1, 1, HIGH), queued(2, 1, HIGH, zone="B")),
          t1=PROMISED, t2=PROMISED),
     case("nodes that a user's stop frees are claimed in order",
          snap(nodes(1), leaving(9, "n00"), queued(1), queued(2)), t1=PROMISED, t2=FULL),
     case("a more urgent task takes over the promise",
-         snap(nodes(1), leaving(9, "n00", LOW, wanted_by=1), queued(1, 1, HIGH), queued(2, 1, EXTREME_HIGH)),
+         snap(nodes(1), leaving(9, "n00", LOW, reserved_for=1), queued(1, 1, HIGH), queued(2, 1, EXTREME_HIGH)),
          t2=PROMISED, t1=FULL),
 ]  # fmt: skip
 
@@ -691,7 +691,7 @@ HAI_DEFECTS = [
     case("10.1.4 nodes held by dev containers are not counted as free",
          snap(nodes(2), running(9, "n00", EXTREME_HIGH), queued(1, 2)), t1=FULL),
     case("10.1.5 nothing starts on nodes that are not free yet",
-         snap(nodes(1), leaving(9, "n00", LOW, wanted_by=1), queued(1, 1, HIGH)), t1=PROMISED),
+         snap(nodes(1), leaving(9, "n00", LOW, reserved_for=1), queued(1, 1, HIGH)), t1=PROMISED),
     case("10.1.6 a task that is leaving is not asked again",
          snap(nodes(1), leaving(9, "n00", LOW), queued(1, 1, HIGH)), t1=PROMISED),
     case("10.1.9 custom_rank does not jump other users",

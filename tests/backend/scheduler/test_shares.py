@@ -11,10 +11,10 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Start, Suspend, Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import SchedTask, ShareRow, Snapshot
 from hai_backend.scheduler import Policy, schedule
-from hai_backend.scheduler.explain.blockers import obstacles
-from hai_backend.scheduler.explain.counterfactual import Change, Flip
-from hai_backend.scheduler.explain.probe import look
-from hai_backend.scheduler.explain.what_if import flips
+from hai_backend.scheduler.explain.blockers import find_blockers
+from hai_backend.scheduler.explain.probe import run_pass
+from hai_backend.scheduler.explain.remedy import Change, Remedy
+from hai_backend.scheduler.explain.what_if import find_remedies
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.testing import leaving, nodes, queued, running, share, snap
 
@@ -182,9 +182,9 @@ def test_who_was_promised_nodes_for_its_part_stands_before_whom_it_passed() -> N
         (PROMISED, 1, ()),
         (FULL, 2, (2,)),
     ]
-    found = look(state, 1, IN_ORDER)
-    assert found.seating
-    rule = obstacles(found.seating, 1, (2,)).rules[2]
+    found = run_pass(state, 1, IN_ORDER)
+    assert found.cycle
+    rule = find_blockers(found.cycle, 1, (2,)).rules[2]
     assert rule.endswith("its user group holds less than what is guaranteed to it")
 
 
@@ -208,7 +208,7 @@ def test_what_is_asked_to_leave_counts_for_no_part_any_more() -> None:
 
 def test_the_sentence_names_the_limit_and_what_is_held() -> None:
     found = snap(nodes(4), has(1, "a", "n00"), wants(2, "a", 2), share("a", limit=2))
-    wait = look(found, 2, IN_ORDER).wait
+    wait = run_pass(found, 2, IN_ORDER).wait
     assert wait is not None
     assert "user group a may hold 2 in default and holds 1" in wait.message
 
@@ -216,7 +216,7 @@ def test_the_sentence_names_the_limit_and_what_is_held() -> None:
 def test_a_higher_limit_is_suggested_and_suffices() -> None:
     row = ShareRow("team", "default", frozenset("a"), limit=1)
     found = snap(nodes(4), wants(1, "a", 3), row)
-    assert Flip(Change.SHARE, count=2, starts=True) in flips(found, 1, IN_ORDER)
+    assert Remedy(Change.SHARE, count=2, starts=True) in find_remedies(found, 1, IN_ORDER)
 
 
 def test_nobody_is_looked_at_without_end_when_parts_exceed_the_nodes() -> None:

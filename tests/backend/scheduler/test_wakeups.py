@@ -11,8 +11,8 @@ from hai_backend.scheduler.wakeups import Wakeups
 
 NOW = 5.0
 SETTERS: dict[str, Callable[[Wakeups, float], None]] = {
-    "one": lambda alarms, at: alarms.set(at, 1, NOW),
-    "once": lambda alarms, at: alarms.set_once(at, 1, NOW),
+    "one": lambda wakeups, at: wakeups.set(at, 1, NOW),
+    "once": lambda wakeups, at: wakeups.set_once(at, 1, NOW),
 }
 
 
@@ -27,34 +27,34 @@ SETTERS: dict[str, Callable[[Wakeups, float], None]] = {
     ],
 )
 def test_what_is_past_or_never_is_not_set(how: str, at: float, expected: float) -> None:
-    alarms = Wakeups()
-    SETTERS[how](alarms, at)
-    assert alarms.next() == expected
+    wakeups = Wakeups()
+    SETTERS[how](wakeups, at)
+    assert wakeups.next() == expected
 
 
 def test_they_come_in_order_each_once() -> None:
-    alarms = Wakeups()
-    alarms.append([(9.0, 3), (7.0, 1)])
-    alarms.arrange()
-    alarms.set(8.0, 2, NOW)
-    assert list(alarms.due(6.0)) == []
-    assert list(alarms.due(8.0)) == [1, 2]
-    assert list(alarms.due(9.0)) == [3]
-    assert alarms.next() == inf
+    wakeups = Wakeups()
+    wakeups.append([(9.0, 3), (7.0, 1)])
+    wakeups.arrange()
+    wakeups.set(8.0, 2, NOW)
+    assert list(wakeups.due(6.0)) == []
+    assert list(wakeups.due(8.0)) == [1, 2]
+    assert list(wakeups.due(9.0)) == [3]
+    assert wakeups.next() == inf
 
 
 def test_others_may_be_set_while_they_come() -> None:
-    alarms = Wakeups()
-    alarms.set(6.0, 1, NOW)
-    for task in alarms.due(7.0):
-        alarms.set(9.0, task + 1, 7.0)
-    assert alarms.next() == 9.0
+    wakeups = Wakeups()
+    wakeups.set(6.0, 1, NOW)
+    for task in wakeups.due(7.0):
+        wakeups.set(9.0, task + 1, 7.0)
+    assert wakeups.next() == 9.0
 
 
 def test_who_asks_again_and_again_is_woken_once_and_may_ask_anew_afterwards() -> None:
-    alarms = Wakeups()
+    wakeups = Wakeups()
     for _ in range(3):
-        alarms.set_once(6.0, 1, NOW)
-    assert list(alarms.due(6.0)) == [1]
-    alarms.set_once(6.0, 1, NOW)  # the clock was set back
-    assert list(alarms.due(6.0)) == [1]
+        wakeups.set_once(6.0, 1, NOW)
+    assert list(wakeups.due(6.0)) == [1]
+    wakeups.set_once(6.0, 1, NOW)  # the clock was set back
+    assert list(wakeups.due(6.0)) == [1]

@@ -16,9 +16,9 @@ from hai_backend.domain.scheduling.snapshot import (
     Ending,
     QuotaRow,
     SchedTask,
+    SchedulingState,
     ShareRow,
     Snapshot,
-    Standing,
     Suspension,
 )
 from hai_backend.scheduler import Policy, schedule
@@ -62,7 +62,7 @@ class World:
             assert self.passes < 5000, f"tasks {sorted(self.tasks)} never end"
 
     def _next(self) -> float:
-        ends = [self._end(t) for t in self.tasks.values() if t.standing is Standing.RUNNING]
+        ends = [self._end(t) for t in self.tasks.values() if t.standing is SchedulingState.RUNNING]
         wake = inf if self.plan.wake_at is None else self.plan.wake_at
         events = (*(t.created_at for t in self.coming), *self.gone_at.values(), *ends, wake)
         return max(self.now, min(events, default=inf))
@@ -79,10 +79,10 @@ class World:
             del self.gone_at[number]
             task = self.tasks[number]
             self.tasks[number] = replace(
-                task, standing=Standing.QUEUED, placed=(), suspended_for=0, run_started_at=None,
+                task, standing=SchedulingState.QUEUED, placed=(), suspended_for=0, run_started_at=None,
                 run_priority=Priority.AUTO, waiting_since=self.now,
             )  # fmt: skip
-        for task in [t for t in self.tasks.values() if t.standing is Standing.RUNNING]:
+        for task in [t for t in self.tasks.values() if t.standing is SchedulingState.RUNNING]:
             if self._end(task) <= self.now:
                 del self.tasks[task.id]
                 self.endings.append(Ending(task, task.run_seconds + self._ran(task)))
@@ -109,7 +109,7 @@ class World:
         match decision:
             case Start(nodes=placed, priority=level):
                 self.tasks[task.id] = replace(
-                    task, standing=Standing.RUNNING, placed=placed, run_priority=level,
+                    task, standing=SchedulingState.RUNNING, placed=placed, run_priority=level,
                     run_started_at=self.now,
                 )  # fmt: skip
             case Suspend(for_task=for_task, higher=higher):
@@ -118,7 +118,7 @@ class World:
                 self.work[task.id] -= self._ran(task)
                 marks = (*task.suspensions, Suspension(self.now, for_task, higher))
                 self.tasks[task.id] = replace(
-                    task, standing=Standing.LEAVING, suspended_for=for_task,
+                    task, standing=SchedulingState.LEAVING, suspended_for=for_task,
                     run_seconds=task.run_seconds + self._ran(task),
                     suspensions=tuple(s for s in marks if self.now - s.at < DAY),
                 )  # fmt: skip

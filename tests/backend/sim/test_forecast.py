@@ -9,7 +9,7 @@ import pytest
 
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, Snapshot, Standing
+from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, SchedulingState, Snapshot
 from hai_backend.scheduler import Policy
 from hai_backend.scheduler.queue.history import STARTS, bin_of
 from hai_backend.sim.forecast import ENDINGS, TASKS, Effort, forecast
@@ -27,7 +27,7 @@ def task(id: int, **facts: Any) -> SchedTask:
 def running(id: int, node: str, since: float, **facts: Any) -> SchedTask:
     return task(
         id,
-        standing=Standing.RUNNING,
+        standing=SchedulingState.RUNNING,
         placed=(node,),
         run_started_at=since,
         run_priority=Priority.NORMAL,
@@ -181,7 +181,7 @@ def test_who_all_came_at_one_moment_is_not_searched_for_without_end() -> None:
 
 
 def test_a_run_that_leaves_comes_back_or_is_gone() -> None:
-    leaving = replace(running(1, "n1", NOW - HOUR), standing=Standing.LEAVING)
+    leaving = replace(running(1, "n1", NOW - HOUR), standing=SchedulingState.LEAVING)
     for promised, there in ((2, True), (0, False)):
         tasks = (replace(leaving, suspended_for=promised), task(2))
         future = Future(past_of(shown(*tasks, ended=endings(50)), CALM, "g"), seed=0)

@@ -12,7 +12,14 @@ from hai_backend.domain.scheduling.plan import Plan
 from hai_backend.domain.scheduling.snapshot import Snapshot
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.policy.settings import Rules
-from hai_backend.scheduler.recorded_input import Begin, Pass, PassInput, begin_line, pass_line, show
+from hai_backend.scheduler.recorded_input import (
+    Begin,
+    Pass,
+    PassInput,
+    apply,
+    begin_line,
+    pass_line,
+)
 from hai_backend.scheduler.testing import NOW, nodes, queued
 from hai_backend.sim.command import main
 
@@ -27,7 +34,7 @@ def passes() -> list[Pass]:
         PassInput(NOW, rules, tuple(nodes(2)), tasks=(queued(1),)),
         PassInput(NOW + 1, gone=(1,), tasks=(queued(2, 2),)),
     ]
-    return [Pass(shown, show(board, shown)) for shown in given]
+    return [Pass(shown, apply(board, shown)) for shown in given]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hai_backend.api.nodes.group_capacity import GroupCapacity
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import ShareRow
 from hai_backend.domain.task import Task, holders
-from hai_backend.scheduler.quota import UNIT
+from hai_backend.scheduler.capacity.requests import UNIT
 
 
 def nodes_held(tasks: Iterable[Task]) -> frozenset[str]:

@@ -7,8 +7,14 @@ from collections.abc import Iterable, Mapping
 from hai_backend.api.protocols import Cluster
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.spec import ResourceSpec
-from hai_backend.scheduler.capacity.resources import Amount, ask_of, covers, ranks_in, size_of
-from hai_backend.scheduler.quota import units_of
+from hai_backend.scheduler.capacity.requests import units_of
+from hai_backend.scheduler.capacity.resources import (
+    Resources,
+    covers,
+    ranks_in,
+    requested_resources,
+    size_of,
+)
 
 _REMEMBERED = 1000  # shapes of requests
 
@@ -25,22 +31,22 @@ class GroupCapacity:
         self.nodes = {node.name: node for node in nodes}
         self.zones = frozenset(node.zone for node in self.nodes.values() if node.zone)
         sizes = [size_of(node) for node in self.nodes.values()]
-        self.largest: Amount = (
+        self.largest: Resources = (
             max((size[0] for size in sizes), default=0),
             max((size[1] for size in sizes), default=0),
             max((size[2] for size in sizes), default=0),
         )
-        self._rooms: dict[tuple[str, Amount | None], int] = {}
+        self._rooms: dict[tuple[str, Resources | None], int] = {}
 
-    def ask(self, resource: ResourceSpec) -> Amount | None:
+    def ask(self, resource: ResourceSpec) -> Resources | None:
         """What a rank takes of a node; None: all of it."""
-        return ask_of(resource.gpu, resource.cpu, resource.memory, packed=self.packed)
+        return requested_resources(resource.gpu, resource.cpu, resource.memory, packed=self.packed)
 
     def units(self, resource: ResourceSpec, ranks: int) -> int:
         """What so many ranks weigh against quotas and shares."""
         return units_of(ranks, self.ask(resource), self.largest)
 
-    def room(self, zone: str, ask: Amount | None) -> int:
+    def room(self, zone: str, ask: Resources | None) -> int:
         """How many ranks fit when nobody else is there; `ask` None: each takes a whole node."""
         known = self._rooms.get((zone, ask))
         if known is None:
@@ -52,7 +58,7 @@ class GroupCapacity:
         return known
 
 
-def _ranks(node: Node, ask: Amount | None) -> int:
+def _ranks(node: Node, ask: Resources | None) -> int:
     if ask is None:
         return 1
     size = size_of(node)

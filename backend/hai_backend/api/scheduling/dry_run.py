@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hai.v1 import task_service_pb2 as pb
-from hai_backend.api.scheduling.convert_counterfactual import nodes, quota_to_proto, victim_to_proto
-from hai_backend.api.scheduling.explain import Facts, ahead, flips_to_proto
+from hai_backend.api.scheduling.convert_remedy import nodes, quota_to_proto, victim_to_proto
+from hai_backend.api.scheduling.explain import Facts, ahead, remedies_to_proto
 from hai_backend.api.tasks.convert import task_to_proto, wait_to_proto
 from hai_backend.scheduler.explain.dry_run import DryRun, Outcome
 
@@ -31,7 +31,7 @@ def rehearsed(facts: Facts, trial: DryRun) -> pb.DryRunTaskResponse:
         waiting=wait_to_proto(wait) if wait else None,
         ahead=list(ahead(facts, wait)) if wait and trial.outcome is Outcome.WAITS else [],
         quotas=[quota_to_proto(row) for row in trial.quota],
-        flips=flips_to_proto(facts),
+        flips=remedies_to_proto(facts),
     )
 
 

@@ -11,12 +11,12 @@ from hai.client.diagnosis import diagnosed
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.api.nodes.allocation import held_by, nodes_held
 from hai_backend.api.request.convert_time import timestamp
-from hai_backend.api.scheduling.convert_counterfactual import (
-    flip_text,
-    flip_to_proto,
+from hai_backend.api.scheduling.convert_remedy import (
     nodes,
     numbers_to_proto,
     quota_to_proto,
+    remedy_text,
+    remedy_to_proto,
 )
 from hai_backend.api.scheduling.what_if import Insight
 from hai_backend.api.tasks import agent_silence
@@ -30,7 +30,7 @@ from hai_backend.domain.scheduling.snapshot import QuotaRow
 from hai_backend.domain.spec import AfterOutcome
 from hai_backend.domain.task import Rank, Task, TaskEvent
 from hai_backend.scheduler.explain.blockers import NodeNumbers
-from hai_backend.scheduler.explain.counterfactual import Change
+from hai_backend.scheduler.explain.remedy import Change
 
 _MOST = 20  # tasks, nodes or groups named in one answer
 _FIRSTS = 20  # tasks that have to end first
@@ -56,7 +56,7 @@ class Facts:
 def explain(facts: Facts) -> pb.ExplainTaskResponse:
     """The whole answer."""
     wait = facts.wait if facts.task.waiting else None
-    found, missed = facts.insight.obstacles, facts.insight.missed
+    found, missed = facts.insight.blockers, facts.insight.missed
     silent = agent_silence.silent_ranks(facts.task)
     failed = diagnosed(task_to_proto(facts.task))
     if failed is not None:
@@ -69,7 +69,7 @@ def explain(facts: Facts) -> pb.ExplainTaskResponse:
         suggestions=list(_help(facts, wait, silent)),
         ahead=list(ahead(facts, wait)) if wait else [],
         history=facts.history,
-        flips=flips_to_proto(facts),
+        flips=remedies_to_proto(facts),
         quotas=[quota_to_proto(row) for row in found.quota],
         nodes=numbers_to_proto(found.nodes, _members(facts)) if wait and not missed else None,
         reserved_for=found.reserved_for,
@@ -88,10 +88,10 @@ def _help(facts: Facts, wait: Wait | None, silent: Sequence[Rank]) -> Iterable[s
     return _suggestions(facts, wait) if wait else ()
 
 
-def flips_to_proto(facts: Facts) -> list[pb.Flip]:
+def remedies_to_proto(facts: Facts) -> list[pb.Flip]:
     """Changes that were tried."""
-    rows = facts.insight.obstacles.quota
-    return [flip_to_proto(flip, facts.task, rows) for flip in facts.insight.flips]
+    rows = facts.insight.blockers.quota
+    return [remedy_to_proto(remedy, facts.task, rows) for remedy in facts.insight.remedies]
 
 
 def _preemption(suspension: Suspension, facts: Facts) -> pb.Preemption:
@@ -120,7 +120,7 @@ def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
     yield from _unusable(_members(facts))
     yield from shared_with_others(_members(facts))
     yield from _quota_numbers(facts, wait)
-    yield from protection(facts.insight.obstacles.nodes)
+    yield from protection(facts.insight.blockers.nodes)
     yield from _reservation(facts)
 
 
@@ -148,7 +148,7 @@ def protection(numbers: NodeNumbers) -> Iterator[str]:
 
 
 def _reservation(facts: Facts) -> Iterator[str]:
-    first = facts.insight.obstacles.reserved_for
+    first = facts.insight.blockers.reserved_for
     if first and first != facts.task.id:
         yield f"task {first} is the first that lacks nodes: what would delay it is held back"
 
@@ -205,11 +205,11 @@ def _quota_numbers(facts: Facts, wait: Wait) -> Iterator[str]:
 
 def _suggestions(facts: Facts, wait: Wait) -> Iterator[str]:
     """What was tried and suffices; then what may help, but changes more than one thing, or another group."""
-    yield from (flip_text(flip, facts.task) for flip in facts.insight.flips)
+    yield from (remedy_text(remedy, facts.task) for remedy in facts.insight.remedies)
     if facts.insight.missed:
         yield "ask again in a moment: many ask just now, so no changes were tried"
     task = facts.task
-    released = any(flip.change is Change.RESUME for flip in facts.insight.flips)
+    released = any(remedy.change is Change.RESUME for remedy in facts.insight.remedies)
     match wait.why:
         case WaitReason.HELD if not released:
             yield f"release it: hai resume {task.id}"
@@ -225,7 +225,7 @@ def _suggestions(facts: Facts, wait: Wait) -> Iterator[str]:
 
 
 def _own_tasks(facts: Facts) -> Iterator[str]:
-    for row in facts.insight.obstacles.quota:
+    for row in facts.insight.blockers.quota:
         if (lack := row.after - row.allowed) > 0:
             group = facts.task.spec.resource.group
             yield f"stop or suspend own tasks that hold {counted(lack, 'node')} in {group}"
@@ -252,7 +252,7 @@ def ahead(facts: Facts, wait: Wait) -> Iterator[pb.TaskAhead]:
     """Who stands before it, and who runs."""
     for number in wait.ahead:
         if (other := facts.unfinished.get(number)) is not None:
-            rule = facts.insight.obstacles.rules.get(number, "")
+            rule = facts.insight.blockers.rules.get(number, "")
             yield _task_ahead(other, rule or _rule(facts.task, wait, other), facts)
     if wait.why is WaitReason.AFTER:
         return  # it lacks no nodes

@@ -33,8 +33,8 @@ class Explanations:
     async def rehearse(self, identity: Identity, task: Task) -> pb.DryRunTaskResponse:
         """What would come of a task that has been checked and not submitted."""
         found = await self._rooms.foresight.rehearse(task)
-        facts = self._facts(identity, task, found.trial.wait, found.insight)
-        return await asyncio.to_thread(rehearsed, facts, found.trial)
+        facts = self._facts(identity, task, found.dry_run.wait, found.insight)
+        return await asyncio.to_thread(rehearsed, facts, found.dry_run)
 
     async def explain(self, identity: Identity, task: Task) -> pb.ExplainTaskResponse:
         """Why a task waits, when it is expected to start, and why it was suspended before."""

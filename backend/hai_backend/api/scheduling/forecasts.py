@@ -17,7 +17,7 @@ from hai_backend.api.protocols import Scheduling
 from hai_backend.api.request.convert_time import timestamp
 from hai_backend.controllers.aio.background import BackgroundTasks
 from hai_backend.controllers.aio.clock import Clock
-from hai_backend.domain.scheduling.snapshot import Snapshot, Standing
+from hai_backend.domain.scheduling.snapshot import SchedulingState, Snapshot
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.sim.forecast import Effort, Forecast, forecast
 
@@ -96,7 +96,9 @@ class Forecasts:
 
 
 def _forecast(snapshot: Snapshot, policy: Policy, group: str) -> Mapping[int, Forecast]:
-    queued = (t for t in snapshot.tasks if t.group == group and t.standing is Standing.QUEUED)
+    queued = (
+        t for t in snapshot.tasks if t.group == group and t.standing is SchedulingState.QUEUED
+    )
     return forecast(snapshot, policy, group, [task.id for task in queued], _EFFORT)
 
 

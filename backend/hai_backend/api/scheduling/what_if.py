@@ -19,11 +19,11 @@ from hai_backend.controllers.scheduling.snapshot import sched_task
 from hai_backend.domain.errors import Exhausted, Unavailable
 from hai_backend.domain.scheduling.snapshot import Snapshot
 from hai_backend.domain.task import Task
-from hai_backend.scheduler.explain.blockers import Blockers, obstacles
-from hai_backend.scheduler.explain.counterfactual import Flip
-from hai_backend.scheduler.explain.dry_run import DryRun, Outcome, trial
-from hai_backend.scheduler.explain.probe import look, part
-from hai_backend.scheduler.explain.what_if import flips
+from hai_backend.scheduler.explain.blockers import Blockers, find_blockers
+from hai_backend.scheduler.explain.dry_run import DryRun, Outcome, dry_run
+from hai_backend.scheduler.explain.probe import part, run_pass
+from hai_backend.scheduler.explain.remedy import Remedy
+from hai_backend.scheduler.explain.what_if import find_remedies
 from hai_backend.scheduler.policy.policy import Policy
 
 PATIENCE_SECONDS = 10.0  # behind the questions of others
@@ -34,8 +34,8 @@ _SEARCH_SECONDS = 3.0  # for what would help: clients wait ten for the whole ans
 class Insight:
     """What is known of a waiting task beyond the sentence of the last pass. `missed`: nobody looked, for many ask."""
 
-    obstacles: Blockers = field(default_factory=Blockers)
-    flips: tuple[Flip, ...] = ()
+    blockers: Blockers = field(default_factory=Blockers)
+    remedies: tuple[Remedy, ...] = ()
     missed: bool = False
 
 
@@ -43,7 +43,7 @@ class Insight:
 class Rehearsal:
     """What would become of a new task; the insight is into its wait."""
 
-    trial: DryRun
+    dry_run: DryRun
     insight: Insight
 
 
@@ -108,17 +108,17 @@ class WhatIf:
         group = next((t.group for t in snapshot.tasks if t.id == task), None)
         if group is None:
             return Insight()
-        found = look(part(snapshot, group), task, self._policy)
+        found = run_pass(part(snapshot, group), task, self._policy)
         end = time.monotonic() + self._search_seconds
         return Insight(
-            obstacles(found.seating, task, ahead) if found.seating else Blockers(),
-            flips(snapshot, task, self._policy, lambda: time.monotonic() < end),
+            find_blockers(found.cycle, task, ahead) if found.cycle else Blockers(),
+            find_remedies(snapshot, task, self._policy, lambda: time.monotonic() < end),
         )
 
     def _rehearse(self, snapshot: Snapshot, task: Task) -> Rehearsal:
         number = 1 + max((other.id for other in snapshot.tasks), default=0)
         newcomer = sched_task(replace(task, id=number))
-        found = trial(snapshot, newcomer, self._policy)
+        found = dry_run(snapshot, newcomer, self._policy)
         if found.outcome is not Outcome.WAITS or found.wait is None:
             return Rehearsal(found, Insight())
         with_it = replace(snapshot, tasks=(*snapshot.tasks, newcomer))

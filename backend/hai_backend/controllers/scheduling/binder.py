@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.task import Rank, Task, holders
-from hai_backend.scheduler.capacity.resources import Amount, ask_of, covers, minus, size_of
+from hai_backend.scheduler.capacity.resources import (
+    Resources,
+    covers,
+    minus,
+    requested_resources,
+    size_of,
+)
 
 Gpus = tuple[int, ...]
 
@@ -31,10 +37,10 @@ def gpus_of(task: Task, rank: Rank, node: Node | None) -> Gpus:
 class Room:
     """What is left of a node."""
 
-    free: Amount
+    free: Resources
     gpus: Gpus  # in ascending order
 
-    def less(self, amount: Amount, gpus: Collection[int]) -> Room:
+    def less(self, amount: Resources, gpus: Collection[int]) -> Room:
         """The room when a rank has taken its part."""
         return Room(minus(self.free, amount), tuple(i for i in self.gpus if i not in gpus))
 
@@ -107,10 +113,10 @@ class Binder:
         count = task.spec.resource.gpu if self._ask(task) else node.gpus
         return room.gpus[:count] if len(room.gpus) >= count else None
 
-    def _part(self, task: Task, node: Node) -> Amount:
+    def _part(self, task: Task, node: Node) -> Resources:
         return self._ask(task) or size_of(node)
 
-    def _ask(self, task: Task) -> Amount | None:
+    def _ask(self, task: Task) -> Resources | None:
         resource = task.spec.resource
         packed = self._groups.get(resource.group, Group(resource.group)).packed
-        return ask_of(resource.gpu, resource.cpu, resource.memory, packed=packed)
+        return requested_resources(resource.gpu, resource.cpu, resource.memory, packed=packed)

@@ -1,7 +1,7 @@
 """Keeps a log of what every scheduling pass was shown and what it decided, for `hai simulate LOG --verify`.
 
 A line a pass, written by the thread of the pass. At its limit a log becomes LOG.1, an older one goes. A log begins with
-everything that the board knows, and the board is then built anew from just that: so a replay needs no older log.
+everything that the cache knows, and the cache is then built anew from just that: so a replay needs no older log.
 Whatever goes wrong with the log never reaches a pass: it is told once, and tried again later with a new beginning.
 """
 
@@ -31,8 +31,8 @@ _AGAIN = 60.0  # seconds until a log that could not be written is tried again
 class Recorder(Protocol):
     """Told of every pass."""
 
-    def before(self, board: SchedulerCache) -> SchedulerCache:
-        """The board that shall make the next pass: this one, or its equal built anew."""
+    def before(self, cache: SchedulerCache) -> SchedulerCache:
+        """The cache that shall make the next pass: this one, or its equal built anew."""
         ...
 
     def after(self, shown: PassInput, plan: Plan) -> None:
@@ -43,9 +43,9 @@ class Recorder(Protocol):
 class Unrecorded:
     """Keeps nothing."""
 
-    def before(self, board: SchedulerCache) -> SchedulerCache:
-        """The same board."""
-        return board
+    def before(self, cache: SchedulerCache) -> SchedulerCache:
+        """The same cache."""
+        return cache
 
     def after(self, shown: PassInput, plan: Plan) -> None:
         """Nothing."""
@@ -68,7 +68,7 @@ class DecisionLog:
         self._release = release
         self._limit = limit
         self._monotonic = monotonic
-        self._board: SchedulerCache | None = (
+        self._cache: SchedulerCache | None = (
             None  # whose passes the log tells of; None: of nobody's
         )
         self._rules: Rules | None = None  # the last ones in the log
@@ -76,21 +76,21 @@ class DecisionLog:
         self._not_before = -float("inf")
         self._failing = False
 
-    def before(self, board: SchedulerCache) -> SchedulerCache:
-        """The board itself, or its equal with which the log begins anew."""
-        if board is not self._board or self._size >= self._full:
-            self._board = None
+    def before(self, cache: SchedulerCache) -> SchedulerCache:
+        """The cache itself, or its equal with which the log begins anew."""
+        if cache is not self._cache or self._size >= self._full:
+            self._cache = None
             if self._monotonic() >= self._not_before:
-                self._safely(lambda: self._begin(board))
-        return self._board or board
+                self._safely(lambda: self._begin(cache))
+        return self._cache or cache
 
     def after(self, shown: PassInput, plan: Plan) -> None:
-        """A line more, if the board is the one of the log."""
-        if self._board is not None:
+        """A line more, if the cache is the one of the log."""
+        if self._cache is not None:
             self._safely(lambda: self._pass(shown, plan))
 
-    def _begin(self, board: SchedulerCache) -> None:
-        begin = Begin(self._policy, board.snapshot(), self._release)
+    def _begin(self, cache: SchedulerCache) -> None:
+        begin = Begin(self._policy, cache.snapshot(), self._release)
         line = begin_line(begin)
         self._size = _whole_lines(self._path)
         if self._size >= self._limit:
@@ -99,7 +99,7 @@ class DecisionLog:
         # a beginning larger than the limit must not begin the log anew with each pass
         self._full = max(self._limit, self._size + 2 * len(line))
         self._write(line)
-        self._board, self._rules = begin.board(), None
+        self._cache, self._rules = begin.cache(), None
         if self._failing:
             log.info("scheduling passes are recorded again", path=str(self._path))
             self._failing = False
@@ -123,7 +123,7 @@ class DecisionLog:
         try:
             work()
         except Exception as error:  # scheduling goes on, whatever it is
-            self._board, self._not_before = None, self._monotonic() + _AGAIN
+            self._cache, self._not_before = None, self._monotonic() + _AGAIN
             if not self._failing:
                 log.warning(
                     "scheduling passes cannot be recorded", path=str(self._path), why=repr(error)

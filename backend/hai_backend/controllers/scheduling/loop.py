@@ -25,13 +25,19 @@ from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.domain.errors import HaiError, Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.scheduling.plan import Decision, Plan, Start, Stop, Suspend, Wait
-from hai_backend.domain.scheduling.snapshot import Ending, QuotaRow, ShareRow, Snapshot, Standing
+from hai_backend.domain.scheduling.snapshot import (
+    Ending,
+    QuotaRow,
+    SchedulingState,
+    ShareRow,
+    Snapshot,
+)
 from hai_backend.domain.task import Task
 from hai_backend.lifecycle import events as ev
 from hai_backend.runtime import built_to_stay
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.policy.settings import Rules
-from hai_backend.scheduler.recorded_input import PassInput, show
+from hai_backend.scheduler.recorded_input import PassInput, apply
 
 log = structlog.get_logger(__name__)
 
@@ -73,7 +79,7 @@ class SchedulingLoop:
         self._passed = passed
         self._recorder = recorder or Unrecorded()
         self._plan_check = plan_check
-        self._board: SchedulerCache | None = None
+        self._cache: SchedulerCache | None = None
         self._changes = Changes()
         self._learned: list[Ending] = []
         self._nodes_seen = -1
@@ -96,8 +102,8 @@ class SchedulingLoop:
 
     def wait(self, task_id: int) -> Wait | None:
         """Why a task was left in the queue, without its place; None: it was not, or no pass has looked at it yet."""
-        if self._board is not None and not self._passing.locked():
-            self._answers[task_id] = self._board.wait(task_id)
+        if self._cache is not None and not self._passing.locked():
+            self._answers[task_id] = self._cache.wait(task_id)
         return self._answers.get(task_id)
 
     async def waits(self, group: str = "") -> dict[int, Wait]:
@@ -106,7 +112,7 @@ class SchedulingLoop:
             return await asyncio.to_thread(self._all_waits, group)
 
     def _all_waits(self, group: str) -> dict[int, Wait]:
-        return {wait.task: wait for wait in self._board.waits(group)} if self._board else {}
+        return {wait.task: wait for wait in self._cache.waits(group)} if self._cache else {}
 
     async def run(self) -> None:
         """For ever. Begin only when the launcher has said which nodes and ranks exist."""
@@ -126,18 +132,18 @@ class SchedulingLoop:
 
     def _forget(self) -> None:
         """All but what was learned: nobody would say that again."""
-        if self._board is not None:
-            self._learned = [*self._board.snapshot().endings, *self._learned]
-        self._board = None
+        if self._cache is not None:
+            self._learned = [*self._cache.snapshot().endings, *self._learned]
+        self._cache = None
 
     async def once(self) -> float:
         """One pass. Answers with the seconds until time alone will change something."""
         now = self._clock.now()
         async with self._passing:
-            first = self._board is None
-            board, news = self._told(), self._news(now)
+            first = self._cache is None
+            cache, news = self._told(), self._news(now)
             look = self._first_pass if first else self._pass
-            self._board, plan = await asyncio.to_thread(look, board, news)
+            self._cache, plan = await asyncio.to_thread(look, cache, news)
             self._answers.clear()
         await self._apply(plan)
         await self._check(plan)
@@ -145,23 +151,23 @@ class SchedulingLoop:
 
     async def _check(self, plan: Plan) -> None:
         """Now and then: does the pass keep the invariants? A check that fails itself stops nothing."""
-        check, board = self._plan_check, self._board
-        if check is None or board is None or not check.due(plan):
+        check, cache = self._plan_check, self._cache
+        if check is None or cache is None or not check.due(plan):
             return
         try:
             async with self._passing:
-                await asyncio.to_thread(check.check, board, plan)
+                await asyncio.to_thread(check.check, cache, plan)
         except Exception:
             log.exception("the check of a scheduling pass failed")
 
     def _told(self) -> SchedulerCache:
-        """The board; a new one is told of every task."""
-        if self._board is None:
-            self._board = SchedulerCache(self._policy)
+        """The cache; a new one is told of every task."""
+        if self._cache is None:
+            self._cache = SchedulerCache(self._policy)
             self._nodes_seen = -1
             for task in self._task_manager.unfinished().values():
                 self.changed(task)
-        return self._board
+        return self._cache
 
     def _news(self, now: float) -> Callable[[], PassInput]:
         """The settings as they are now, and what has changed since the pass before; to be read in a thread."""
@@ -181,25 +187,25 @@ class SchedulingLoop:
         return tuple(self._cluster.nodes().values())
 
     def _first_pass(
-        self, board: SchedulerCache, news: Callable[[], PassInput]
+        self, cache: SchedulerCache, news: Callable[[], PassInput]
     ) -> tuple[SchedulerCache, Plan]:
         with built_to_stay():
-            return self._pass(board, news)
+            return self._pass(cache, news)
 
     def _pass(
-        self, board: SchedulerCache, news: Callable[[], PassInput]
+        self, cache: SchedulerCache, news: Callable[[], PassInput]
     ) -> tuple[SchedulerCache, Plan]:
-        """In a thread. A recorder may have the board built anew."""
-        board, shown = self._recorder.before(board), news()
-        plan = show(board, shown)
+        """In a thread. A recorder may have the cache built anew."""
+        cache, shown = self._recorder.before(cache), news()
+        plan = apply(cache, shown)
         self._recorder.after(shown, plan)
-        return board, plan
+        return cache, plan
 
     async def snapshot(self) -> Snapshot:
         """Everything that the last pass was shown; before the first one: nothing."""
         async with self._passing:
-            board = self._board or SchedulerCache(self._policy)
-            return await asyncio.to_thread(board.snapshot)
+            cache = self._cache or SchedulerCache(self._policy)
+            return await asyncio.to_thread(cache.snapshot)
 
     def _until(self, plan: Plan) -> float:
         if plan.wake_at is None:
@@ -229,7 +235,7 @@ class SchedulingLoop:
                 gpus = book.start(task, nodes) if task.wants_nodes else None
                 return None if gpus is None else ev.RunPlaced(nodes, priority, reason, gpus)
             case Suspend(for_task=other, reason=reason, higher=higher):
-                runs = sched_task(task).standing is Standing.RUNNING
+                runs = sched_task(task).standing is SchedulingState.RUNNING
                 asked = ev.SuspendAsked("scheduler", reason, for_task=other, higher=higher)
                 return asked if runs else None
             case Stop(reason=reason):

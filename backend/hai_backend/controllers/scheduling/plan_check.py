@@ -48,10 +48,10 @@ class PlanCheck:
         decides = any(isinstance(decision, Start | Suspend) for decision in plan.decisions)
         return decides and self._monotonic() >= self._not_before
 
-    def check(self, board: SchedulerCache, plan: Plan) -> None:
-        """Check what `board` has just decided. For a thread; the board must not be shown anything meanwhile."""
+    def check(self, cache: SchedulerCache, plan: Plan) -> None:
+        """Check what `cache` has just decided. For a thread; the cache must not be shown anything meanwhile."""
         began = self._monotonic()
-        snapshot, complete = board.snapshot(), Plan(0, plan.decisions + tuple(board.waits()))
+        snapshot, complete = cache.snapshot(), Plan(0, plan.decisions + tuple(cache.waits()))
         for number, (rule, message) in enumerate(violations(snapshot, complete, self._policy)):
             self._counts.plan_violated(rule)
             if number < _LOGGED:

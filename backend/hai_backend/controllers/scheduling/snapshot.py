@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, Standing
+from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, SchedulingState
 from hai_backend.domain.task import RunState, Task, TaskState
 
 _DIGITS = re.compile(r"\d+")
@@ -122,9 +122,9 @@ def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
     )
 
 
-def _standing(task: Task) -> Standing:
+def _standing(task: Task) -> SchedulingState:
     if task.waiting or task.run is None:
-        return Standing.QUEUED
+        return SchedulingState.QUEUED
     running = task.run.state is RunState.RUNNING and not task.run.stop_code
     building = task.run.state in (RunState.CREATED, RunState.BUILDING)
-    return Standing.RUNNING if running or building else Standing.LEAVING
+    return SchedulingState.RUNNING if running or building else SchedulingState.LEAVING

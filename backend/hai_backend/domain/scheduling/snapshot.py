@@ -12,7 +12,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import TaskType
 
 
-class Standing(StrEnum):
+class SchedulingState(StrEnum):
     """What the scheduler may do with a task."""
 
     QUEUED = "QUEUED"  # may be started
@@ -30,7 +30,7 @@ class SchedTask:
     node_count: int
     priority: Priority  # as asked; may be AUTO
     created_at: float
-    standing: Standing = Standing.QUEUED
+    standing: SchedulingState = SchedulingState.QUEUED
     zone: str = ""
     custom_rank: float = 0.0
     task_type: TaskType = TaskType.TRAINING

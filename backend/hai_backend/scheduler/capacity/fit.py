@@ -1,10 +1,9 @@
-"""Does it fit, and where: on empty nodes now (`seat`), or on nodes that others are about to leave (`promise`).
+"""Chooses nodes for a gang: nodes that are free now (`allocate`), or also nodes that are being released (`promise`).
 
-Whole-node tasks take empty nodes as capacity/topology.py says. In packed groups a task that asks for a part of a
-node joins
-others where it leaves the smallest hole (best fit: GPUs, cpus, memory), and opens an empty node only when it must; a
-dev container goes where the fewest others are.
-All ranks of a gang are equal, so a gang fits exactly when the nodes together have room for its number of ranks.
+Tasks on whole nodes take empty nodes as capacity/topology.py says. In packed groups a task that requests a part of a
+node joins others where it leaves the least free (best fit: GPUs, cpus, memory), and takes an empty node only when it
+must. A dev container goes to the node with the fewest tasks. All ranks of a gang are equal, so a gang fits exactly when
+all nodes together have room for its number of ranks.
 """
 
 from __future__ import annotations
@@ -12,165 +11,209 @@ from __future__ import annotations
 from collections.abc import Container
 
 from hai_backend.scheduler.capacity import topology
-from hai_backend.scheduler.capacity.allocation import put
+from hai_backend.scheduler.capacity.node_info import Allocation, NodeInfo, Occupancy
 from hai_backend.scheduler.capacity.pool import Pool
-from hai_backend.scheduler.capacity.resources import Amount, covers, plus, ranks_among, ranks_in
-from hai_backend.scheduler.capacity.slots import Grip, Holder, Need, Slot
+from hai_backend.scheduler.capacity.requests import Request
+from hai_backend.scheduler.capacity.resources import Resources, covers, plus, ranks_among, ranks_in
 
 
-def seat(pool: Pool, need: Need, holder: Holder) -> tuple[Slot, ...] | None:
-    """Put the whole gang on nodes that are free now, or nothing."""
-    if need.only:
-        return _seat_named(pool, need, holder)
-    if need.whole:
-        return _seat_whole(pool, need, holder)
-    if need.count > 1 and within(pool, need, Grip.EMPTY) < need.count:
+def allocate(pool: Pool, request: Request, allocation: Allocation) -> tuple[NodeInfo, ...] | None:
+    """Allocate nodes that are free now for all ranks, or none: None."""
+    if request.node_names:
+        return _allocate_named(pool, request, allocation)
+    if request.whole_nodes:
+        return _allocate_whole(pool, request, allocation)
+    if request.count > 1 and rank_capacity(pool, request, Occupancy.EMPTY) < request.count:
         return None
-    return _seat_parts(pool, need, holder)
+    return _allocate_parts(pool, request, allocation)
 
 
-def promise(pool: Pool, need: Need, holder: Holder) -> tuple[Slot, ...]:
-    """Put the gang on nodes that are free or being left, free ones first; `within` has said that they suffice."""
-    if need.only:
-        return _put(pool.spots_for(need), holder)
-    return _promise_whole(pool, need, holder) if need.whole else _promise_parts(pool, need, holder)
+def promise(pool: Pool, request: Request, allocation: Allocation) -> tuple[NodeInfo, ...]:
+    """Allocate free nodes, then nodes that are being released. `rank_capacity` has said that they suffice."""
+    if request.node_names:
+        return _allocate_all(pool.nodes_for(request), allocation)
+    return (
+        _promise_whole_nodes(pool, request, allocation)
+        if request.whole_nodes
+        else _promise_parts(pool, request, allocation)
+    )
 
 
-def within(pool: Pool, need: Need, grip: Grip) -> int:
-    """How many ranks fit now (EMPTY), or once everybody who leaves has left (LEAVING)."""
-    if need.whole:
-        return pool.count(need, grip)
-    if need.only:
-        return sum(slots(spot, need, grip) for spot in pool.spots_for(need))
-    kinds = pool.kinds_for(need)
-    rooms = (kind.free if grip is Grip.EMPTY else kind.soon for kind in kinds)
-    return sum(ranks_among(each, need.ask) for each in rooms)
+def rank_capacity(pool: Pool, request: Request, occupancy: Occupancy) -> int:
+    """How many ranks fit now (EMPTY), or once all nodes that are being released are free (RELEASING)."""
+    if request.whole_nodes:
+        return pool.count(request, occupancy)
+    if request.node_names:
+        return sum(ranks_on(node, request, occupancy) for node in pool.nodes_for(request))
+    node_classes = pool.classes_for(request)
+    free_counts = (
+        node_class.free if occupancy is Occupancy.EMPTY else node_class.future_free
+        for node_class in node_classes
+    )
+    return sum(ranks_among(each, request.resources) for each in free_counts)
 
 
-def slots(spot: Slot, need: Need, grip: Grip, gone: Container[Holder] = ()) -> int:
-    """How many ranks fit on a node once everybody up to `grip`, and who is in `gone`, has left it."""
-    if need.whole:
-        return int(all(holder.grip <= grip or holder in gone for holder in spot.holders))
-    ranks = ranks_in(_room(spot, grip, gone), need.ask)
-    return min(1, ranks) if need.only else ranks
+def ranks_on(
+    node: NodeInfo, request: Request, occupancy: Occupancy, victims: Container[Allocation] = ()
+) -> int:
+    """How many ranks fit on a node once all tasks up to `occupancy`, and those in `victims`, have left it."""
+    if request.whole_nodes:
+        return int(
+            all(
+                allocation.occupancy <= occupancy or allocation in victims
+                for allocation in node.allocations
+            )
+        )
+    ranks = ranks_in(_free_with(node, occupancy, victims), request.resources)
+    return min(1, ranks) if request.node_names else ranks
 
 
-def _room(spot: Slot, grip: Grip, gone: Container[Holder]) -> Amount:
-    if grip is Grip.EMPTY:
-        return spot.free
-    room = spot.soon
-    for holder in spot.holders:
-        if holder in gone and holder.grip is Grip.HELD:
-            room = plus(room, spot.taken_by(holder))
-    return room
+def _free_with(node: NodeInfo, occupancy: Occupancy, victims: Container[Allocation]) -> Resources:
+    if occupancy is Occupancy.EMPTY:
+        return node.free
+    free = node.future_free
+    for allocation in node.allocations:
+        if allocation in victims and allocation.occupancy is Occupancy.ALLOCATED:
+            free = plus(free, node.used_by(allocation))
+    return free
 
 
-def _seat_named(pool: Pool, need: Need, holder: Holder) -> tuple[Slot, ...] | None:
-    spots = [spot for spot in pool.spots_for(need) if slots(spot, need, Grip.EMPTY)]
-    return _put(spots, holder) if len(spots) == need.count else None
+def _allocate_named(
+    pool: Pool, request: Request, allocation: Allocation
+) -> tuple[NodeInfo, ...] | None:
+    nodes = [node for node in pool.nodes_for(request) if ranks_on(node, request, Occupancy.EMPTY)]
+    return _allocate_all(nodes, allocation) if len(nodes) == request.count else None
 
 
-def _seat_whole(pool: Pool, need: Need, holder: Holder) -> tuple[Slot, ...] | None:
-    if pool.count(need, Grip.EMPTY) < need.count:
+def _allocate_whole(
+    pool: Pool, request: Request, allocation: Allocation
+) -> tuple[NodeInfo, ...] | None:
+    if pool.count(request, Occupancy.EMPTY) < request.count:
         return None
-    return _put(_empties(pool, need, need.count), holder)
+    return _allocate_all(_pick_empty(pool, request, request.count), allocation)
 
 
-def _put(spots: list[Slot], holder: Holder) -> tuple[Slot, ...]:
-    for spot in spots:
-        put(spot, holder)
-    return tuple(spots)
+def _allocate_all(nodes: list[NodeInfo], allocation: Allocation) -> tuple[NodeInfo, ...]:
+    for node in nodes:
+        allocation.add(node)
+    return tuple(nodes)
 
 
-def _empties(pool: Pool, need: Need, count: int) -> list[Slot]:
-    kinds = pool.kinds_for(need)
-    empty: dict[topology.Place, int] = {}
-    for kind in kinds:
-        for place, spots in kind.empties.items():
-            if spots:
-                empty[place] = empty.get(place, 0) + len(spots)
-    chosen: list[Slot] = []
-    for place, take in topology.spread(empty, count) if count else ():
-        at_place = [spot for kind in kinds for spot in kind.empties.get(place, [])[:take]]
-        chosen += at_place[:take]
+def _pick_empty(pool: Pool, request: Request, count: int) -> list[NodeInfo]:
+    node_classes = pool.classes_for(request)
+    empty: dict[topology.Domain, int] = {}
+    for node_class in node_classes:
+        for domain, nodes in node_class.empty_nodes.items():
+            if nodes:
+                empty[domain] = empty.get(domain, 0) + len(nodes)
+    chosen: list[NodeInfo] = []
+    for domain, take in topology.spread(empty, count) if count else ():
+        in_domain = [
+            node
+            for node_class in node_classes
+            for node in node_class.empty_nodes.get(domain, [])[:take]
+        ]
+        chosen += in_domain[:take]
     return chosen
 
 
-def _seat_parts(pool: Pool, need: Need, holder: Holder) -> tuple[Slot, ...] | None:
-    chosen: list[Slot] = []
-    for _ in range(need.count):
-        spot = _least_loaded(pool, need) if need.spread else _fullest(pool, need)
-        if spot is None:
-            # Only when the first rank finds no room: `seat` has counted for all of them
+def _allocate_parts(
+    pool: Pool, request: Request, allocation: Allocation
+) -> tuple[NodeInfo, ...] | None:
+    chosen: list[NodeInfo] = []
+    for _ in range(request.count):
+        node = _least_loaded(pool, request) if request.spread else _best_fit(pool, request)
+        if node is None:
+            # Only for the first rank: `allocate` has made sure that there is room for all of them
             return None
-        put(spot, holder)
-        chosen.append(spot)
+        allocation.add(node)
+        chosen.append(node)
     return tuple(chosen)
 
 
-def _least_loaded(pool: Pool, need: Need) -> Slot | None:
-    """Dev containers, whose users feel their neighbours."""
-    fitting = (spot for spot in pool.spots_for(need) if covers(spot.free, need.ask))
-    return min(fitting, key=lambda spot: _hole(spot, need), default=None)
+def _least_loaded(pool: Pool, request: Request) -> NodeInfo | None:
+    """For dev containers, whose users notice the load of others."""
+    fitting = (node for node in pool.nodes_for(request) if covers(node.free, request.resources))
+    return min(fitting, key=lambda node: _fit_key(node, request), default=None)
 
 
-def _hole(spot: Slot, need: Need) -> tuple[object, ...]:
-    """Smallest where the task should go."""
-    loads = (len(spot.holders), *(-amount for amount in spot.free)) if need.spread else spot.free
-    return (*loads, spot.name)
+def _fit_key(node: NodeInfo, request: Request) -> tuple[object, ...]:
+    """The node with the smallest key fits best."""
+    loads = (
+        (len(node.allocations), *(-amount for amount in node.free)) if request.spread else node.free
+    )
+    return (*loads, node.name)
 
 
-def _fullest(pool: Pool, need: Need) -> Slot | None:
-    return _best_shared(pool, need) or _smallest_empty(pool, need)
+def _best_fit(pool: Pool, request: Request) -> NodeInfo | None:
+    return _best_shared(pool, request) or _smallest_empty(pool, request)
 
 
-def _best_shared(pool: Pool, need: Need) -> Slot | None:
-    for gpus in sorted(gpus for gpus in pool.open if gpus >= need.ask[0]):
-        fitting = [s for s in pool.open[gpus] if covers(s.free, need.ask) and pool.suits(s, need)]
+def _best_shared(pool: Pool, request: Request) -> NodeInfo | None:
+    for gpus in sorted(gpus for gpus in pool.partly_free if gpus >= request.resources[0]):
+        fitting = [
+            node
+            for node in pool.partly_free[gpus]
+            if covers(node.free, request.resources) and pool.suits(node, request)
+        ]
         if fitting:
-            return min(fitting, key=lambda spot: _hole(spot, need))
+            return min(fitting, key=lambda node: _fit_key(node, request))
     return None
 
 
-def _smallest_empty(pool: Pool, need: Need) -> Slot | None:
-    return next(iter(_empties(pool, need, min(1, pool.count(need, Grip.EMPTY)))), None)
+def _smallest_empty(pool: Pool, request: Request) -> NodeInfo | None:
+    return next(
+        iter(_pick_empty(pool, request, min(1, pool.count(request, Occupancy.EMPTY)))), None
+    )
 
 
-def _promise_whole(pool: Pool, need: Need, holder: Holder) -> tuple[Slot, ...]:
-    free = _empties(pool, need, min(need.count, pool.count(need, Grip.EMPTY)))
-    return _put(free + _left_for(pool, need, holder.task.id, need.count - len(free)), holder)
+def _promise_whole_nodes(
+    pool: Pool, request: Request, allocation: Allocation
+) -> tuple[NodeInfo, ...]:
+    free = _pick_empty(pool, request, min(request.count, pool.count(request, Occupancy.EMPTY)))
+    return _allocate_all(
+        free + _pick_releasing(pool, request, allocation.task.id, request.count - len(free)),
+        allocation,
+    )
 
 
-def _left_for(pool: Pool, need: Need, task: int, count: int) -> list[Slot]:
-    """Nodes that are being left: for this task, then for nobody, then for others, who may need just these."""
-    kinds = pool.kinds_for(need)
+def _pick_releasing(pool: Pool, request: Request, task: int, count: int) -> list[NodeInfo]:
+    """Nodes that are being released: for this task, then for nobody, then for others, which may need just these."""
+    node_classes = pool.classes_for(request)
     chosen = [
-        spot for claim in (task, 0) for kind in kinds for spot in kind.leavings.get(claim, ())
+        node
+        for reserved_for in (task, 0)
+        for node_class in node_classes
+        for node in node_class.releasing_nodes.get(reserved_for, ())
     ]
     if len(chosen) < count:
         others = (
-            spot
-            for kind in kinds
-            for claim, spots in kind.leavings.items()
-            if claim not in (task, 0)
-            for spot in spots
+            node
+            for node_class in node_classes
+            for reserved_for, nodes in node_class.releasing_nodes.items()
+            if reserved_for not in (task, 0)
+            for node in nodes
         )
-        chosen += sorted(others, key=lambda spot: spot.name)
+        chosen += sorted(others, key=lambda node: node.name)
     return chosen[:count]
 
 
-def _promise_parts(pool: Pool, need: Need, holder: Holder) -> tuple[Slot, ...]:
-    left = {spot: slots(spot, need, Grip.LEAVING) for spot in pool.spots_for(need)}
-    chosen: list[Slot] = []
+def _promise_parts(pool: Pool, request: Request, allocation: Allocation) -> tuple[NodeInfo, ...]:
+    ranks_left = {
+        node: ranks_on(node, request, Occupancy.RELEASING) for node in pool.nodes_for(request)
+    }
+    chosen: list[NodeInfo] = []
 
-    def badness(spot: Slot) -> tuple[bool, int, tuple[object, ...]]:
-        later = not covers(spot.free, need.ask)
-        claim = (holder.task.id, 0).index(spot.claim) if spot.claim in (holder.task.id, 0) else 2
-        return (later, claim, _hole(spot, need))
+    preferred = (allocation.task.id, 0)
 
-    for _ in range(need.count):
-        best = min((spot for spot, ranks in left.items() if ranks), key=badness)
-        put(best, holder)
-        left[best] -= 1
+    def key(node: NodeInfo) -> tuple[bool, int, tuple[object, ...]]:
+        later = not covers(node.free, request.resources)
+        order = preferred.index(node.reserved_for) if node.reserved_for in preferred else 2
+        return (later, order, _fit_key(node, request))
+
+    for _ in range(request.count):
+        best = min((node for node, ranks in ranks_left.items() if ranks), key=key)
+        allocation.add(best)
+        ranks_left[best] -= 1
         chosen.append(best)
     return tuple(chosen)

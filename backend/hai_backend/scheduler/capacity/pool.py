@@ -1,15 +1,20 @@
-"""The usable nodes of one group: who is on each, and how many of them could be had.
+"""The usable nodes of one group, kept from pass to pass; allocations are added and cleared as runs come and go.
 
-Kept from pass to pass; `put` and `remove` follow the runs. A pass only ever takes room away (starts, promises) or turns
-runs into leaving ones, so whatever did not fit once will not fit later in the same pass; afterwards it undoes both.
+A pass only adds allocations (starts, promises) or begins releases, so whatever did not fit once does not fit later in
+the same pass. Afterwards the pass undoes both.
 """
 
 from __future__ import annotations
 
 from hai_backend.domain.node import Node
-from hai_backend.scheduler.capacity.allocation import count, forget, recount
-from hai_backend.scheduler.capacity.resources import Amount, covers, ranks_in, size_of
-from hai_backend.scheduler.capacity.slots import Grip, Kind, Need, Slot
+from hai_backend.scheduler.capacity.node_info import (
+    NodeClass,
+    NodeInfo,
+    Occupancy,
+    change_count,
+)
+from hai_backend.scheduler.capacity.requests import Request
+from hai_backend.scheduler.capacity.resources import Resources, covers, ranks_in, size_of
 
 
 class Pool:
@@ -17,85 +22,91 @@ class Pool:
 
     def __init__(self, packed: bool) -> None:
         self.packed = packed
-        self.spots: dict[str, Slot] = {}
-        self.kinds: dict[tuple[str, Amount], Kind] = {}
-        self.open: dict[int, dict[Slot, None]] = {}  # partly taken nodes by free GPUs
-        self._kinds_for: dict[tuple[str, Amount], tuple[Kind, ...]] = {}
+        self.nodes: dict[str, NodeInfo] = {}
+        self.node_classes: dict[tuple[str, Resources], NodeClass] = {}
+        self.partly_free: dict[int, dict[NodeInfo, None]] = {}  # by free GPUs
+        self._classes_for: dict[tuple[str, Resources], tuple[NodeClass, ...]] = {}
 
-    def add(self, node: Node) -> Slot:
-        """Open a node, with nobody on it."""
+    def add(self, node: Node) -> NodeInfo:
+        """Add a usable node, without allocations."""
         size = size_of(node)
-        kind = self.kinds.get((node.zone, size))
-        if kind is None:
-            kind = self.kinds[node.zone, size] = Kind(node.zone, size, self.packed, self.open)
-            self._kinds_for.clear()
-        spot = self.spots[node.name] = Slot(node.name, kind, node.topology, size, size)
-        kind.spots[spot] = None
-        recount(kind.free, size, 1)
-        recount(kind.soon, size, 1)
-        count(spot)
-        return spot
+        node_class = self.node_classes.get((node.zone, size))
+        if node_class is None:
+            node_class = self.node_classes[node.zone, size] = NodeClass(
+                node.zone, size, self.packed, self.partly_free
+            )
+            self._classes_for.clear()
+        info = self.nodes[node.name] = NodeInfo(node.name, node_class, node.topology, size, size)
+        node_class.nodes[info] = None
+        change_count(node_class.free, size, 1)
+        change_count(node_class.future_free, size, 1)
+        info.count()
+        return info
 
-    def close(self, name: str) -> Slot:
-        """Take a node away, with everybody on it."""
-        spot = self.spots.pop(name)
-        for holder in list(spot.holders):
-            holder.spots = [other for other in holder.spots if other is not spot]
-        self.open.get(spot.free[0], {}).pop(spot, None)
-        forget(spot)
-        recount(spot.kind.free, spot.free, -1)
-        recount(spot.kind.soon, spot.soon, -1)
-        del spot.kind.spots[spot]
-        return spot
+    def remove(self, name: str) -> NodeInfo:
+        """Remove a node, also from the allocations on it."""
+        node = self.nodes.pop(name)
+        for allocation in list(node.allocations):
+            allocation.nodes = [other for other in allocation.nodes if other is not node]
+        self.partly_free.get(node.free[0], {}).pop(node, None)
+        node.uncount()
+        change_count(node.node_class.free, node.free, -1)
+        change_count(node.node_class.future_free, node.future_free, -1)
+        del node.node_class.nodes[node]
+        return node
 
     @property
     def shared(self) -> bool:
-        """True when a node may have more than one holder."""
-        return self.packed or any(kind.shared for kind in self.kinds.values())
+        """True when a node may have more than one task."""
+        return self.packed or any(node_class.shared for node_class in self.node_classes.values())
 
-    def kinds_for(self, need: Need) -> tuple[Kind, ...]:
-        """The kinds of nodes that suit a need, smallest first."""
-        key = (need.zone, need.ask)
-        found = self._kinds_for.get(key)
+    def classes_for(self, request: Request) -> tuple[NodeClass, ...]:
+        """The classes of nodes that suit a request, smallest first."""
+        key = (request.zone, request.resources)
+        found = self._classes_for.get(key)
         if found is None:
             suits = [
-                k
-                for k in self.kinds.values()
-                if need.zone in ("", k.zone) and covers(k.size, need.ask)
+                node_class
+                for node_class in self.node_classes.values()
+                if request.zone in ("", node_class.zone)
+                and covers(node_class.size, request.resources)
             ]
-            found = self._kinds_for[key] = tuple(
-                sorted(suits, key=lambda kind: (kind.size, kind.zone))
+            found = self._classes_for[key] = tuple(
+                sorted(suits, key=lambda node_class: (node_class.size, node_class.zone))
             )
         return found
 
-    def suits(self, spot: Slot, need: Need) -> bool:
-        """True when a rank may run on this node, were it empty."""
-        return (not need.only or spot.name in need.only) and spot.kind in self.kinds_for(need)
+    def suits(self, node: NodeInfo, request: Request) -> bool:
+        """True when a rank may run on this node, when it is empty."""
+        return (
+            not request.node_names or node.name in request.node_names
+        ) and node.node_class in self.classes_for(request)
 
-    def spots_for(self, need: Need) -> list[Slot]:
-        """The nodes that a need may use, were they empty."""
-        if need.only:
-            named = (self.spots[name] for name in need.only if name in self.spots)
-            return [spot for spot in named if spot.kind in self.kinds_for(need)]
-        return [spot for kind in self.kinds_for(need) for spot in kind.spots]
+    def nodes_for(self, request: Request) -> list[NodeInfo]:
+        """The nodes that a request may use when they are empty."""
+        if request.node_names:
+            named = (self.nodes[name] for name in request.node_names if name in self.nodes)
+            return [node for node in named if node.node_class in self.classes_for(request)]
+        return [node for node_class in self.classes_for(request) for node in node_class.nodes]
 
-    def usable(self, need: Need) -> int:
-        """How many ranks of a need fit on the group's usable nodes when nobody else is there."""
-        if need.only:
-            return len(self.spots_for(need))
+    def usable(self, request: Request) -> int:
+        """How many ranks of a request fit on the group's usable nodes when these are empty."""
+        if request.node_names:
+            return len(self.nodes_for(request))
         return sum(
-            len(kind.spots) * (1 if need.whole else ranks_in(kind.size, need.ask))
-            for kind in self.kinds_for(need)
+            len(node_class.nodes)
+            * (1 if request.whole_nodes else ranks_in(node_class.size, request.resources))
+            for node_class in self.classes_for(request)
         )
 
-    def count(self, need: Need, grip: Grip) -> int:
-        """How many suitable nodes nobody keeps more firmly than `grip`; HELD: all of them."""
-        if need.only:
-            return sum(spot.grip <= grip for spot in self.spots_for(need))
-        return sum(_count(kind, grip) for kind in self.kinds_for(need))
+    def count(self, request: Request, occupancy: Occupancy) -> int:
+        """How many suitable nodes are at most so occupied; ALLOCATED: all of them."""
+        if request.node_names:
+            return sum(node.occupancy <= occupancy for node in self.nodes_for(request))
+        return sum(_count(node_class, occupancy) for node_class in self.classes_for(request))
 
 
-def _count(kind: Kind, grip: Grip) -> int:
-    if grip is Grip.HELD:
-        return len(kind.spots)
-    return kind.empty + (kind.leaving if grip is Grip.LEAVING else 0)
+def _count(node_class: NodeClass, occupancy: Occupancy) -> int:
+    if occupancy is Occupancy.ALLOCATED:
+        return len(node_class.nodes)
+    return node_class.empty + (node_class.releasing if occupancy is Occupancy.RELEASING else 0)

@@ -1,48 +1,86 @@
-"""What the tasks of one group ask for of its nodes, and what that weighs."""
+"""What the tasks of one group request of its nodes, and what that weighs against a quota."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
+from hai_backend.domain.formatting import counted
 from hai_backend.domain.node import Node
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.domain.spec import TaskType
-from hai_backend.scheduler.capacity.resources import Amount, ask_of, size_of
-from hai_backend.scheduler.capacity.slots import Need
-from hai_backend.scheduler.quota import units_of
+from hai_backend.scheduler.capacity.resources import Resources, requested_resources, size_of
+
+UNIT = 1_000_000
+"""Weight of one whole node; integers, so that sums are exact."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """What a task requests. Equal tasks of a group share one value, so identity tells requests apart."""
+
+    count: int  # of ranks, each on a node or a part of one
+    whole_nodes: bool = True
+    resources: Resources = (0, 0, 0)  # of each rank
+    zone: str = ""
+    node_names: tuple[str, ...] = ()  # only these nodes
+    units: int = 0  # what it weighs against a quota (UNIT a node)
+    spread: bool = False  # to the least loaded nodes; else to the fullest that have room
+
+    def __str__(self) -> str:
+        """`4 nodes`, `4 nodes with 8 gpus each`, `2 x (1 gpu, 4 cpus)`."""
+        gpus, cpus, memory = self.resources
+        parts = [(gpus, "gpu"), (cpus, "cpu"), (memory >> 30, "GB")]
+        each = ", ".join(
+            f"{n} {unit}{'s' if n > 1 and unit != 'GB' else ''}" for n, unit in parts if n
+        )
+        if self.whole_nodes:
+            nodes = counted(self.count, "node")
+            return f"{nodes} with {each} each" if each else nodes
+        return f"{self.count} x ({each})"
 
 
 class Requests:
-    """Equal needs are one value."""
+    """The requests of one group; equal ones are one value."""
 
     def __init__(self, packed: bool, nodes: Iterable[Node]) -> None:
         self._packed = packed
-        self._known: dict[object, Need] = {}
+        self._requests: dict[object, Request] = {}
         sizes = zip((0, 0, 0), *map(size_of, nodes), strict=True)
-        self.largest: Amount = tuple(map(max, sizes))
+        self.largest: Resources = tuple(map(max, sizes))
 
-    def of(self, task: SchedTask) -> Need:
-        """What the task asks for; equal for equal tasks."""
-        ask = self.ask(task)
-        spread = ask is not None and task.task_type is TaskType.JUPYTER
-        shape = (task.node_count, ask, task.zone, task.assigned_nodes, spread)
-        found = self._known.get(shape)
+    def of(self, task: SchedTask) -> Request:
+        """What the task requests."""
+        resources = self.resources(task)
+        spread = resources is not None and task.task_type is TaskType.JUPYTER
+        key = (task.node_count, resources, task.zone, task.assigned_nodes, spread)
+        found = self._requests.get(key)
         if found is None:
-            found = self._known[shape] = Need(
+            found = self._requests[key] = Request(
                 count=task.node_count,
-                whole=ask is None,
-                ask=ask or (0, 0, 0),
+                whole_nodes=resources is None,
+                resources=resources or (0, 0, 0),
                 zone=task.zone,
-                only=task.assigned_nodes,
-                units=self.units(task.node_count, ask),
+                node_names=task.assigned_nodes,
+                units=self.units(task.node_count, resources),
                 spread=spread,
             )
         return found
 
-    def ask(self, task: SchedTask) -> Amount | None:
+    def resources(self, task: SchedTask) -> Resources | None:
         """What a rank takes of a node; None: all of it."""
-        return ask_of(task.gpu, task.cpu, task.memory, packed=self._packed)
+        return requested_resources(task.gpu, task.cpu, task.memory, packed=self._packed)
 
-    def units(self, ranks: int, ask: Amount | None) -> int:
+    def units(self, ranks: int, resources: Resources | None) -> int:
         """What so many ranks weigh against a quota."""
-        return units_of(ranks, ask, self.largest)
+        return units_of(ranks, resources, self.largest)
+
+
+def units_of(ranks: int, resources: Resources | None, largest: Resources) -> int:
+    """What `ranks` ranks weigh. A part of a node weighs what it takes of the group's largest node, in its scarcest
+    resource; `resources` None: whole nodes.
+    """
+    if resources is None:
+        return ranks * UNIT
+    parts = [r * UNIT // most for r, most in zip(resources, largest, strict=True) if most > 0]
+    return ranks * min(UNIT, max([1, *parts]))

@@ -1,13 +1,13 @@
-"""A blocked task holds a reservation at its earliest start; others may pass only if they do not delay it (backfill).
+"""Backfill: the first task that lacks nodes gets a reservation; later tasks may start only if they do not delay it.
 
-Only the first task that lacks nodes holds one: the nodes that will be free first, or may be taken first from runs that
-rank below it. Who passes must give its nodes back when the time has come: it ranks below, so that they can be taken
-back (after the minimum of a run at the latest), or history expects it to have ended. So only tasks of the same user,
-which never interrupt one another, and groups without time slices need more than the ranks; with slices, an own task is
-held back only for a start that is nearer than the minimum of a run.
+The reservation names the nodes that will be free first, or can be taken first from runs that rank below the task. A
+task that is started before it must return its nodes in time. Either it ranks below, so that they can be taken back (at
+the latest after the minimum of a run), or history expects it to have ended. This concerns only tasks of the same user,
+which never suspend one another, and groups without time slices. With slices, a task of the same user is held back only
+for a start that is nearer than the minimum of a run.
 
-Who was lifted has waited for long enough: who passes it must be gone, or unprotected, by the time that it may start.
-Each new run is protected for its minimum, so in a stream of them a gang would never find all its nodes at one moment.
+A lifted task has waited for too long: tasks that start before it must have ended, or be unprotected, when it may start.
+Each new run is protected for its minimum, so in a stream of them a gang would never find all its nodes free at once.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from hai_backend.domain.scheduling.snapshot import SchedTask
+from hai_backend.scheduler.capacity.node_info import Allocation, NodeInfo, Occupancy
+from hai_backend.scheduler.capacity.requests import UNIT
 from hai_backend.scheduler.capacity.resources import plus, ranks_in
-from hai_backend.scheduler.capacity.slots import Grip, Holder, Slot
 from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.policy.policy import Policy
-from hai_backend.scheduler.preemption.eligibility import spared, taken_at
+from hai_backend.scheduler.preemption.eligibility import preemptible_at, refusal_scope
 from hai_backend.scheduler.queue.history import History
 from hai_backend.scheduler.queue.queue import Verdict, Waiting
-from hai_backend.scheduler.queue.rating import like, running_worth
-from hai_backend.scheduler.quota import UNIT
+from hai_backend.scheduler.queue.rating import like, rate_run
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """The nodes that a task is waiting for, and when it is expected to start on them; inf: nobody knows."""
+    """The nodes that a task waits for, and when it is expected to start on them; inf: unknown."""
 
     now: float
     start: float
-    spots: tuple[Slot, ...]
+    nodes: tuple[NodeInfo, ...]
 
 
-def gives_back(filler: Waiting, first: Waiting, policy: Policy) -> bool:
-    """Could the first task take the nodes of this one back, once it runs? Of who was lifted each case is looked at."""
+def can_return_nodes(filler: Waiting, first: Waiting, policy: Policy) -> bool:
+    """Whether `first` could take the nodes of `filler` back. For a lifted task `outlasts` decides each case."""
     if first.lifted:
         return False
     if filler.level < first.level:
@@ -47,70 +47,70 @@ def gives_back(filler: Waiting, first: Waiting, policy: Policy) -> bool:
 
 
 def outlasts(filler: Waiting, first: Waiting, reserved: Reservation, group: GroupState) -> bool:
-    """Would this one, started now, still run when the reservation begins, and keep its nodes?"""
+    """Whether `filler`, started now, would still have its nodes when the reservation begins."""
     policy, now = group.policy, reserved.now
     if first.lifted:
-        returned = _back_at(filler, first, group, now) <= reserved.start
+        returned = _returned_at(filler, first, group, now) <= reserved.start
     else:
         returned = policy.time_slices and reserved.start > now + policy.minimum_seconds
     return not returned and _expected_end(filler.task, group.history, now) > reserved.start
 
 
-def _back_at(filler: Waiting, first: Waiting, group: GroupState, now: float) -> float:
-    """From when on the first task may take the nodes of this one, were it started now; inf: never."""
-    run = replace(filler.task, run_started_at=now, run_priority=filler.own_level)
-    worth = running_worth(run, filler.need.units / UNIT, group.history, group.policy, now)
-    holder = Holder(run, Grip.HELD, worth)
-    if spared(first, holder, group.policy, now) is not Verdict.LINE:
+def _returned_at(filler: Waiting, first: Waiting, group: GroupState, now: float) -> float:
+    """From when on `first` may take the nodes of `filler`, if that starts now; inf: never."""
+    run = replace(filler.task, run_started_at=now, run_priority=filler.quota_level)
+    rating = rate_run(run, filler.request.units / UNIT, group.history, group.policy, now)
+    allocation = Allocation(run, Occupancy.ALLOCATED, rating)
+    if refusal_scope(first, allocation, group.policy, now) is not Verdict.LINE:
         return inf
-    return taken_at(holder, first, group.policy, group.shares)
+    return preemptible_at(allocation, first, group.policy, group.shares)
 
 
-def reservation(group: GroupState, waiting: Waiting, now: float) -> Reservation:
-    """What the first task that lacks nodes is waiting for."""
-    need, times = waiting.need, dict[Holder, float]()
-    spots = group.pool.spots_for(need)
-    for holder in {holder for spot in spots for holder in spot.holders}:
-        times[holder] = _gone_at(holder, waiting, group, now)
+def reserve(group: GroupState, waiting: Waiting, now: float) -> Reservation:
+    """The reservation of the first task that lacks nodes."""
+    request, times = waiting.request, dict[Allocation, float]()
+    nodes = group.pool.nodes_for(request)
+    for allocation in {allocation for node in nodes for allocation in node.allocations}:
+        times[allocation] = _released_at(allocation, waiting, group, now)
     offers = [
-        (at, spot.grip is not Grip.EMPTY, spot.name, spot)
-        for spot in spots
-        for at in _rank_times(spot, waiting, times, now)
+        (at, node.occupancy is not Occupancy.EMPTY, node.name, node)
+        for node in nodes
+        for at in _rank_times(node, waiting, times, now)
     ]
     offers.sort(key=lambda offer: offer[:3])
-    chosen = offers[: need.count]
-    start = chosen[-1][0] if len(chosen) == need.count else inf
-    # Now: it was tried. Some of them are guaranteed to others, or it leaves them alone for a while.
+    chosen = offers[: request.count]
+    start = chosen[-1][0] if len(chosen) == request.count else inf
+    # A start now was tried in vain: some nodes are guaranteed to others, or their runs are immune for a while.
     start = inf if start <= now else start
-    return Reservation(now, start, tuple(dict.fromkeys(spot for *_, spot in chosen)))
+    return Reservation(now, start, tuple(dict.fromkeys(node for *_, node in chosen)))
 
 
 def _rank_times(
-    spot: Slot, waiting: Waiting, times: Mapping[Holder, float], now: float
+    node: NodeInfo, waiting: Waiting, times: Mapping[Allocation, float], now: float
 ) -> list[float]:
-    """When the spot has room for a first, second ... rank."""
-    need = waiting.need
-    if need.whole or need.only:
-        return [max((times[holder] for holder in spot.holders), default=now)]
-    room, found = spot.free, [now] * ranks_in(spot.free, need.ask)
-    for holder in sorted(spot.holders, key=lambda holder: (times[holder], holder.task.id)):
-        room = plus(room, spot.taken_by(holder))
-        found += [times[holder]] * (ranks_in(room, need.ask) - len(found))
+    """When the node has room for a first, second ... rank."""
+    request = waiting.request
+    if request.whole_nodes or request.node_names:
+        return [max((times[allocation] for allocation in node.allocations), default=now)]
+    free, found = node.free, [now] * ranks_in(node.free, request.resources)
+    for allocation in sorted(node.allocations, key=lambda a: (times[a], a.task.id)):
+        free = plus(free, node.used_by(allocation))
+        found += [times[allocation]] * (ranks_in(free, request.resources) - len(found))
     return found
 
 
-def _gone_at(holder: Holder, waiting: Waiting, group: GroupState, now: float) -> float:
-    """When the waiting task may have what this one holds."""
-    if holder.grip is Grip.LEAVING:
+def _released_at(allocation: Allocation, waiting: Waiting, group: GroupState, now: float) -> float:
+    """When the waiting task may have the nodes of a run."""
+    if allocation.occupancy is Occupancy.RELEASING:
         return now
-    if holder.worth is None:
+    if allocation.rating is None:
         return inf
-    own = holder.task.user == waiting.task.user
-    taken = inf if own else taken_at(holder, waiting, group.policy, group.shares)
-    return now if taken <= now else min(taken, _expected_end(holder.task, group.history, now))
+    same_user = allocation.task.user == waiting.task.user
+    taken = inf if same_user else preemptible_at(allocation, waiting, group.policy, group.shares)
+    return now if taken <= now else min(taken, _expected_end(allocation.task, group.history, now))
 
 
 def _expected_end(task: SchedTask, history: History, now: float) -> float:
-    """At even odds."""
+    """The median."""
     age = task.run_seconds + max(0.0, now - (task.run_started_at or now))
     return now + history.curve(like(task)).remaining(age, 0.5)

@@ -1,4 +1,4 @@
-"""What stands in the way of a waiting task, in numbers, and which rule puts others before it. Asked after a pass."""
+"""What blocks a waiting task, in numbers, and which rule puts other tasks before it. Valid after a pass."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from math import inf
 
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import SchedTask
-from hai_backend.scheduler.capacity.slots import Grip, Holder, Slot
+from hai_backend.scheduler.capacity.node_info import Allocation, NodeInfo, Occupancy
+from hai_backend.scheduler.capacity.requests import UNIT
 from hai_backend.scheduler.cycle.cycle import Cycle
 from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.policy.policy import Ranking
-from hai_backend.scheduler.preemption.eligibility import left_alone_until, taken_at
+from hai_backend.scheduler.preemption.eligibility import immune_until, preemptible_at
 from hai_backend.scheduler.queue.queue import Waiting
 from hai_backend.scheduler.queue.rating import (
     level_name,
+    protection_for_lost_work,
     run_level,
     since,
-    spared_for_lost_work,
     turn_at,
 )
-from hai_backend.scheduler.quota import UNIT
 from hai_backend.scheduler.shares import Tier
 
 _BETTER: Mapping[Ranking, str] = {
@@ -33,31 +33,31 @@ _BETTER: Mapping[Ranking, str] = {
 
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
-    """Nodes of one row of the user's quota; AUTO: in total. `after`: with the task."""
+    """Nodes of one row of the user's quota; AUTO: in total. `after`: used with the task."""
 
     row: Priority
     allowed: float
-    held: float
+    used: float
     after: float
 
 
 @dataclass(frozen=True, slots=True)
 class NodeNumbers:
-    """Usable nodes that suit a task, by what keeps them; each is counted once."""
+    """Usable nodes that suit a task, by what occupies them; each is counted once."""
 
     free: int = 0
     leaving: int = 0
-    takeable: int = 0  # held by runs that may be suspended for it: too few, or its user's own
-    protected: int = 0  # held by runs that it outranks, but that are protected
-    firm: int = 0  # held by others, or promised
+    takeable: int = 0  # of runs that may be suspended for it: too few, or of its user
+    protected: int = 0  # of runs that it outranks, but that are protected
+    firm: int = 0  # of other runs, or promised
     protected_until: float = inf  # when the first protection ends
     protected_runs: tuple[int, ...] = ()
-    protected_why: str = ""  # the first of them, where it is not for its minimum or for suspensions
+    protected_why: str = ""  # of the first run, if not for its minimum or for suspensions
 
 
 @dataclass(frozen=True, slots=True)
 class Blockers:
-    """Of one task. `rules` says for each task ahead why it is."""
+    """What blocks one task. `rules` says why each task ahead comes first."""
 
     nodes: NodeNumbers = NodeNumbers()
     quota: tuple[QuotaUse, ...] = ()
@@ -65,109 +65,112 @@ class Blockers:
     rules: Mapping[int, str] = field(default_factory=dict)
 
 
-def obstacles(seating: Cycle, task: int, ahead: Iterable[int]) -> Blockers:
-    """After a pass and before its `undo`."""
-    waiting, first = seating.group.waiting.get(task), seating.first_blocked
+def find_blockers(cycle: Cycle, task: int, ahead: Iterable[int]) -> Blockers:
+    """The blockers of a task, after a pass and before its `undo`."""
+    waiting, first = cycle.group.waiting.get(task), cycle.first_blocked
     if waiting is None:
         return Blockers()
-    others = ((n, seating.group.waiting.get(n)) for n in ahead)
-    with seating.before_offers():
-        rules = {n: rule(other, waiting, seating) for n, other in others if other is not None}
+    others = ((n, cycle.group.waiting.get(n)) for n in ahead)
+    with cycle.before_offers():
+        rules = {n: rule(other, waiting, cycle) for n, other in others if other is not None}
     return Blockers(
-        nodes=node_numbers(seating.group, waiting, seating.now),
-        quota=tuple(quota_use(seating.group, waiting)),
+        nodes=node_numbers(cycle.group, waiting, cycle.now),
+        quota=tuple(quota_use(cycle.group, waiting)),
         reserved_for=first.task.id if first else 0,
         rules=rules,
     )
 
 
 def quota_use(group: GroupState, waiting: Waiting) -> Iterator[QuotaUse]:
-    """What its user holds without and with the task. What this pass starts for the user is not counted."""
+    """What its user uses without and with the task. Starts of this pass are not counted."""
     user, level = waiting.account
-    runs = [holder for holder in group.holders.values() if holder.task.user == user]
+    runs = [allocation for allocation in group.allocations.values() if allocation.task.user == user]
     for limit in group.quotas.limits(user, level):
         total = limit.row is Priority.AUTO
-        held = sum(h.units for h in runs if total or run_level(h.task, group.policy) is limit.row)
-        after = held + waiting.need.units
-        yield QuotaUse(limit.row, limit.allowed / UNIT, held / UNIT, after / UNIT)
+        used = sum(r.units for r in runs if total or run_level(r.task, group.policy) is limit.row)
+        after = used + waiting.request.units
+        yield QuotaUse(limit.row, limit.allowed / UNIT, used / UNIT, after / UNIT)
 
 
 def node_numbers(group: GroupState, waiting: Waiting, now: float) -> NodeNumbers:
-    """As the nodes will be when what the pass has decided is carried out."""
+    """Counts of nodes as they will be when the decisions of the pass are carried out."""
     counts = dict.fromkeys(("free", "leaving", "takeable", "protected", "firm"), 0)
-    guarded: dict[Holder, float] = {}
-    for spot in group.pool.spots_for(waiting.need):
-        ends = {holder: _taken_at(holder, waiting, group) for holder in spot.holders}
-        counts[_keeps(spot, max(ends.values(), default=-inf), now)] += 1
-        guarded |= {holder: end for holder, end in ends.items() if now < end < inf}
-    first = sorted(guarded, key=lambda holder: (guarded[holder], holder.task.id))
+    guarded: dict[Allocation, float] = {}
+    for node in group.pool.nodes_for(waiting.request):
+        ends = {
+            allocation: _preemptible_at(allocation, waiting, group)
+            for allocation in node.allocations
+        }
+        counts[_blocked_by(node, max(ends.values(), default=-inf), now)] += 1
+        guarded |= {allocation: end for allocation, end in ends.items() if now < end < inf}
+    first = sorted(guarded, key=lambda allocation: (guarded[allocation], allocation.task.id))
     return NodeNumbers(
         **counts,
         protected_until=guarded[first[0]] if first else inf,
-        protected_runs=tuple(holder.task.id for holder in first),
+        protected_runs=tuple(allocation.task.id for allocation in first),
         protected_why=_why_protected(first[0], waiting, group) if first else "",
     )
 
 
-def _keeps(spot: Slot, taken_at: float, now: float) -> str:
-    """`taken_at`: when the last of its runs may be suspended for the task."""
-    if spot.grip is not Grip.HELD:
-        return "leaving" if spot.grip else "free"
-    return "takeable" if taken_at <= now else "protected" if taken_at < inf else "firm"
+def _blocked_by(node: NodeInfo, preemptible: float, now: float) -> str:
+    """`preemptible`: when the last of its runs may be suspended for the task."""
+    if node.occupancy is not Occupancy.ALLOCATED:
+        return "leaving" if node.occupancy else "free"
+    return "takeable" if preemptible <= now else "protected" if preemptible < inf else "firm"
 
 
-def _taken_at(holder: Holder, waiting: Waiting, group: GroupState) -> float:
-    """-inf for a run that is leaving as it is; inf for one that may not be suspended for this task."""
-    if holder.grip is not Grip.HELD:
+def _preemptible_at(allocation: Allocation, waiting: Waiting, group: GroupState) -> float:
+    """-inf for a run that is leaving anyway; inf for one that may not be suspended for this task."""
+    if allocation.occupancy is not Occupancy.ALLOCATED:
         return -inf
-    if holder.worth is None:
+    if allocation.rating is None:
         return inf
-    at = taken_at(holder, waiting, group.policy, group.shares)
-    return max(at, left_alone_until(waiting, holder, group.policy))
+    at = preemptible_at(allocation, waiting, group.policy, group.shares)
+    return max(at, immune_until(waiting, allocation, group.policy))
 
 
-def _why_protected(holder: Holder, waiting: Waiting, group: GroupState) -> str:
-    until = _taken_at(holder, waiting, group)
-    if until == left_alone_until(waiting, holder, group.policy):
+def _why_protected(allocation: Allocation, waiting: Waiting, group: GroupState) -> str:
+    until = _preemptible_at(allocation, waiting, group)
+    if until == immune_until(waiting, allocation, group.policy):
         return "it is left alone for a slice by the task, which had to leave for it"
-    began, lost = holder.task.run_started_at or 0.0, spared_for_lost_work(holder.task)
+    began, lost = allocation.task.run_started_at or 0.0, protection_for_lost_work(allocation.task)
     if lost and until == began + lost:
         return "its earlier runs have worked for nothing"
     return ""
 
 
-def rule(other: Waiting, waiting: Waiting, seating: Cycle) -> str:
-    """Why the other one stands before this one."""
+def rule(other: Waiting, waiting: Waiting, cycle: Cycle) -> str:
+    """Why the other task comes before this one."""
     if other.level != waiting.level:
         lifted = _LIFTED if other.lifted else ""
         return f"higher priority: {level_name(other.level)}{lifted}"
     if other.task.user == waiting.task.user and other.task.custom_rank < waiting.task.custom_rank:
         return "moved ahead by its owner"
-    level, shares = level_name(waiting.level), seating.group.shares
+    level, shares = level_name(waiting.level), cycle.group.shares
     if shares and shares.tier(other) < shares.tier(waiting):
-        return f"comes first within {level}: {_PARTS[shares.tier(other)]}"
+        return f"comes first within {level}: {_SHARES[shares.tier(other)]}"
     if other.lifted and not waiting.lifted:
         return f"comes first within {level}{_LIFTED}"
     if other.merit > waiting.merit:
-        return f"ranks higher within {level}: {_why_better(other, waiting, seating)}"
+        return f"ranks higher within {level}: {_why_better(other, waiting, cycle)}"
     if other.merit < waiting.merit:
         return "stands in a place of its owner, who has reordered own tasks"
     return _earlier(other.task, waiting.task)
 
 
-_PARTS: Mapping[Tier, str] = {
+_SHARES: Mapping[Tier, str] = {
     Tier.GUARANTEED: "its user group holds less than what is guaranteed to it",
     Tier.WEIGHTED: "its user group holds less than its part",
 }
 _LIFTED = ", having waited longest"
 
 
-def _why_better(other: Waiting, waiting: Waiting, seating: Cycle) -> str:
-    group = seating.group
-    if group.wishes.has_turn(other) and seating.now >= turn_at(other.task, group.policy):
+def _why_better(other: Waiting, waiting: Waiting, cycle: Cycle) -> str:
+    group = cycle.group
+    if group.user_order.has_turn(other) and cycle.now >= turn_at(other.task, group.policy):
         return "it is its user's turn, who holds nothing here"
-    smaller = other.need.units < waiting.need.units
-    if smaller and other.merit * other.need.units <= waiting.merit * waiting.need.units:
+    smaller = other.request.units < waiting.request.units
+    if smaller and other.merit * other.request.units <= waiting.merit * waiting.request.units:
         return "it asks for less"
     return _BETTER[group.policy.ranking]
 

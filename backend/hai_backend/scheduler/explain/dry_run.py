@@ -1,4 +1,4 @@
-"""A dry run: what the next pass would do with one more task, found by making that pass."""
+"""A dry run: what the next pass would do with one more task."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from enum import StrEnum
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot
-from hai_backend.scheduler.capacity.slots import Grip, Holder
+from hai_backend.scheduler.capacity.node_info import Allocation, Occupancy
 from hai_backend.scheduler.explain.blockers import QuotaUse, quota_use
-from hai_backend.scheduler.explain.probe import Probe, look, part
+from hai_backend.scheduler.explain.probe import Probe, part, run_pass
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.scheduler.preemption.cost import loss, work_lost
 from hai_backend.scheduler.queue.rating import run_level
@@ -26,11 +26,11 @@ NEVER = frozenset(
         WaitReason.INVALID,
     }
 )
-"""Reasons that no waiting ends, with the quota, the nodes and the rules of today."""
+"""Reasons that no waiting ends, with the quota, nodes and rules as they are now."""
 
 
 class Outcome(StrEnum):
-    """Stable, shown to users."""
+    """Stable names, which users see."""
 
     STARTS = "STARTS"  # at once
     PROMISED = "PROMISED"  # starts when others have left
@@ -40,7 +40,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A run that leaves before the task can start. `asked`: it has been asked to before, for whomever."""
+    """A run that leaves before the task can start. `asked`: it was asked to leave before, for any task."""
 
     task: int
     user: str
@@ -54,28 +54,28 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """The answer. `wait` stands for whatever does not start at once."""
+    """The result. `wait` is set unless the task starts at once."""
 
     outcome: Outcome
     level: Priority
-    nodes: tuple[str, ...] = ()  # that it gets, or is promised
+    nodes: tuple[str, ...] = ()  # that it gets or is promised
     victims: tuple[Victim, ...] = ()
     quota: tuple[QuotaUse, ...] = ()
     wait: Wait | None = None
 
 
-def trial(snapshot: Snapshot, task: SchedTask, policy: Policy) -> DryRun:
-    """What would become of this task, were it submitted now. Its id must be new and larger than all others."""
-    with_it = replace(snapshot, tasks=(*snapshot.tasks, task))
-    found = look(part(with_it, task.group), task.id, policy)
-    wait = next((w for w in found.board.waits() if w.task == task.id), None)
+def dry_run(snapshot: Snapshot, task: SchedTask, policy: Policy) -> DryRun:
+    """What would happen to this task if it were submitted now. Its id must be larger than all others."""
+    extended = replace(snapshot, tasks=(*snapshot.tasks, task))
+    found = run_pass(part(extended, task.group), task.id, policy)
+    wait = next((w for w in found.cache.waits() if w.task == task.id), None)
     waiting = found.waiting
     return DryRun(
         outcome=_outcome(found, wait),
-        level=waiting.own_level if waiting else task.priority,
+        level=waiting.quota_level if waiting else task.priority,
         nodes=_nodes(found),
         victims=tuple(_victims(found, snapshot.now)),
-        quota=tuple(quota_use(found.seating.group, waiting)) if found.seating and waiting else (),
+        quota=tuple(quota_use(found.cycle.group, waiting)) if found.cycle and waiting else (),
         wait=wait,
     )
 
@@ -86,26 +86,31 @@ def _outcome(found: Probe, wait: Wait | None) -> Outcome:
     return Outcome.NEVER if wait is None or wait.why in NEVER else Outcome.WAITS
 
 
-def _place(found: Probe) -> Holder | None:
-    return found.seating.place_of(found.task) if found.seating and found.served else None
+def _allocation(found: Probe) -> Allocation | None:
+    return found.cycle.allocation_of(found.task) if found.cycle and found.served else None
 
 
 def _nodes(found: Probe) -> tuple[str, ...]:
     if found.start is not None:
         return found.start.nodes
-    place = _place(found)
-    return tuple(spot.name for spot in place.spots) if place else ()
+    allocation = _allocation(found)
+    return tuple(node.name for node in allocation.nodes) if allocation else ()
 
 
 def _victims(found: Probe, now: float) -> Iterator[Victim]:
-    """Everybody who leaves the nodes that are promised, and who is asked to for it."""
-    place, asked = _place(found), {victim.task: victim for victim in found.victims}
-    if place is None or found.seating is None:
+    """All runs that leave the promised nodes, and those that are suspended for the task."""
+    allocation, suspends = _allocation(found), {victim.task: victim for victim in found.victims}
+    if allocation is None or found.cycle is None:
         return
-    on = {h.task.id: h for spot in place.spots for h in spot.holders if h.grip is Grip.LEAVING}
-    policy, holders = found.seating.group.policy, found.seating.group.holders
-    for number in sorted(on.keys() | asked.keys()):
-        task = (on.get(number) or holders[number]).task
+    leaving = {
+        other.task.id: other
+        for node in allocation.nodes
+        for other in node.allocations
+        if other.occupancy is Occupancy.RELEASING
+    }
+    policy, allocations = found.cycle.group.policy, found.cycle.group.allocations
+    for number in sorted(leaving.keys() | suspends.keys()):
+        task = (leaving.get(number) or allocations[number]).task
         yield Victim(
             number,
             task.user,
@@ -113,6 +118,6 @@ def _victims(found: Probe, now: float) -> Iterator[Victim]:
             run_level(task, policy),
             work_lost(task, now),
             loss(task, policy, now),
-            asked=number not in asked,
-            reason=asked[number].reason if number in asked else "",
+            asked=number not in suspends,
+            reason=suspends[number].reason if number in suspends else "",
         )

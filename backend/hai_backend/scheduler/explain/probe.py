@@ -1,6 +1,6 @@
-"""One pass over a snapshot, and what it says of one task: dry runs and what-ifs look through this.
+"""One pass over a snapshot, and its result for one task. Dry runs and what-if queries are made of these.
 
-A cold pass costs what there is in the task's group, not what there is in the cluster.
+The cost of a pass depends on the size of the task's group, not of the cluster.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hai_backend.scheduler.queue.queue import Waiting
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a pass has decided about a task. `wait` has no place; `seating` is that of its group."""
+    """What a pass has decided about a task. `wait` has no position; `cycle` is the pass over its group."""
 
     task: int
     plan: Plan
     start: Start | None
     wait: Wait | None
-    board: SchedulerCache
-    seating: Cycle | None
+    cache: SchedulerCache
+    cycle: Cycle | None
 
     @property
     def served(self) -> bool:
@@ -35,34 +35,34 @@ class Probe:
 
     @property
     def waiting(self) -> Waiting | None:
-        """How it competes; None: it stands aside, or is not in the queue."""
-        return self.seating.group.waiting.get(self.task) if self.seating else None
+        """The task in the queue; None: it is deferred, or not queued."""
+        return self.cycle.group.waiting.get(self.task) if self.cycle else None
 
     @property
     def victims(self) -> tuple[Suspend, ...]:
-        """Who is asked to leave for it."""
+        """The suspensions for its sake."""
         decisions = self.plan.decisions
         return tuple(d for d in decisions if isinstance(d, Suspend) and d.for_task == self.task)
 
 
-def look(snapshot: Snapshot, task: int, policy: Policy) -> Probe:
-    """Make a pass. The snapshot should be a `part`."""
-    board = SchedulerCache.of(snapshot, policy)
-    return look_again(board, snapshot.now, task)
+def run_pass(snapshot: Snapshot, task: int, policy: Policy) -> Probe:
+    """Make a pass over a snapshot, which should be a `part`."""
+    cache = SchedulerCache.of(snapshot, policy)
+    return run_next_pass(cache, snapshot.now, task)
 
 
-def look_again(board: SchedulerCache, now: float, task: int) -> Probe:
-    """Make the next pass of a board."""
-    plan = board.decide(now)
+def run_next_pass(cache: SchedulerCache, now: float, task: int) -> Probe:
+    """Make the next pass of a cache."""
+    plan = cache.decide(now)
     starts = (d for d in plan.decisions if isinstance(d, Start) and d.task == task)
     start = next(starts, None)
-    wait = None if start else board.wait(task)
-    return Probe(task, plan, start, wait, board, board.seating(task))
+    wait = None if start else cache.wait(task)
+    return Probe(task, plan, start, wait, cache, cache.cycle_of(task))
 
 
 def part(snapshot: Snapshot, group: str) -> Snapshot:
-    """All that a pass over this group depends on: the group, and those that runs connect to it."""
-    names = connected([group], _ties(snapshot))
+    """The part of a snapshot that a pass over this group depends on: the group, and groups that runs connect to it."""
+    names = connected([group], _links(snapshot))
     return replace(
         snapshot,
         nodes=tuple(node for node in snapshot.nodes if node.group in names),
@@ -74,8 +74,8 @@ def part(snapshot: Snapshot, group: str) -> Snapshot:
     )
 
 
-def _ties(snapshot: Snapshot) -> list[set[str]]:
-    homes = {node.name: node.group for node in snapshot.nodes}
+def _links(snapshot: Snapshot) -> list[set[str]]:
+    group_of = {node.name: node.group for node in snapshot.nodes}
     placed = (task for task in snapshot.tasks if task.placed)
-    runs = ({task.group, *(homes[n] for n in task.placed if n in homes)} for task in placed)
+    runs = ({task.group, *(group_of[n] for n in task.placed if n in group_of)} for task in placed)
     return [groups for groups in runs if len(groups) > 1]

@@ -1,187 +1,189 @@
-"""Why not, how far back, and whom it waits for: a sentence with numbers for a task that stays in the queue.
+"""Why a task stays in the queue, after a pass and before its `undo`: a reason, a sentence with numbers, its position.
 
-Asked after a pass and before its `undo`, so the nodes that others were promised count as taken.
+Nodes that the pass has promised to other tasks count as taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from hai_backend.domain.formatting import counted, shown
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import ShareRow
 from hai_backend.scheduler import quota
-from hai_backend.scheduler.capacity.fit import within
+from hai_backend.scheduler.admission import deferral
+from hai_backend.scheduler.capacity.fit import rank_capacity
+from hai_backend.scheduler.capacity.node_info import NodeClass, NodeInfo, Occupancy
 from hai_backend.scheduler.capacity.pool import Pool
-from hai_backend.scheduler.capacity.slots import Grip, Kind, Need, Slot
+from hai_backend.scheduler.capacity.requests import UNIT, Request
+from hai_backend.scheduler.cycle.cycle import Cycle
 from hai_backend.scheduler.queue.queue import Waiting
 from hai_backend.scheduler.queue.rating import level_name
-from hai_backend.scheduler.quota import UNIT, Limit
-from hai_backend.scheduler.row_check import not_yet, wanted
+from hai_backend.scheduler.quota import Limit
 
-if TYPE_CHECKING:
-    from hai_backend.scheduler.cycle.cycle import Cycle
-
-_HOPELESS = (WaitReason.QUOTA_EXCEEDED, WaitReason.SHARE_EXCEEDED)
+_WITHOUT_POSITION = (WaitReason.QUOTA_EXCEEDED, WaitReason.SHARE_EXCEEDED)
 _COMPETES = (WaitReason.NOT_ENOUGH_NODES, WaitReason.WAITING_FOR_PREEMPTED)
 
 
-def all_waits(seating: Cycle) -> Iterator[Wait]:
-    """One Wait for each task of the group that was not started: first who stands aside, then the queue in order.
+class Explanations:
+    """Why the tasks of a group wait after a pass. Sentences are written when they are needed, once for equal tasks."""
 
-    Only tasks that compete for nodes have places before others.
-    """
-    yield from _aside(seating)
-    head: list[int] = []
-    before = 0
-    for waiting in seating.in_order():
-        if waiting.task.id in seating.started:
-            continue
-        why, text = seating.sentences.of(waiting)
-        ranked = why not in _HOPELESS
-        place, ahead = (before + 1, tuple(head)) if ranked else (0, ())
-        yield Wait(waiting.task.id, why, text, place, waiting.level, ahead)
-        if why in _COMPETES:
-            before += 1
-            if len(head) < seating.group.policy.ahead_limit:
-                head.append(waiting.task.id)
+    def __init__(self, cycle: Cycle) -> None:
+        self._cycle = cycle
+        self._group = cycle.group
+        self._all: dict[int, Wait] | None = None
+        self._texts: dict[tuple[Request, Priority], str] = {}
+        self._lower: dict[tuple[NodeClass, Priority], int] = {}
 
+    def all(self) -> dict[int, Wait]:
+        """One Wait for each task that was not started: first tasks that do not compete, then the queue in order.
 
-def brief(seating: Cycle, task: int) -> Wait | None:
-    """The reason alone, without looking at anybody else."""
-    waiting = seating.group.waiting.get(task)
-    if waiting is None or not _feasible(seating, waiting):
-        return _set_aside(seating, task)
-    if task in seating.started:
-        return None
-    why, text = seating.sentences.of(waiting)
-    return Wait(task, why, text, priority=waiting.level)
+        Only tasks that compete for nodes have positions before others.
+        """
+        if self._all is None:
+            waits = [*self._not_competing(), *self._competing()]
+            self._all = {wait.task: wait for wait in waits}
+        return self._all
 
+    def one(self, task: int) -> Wait | None:
+        """The reason of one task, without its position; None: it does not wait."""
+        waiting = self._group.waiting.get(task)
+        if waiting is None or not self._feasible(waiting):
+            return self._wait_outside_queue(task)
+        if task in self._cycle.started:
+            return None
+        why, text = self.reason(waiting)
+        return Wait(task, why, text, priority=waiting.level)
 
-def _set_aside(seating: Cycle, task: int) -> Wait | None:
-    waiting, late = seating.group.waiting.get(task), seating.group.aside.get(task)
-    known = waiting.task if waiting else late
-    verdict = None
-    if waiting is not None:
-        verdict = seating.group.feasible.verdict(waiting.need)
-    elif late is not None:
-        verdict = not_yet(late, seating.now)
-    return Wait(task, *verdict, priority=known.priority) if known and verdict else None
+    def _competing(self) -> Iterator[Wait]:
+        ahead: list[int] = []
+        position = 0
+        for waiting in self._cycle.in_order():
+            if waiting.task.id in self._cycle.started:
+                continue
+            why, text = self.reason(waiting)
+            if why in _WITHOUT_POSITION:
+                yield Wait(waiting.task.id, why, text, 0, waiting.level, ())
+            else:
+                yield Wait(waiting.task.id, why, text, position + 1, waiting.level, tuple(ahead))
+            if why in _COMPETES:
+                position += 1
+                if len(ahead) < self._group.policy.ahead_limit:
+                    ahead.append(waiting.task.id)
 
+    def _not_competing(self) -> Iterator[Wait]:
+        group = self._group
+        infeasible = (task for task, w in group.waiting.items() if not self._feasible(w))
+        for task in sorted([*group.deferred, *infeasible]):
+            if (wait := self._wait_outside_queue(task)) is not None:
+                yield wait
 
-def _aside(seating: Cycle) -> Iterator[Wait]:
-    group = seating.group
-    barred = (task for task, waiting in group.waiting.items() if not _feasible(seating, waiting))
-    for task in sorted([*group.aside, *barred]):
-        if (wait := _set_aside(seating, task)) is not None:
-            yield wait
+    def _wait_outside_queue(self, task: int) -> Wait | None:
+        waiting, deferred = self._group.waiting.get(task), self._group.deferred.get(task)
+        if waiting is not None:
+            verdict, level = self._group.feasible.verdict(waiting.request), waiting.task.priority
+        elif deferred is not None:
+            verdict, level = deferral(deferred, self._cycle.now), deferred.priority
+        else:
+            return None
+        return Wait(task, *verdict, priority=level) if verdict else None
 
+    def _feasible(self, waiting: Waiting) -> bool:
+        return self._group.feasible.verdict(waiting.request) is None
 
-def _feasible(seating: Cycle, waiting: Waiting) -> bool:
-    return seating.group.feasible.verdict(waiting.need) is None
-
-
-class Sentences:
-    """Of one pass: written once for all tasks that share them, for each is counted over all nodes."""
-
-    def __init__(self, seating: Cycle) -> None:
-        self._cycle = seating
-        self._texts: dict[tuple[Need, Priority], str] = {}
-        self._lower: dict[tuple[Kind, Priority], int] = {}
-
-    def of(self, waiting: Waiting) -> tuple[WaitReason, str]:
-        group, need, level = self._cycle.group, waiting.need, waiting.level
-        promise = self._cycle.promised.get(waiting.task.id)
-        if promise is not None:
-            return WaitReason.WAITING_FOR_PREEMPTED, promise
+    def reason(self, waiting: Waiting) -> tuple[WaitReason, str]:
+        """Why a feasible task was not started."""
+        group, request, level = self._group, waiting.request, waiting.level
+        promised = self._cycle.promised.get(waiting.task.id)
+        if promised is not None:
+            return WaitReason.WAITING_FOR_PREEMPTED, nodes_promised(waiting, promised)
         limits = group.quotas.limits(*waiting.account)
-        if limits and not quota.has_room(limits, need.units):
+        if limits and not quota.fits(limits, request.units):
             return out_of_quota(limits, waiting, group.name)
         if row := group.shares.exceeded(waiting):
-            return out_of_share(row, group.shares.held(row.name), waiting)
-        text = self._texts.get((need, level))
+            return out_of_share(row, group.shares.used(row.name), waiting)
+        text = self._texts.get((request, level))
         if text is None:
-            lower = self._below(need, level)
-            text = not_enough(group.pool, need, level, group.name, lower)
-            self._texts[need, level] = text
+            lower = self._allocated_below(request, level)
+            text = not_enough(group.pool, request, level, group.name, lower)
+            self._texts[request, level] = text
         return WaitReason.NOT_ENOUGH_NODES, text
 
-    def _below(self, need: Need, level: Priority) -> int:
-        """How many of its nodes are held below a level: each kind of them is counted once."""
-        pool = self._cycle.group.pool
-        if need.only:
-            return _held_below(pool.spots_for(need), level)
-        kinds = pool.kinds_for(need)
-        for kind in kinds:
-            if (kind, level) not in self._lower:
-                self._lower[kind, level] = _held_below(kind.spots, level)
-        return sum(self._lower[kind, level] for kind in kinds)
+    def _allocated_below(self, request: Request, level: Priority) -> int:
+        """How many of its nodes are allocated below a level: each class of nodes is counted once."""
+        pool = self._group.pool
+        if request.node_names:
+            return _count_below(pool.nodes_for(request), level)
+        classes = pool.classes_for(request)
+        for node_class in classes:
+            if (node_class, level) not in self._lower:
+                self._lower[node_class, level] = _count_below(node_class.nodes, level)
+        return sum(self._lower[node_class, level] for node_class in classes)
 
 
-def not_enough(pool: Pool, need: Need, level: Priority, group: str, lower: int) -> str:
-    """Which nodes there are and who keeps them, once the pass is over; `lower`: how many those below the level."""
-    name, empty = level_name(level), pool.count(need, Grip.EMPTY)
-    leaving = pool.count(need, Grip.LEAVING) - empty
-    all_of_them = pool.count(need, Grip.HELD)
-    where = f"{group}#{need.zone}" if need.zone else group
-    enough = need.whole and empty + leaving + lower >= need.count
+def not_enough(pool: Pool, request: Request, level: Priority, group: str, lower: int) -> str:
+    """How many suitable nodes there are after the pass, and what occupies them. `lower`: allocated below the level."""
+    name, empty = level_name(level), pool.count(request, Occupancy.EMPTY)
+    leaving = pool.count(request, Occupancy.RELEASING) - empty
+    all_of_them = pool.count(request, Occupancy.ALLOCATED)
+    where = f"{group}#{request.zone}" if request.zone else group
+    enough = request.whole_nodes and empty + leaving + lower >= request.count
     but = "not to be taken now" if enough else "too few"
-    kept = {
+    counts = {
         "free": empty,
         "being left": leaving,
         f"held below {name} but {but}": lower,
         f"held at {name} or above or promised": all_of_them - empty - leaving - lower,
     }
-    found = ", ".join(f"{count} {how}" for how, count in kept.items() if count)
-    text = f"needs {wanted(need)}; of {all_of_them} that suit in {where}, {found}"
-    if need.whole:
+    found = ", ".join(f"{count} {how}" for how, count in counts.items() if count)
+    text = f"needs {request}; of {all_of_them} that suit in {where}, {found}"
+    if request.whole_nodes:
         return text
-    return f"{text}, with room for {within(pool, need, Grip.EMPTY)} of {need.count} now"
+    return f"{text}, with room for {rank_capacity(pool, request, Occupancy.EMPTY)} of {request.count} now"
 
 
-def _held_below(spots: Iterable[Slot], level: Priority) -> int:
-    return sum(spot.grip is Grip.HELD and _below(spot, level) for spot in spots)
+def _count_below(nodes: Iterable[NodeInfo], level: Priority) -> int:
+    return sum(node.occupancy is Occupancy.ALLOCATED and _below(node, level) for node in nodes)
 
 
-def _below(spot: Slot, level: Priority) -> bool:
+def _below(node: NodeInfo, level: Priority) -> bool:
     return all(
-        holder.grip is Grip.LEAVING or (holder.worth is not None and holder.worth.level < level)
-        for holder in spot.holders
+        allocation.occupancy is Occupancy.RELEASING
+        or (allocation.rating is not None and allocation.rating.level < level)
+        for allocation in node.allocations
     )
 
 
 def out_of_quota(limits: Iterable[Limit], waiting: Waiting, group: str) -> tuple[WaitReason, str]:
-    """The first limit that a task breaks: for now, or for ever."""
-    units = waiting.need.units
-    limit = min(limits, key=lambda limit: (limit.allowed >= units, limit.room))
+    """The first limit that the task exceeds, for now or for ever."""
+    units = waiting.request.units
+    limit = min(limits, key=lambda limit: (limit.allowed >= units, limit.available))
     row = "in total" if limit.row is Priority.AUTO else f"at {limit.row.name}"
     text = (
         f"needs {counted(units / UNIT, 'node')}; {waiting.task.user} may hold {_nodes(limit.allowed)} {row} "
-        f"in {group} and holds {_nodes(limit.held)}"
+        f"in {group} and holds {_nodes(limit.used)}"
     )
     exceeded = limit.allowed < units
     return (WaitReason.QUOTA_EXCEEDED if exceeded else WaitReason.OUT_OF_QUOTA), text
 
 
-def out_of_share(row: ShareRow, held: int, waiting: Waiting) -> tuple[WaitReason, str]:
-    """The limit of its user group, for now or for ever."""
-    assert row.limit is not None  # it is broken
+def out_of_share(row: ShareRow, used: int, waiting: Waiting) -> tuple[WaitReason, str]:
+    """The limit of its user group, exceeded for now or for ever."""
+    assert row.limit is not None  # it is exceeded
     text = (
-        f"needs {counted(waiting.need.units / UNIT, 'node')}; user group {row.name} may hold {row.limit} "
-        f"in {row.group} and holds {_nodes(held)}"
+        f"needs {counted(waiting.request.units / UNIT, 'node')}; user group {row.name} may hold {row.limit} "
+        f"in {row.group} and holds {_nodes(used)}"
     )
-    exceeded = row.limit * UNIT < waiting.need.units
+    exceeded = row.limit * UNIT < waiting.request.units
     return (WaitReason.SHARE_EXCEEDED if exceeded else WaitReason.OUT_OF_SHARE), text
 
 
-def handed_over(spots: Iterable[Slot], waiting: Waiting) -> str:
-    """Which tasks are leaving the nodes that are promised to a newcomer."""
-    leaving = {h.task.id for spot in spots for h in spot.holders if h.grip is Grip.LEAVING}
-    names = ", ".join(str(task) for task in sorted(leaving)[:10])
-    more = f" and {len(leaving) - 10} more" if len(leaving) > 10 else ""
-    return f"{wanted(waiting.need)} promised; starts when task {names}{more} has left"
+def nodes_promised(waiting: Waiting, releasing: tuple[int, ...]) -> str:
+    """Which tasks are leaving the nodes that are promised to a task."""
+    names = ", ".join(map(str, releasing[:10]))
+    more = f" and {len(releasing) - 10} more" if len(releasing) > 10 else ""
+    return f"{waiting.request} promised; starts when task {names}{more} has left"
 
 
 def _nodes(units: int) -> str:

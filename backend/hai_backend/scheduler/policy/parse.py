@@ -1,6 +1,6 @@
-"""What people write as settings, read strictly: every fault is told at once, and of a wrong word the one it is near to.
+"""Strict parsing of settings. All violations are reported at once; for an unknown name or choice the nearest one.
 
-A reader makes a value of what was written, or raises ValueError with what is wrong; Invalid, when several things are.
+A reader turns what was written into a value, or raises ValueError; Invalid, if there are several violations.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.priority import LEVELS, Priority
 
 Reader = Callable[[Any], Any]
-Word = TypeVar("Word", bound=StrEnum)
+EnumChoice = TypeVar("EnumChoice", bound=StrEnum)
 Choice = TypeVar("Choice")
 
-_SHOWN = 40  # characters of a wrong value
+_MAX_LENGTH = 40  # characters of a wrong value
 _NAMES = {level.name: level for level in LEVELS}
 
 
 def table(found: Any, readers: Mapping[str, Reader], needed: Iterable[str] = ()) -> dict[str, Any]:
     """The values under those names that were written. Raises ValueError or Invalid."""
     if not isinstance(found, Mapping):
-        raise ValueError(f"must hold names and values, not {shown(found)}")
+        raise ValueError(f"must hold names and values, not {abbreviated(found)}")
     values: dict[str, Any] = {}
     faults = [Violation(name, "is missing") for name in needed if name not in found]
     for key, written in found.items():
         try:
-            values[str(key)] = _known(str(key), readers)(written)
+            values[str(key)] = _reader(str(key), readers)(written)
         except ValueError as error:
             faults.append(Violation(str(key), str(error)))
         except Invalid as error:
@@ -39,29 +39,33 @@ def table(found: Any, readers: Mapping[str, Reader], needed: Iterable[str] = ())
     return values
 
 
-def _known(name: str, readers: Mapping[str, Reader]) -> Reader:
+def _reader(name: str, readers: Mapping[str, Reader]) -> Reader:
     if name not in readers:
-        raise ValueError(f"there is no such setting{near(name, readers)}")
+        raise ValueError(f"there is no such setting{suggestion(name, readers)}")
     return readers[name]
 
 
 def number(least: float, most: float) -> Reader:
-    """Reads a number within limits; neither a NaN nor a truth value is one."""
+    """A reader of numbers within limits; rejects NaN and booleans."""
 
     def read(written: Any) -> float:
         if not (_is_number(written) and least <= written <= most):
-            raise ValueError(f"must be a number from {least:g} to {most:g}, not {shown(written)}")
+            raise ValueError(
+                f"must be a number from {least:g} to {most:g}, not {abbreviated(written)}"
+            )
         return float(written)
 
     return read
 
 
-def whole(least: int, most: int) -> Reader:
-    """Reads a whole number within limits."""
+def integer(least: int, most: int) -> Reader:
+    """A reader of integers within limits."""
 
     def read(written: Any) -> int:
         if not (_is_number(written) and least <= written <= most and written == int(written)):
-            raise ValueError(f"must be a whole number from {least} to {most}, not {shown(written)}")
+            raise ValueError(
+                f"must be an integer from {least} to {most}, not {abbreviated(written)}"
+            )
         return int(written)
 
     return read
@@ -70,38 +74,38 @@ def whole(least: int, most: int) -> Reader:
 def flag(written: Any) -> bool:
     """True or false."""
     if not isinstance(written, bool):
-        raise ValueError(f"must be true or false, not {shown(written)}")
+        raise ValueError(f"must be true or false, not {abbreviated(written)}")
     return written
 
 
-def word_of(kind: type[Word]) -> Callable[[Any], Word]:
-    """Reads a word of a closed set."""
-    words = {str(word): word for word in kind}
-    return lambda written: _one_of(words, written)
+def choice_of(kind: type[EnumChoice]) -> Callable[[Any], EnumChoice]:
+    """A reader of the values of an enumeration."""
+    choices = {str(choice): choice for choice in kind}
+    return lambda written: _one_of(choices, written)
 
 
 def level(written: Any) -> Priority:
-    """A level by its name; AUTO is none."""
+    """A level by its name, without AUTO."""
     return _one_of(_NAMES, written)
 
 
-def near(word: str, known: Iterable[str]) -> str:
-    """`; did you mean …?` when a known word is near, else which ones there are."""
-    folded = {name.casefold(): name for name in known}
-    found = get_close_matches(word[:64].casefold(), list(folded), n=1)
-    return f"; did you mean {folded[found[0]]}?" if found else f"; there are {', '.join(known)}"
+def suggestion(text: str, choices: Iterable[str]) -> str:
+    """`; did you mean …?` if a choice is similar, else all choices."""
+    folded = {name.casefold(): name for name in choices}
+    found = get_close_matches(text[:64].casefold(), list(folded), n=1)
+    return f"; did you mean {folded[found[0]]}?" if found else f"; there are {', '.join(choices)}"
 
 
-def shown(written: Any) -> str:
-    """What was written, shortened."""
+def abbreviated(written: Any) -> str:
+    """What was written, at most 40 characters."""
     text = repr(written)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
 
 
-def _one_of(known: Mapping[str, Choice], written: Any) -> Choice:
-    if not isinstance(written, str) or written not in known:
-        raise ValueError(f"there is no {shown(written)}{near(str(written), known)}")
-    return known[written]
+def _one_of(choices: Mapping[str, Choice], written: Any) -> Choice:
+    if not isinstance(written, str) or written not in choices:
+        raise ValueError(f"there is no {abbreviated(written)}{suggestion(str(written), choices)}")
+    return choices[written]
 
 
 def _is_number(written: Any) -> bool:

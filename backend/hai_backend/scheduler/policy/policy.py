@@ -1,4 +1,4 @@
-"""What an operator may choose about scheduling a node group: one frozen value, passed to every pass."""
+"""The scheduling policy of a node group, as operators set it: one frozen value."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.scheduler.policy.parse import (
     Reader,
+    abbreviated,
+    choice_of,
     flag,
+    integer,
     level,
     number,
-    shown,
     table,
-    whole,
-    word_of,
 )
 
 
 class Ranking(StrEnum):
-    """Who comes first among tasks of one level."""
+    """Which tasks of one level come first."""
 
     LEARNED = "learned"  # best odds of ending per node-second, as history tells (queue/history.py)
     ATTAINED = "attained"  # least attained service in node-seconds
-    SUBMITTED = "submitted"  # first submission; with slices: who has waited longest
+    SUBMITTED = "submitted"  # first submission; with slices: the longest wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ _DEMOTION: Mapping[Priority, Demotion] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Levels and demotion as in HAI's manual; the rest is what did best on real traces (docs: scheduling)."""
+    """Levels and demotion are as in HAI's manual; other defaults did best on real traces (docs: scheduling)."""
 
     ranking: Ranking = Ranking.LEARNED
     demotion: Mapping[Priority, Demotion] = field(default_factory=lambda: _DEMOTION)
@@ -65,7 +65,8 @@ class Policy:
     urgent: Priority = Priority.HIGH
     daily_suspensions: int = 24
 
-    # Who has waited so long counts as `lifted_to` (or as its own level, if that is higher) and comes first there.
+    # A task that has waited so long counts as `lifted_to` (or as its own level, if that is higher) and comes first
+    # there.
     patience_seconds: float = 86_400.0
     lifted_to: Priority = Priority.NORMAL
 
@@ -83,7 +84,7 @@ class Policy:
     # Endings change the learned ranking so often; in between, places in the queue are stable.
     relearn_seconds: float = 1800.0
 
-    # How many of the tasks before it a waiting task is told.
+    # How many of the tasks before it are listed for a waiting task.
     ahead_limit: int = 20
 
 
@@ -92,14 +93,14 @@ _SECONDS = number(0.0, 1e9)
 
 
 def _quota(written: Any) -> int | None:
-    nodes: int = whole(_UNLIMITED, 1_000_000)(written)
+    nodes: int = integer(_UNLIMITED, 1_000_000)(written)
     return None if nodes == _UNLIMITED else nodes
 
 
 def _lower(than: Priority) -> Reader:
     def read(written: Any) -> Priority:
         if (found := level(written)) >= than:
-            raise ValueError(f"must be a level below {than.name}, not {shown(written)}")
+            raise ValueError(f"must be a level below {than.name}, not {abbreviated(written)}")
         return found
 
     return read
@@ -117,27 +118,27 @@ def _demotions(written: Any) -> Mapping[Priority, Demotion]:
 
 _READERS: Mapping[str, Reader] = MappingProxyType(
     {
-        "ranking": word_of(Ranking),
+        "ranking": choice_of(Ranking),
         "demotion": _demotions,
         "time_slices": flag,
         "staying": number(1.0, 1000.0),
         "overhead_share": number(1e-6, 0.999),
         "minimum_seconds": _SECONDS,
         "urgent": level,
-        "daily_suspensions": whole(1, 1_000_000),
+        "daily_suspensions": integer(1, 1_000_000),
         "patience_seconds": _SECONDS,
         "lifted_to": level,
         "default_quota": _quota,
         "auto_level_when_unlimited": level,
         "restart_seconds": _SECONDS,
         "relearn_seconds": _SECONDS,
-        "ahead_limit": whole(0, 1000),
+        "ahead_limit": integer(0, 1000),
     }
 )
 
 
 def parse(mapping: Mapping[str, Any], where: str = "", base: Policy | None = None) -> Policy:
-    """The policy that was written down; what is left out is as in `base`, or as it is by default.
+    """The policy of these settings; settings that are missing are as in `base`, or have their defaults.
 
     Raises Invalid with every violation; `where` (a file) begins their fields. -1 nodes of quota are unlimited.
     """
@@ -152,7 +153,7 @@ def parse(mapping: Mapping[str, Any], where: str = "", base: Policy | None = Non
 
 
 def to_mapping(policy: Policy) -> dict[str, Any]:
-    """Every setting as it is written down, fit for JSON: `parse` gives the same policy back."""
+    """Every setting in JSON form: `parse` returns the same policy."""
     return {f.name: _written(getattr(policy, f.name)) for f in fields(policy)}
 
 

@@ -1,4 +1,4 @@
-"""What new settings of a group would change in the very next pass, found by making that pass twice on one snapshot."""
+"""What new settings of a group would change in the next pass: that pass is made twice on one snapshot."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ class Effect:
     """Decisions that only one of the two passes makes, by task."""
 
     starts: tuple[Start, ...] = ()  # only with the new settings
-    delayed: tuple[Wait, ...] = ()  # would have started as things are
+    delayed: tuple[Wait, ...] = ()  # would start with the current settings
     suspended: tuple[Suspend, ...] = ()  # only with the new settings
-    spared: tuple[Suspend, ...] = ()  # only as things are
-    moved: int = 0  # tasks that wait either way, in another place
+    spared: tuple[Suspend, ...] = ()  # only with the current settings
+    moved: int = 0  # tasks that wait either way, at another position
     waiting: int = 0  # tasks that wait either way
 
 
 def preview(snapshot: Snapshot, settings: Group, policy: Policy) -> Effect:
-    """The effect of these settings on the group that they name. Costs two cold passes over that group."""
+    """The effect of these settings on their group. Costs two passes over a new cache of that group."""
     part = probe.part(snapshot, settings.name)
     old = _decisions(part, settings.name, policy)
     changed = replace(part, groups={**part.groups, settings.name: settings})
     new = _decisions(changed, settings.name, policy)
-    places = [(old.waits[i].place, wait.place) for i, wait in new.waits.items() if i in old.waits]
+    positions = [
+        (old.waits[i].place, wait.place) for i, wait in new.waits.items() if i in old.waits
+    ]
     return Effect(
         starts=tuple(start for i, start in new.starts.items() if i not in old.starts),
         delayed=tuple(wait for i, wait in new.waits.items() if i in old.starts),
         suspended=tuple(found for i, found in new.suspends.items() if i not in old.suspends),
         spared=tuple(found for i, found in old.suspends.items() if i not in new.suspends),
-        moved=sum(before != after for before, after in places),
-        waiting=len(places),
+        moved=sum(before != after for before, after in positions),
+        waiting=len(positions),
     )
 
 
@@ -50,8 +52,8 @@ class _Decisions:
 
 
 def _decisions(part: Snapshot, group: str, policy: Policy) -> _Decisions:
-    own = {task.id for task in part.tasks if task.group == group}
-    decided = (d for d in schedule(part, policy).decisions if d.task in own)
+    in_group = {task.id for task in part.tasks if task.group == group}
+    decided = (d for d in schedule(part, policy).decisions if d.task in in_group)
     decisions = sorted(decided, key=lambda d: d.task)
     return _Decisions(
         {d.task: d for d in decisions if isinstance(d, Start)},

@@ -1,4 +1,4 @@
-"""All settings that a pass depends on, beside the policy, as one value."""
+"""The settings that a pass depends on besides the policy: groups, quotas, shares, inactive users."""
 
 from __future__ import annotations
 

@@ -1,62 +1,82 @@
-"""At most so much room there could be: whom that refuses need not look for victims.
+"""An upper bound of what suspensions could free: a task that does not fit in it needs no search for victims.
 
-In groups that share nodes that look is long, and a queue of many sizes would make it for each of them in each pass, in
-vain. In a pass room is only lost, and who comes later ranks no higher: what once did not suffice does not for them.
+In groups that share nodes this search is long, and a queue of many sizes would repeat it for each size in each pass, in
+vain. During a pass capacity only shrinks, and later tasks rank no higher: a bound that refused one task holds for them.
 """
 
 from __future__ import annotations
 
-from hai_backend.scheduler.capacity.allocation import recount
-from hai_backend.scheduler.capacity.resources import Amount, plus, ranks_among
-from hai_backend.scheduler.capacity.slots import Grip, Holder, Kind, Need, Slot
+from hai_backend.scheduler.capacity.node_info import (
+    Allocation,
+    NodeClass,
+    NodeInfo,
+    Occupancy,
+    change_count,
+)
+from hai_backend.scheduler.capacity.requests import Request
+from hai_backend.scheduler.capacity.resources import Resources, plus, ranks_among
 from hai_backend.scheduler.group_state import GroupState
-from hai_backend.scheduler.preemption.victim_index import worth_of
+from hai_backend.scheduler.preemption.victim_index import rating_of
 from hai_backend.scheduler.queue.queue import Waiting
 
 
 class CapacityBound:
-    """The room, were everybody gone who may be asked to leave for this task, its user's own runs among them."""
+    """What is free if every run leaves that may be suspended for this task, also runs of its own user."""
 
     def __init__(self, group: GroupState, waiting: Waiting, now: float) -> None:
-        self._all_equals = bool(group.shares) or group.wishes.reordered
+        self._all_equals = bool(group.shares) or group.user_order.reordered
         self._top = (waiting.level, waiting.merit)
         self._pool = group.pool
-        self._rooms = {kind: dict(kind.soon) for kind in group.pool.kinds.values()}
-        self._clear = {kind: kind.empty + kind.leaving for kind in self._rooms}
-        self._vacate(_takeable(group, waiting, now, self._all_equals))
+        self._free_counts = {
+            node_class: dict(node_class.future_free)
+            for node_class in group.pool.node_classes.values()
+        }
+        self._empty = {
+            node_class: node_class.empty + node_class.releasing for node_class in self._free_counts
+        }
+        self._release(_preemptible(group, waiting, now, self._all_equals))
 
-    def _vacate(self, gone: set[Holder]) -> None:
-        freed: dict[Slot, Amount] = {}
-        for holder in gone:
-            for spot in (spot for spot in holder.spots if spot.kind in self._rooms):
-                freed[spot] = plus(freed.get(spot, spot.soon), spot.taken_by(holder))
-        for spot, room in freed.items():
-            recount(self._rooms[spot.kind], spot.soon, -1)
-            recount(self._rooms[spot.kind], room, 1)
-            self._clear[spot.kind] += all(h in gone or h.grip is Grip.LEAVING for h in spot.holders)
+    def _release(self, victims: set[Allocation]) -> None:
+        freed: dict[NodeInfo, Resources] = {}
+        for allocation in victims:
+            for node in (node for node in allocation.nodes if node.node_class in self._free_counts):
+                freed[node] = plus(freed.get(node, node.future_free), node.used_by(allocation))
+        for node, free in freed.items():
+            change_count(self._free_counts[node.node_class], node.future_free, -1)
+            change_count(self._free_counts[node.node_class], free, 1)
+            self._empty[node.node_class] += all(
+                a in victims or a.occupancy is Occupancy.RELEASING for a in node.allocations
+            )
 
     def refuses(self, waiting: Waiting) -> bool:
-        """True when it, and whoever needs the same and comes later in the pass, would find too little room."""
+        """True when the task, and later tasks of the pass with the same request, cannot fit."""
         level, merit = self._top
-        known = waiting.level < level or (
-            waiting.level == level and (self._all_equals or waiting.merit <= merit)
+        no_higher_merit = self._all_equals or waiting.merit <= merit
+        applies = waiting.level < level or (waiting.level == level and no_higher_merit)
+        if not applies or waiting.request.node_names:
+            return False
+        return self._ranks(waiting.request) < waiting.request.count
+
+    def _ranks(self, request: Request) -> int:
+        return sum(
+            self._ranks_on(node_class, request) for node_class in self._pool.classes_for(request)
         )
-        return known and not waiting.need.only and self._ranks(waiting.need) < waiting.need.count
 
-    def _ranks(self, need: Need) -> int:
-        return sum(self._ranks_on(kind, need) for kind in self._pool.kinds_for(need))
-
-    def _ranks_on(self, kind: Kind, need: Need) -> int:
-        return self._clear[kind] if need.whole else ranks_among(self._rooms[kind], need.ask)
+    def _ranks_on(self, node_class: NodeClass, request: Request) -> int:
+        if request.whole_nodes:
+            return self._empty[node_class]
+        return ranks_among(self._free_counts[node_class], request.resources)
 
 
-def _takeable(group: GroupState, waiting: Waiting, now: float, all_equals: bool) -> set[Holder]:
-    """By levels, ranks and protection alone."""
-    policy, gone = group.policy, set[Holder]()
+def _preemptible(
+    group: GroupState, waiting: Waiting, now: float, all_equals: bool
+) -> set[Allocation]:
+    """Judged by levels, ranks and protection alone."""
+    policy, victims = group.policy, set[Allocation]()
     for level, step in group.victim_index.below(waiting, all_equals):
         equals = level == waiting.level
         if equals and not policy.time_slices and not group.shares:
             continue
         urgent = not equals and waiting.level >= policy.urgent
-        gone.update(h for h in step if urgent or worth_of(h).guard_ends[equals] <= now)
-    return gone
+        victims.update(a for a in step if urgent or rating_of(a).guard_ends[equals] <= now)
+    return victims

@@ -1,8 +1,8 @@
-"""Room out of pieces: small runs move to where they fit as things are, so that a larger task fits.
+"""Defragmentation: small runs move to other nodes, so that a larger task fits on one node.
 
-Small tasks come and go, and what they leave free lies in pieces on many nodes. When nobody may be suspended for the
-first task that lacks nodes, runs of its level or below that have had their slice may move: that costs as little as
-taking turns does, and they start again at once. Only in groups that share nodes, where slices are on.
+Small tasks leave free parts on many nodes. When no run may be suspended for the first task that lacks nodes, runs of
+its level or below that have had their slice may move: that costs as little as taking turns, and they start again at
+once. Only in groups that share nodes, where time slices are on.
 """
 
 from __future__ import annotations
@@ -10,99 +10,108 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from hai_backend.scheduler.capacity.resources import Amount, covers, minus, plus
-from hai_backend.scheduler.capacity.slots import Grip, Holder, Slot
+from hai_backend.scheduler.capacity.node_info import Allocation, NodeInfo, Occupancy
+from hai_backend.scheduler.capacity.resources import Resources, covers, minus, plus
 from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.preemption.cost import loss
-from hai_backend.scheduler.preemption.eligibility import spared
+from hai_backend.scheduler.preemption.eligibility import refusal_scope
 from hai_backend.scheduler.queue.queue import Verdict, Waiting
 from hai_backend.scheduler.queue.rating import Guard, slice_seconds
 
-_TRIED = 64  # nodes that are looked at for one rank
+_MAX_NODES = 64  # examined for one rank
 
 
-def movers(group: GroupState, waiting: Waiting, already: int, now: float) -> list[Holder]:
-    """Who moves so that all ranks fit and not only `already`; none: it can not be done, or nobody looked far enough."""
-    clearing = _Clearing(group, waiting, now)
-    for spot in _emptiest(group, waiting):
-        already += clearing.clear(spot)
-        if already >= waiting.need.count:
-            return clearing.movers
+def runs_to_move(group: GroupState, waiting: Waiting, already: int, now: float) -> list[Allocation]:
+    """The runs that move so that all ranks fit and not only `already`. None: no way was found on the nodes examined."""
+    plan = _RelocationPlan(group, waiting, now)
+    for node in _emptiest(group, waiting):
+        already += plan.clear(node)
+        if already >= waiting.request.count:
+            return plan.runs_to_move
     return []
 
 
-def _emptiest(group: GroupState, waiting: Waiting) -> list[Slot]:
-    open_ones = (spot for shelf in group.pool.open.values() for spot in shelf)
-    held = (s for s in open_ones if s.grip is Grip.HELD and group.pool.suits(s, waiting.need))
-    return sorted(held, key=lambda s: (-s.free[0], len(s.holders), s.name))[:_TRIED]
+def _emptiest(group: GroupState, waiting: Waiting) -> list[NodeInfo]:
+    partly_free = (node for nodes in group.pool.partly_free.values() for node in nodes)
+    suitable = (
+        node
+        for node in partly_free
+        if node.occupancy is Occupancy.ALLOCATED and group.pool.suits(node, waiting.request)
+    )
+    order = sorted(suitable, key=lambda n: (-n.free[0], len(n.allocations), n.name))
+    return order[:_MAX_NODES]
 
 
-class _Clearing:
-    """Which nodes are cleared for the task, and what is left of the others once their runs have come."""
+class _RelocationPlan:
+    """Which nodes are cleared for the task, and what other nodes have free once runs have moved there."""
 
     def __init__(self, group: GroupState, waiting: Waiting, now: float) -> None:
-        self.movers: list[Holder] = []
+        self.runs_to_move: list[Allocation] = []
         self._group = group
         self._waiting = waiting
         self._now = now
-        self._cleared: set[Slot] = set()
-        self._left: dict[Slot, Amount] = {}
+        self._cleared: set[NodeInfo] = set()
+        self._free: dict[NodeInfo, Resources] = {}
 
-    def clear(self, spot: Slot) -> bool:
-        """Make room for one rank on this node, if all who are in the way can move."""
-        if spot in self._left:  # somebody has moved here
+    def clear(self, node: NodeInfo) -> bool:
+        """Clear the node for one rank, if all runs in the way can move."""
+        if node in self._free:  # a run has moved here
             return False
-        before = dict(self._left)
-        self._cleared.add(spot)
-        found = self._moving(spot)
+        before = dict(self._free)
+        self._cleared.add(node)
+        found = self._moving(node)
         if found is None:
-            self._left = before
-            self._cleared.discard(spot)
+            self._free = before
+            self._cleared.discard(node)
             return False
-        self.movers += found
+        self.runs_to_move += found
         return True
 
-    def _moving(self, spot: Slot) -> list[Holder] | None:
-        wanted = spot.kind.size if self._waiting.need.whole else self._waiting.need.ask
-        room, found = spot.soon, list[Holder]()
-        for holder in self._in_the_way(spot):
-            if covers(room, wanted):
+    def _moving(self, node: NodeInfo) -> list[Allocation] | None:
+        request = self._waiting.request
+        needed = node.node_class.size if request.whole_nodes else request.resources
+        free, found = node.future_free, list[Allocation]()
+        for allocation in self._in_the_way(node):
+            if covers(free, needed):
                 break
-            if not self._may_move(holder) or not self._seat(holder):
+            if not self._may_move(allocation) or not self._allocate(allocation):
                 return None
-            found.append(holder)
-            room = plus(room, spot.taken_by(holder))
-        return found if covers(room, wanted) else None
+            found.append(allocation)
+            free = plus(free, node.used_by(allocation))
+        return found if covers(free, needed) else None
 
-    def _in_the_way(self, spot: Slot) -> list[Holder]:
-        """Who loses least first."""
-        held = (holder for holder in spot.holders if holder.grip is Grip.HELD)
+    def _in_the_way(self, node: NodeInfo) -> list[Allocation]:
+        """The runs on the node, those that lose least first."""
+        runs = (a for a in node.allocations if a.occupancy is Occupancy.ALLOCATED)
         policy, now = self._group.policy, self._now
-        return sorted(held, key=lambda h: (loss(h.task, policy, now), h.task.id))
+        return sorted(runs, key=lambda run: (loss(run.task, policy, now), run.task.id))
 
-    def _may_move(self, holder: Holder) -> bool:
-        worth, task, policy = holder.worth, holder.task, self._group.policy
-        if worth is None or worth.level > self._waiting.level:
+    def _may_move(self, allocation: Allocation) -> bool:
+        rating, task, policy = allocation.rating, allocation.task, self._group.policy
+        if rating is None or rating.level > self._waiting.level:
             return False
-        if holder.ask is None or len(holder.spots) != 1:  # whole nodes are no pieces
+        if allocation.resources is None or len(allocation.nodes) != 1:
             return False
         began = self._now if task.run_started_at is None else task.run_started_at
-        had = self._now - began >= slice_seconds(task, policy) and worth.guard is Guard.NONE
-        return had and spared(self._waiting, holder, policy, self._now) is Verdict.LINE
+        had_slice = self._now - began >= slice_seconds(task, policy) and rating.guard is Guard.NONE
+        return (
+            had_slice
+            and refusal_scope(self._waiting, allocation, policy, self._now) is Verdict.LINE
+        )
 
-    def _seat(self, holder: Holder) -> bool:
-        """Reserve what it takes on the fullest node that has room."""
-        need = self._group.needs.of(holder.task)
-        for spot in self._fullest(need.ask[0]):
-            free = self._left.get(spot, spot.free)
-            if covers(free, need.ask) and self._group.pool.suits(spot, need):
-                self._left[spot] = minus(free, need.ask)
+    def _allocate(self, allocation: Allocation) -> bool:
+        """Reserve its resources on the fullest node where they fit."""
+        request = self._group.requests.of(allocation.task)
+        for node in self._best_fit(request.resources[0]):
+            free = self._free.get(node, node.free)
+            if covers(free, request.resources) and self._group.pool.suits(node, request):
+                self._free[node] = minus(free, request.resources)
                 return True
         return False
 
-    def _fullest(self, gpus: int) -> Iterator[Slot]:
-        shelves = self._group.pool.open
-        for free in sorted(free for free in shelves if free >= gpus):
-            for spot in islice(shelves[free], _TRIED):
-                if spot not in self._cleared:
-                    yield spot
+    def _best_fit(self, gpus: int) -> Iterator[NodeInfo]:
+        partly_free = self._group.pool.partly_free
+        for free in sorted(free for free in partly_free if free >= gpus):
+            for node in islice(partly_free[free], _MAX_NODES):
+                if node not in self._cleared:
+                    yield node

@@ -1,7 +1,7 @@
-"""Who loses least by leaving, asked by one newcomer after the other: within a pass the clock stands still.
+"""Runs by the cost of their suspension, for all waiting tasks of one pass.
 
-So what a suspension costs is worked out once for all newcomers of a pass, and who has the cheapest runs before it looks
-no further. Rows hold runs on equally many nodes, for among these the cheaper one is always the better victim.
+The time of a pass is fixed, so costs are computed once, and a search ends as soon as it has found the cheapest runs. A
+row holds runs on equally many nodes: among these the cheaper one is always the better victim.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Collection, Iterable, Iterator
 from math import inf
 from typing import NamedTuple
 
-from hai_backend.scheduler.capacity.slots import Holder
+from hai_backend.scheduler.capacity.node_info import Allocation
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.scheduler.preemption.cost import loss, loss_of_equal
-from hai_backend.scheduler.preemption.victim_index import VictimIndex, worth_of
+from hai_backend.scheduler.preemption.victim_index import VictimIndex, rating_of
 from hai_backend.scheduler.queue.queue import Waiting
 
 
 class Price(NamedTuple):
-    """What counts of a run's suspension (node-seconds), and its merit for ties."""
+    """What the suspension of a run costs (node-seconds), and its merit for ties."""
 
     lost: float
     merit: float
     task: int
-    holder: Holder
+    allocation: Allocation
 
 
 Rows = dict[int, list[Price]]
@@ -32,7 +32,7 @@ Rows = dict[int, list[Price]]
 
 
 class VictimSelection:
-    """The runs of a ladder as of one moment. Later the ladder may lose runs (`forget`), but gain none."""
+    """The runs of a VictimIndex at one time. Runs may be removed later, but not added."""
 
     def __init__(self, victim_index: VictimIndex, policy: Policy, now: float) -> None:
         self.now = now
@@ -41,47 +41,52 @@ class VictimSelection:
         self._steps: dict[tuple[int, bool], tuple[float, Rows]] = {}  # of merits up to the first
 
     def below(
-        self, waiting: Waiting, apart: bool, on_named: Collection[Holder] = ()
+        self, waiting: Waiting, different_groups: bool, on_named: Collection[Allocation] = ()
     ) -> Iterator[list[Iterator[Price]]]:
-        """For each step of `Ladder.below` its rows, each in order; `on_named`: who is on the nodes that it names."""
-        for level, step in self._victim_index.below(waiting, apart):
+        """The rows of each level of `VictimIndex.below`, each in order. `on_named`: the runs on the nodes that the task
+        names.
+        """
+        for level, step in self._victim_index.below(waiting, different_groups):
             equals = level == waiting.level
-            reach = waiting.merit if equals and not apart else inf
-            if waiting.need.only:
-                rows = self._arranged((holder for holder in step if holder in on_named), equals)
+            max_merit = waiting.merit if equals and not different_groups else inf
+            if waiting.request.node_names:
+                rows = self._arranged((run for run in step if run in on_named), equals)
             else:
-                rows = self._known(level, equals, reach, step)
-            yield [_below(row, reach) for row in rows.values()]
+                rows = self._rows_of(level, equals, max_merit, step)
+            yield [_below(row, max_merit) for row in rows.values()]
 
-    def _known(self, level: int, equals: bool, reach: float, step: Iterable[Holder]) -> Rows:
-        known = self._steps.get((level, equals))
-        if known is None or known[0] < reach:
-            known = self._steps[level, equals] = (reach, self._arranged(step, equals))
-        return known[1]
+    def _rows_of(
+        self, level: int, equals: bool, max_merit: float, step: Iterable[Allocation]
+    ) -> Rows:
+        cached = self._steps.get((level, equals))
+        if cached is None or cached[0] < max_merit:
+            cached = self._steps[level, equals] = (max_merit, self._arranged(step, equals))
+        return cached[1]
 
-    def _arranged(self, step: Iterable[Holder], equals: bool) -> Rows:
+    def _arranged(self, step: Iterable[Allocation], equals: bool) -> Rows:
         rows: Rows = {}
-        for holder in step:
-            if equals and worth_of(holder).guard_ends[1] > self.now:
-                continue  # no newcomer of its level may take its nodes in this pass
-            rows.setdefault(len(holder.spots), []).append(self._price(holder, equals))
+        for allocation in step:
+            if equals and rating_of(allocation).guard_ends[1] > self.now:
+                continue  # no task of its level may take its nodes in this pass
+            rows.setdefault(len(allocation.nodes), []).append(self._price(allocation, equals))
         for row in rows.values():
             row.sort()
         return rows
 
-    def _price(self, holder: Holder, equals: bool) -> Price:
-        task = holder.task
+    def _price(self, allocation: Allocation, equals: bool) -> Price:
+        task = allocation.task
         if equals:
-            return Price(loss_of_equal(task, self.now), worth_of(holder).merit, task.id, holder)
-        return Price(loss(task, self._policy, self.now), 0.0, task.id, holder)
+            merit = rating_of(allocation).merit
+            return Price(loss_of_equal(task, self.now), merit, task.id, allocation)
+        return Price(loss(task, self._policy, self.now), 0.0, task.id, allocation)
 
-    def forget(self, holder: Holder) -> None:
-        """A run leaves."""
+    def remove(self, allocation: Allocation) -> None:
+        """The run is suspended."""
         for equals in (False, True):
-            _, rows = self._steps.get((worth_of(holder).level, equals), (inf, {}))
-            row = rows.get(len(holder.spots), [])
-            at = bisect_left(row, self._price(holder, equals))
-            if at < len(row) and row[at].holder is holder:
+            _, rows = self._steps.get((rating_of(allocation).level, equals), (inf, {}))
+            row = rows.get(len(allocation.nodes), [])
+            at = bisect_left(row, self._price(allocation, equals))
+            if at < len(row) and row[at].allocation is allocation:
                 del row[at]
 
 

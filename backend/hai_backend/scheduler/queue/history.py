@@ -1,13 +1,13 @@
-"""How long do tasks like this one run? Learned from those that ended; nothing is known beforehand.
+"""How long tasks of a kind run, learned from tasks that have ended.
 
 Run time is cut into bins, each 1.3 times as long as the one before. For a kind of task (user, name, size) a bin has a
-hazard: the share of those that reached it which ended in it. Kinds with few endings lean on coarser kinds (name and
-size, size, everybody), and all of them on a prior under which a task that has run for t has even odds to end before 4 t
-(a heavy tail, as all published traces have). Hazards of kinds are mixed bin by bin, so a kind may know much about its
-first minutes and nothing about its days.
+hazard: the share of the tasks that reached it which ended in it. Kinds with few endings rely on coarser kinds (name and
+size, size, all tasks), and all of them on a prior under which a task that has run for t has even odds to end before 4 t
+(a heavy tail, as in all published traces). Hazards of kinds are mixed bin by bin, so a kind may have much data about
+its first minutes and none about its days.
 
-Names come and go, so beyond a number the kinds go that ended longest ago. Those with few endings, of which nothing is
-known, stand apart: a sweep of thousands of names that nobody uses again takes no place of others.
+Names come and go, so beyond a limit the kinds are dropped whose last ending is oldest. Kinds with few endings have a
+limit of their own: a sweep of thousands of names that are never used again displaces no others.
 
 From the hazards follows the index of Gittins (1979): the best odds of ending per second spent, over all ways to go on
 for some while. Serving the highest index first minimises the mean time in the system when durations are unknown.
@@ -26,8 +26,8 @@ from operator import add, mul, sub, truediv
 Like = tuple[str, str, int, int]
 """What tasks that are alike have in common: user, name, ranks, GPUs of each rank."""
 
-Kind = tuple[str | int, ...]
-"""A `Like`, or what is left of it without the user, then without the name; empty: everybody."""
+NodeClass = tuple[str | int, ...]
+"""A `Like`, or a `Like` without the user, then without the name; empty: all tasks."""
 
 FIRST, RATIO, BINS = 30.0, 1.3, 50
 STARTS: tuple[float, ...] = (0.0, *(FIRST * RATIO**i for i in range(BINS - 1)))
@@ -36,8 +36,8 @@ STARTS: tuple[float, ...] = (0.0, *(FIRST * RATIO**i for i in range(BINS - 1)))
 _WIDTHS = tuple(b - a for a, b in zip(STARTS, (*STARTS[1:], 5 * STARTS[-1]), strict=True))
 _HALVES = tuple(width / 2 for width in _WIDTHS)
 _WEIGHT = 10.0  # what a coarser kind counts for, in endings
-_FEW = 3  # endings; of a kind with fewer nothing is known
-_KINDS = 10_000  # that are remembered, as many of few endings, and curves of as many
+_MIN_ENDINGS = 3  # a kind with fewer is not used
+_MAX_KINDS = 10_000  # as many with few endings, and as many curves
 
 
 def bin_of(seconds: float) -> int:
@@ -51,7 +51,7 @@ class _Counts:
 
     ended: list[int]
     total: int = 0
-    drawn: int = 0  # how many of them the curve tells of
+    drawn: int = 0  # how many of them the curve includes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Curve:
 
     hazards: tuple[float, ...]
     beyond: tuple[float, ...]  # the share that gets beyond the end of the bin
-    kind: Kind  # the finest that is known
-    endings: int  # known of that kind
+    kind: NodeClass  # the finest with enough endings
+    endings: int  # of that kind
     _indices: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
 
     def index(self, bin: int) -> float:
@@ -96,16 +96,16 @@ class Curve:
 
 
 class History:
-    """The endings seen so far. Curves are remembered, so that they change at known moments: at once by `refresh`, or a
-    few at a time by `outdate` and then `renew`.
+    """The endings so far. Curves are cached and change only by `refresh`, or a few at a time by `outdate`, then
+    `renew`.
     """
 
     def __init__(self) -> None:
-        # what ended last, or was asked for last, stands last; curves of coarser kinds stand first
-        self._known: OrderedDict[Kind, _Counts] = OrderedDict()
-        self._little_known: OrderedDict[Kind, _Counts] = OrderedDict()
-        self._curves: OrderedDict[Kind, Curve] = OrderedDict()
-        self._outdated: list[Kind] = []  # coarse ones last
+        # in order of their last ending, or last use; curves of coarser kinds come first
+        self._counts: OrderedDict[NodeClass, _Counts] = OrderedDict()
+        self._rare_counts: OrderedDict[NodeClass, _Counts] = OrderedDict()
+        self._curves: OrderedDict[NodeClass, Curve] = OrderedDict()
+        self._outdated: list[NodeClass] = []  # coarse ones last
         self.unread = 0  # endings since the last refresh
 
     def learn(self, like: Like, seconds: float) -> None:
@@ -114,76 +114,78 @@ class History:
         for kind in _chain(like):
             self._count(kind, bin_of(seconds))
 
-    def _count(self, kind: Kind, last: int) -> None:
-        counts = self._known.get(kind) or self._little_known.pop(kind, None) or _Counts([0] * BINS)
+    def _count(self, kind: NodeClass, last: int) -> None:
+        counts = self._counts.get(kind) or self._rare_counts.pop(kind, None) or _Counts([0] * BINS)
         counts.total += 1
         counts.ended[last] += 1
-        _put_last(self._little_known if counts.total < _FEW else self._known, kind, counts)
+        _put_last(self._rare_counts if counts.total < _MIN_ENDINGS else self._counts, kind, counts)
 
     def refresh(self) -> None:
-        """From now on curves tell of what was learned; those that would change little (under a tenth is new) stay."""
+        """Include what was learned in the curves; those that would change little (under a tenth is new) stay."""
         self.outdate()
-        self.renew(len(self._outdated))
+        self.rebuild(len(self._outdated))
 
     def outdate(self) -> None:
-        """Note which curves `refresh` would change, beside those that wait for it already."""
-        new = {kind for kind, counts in self._known.items() if counts.total > 1.1 * counts.drawn}
+        """Mark the curves that `refresh` would change, beside those that are marked already."""
+        new = {kind for kind, counts in self._counts.items() if counts.total > 1.1 * counts.drawn}
         new.update(self._outdated)
         old = [kind for kind in self._curves if not new.isdisjoint(_chain(kind))]
         self._outdated = sorted(old, key=len, reverse=True)
         self.unread = 0
 
-    def renew(self, most: int) -> bool:
-        """Draw some of the outdated curves anew, coarse ones first; False when there were none."""
+    def rebuild(self, most: int) -> bool:
+        """Compute some of the outdated curves, coarse ones first; False when there were none."""
         first = max(0, len(self._outdated) - most)
         some = self._outdated[first:]
         del self._outdated[first:]
         for kind in reversed(some):
-            self._remember(kind, self._draw(kind))
+            self._cache(kind, self._compute(kind))
         return bool(some)
 
-    def curve(self, kind: Kind) -> Curve:
-        """What was expected of such tasks at the last refresh; of a kind never seen, what holds for a coarser one."""
+    def curve(self, kind: NodeClass) -> Curve:
+        """The curve of a kind as of the last refresh; that of a coarser kind, if it has no endings."""
         found = self._curves.get(kind)
         if found is None:
-            found = self._draw(kind)
-        self._remember(kind, found)
+            found = self._compute(kind)
+        self._cache(kind, found)
         return found
 
-    def _remember(self, kind: Kind, curve: Curve) -> None:
-        """Those of coarser kinds go first: they are soon found again."""
+    def _cache(self, kind: NodeClass, curve: Curve) -> None:
+        """Curves that stand for a finer kind are dropped first: they are cheap to find again."""
         self._curves[kind] = curve
         self._curves.move_to_end(kind, last=curve.kind == kind)
-        if len(self._curves) > _KINDS:
+        if len(self._curves) > _MAX_KINDS:
             self._curves.popitem(last=False)
 
-    def _draw(self, kind: Kind) -> Curve:
+    def _compute(self, kind: NodeClass) -> Curve:
         coarser = self.curve(_coarser(kind)) if kind else _PRIOR
-        counts = self._known.get(kind)
+        counts = self._counts.get(kind)
         if counts is None:
             return coarser
         counts.drawn = counts.total
         return _mixed(kind, counts, coarser)
 
 
-def _put_last(known: OrderedDict[Kind, _Counts], kind: Kind, counts: _Counts) -> None:
-    """Beyond `_KINDS` the first one goes."""
-    known[kind] = counts
-    known.move_to_end(kind)
-    if len(known) > _KINDS:
-        known.popitem(last=False)
+def _put_last(
+    counts_by_kind: OrderedDict[NodeClass, _Counts], kind: NodeClass, counts: _Counts
+) -> None:
+    """Beyond `_MAX_KINDS` the first one goes."""
+    counts_by_kind[kind] = counts
+    counts_by_kind.move_to_end(kind)
+    if len(counts_by_kind) > _MAX_KINDS:
+        counts_by_kind.popitem(last=False)
 
 
-def _chain(kind: Kind) -> tuple[Kind, ...]:
+def _chain(kind: NodeClass) -> tuple[NodeClass, ...]:
     """A kind and all coarser ones."""
     return (kind, *_chain(_coarser(kind))) if kind else ((),)
 
 
-def _coarser(kind: Kind) -> Kind:
+def _coarser(kind: NodeClass) -> NodeClass:
     return kind[1:] if len(kind) > 2 else ()
 
 
-def _mixed(kind: Kind, counts: _Counts, coarser: Curve) -> Curve:
+def _mixed(kind: NodeClass, counts: _Counts, coarser: Curve) -> Curve:
     hazards, reached = [], counts.total
     for ended, hazard in zip(counts.ended, coarser.hazards, strict=True):
         hazards.append(min(0.999999, (ended + _WEIGHT * hazard) / (reached + _WEIGHT)))
@@ -191,10 +193,10 @@ def _mixed(kind: Kind, counts: _Counts, coarser: Curve) -> Curve:
     return _curve(hazards, kind, counts.total)
 
 
-def _curve(hazards: Iterable[float], kind: Kind = (), endings: int = 0) -> Curve:
-    given = tuple(hazards)
-    beyond = accumulate((1 - hazard for hazard in given), mul)
-    return Curve(given, tuple(beyond), kind, endings)
+def _curve(hazards: Iterable[float], kind: NodeClass = (), endings: int = 0) -> Curve:
+    hazards = tuple(hazards)
+    beyond = accumulate((1 - hazard for hazard in hazards), mul)
+    return Curve(hazards, tuple(beyond), kind, endings)
 
 
 _PRIOR = _curve([1 - RATIO**-0.5] * BINS)

@@ -1,7 +1,8 @@
-"""What a task is worth at a moment: its level, its rank within the level, how far it is protected, and until when so.
+"""The rating of a task at a time: its level, its rank within the level (merit), its protection, and until when they
+hold.
 
-Everything that time alone changes stands here: demotion, the rank of a run that grows older, slices, protection after
-suspensions, and the lift of who has waited too long. A board asks again when an answer has run out.
+Everything that time alone changes is here: demotion, the merit of a run that grows older, slices, protection after
+suspensions, and the lift of tasks that have waited too long. A rating that has expired is computed anew.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from hai_backend.scheduler.policy.policy import Policy, Ranking
 from hai_backend.scheduler.queue.history import BINS, STARTS, History, Like, bin_of
 
 SPOT = Priority.AUTO
-"""Where spot tasks compete: below every level that can be asked for. Quota counts them at their own level."""
+"""The level of spot tasks: below every level that can be requested. Quota counts them at the requested level."""
 
 _LEVELS = frozenset(LEVELS)
-_PAST_SLICE = 0.999  # whose turn it is wins against an equal that has used its slice
-_MOST_SLICES = 8  # of waiting that raise a rank
+_PAST_SLICE = 0.999  # a task whose turn it is outranks an equal run that has used its slice
+_MAX_SLICES = 8  # of waiting that raise the merit
 
 
 class Guard(IntEnum):
-    """From whom a run is protected."""
+    """From which tasks a run is protected."""
 
     NONE = 0
     EQUALS = 1  # from its own level
@@ -33,7 +34,7 @@ class Guard(IntEnum):
 
 
 class Rating(NamedTuple):
-    """Of a run. Valid until `until`; merit orders within a level, highest first."""
+    """The rating of a run, valid until `until`. Merit orders within a level, highest first."""
 
     level: Priority
     merit: float
@@ -43,18 +44,20 @@ class Rating(NamedTuple):
 
 
 def like(task: SchedTask) -> Like:
-    """What history knows a task by."""
+    """The key of a task in the history."""
     return (task.user, task.name, task.node_count, task.gpu)
 
 
-Claim = tuple[Priority, float, float, bool]
-"""Of a waiting task: level, merit, until when both hold, and whether it was lifted. (Plain: there are many.)"""
+QueuedRating = tuple[Priority, float, float, bool]
+"""The rating of a queued task: level, merit, until when both hold, whether it was lifted. (A plain tuple: there are
+many.)
+"""
 
 
-def claim(
+def rate_queued(
     task: SchedTask, level: Priority, merit: float, policy: Policy, now: float, turn: bool = False
-) -> Claim:
-    """Of a queued task; `level` is what AUTO was resolved to. `turn`: first of a user who holds nothing."""
+) -> QueuedRating:
+    """Rate a queued task. `level`: what AUTO was resolved to. `turn`: it is the first task of a user without nodes."""
     if task.spot:
         return (SPOT, merit, inf, False)
     lift = since(task) + policy.patience_seconds
@@ -66,16 +69,16 @@ def claim(
     return (level, merit * policy.staying**slices, min(until, lift), False)
 
 
-def running_worth(
+def rate_run(
     task: SchedTask, weight: float, history: History, policy: Policy, now: float
 ) -> Rating:
-    """Of a run. While it is protected from equals, its rank is the one that it will have when that ends."""
+    """Rate a run. While it is protected from equals, its merit is the one that it will have when that ends."""
     began = now if task.run_started_at is None else task.run_started_at
     level, demotion = effective_level(task, policy, now)
     lifted = began - since(task) >= policy.patience_seconds and not task.spot
     end = began + slice_left(task, policy)
     demoted = level < run_level(task, policy) and not task.spot
-    least = max(end if demoted else began, began + spared_for_lost_work(task))
+    least = max(end if demoted else began, began + protection_for_lost_work(task))
     ends = _guard_ends(task, policy, began, least)
     if task.spot:
         ends = (-inf, ends[1])
@@ -99,7 +102,7 @@ def since(task: SchedTask) -> float:
 
 
 def level_name(level: Priority) -> str:
-    """For people."""
+    """The name that people see."""
     return "spot" if level is SPOT else level.name
 
 
@@ -129,18 +132,18 @@ def restart_seconds(task: SchedTask, policy: Policy) -> float:
 
 
 def slice_seconds(task: SchedTask, policy: Policy) -> float:
-    """How long a run may keep its place against equals."""
+    """How long a run may keep its nodes against equals."""
     return max(policy.minimum_seconds, restart_seconds(task, policy) / policy.overhead_share)
 
 
 def slice_left(task: SchedTask, policy: Policy) -> float:
-    """Of the slice of a run that begins: one that was cut short goes on where it was."""
+    """How much of its slice a starting run has: a slice that was cut short is continued."""
     length = slice_seconds(task, policy)
     return length - task.run_seconds % length
 
 
 def turn_at(task: SchedTask, policy: Policy) -> float:
-    """When a task has waited for a slice."""
+    """When a task has waited for one slice."""
     return since(task) + slice_seconds(task, policy)
 
 
@@ -151,25 +154,25 @@ def _guard_ends(task: SchedTask, policy: Policy, began: float, least: float) -> 
     """
     from_all, from_equals, higher = began, began + policy.minimum_seconds, 0
     for number, suspension in enumerate(reversed(task.suspensions), start=1):
-        forgotten = suspension.at + DAY
+        expires = suspension.at + DAY
         higher += suspension.higher
         end = began + slice_seconds(task, policy) * higher
         if number == policy.daily_suspensions:
-            end = forgotten
-        from_all = max(from_all, min(end, forgotten))
-        from_equals = max(from_equals, min(end + policy.minimum_seconds * (1 + number), forgotten))
+            end = expires
+        from_all = max(from_all, min(end, expires))
+        from_equals = max(from_equals, min(end + policy.minimum_seconds * (1 + number), expires))
     return from_all, max(from_equals, least)
 
 
-def spared_for_lost_work(task: SchedTask) -> float:
-    """Seconds that its programs have worked for nothing, a day at most: so long it is spared the next time, or equals
-    that do not save, and suspend one another, would never end.
+def protection_for_lost_work(task: SchedTask) -> float:
+    """Seconds of lost work, a day at most, for which the next run is protected from equals. Otherwise equals that do
+    not save would suspend one another for ever.
     """
     return 0.0 if task.yields else min(task.lost_seconds, DAY)
 
 
 def merit_at(task: SchedTask, age: float, weight: float, history: History, policy: Policy) -> float:
-    """The rank within a level of a task that asks for `weight` nodes and has run for `age`."""
+    """The merit of a task that requests `weight` nodes and has run for `age` seconds."""
     match policy.ranking:
         case Ranking.LEARNED:
             return _step(history.curve(like(task)).index(bin_of(age))) / weight
@@ -180,25 +183,27 @@ def merit_at(task: SchedTask, age: float, weight: float, history: History, polic
 
 
 def _slices_waited(task: SchedTask, policy: Policy, now: float) -> tuple[int, float]:
-    """How many slices a task has waited for, and when it will be one more; where all rank alike, one is enough."""
+    """How many slices a task has waited, and when it will be one more. Where all tasks rank alike, one is enough."""
     began, length = since(task), slice_seconds(task, policy)
-    most = 1 if policy.ranking is Ranking.SUBMITTED else _MOST_SLICES
+    most = 1 if policy.ranking is Ranking.SUBMITTED else _MAX_SLICES
     waited = min(most, max(0, int((now - began) / length)))
     waited += waited < most and began + (waited + 1) * length <= now
     return waited, began + (waited + 1) * length if waited < most else inf
 
 
 def _step(index: float) -> float:
-    """Ranks go in steps of 9 %: near equals rank by their wait, and small news move nobody."""
+    """Merits have steps of 9 %: nearly equal tasks rank by their wait, and small changes move none."""
     return 2.0 ** (round(log2(index) * 8) / 8) if index > 0 else 0.0
 
 
 def _age(earlier: float, began: float, now: float) -> tuple[float, float]:
-    """How old a run is, in whole bins, and when it will be older: both from one sum, so that no rounding parts them."""
-    born, seen = began - earlier, max(now, began)
-    bin = bin_of(max(0.0, seen - born))
-    while bin + 1 < BINS and born + STARTS[bin + 1] <= seen:
+    """The age of a run in full bins, and when it will be older: both from one sum, so that rounding cannot separate
+    them.
+    """
+    born, now = began - earlier, max(now, began)
+    bin = bin_of(max(0.0, now - born))
+    while bin + 1 < BINS and born + STARTS[bin + 1] <= now:
         bin += 1
-    while bin and born + STARTS[bin] > seen:
+    while bin and born + STARTS[bin] > now:
         bin -= 1
     return STARTS[bin], born + STARTS[bin + 1] if bin + 1 < BINS else inf

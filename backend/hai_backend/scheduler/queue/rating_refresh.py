@@ -1,4 +1,4 @@
-"""When the ranks of a group follow what was learned: now and then, a few in each pass, so that no pass is long."""
+"""Refreshes ratings with learned run times: once in a while, a few tasks in each pass, so that no pass is long."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from zlib import crc32
 
 from hai_backend.scheduler.queue.history import History
 
-_FEW = 40  # tasks that are ranked again in one pass
+_BATCH = 40  # tasks rated anew in one pass
 
 
 class RatingRefresh:
-    """Of one group, every so many `seconds`."""
+    """Of one group, about every `seconds`."""
 
     def __init__(self, group: str, history: History, seconds: float) -> None:
         self._history = history
         self._seconds = seconds * stagger(group)
         self._next = -inf
-        # tasks whose ranks are older than what was learned last
-        self._pupils: Iterator[int] = iter(())
+        # tasks whose ratings are older than the last refresh
+        self._pending: Iterator[int] = iter(())
         history.refresh()
 
-    def learnt(self, now: float) -> bool:
-        """True while what tasks like others are expected to do changes."""
+    def is_due(self, now: float) -> bool:
+        """True while expected run times change."""
         if self._next == -inf:
             self._next = now + self._seconds
         if self._history.unread and now >= self._next:
             self._history.outdate()
             self._next = now + self._seconds
-        return self._history.renew(_FEW)
+        return self._history.rebuild(_BATCH)
 
-    def teach(self, tasks: Iterable[int]) -> None:
-        """From now on these are to be ranked again."""
-        self._pupils = iter(list(tasks))
+    def start(self, tasks: Iterable[int]) -> None:
+        """Rate these tasks anew in the next passes."""
+        self._pending = iter(list(tasks))
 
-    def pupils(self) -> Iterator[int]:
-        """The tasks that are ranked again in this pass."""
-        return islice(self._pupils, _FEW)
+    def batch(self) -> Iterator[int]:
+        """The tasks to rate anew in this pass."""
+        return islice(self._pending, _BATCH)
 
 
 def stagger(group: str) -> float:
-    """Groups do not all learn in the same pass: this one after so many times the usual time."""
+    """Factor of the usual interval, so that groups do not all refresh in the same pass."""
     return 0.75 + crc32(group.encode()) % 64 / 128

@@ -109,7 +109,7 @@ async def truth(data: st.DataObject) -> Outcome:
     before = dict(rig.task_manager.unfinished())
     said = (
         await rig.foresight.rehearse(Task(0, user, spec, TaskState.WAITING_INIT, level, now))
-    ).trial
+    ).dry_run
     assert rig.task_manager.unfinished() == before
     task = await rig.task_manager.submit(user, spec, "")
     await rig.scheduling.once()
@@ -317,5 +317,5 @@ async def test_a_search_that_takes_too_long_ends_with_what_is_known() -> None:
     await rig.step(1.0)
     hasty = WhatIf(rig.scheduling, Policy(), rig.clock, search_seconds=0.0)
     all_of_it, found = await rig.foresight.insight(2, ()), await hasty.insight(2, ())
-    assert all_of_it.flips
-    assert found == replace(all_of_it, flips=())
+    assert all_of_it.remedies
+    assert found == replace(all_of_it, remedies=())

@@ -23,10 +23,10 @@ from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.scheduling.plan import Plan, Start, Suspend
-from hai_backend.domain.scheduling.snapshot import Ending, QuotaRow, SchedTask, Standing
+from hai_backend.domain.scheduling.snapshot import Ending, QuotaRow, SchedTask, SchedulingState
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.policy.settings import Rules
-from hai_backend.scheduler.recorded_input import PassInput, show
+from hai_backend.scheduler.recorded_input import PassInput, apply
 from hai_backend.sim.verify import verify
 
 POLICY = Policy(minimum_seconds=60.0, overhead_share=0.5, relearn_seconds=0.0)
@@ -84,7 +84,7 @@ class Story:
         self.changed, self.gone, self.endings = set(), [], []
         self.board = self.recorder.before(self.board)
         self.shown_to = self.board
-        plan = show(self.board, shown)
+        plan = apply(self.board, shown)
         self.recorder.after(shown, plan)
         self.decisions += len(plan.decisions)
         return plan
@@ -96,13 +96,13 @@ class Story:
             match decision:
                 case Start(task=task, nodes=nodes, priority=level):
                     self.put(
-                        task, standing=Standing.RUNNING, placed=nodes, run_priority=level,
+                        task, standing=SchedulingState.RUNNING, placed=nodes, run_priority=level,
                         run_started_at=self.now,
                     )  # fmt: skip
                 case Suspend(task=task, for_task=other, higher=higher):
                     mark = Suspension(self.now, other, higher)
                     self.put(
-                        task, standing=Standing.LEAVING, suspended_for=other,
+                        task, standing=SchedulingState.LEAVING, suspended_for=other,
                         suspensions=(*self.tasks[task].suspensions, mark),
                     )  # fmt: skip
 
@@ -110,7 +110,7 @@ class Story:
         self.tasks[task] = replace(self.tasks[task], **facts)  # type: ignore[arg-type]
         self.changed.add(task)
 
-    def one_of(self, *standing: Standing) -> SchedTask | None:
+    def one_of(self, *standing: SchedulingState) -> SchedTask | None:
         found = [task for task in self.tasks.values() if task.standing in standing]
         return self.draw.choice(found) if found else None
 
@@ -125,16 +125,16 @@ class Story:
         self.changed.add(self.submitted)
 
     def end(self) -> None:
-        if task := self.one_of(Standing.RUNNING):
+        if task := self.one_of(SchedulingState.RUNNING):
             del self.tasks[task.id]
             self.changed.discard(task.id)
             self.gone.append(task.id)
             self.endings.append(Ending(task, self.now - (task.run_started_at or self.now)))
 
     def leave(self) -> None:
-        if task := self.one_of(Standing.LEAVING):
+        if task := self.one_of(SchedulingState.LEAVING):
             self.put(
-                task.id, standing=Standing.QUEUED, placed=(), run_started_at=None,
+                task.id, standing=SchedulingState.QUEUED, placed=(), run_started_at=None,
                 waiting_since=self.now, run_seconds=task.run_seconds + 77.7,
             )  # fmt: skip
 

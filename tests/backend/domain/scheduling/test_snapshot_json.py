@@ -15,7 +15,13 @@ from hai_backend.domain.errors import Invalid
 from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group, Node, NodeState
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.scheduling.snapshot import Ending, QuotaRow, SchedTask, Snapshot, Standing
+from hai_backend.domain.scheduling.snapshot import (
+    Ending,
+    QuotaRow,
+    SchedTask,
+    SchedulingState,
+    Snapshot,
+)
 from hai_backend.domain.scheduling.snapshot_json import anonymous, lines, parse
 from hai_backend.domain.spec import TaskType
 
@@ -36,7 +42,7 @@ tasks = st.builds(
     node_count=whole,
     priority=levels,
     created_at=numbers,
-    standing=st.sampled_from(Standing),
+    standing=st.sampled_from(SchedulingState),
     zone=words,
     custom_rank=numbers,
     task_type=st.sampled_from(TaskType),

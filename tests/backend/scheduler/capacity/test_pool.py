@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from hai_backend.scheduler.capacity import allocation
-from hai_backend.scheduler.capacity.fit import within
+from hai_backend.scheduler.capacity.fit import rank_capacity
+from hai_backend.scheduler.capacity.node_info import SEVERAL, Allocation, Occupancy
 from hai_backend.scheduler.capacity.pool import Pool
+from hai_backend.scheduler.capacity.requests import Request
 from hai_backend.scheduler.capacity.resources import (
     GB,
     UNLIMITED,
-    Amount,
-    ask_of,
+    Resources,
     covers,
     ranks_in,
+    requested_resources,
     size_of,
 )
-from hai_backend.scheduler.capacity.slots import SEVERAL, Grip, Holder, Need
 from hai_backend.scheduler.testing import node, queued
 
-GPU = Need(1, whole=False, ask=(1, 0, 0))
-WHOLE = Need(1)
+GPU = Request(1, whole_nodes=False, resources=(1, 0, 0))
+WHOLE = Request(1)
 
 
 def pool(*, packed: bool = True) -> Pool:
@@ -33,11 +33,11 @@ def pool(*, packed: bool = True) -> Pool:
 
 
 def counts(found: Pool) -> tuple[int, int]:
-    return found.count(WHOLE, Grip.EMPTY), found.count(WHOLE, Grip.LEAVING)
+    return found.count(WHOLE, Occupancy.EMPTY), found.count(WHOLE, Occupancy.RELEASING)
 
 
 @pytest.mark.parametrize(
-    ("have", "ask", "expected"),
+    ("have", "resources", "expected"),
     [
         ((8, 8, 8), (1, 0, 0), 8),
         ((8, 8, 8), (3, 0, 0), 2),
@@ -50,8 +50,8 @@ def counts(found: Pool) -> tuple[int, int]:
         ((8, 8, 8), (0, 0, 0), UNLIMITED),
     ],
 )
-def test_how_many_ranks_fit(have: Amount, ask: Amount, expected: int) -> None:
-    assert ranks_in(have, ask) == expected
+def test_how_many_ranks_fit(have: Resources, resources: Resources, expected: int) -> None:
+    assert ranks_in(have, resources) == expected
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_how_many_ranks_fit(have: Amount, ask: Amount, expected: int) -> None:
         ((-1, 2, -3), True, (0, 2, 0)),
     ],
 )
-def test_what_a_rank_takes(asked: Amount, packed: bool, expected: Amount | None) -> None:
-    assert ask_of(*asked, packed=packed) == expected
+def test_what_a_rank_takes(asked: Resources, packed: bool, expected: Resources | None) -> None:
+    assert requested_resources(*asked, packed=packed) == expected
 
 
 def test_what_a_node_does_not_declare_limits_nobody_except_gpus() -> None:
@@ -75,50 +75,59 @@ def test_what_a_node_does_not_declare_limits_nobody_except_gpus() -> None:
 
 
 @pytest.mark.parametrize("larger", [(1, 2, 3), (0, 3, 3), (0, 2, 4)])
-def test_each_amount_must_be_covered(larger: Amount) -> None:
+def test_each_amount_must_be_covered(larger: Resources) -> None:
     assert covers((0, 2, 3), (0, 2, 3))
     assert not covers((0, 2, 3), larger)
 
 
 def test_a_run_takes_gives_notice_comes_back_and_goes() -> None:
-    found, run = pool(), Holder(queued(1), Grip.HELD, ask=(1, 2, GB))
-    spot = found.spots["a"]
-    allocation.put(spot, run)
-    allocation.put(spot, run)
-    assert (spot.free, spot.soon, counts(found)) == ((2, 4, 2 * GB), (2, 4, 2 * GB), (2, 2))
-    allocation.leave(run, wanted_by=7)
-    assert (spot.free, spot.soon, counts(found)) == ((2, 4, 2 * GB), (4, 8, 4 * GB), (2, 3))
-    assert (run.wanted_by, spot.claim) == (7, 7)
-    allocation.stay(run)
-    assert (spot.soon, counts(found)) == ((2, 4, 2 * GB), (2, 2))
-    assert (run.wanted_by, spot.claim) == (0, 0)
-    allocation.remove(run)
-    assert (spot.free, spot.soon, counts(found)) == (spot.kind.size, spot.kind.size, (3, 3))
-    assert (run.spots, spot.holders, found.open) == ([], [], {2: {}, 3: {}})
+    found, run = pool(), Allocation(queued(1), Occupancy.ALLOCATED, resources=(1, 2, GB))
+    node = found.nodes["a"]
+    run.add(node)
+    run.add(node)
+    assert (node.free, node.future_free, counts(found)) == ((2, 4, 2 * GB), (2, 4, 2 * GB), (2, 2))
+    run.begin_release(reserved_for=7)
+    assert (node.free, node.future_free, counts(found)) == ((2, 4, 2 * GB), (4, 8, 4 * GB), (2, 3))
+    assert (run.reserved_for, node.reserved_for) == (7, 7)
+    run.undo_release()
+    assert (node.future_free, counts(found)) == ((2, 4, 2 * GB), (2, 2))
+    assert (run.reserved_for, node.reserved_for) == (0, 0)
+    run.clear()
+    assert (node.free, node.future_free, counts(found)) == (
+        node.node_class.size,
+        node.node_class.size,
+        (3, 3),
+    )
+    assert (run.nodes, node.allocations, found.partly_free) == ([], [], {2: {}, 3: {}})
 
 
 def test_what_a_leaving_run_holds_is_there_soon_already() -> None:
-    found, run = pool(), Holder(queued(1), Grip.LEAVING, ask=(1, 0, 0))
-    spot = found.spots["a"]
-    allocation.put(spot, run)
-    assert (spot.free[0], spot.soon) == (3, spot.kind.size)
-    allocation.remove(run)
-    assert (spot.free[0], spot.soon) == (4, spot.kind.size)
+    found, run = pool(), Allocation(queued(1), Occupancy.RELEASING, resources=(1, 0, 0))
+    node = found.nodes["a"]
+    run.add(node)
+    assert (node.free[0], node.future_free) == (3, node.node_class.size)
+    run.clear()
+    assert (node.free[0], node.future_free) == (4, node.node_class.size)
 
 
 def test_a_whole_run_takes_all_of_a_packed_node() -> None:
-    found, run = pool(), Holder(queued(1), Grip.HELD)
-    allocation.put(found.spots["a"], run)
-    assert found.spots["a"].free == (0, 0, 0)
+    found, run = pool(), Allocation(queued(1), Occupancy.ALLOCATED)
+    run.add(found.nodes["a"])
+    assert found.nodes["a"].free == (0, 0, 0)
 
 
 def test_a_node_that_is_left_for_two_tasks_is_left_for_none_alone() -> None:
     found = pool()
     for task in (1, 2):
-        allocation.put(found.spots["a"], Holder(queued(task), Grip.LEAVING, wanted_by=task))
-    (kind,) = (kind for kind in found.kinds.values() if kind.zone == "A")
-    assert found.spots["a"].claim == SEVERAL
-    assert {claim: len(spots) for claim, spots in kind.leavings.items()} == {1: 0, -1: 1}
+        Allocation(queued(task), Occupancy.RELEASING, reserved_for=task).add(found.nodes["a"])
+    (node_class,) = (
+        node_class for node_class in found.node_classes.values() if node_class.zone == "A"
+    )
+    assert found.nodes["a"].reserved_for == SEVERAL
+    assert {task: len(nodes) for task, nodes in node_class.releasing_nodes.items()} == {
+        1: 0,
+        -1: 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -134,64 +143,67 @@ def test_a_node_that_is_left_for_two_tasks_is_left_for_none_alone() -> None:
     ],
 )
 def test_partly_taken_nodes_are_found_by_their_free_gpus(
-    taken: Amount, shelf: dict[int, str]
+    taken: Resources, shelf: dict[int, str]
 ) -> None:
     found = pool()
-    allocation.put(found.spots["a"], Holder(queued(1), Grip.HELD, ask=taken))
-    assert {g: spot.name for g, spots in found.open.items() for spot in spots} == shelf
+    Allocation(queued(1), Occupancy.ALLOCATED, resources=taken).add(found.nodes["a"])
+    assert {g: node.name for g, nodes in found.partly_free.items() for node in nodes} == shelf
 
 
 def test_a_closed_node_counts_nowhere_and_its_runs_forget_it() -> None:
     found, run, other = (
         pool(),
-        Holder(queued(1), Grip.HELD, ask=(1, 1, 1)),
-        Holder(queued(2), Grip.HELD),
+        Allocation(queued(1), Occupancy.ALLOCATED, resources=(1, 1, 1)),
+        Allocation(queued(2), Occupancy.ALLOCATED),
     )
     for name in "ab":
-        allocation.put(found.spots[name], run)
-    allocation.put(found.spots["a"], other)
-    assert found.close("a").name == "a"
-    assert ([spot.name for spot in run.spots], other.spots) == (["b"], [])
-    assert (counts(found), list(found.spots)) == ((1, 1), ["b", "c"])
-    assert [spot.name for spots in found.open.values() for spot in spots] == ["b"]
-    allocation.remove(run)
+        run.add(found.nodes[name])
+    other.add(found.nodes["a"])
+    assert found.remove("a").name == "a"
+    assert ([node.name for node in run.nodes], other.nodes) == (["b"], [])
+    assert (counts(found), list(found.nodes)) == ((1, 1), ["b", "c"])
+    assert [node.name for nodes in found.partly_free.values() for node in nodes] == ["b"]
+    run.clear()
     assert counts(found) == (2, 2)
-    allocation.put(found.spots["b"], Holder(queued(3), Grip.LEAVING))
-    found.close("b")
+    Allocation(queued(3), Occupancy.RELEASING).add(found.nodes["b"])
+    found.remove("b")
     assert counts(found) == (1, 1)
 
 
 def test_a_partly_taken_node_that_is_closed_is_on_no_shelf() -> None:
     found = pool()
-    allocation.put(found.spots["a"], Holder(queued(1), Grip.HELD, ask=(1, 1, 1)))
-    found.close("a")
-    assert found.open == {3: {}}
+    Allocation(queued(1), Occupancy.ALLOCATED, resources=(1, 1, 1)).add(found.nodes["a"])
+    found.remove("a")
+    assert found.partly_free == {3: {}}
 
 
 def test_which_nodes_suit() -> None:
     found = pool()
-    in_a, large = Need(1, zone="A"), Need(1, whole=False, ask=(5, 0, 0))
-    named, elsewhere = Need(2, only=("c", "a", "x")), Need(1, only=("c",), zone="A")
-    names = {n: [s.name for s in found.spots_for(n)] for n in (in_a, large, named, elsewhere)}
+    in_a, large = Request(1, zone="A"), Request(1, whole_nodes=False, resources=(5, 0, 0))
+    named, elsewhere = (
+        Request(2, node_names=("c", "a", "x")),
+        Request(1, node_names=("c",), zone="A"),
+    )
+    names = {n: [s.name for s in found.nodes_for(n)] for n in (in_a, large, named, elsewhere)}
     assert list(names.values()) == [["a", "b"], ["c"], ["c", "a"], []]
-    for need, suiting in names.items():
-        assert [s.name for s in found.spots.values() if found.suits(s, need)] == sorted(suiting)
-    assert [found.usable(need) for need in names] == [2, 1, 2, 0]
+    for request, suiting in names.items():
+        assert [s.name for s in found.nodes.values() if found.suits(s, request)] == sorted(suiting)
+    assert [found.usable(request) for request in names] == [2, 1, 2, 0]
     assert (found.usable(GPU), found.usable(WHOLE), found.usable(large)) == (16, 3, 1)
 
 
 def test_a_new_kind_of_node_is_found_by_needs_that_were_asked_before() -> None:
-    found, tall = pool(), Need(1, whole=False, ask=(9, 0, 0))
-    assert found.kinds_for(tall) == ()
+    found, tall = pool(), Request(1, whole_nodes=False, resources=(9, 0, 0))
+    assert found.classes_for(tall) == ()
     found.add(node("d", gpus=9))
-    assert [spot.name for spot in found.spots_for(tall)] == ["d"]
+    assert [node.name for node in found.nodes_for(tall)] == ["d"]
 
 
 def test_named_nodes_are_counted_by_who_keeps_them() -> None:
-    found, named = pool(), Need(3, only=("a", "b", "c"))
-    allocation.put(found.spots["a"], Holder(queued(1), Grip.HELD))
-    allocation.put(found.spots["b"], Holder(queued(2), Grip.LEAVING))
-    assert (found.count(named, Grip.EMPTY), found.count(named, Grip.LEAVING)) == (1, 2)
+    found, named = pool(), Request(3, node_names=("a", "b", "c"))
+    Allocation(queued(1), Occupancy.ALLOCATED).add(found.nodes["a"])
+    Allocation(queued(2), Occupancy.RELEASING).add(found.nodes["b"])
+    assert (found.count(named, Occupancy.EMPTY), found.count(named, Occupancy.RELEASING)) == (1, 2)
     assert counts(found) == (1, 2)
 
 
@@ -203,24 +215,32 @@ def test_a_node_is_shared_in_packed_groups_or_when_two_runs_stand_on_it(
 ) -> None:
     found = pool(packed=packed)
     for task in range(runs):
-        allocation.put(found.spots["a"], Holder(queued(task), Grip.HELD))
+        Allocation(queued(task), Occupancy.ALLOCATED).add(found.nodes["a"])
     assert found.shared is shared
 
 
 def test_the_firmest_holder_says_how_a_node_is_kept() -> None:
     found = pool(packed=False)
-    leaving, held = Holder(queued(1), Grip.LEAVING), Holder(queued(2), Grip.HELD)
+    leaving, held = (
+        Allocation(queued(1), Occupancy.RELEASING),
+        Allocation(queued(2), Occupancy.ALLOCATED),
+    )
     for run in (leaving, held):
-        allocation.put(found.spots["a"], run)
-    assert (found.spots["a"].grip, counts(found)) == (Grip.HELD, (2, 2))
+        run.add(found.nodes["a"])
+    assert (found.nodes["a"].occupancy, counts(found)) == (Occupancy.ALLOCATED, (2, 2))
     # Amounts matter in packed groups only.
-    assert found.spots["a"].free == found.spots["a"].kind.size
-    allocation.remove(held)
-    assert (found.spots["a"].grip, counts(found)) == (Grip.LEAVING, (2, 3))
+    assert found.nodes["a"].free == found.nodes["a"].node_class.size
+    held.clear()
+    assert (found.nodes["a"].occupancy, counts(found)) == (Occupancy.RELEASING, (2, 3))
 
 
 def test_a_need_that_says_nothing_is_one_of_whole_nodes() -> None:
-    assert (WHOLE.whole, WHOLE.ask, WHOLE.zone, WHOLE.only) == (True, (0, 0, 0), "", ())
+    assert (WHOLE.whole_nodes, WHOLE.resources, WHOLE.zone, WHOLE.node_names) == (
+        True,
+        (0, 0, 0),
+        "",
+        (),
+    )
     assert (WHOLE.units, WHOLE.spread) == (0, False)
 
 
@@ -228,32 +248,45 @@ def test_for_whom_a_node_was_left_is_forgotten_once_somebody_stays() -> None:
     """Whatever the order in which they were seen."""
     for order in (1, -1):
         found = pool()
-        leaving, held = Holder(queued(1), Grip.LEAVING, wanted_by=7), Holder(queued(2), Grip.HELD)
+        leaving, held = (
+            Allocation(queued(1), Occupancy.RELEASING, reserved_for=7),
+            Allocation(queued(2), Occupancy.ALLOCATED),
+        )
         for run in (leaving, held)[::order]:
-            allocation.put(found.spots["a"], run)
-        assert found.spots["a"].claim == 0
-        allocation.remove(held)
-        assert found.spots["a"].claim == 7
-        allocation.stay(leaving)
-        assert found.spots["a"].claim == 0
-        allocation.leave(leaving, wanted_by=7)
-        allocation.remove(leaving)
-        assert found.spots["a"].claim == 0
+            run.add(found.nodes["a"])
+        assert found.nodes["a"].reserved_for == 0
+        held.clear()
+        assert found.nodes["a"].reserved_for == 7
+        leaving.undo_release()
+        assert found.nodes["a"].reserved_for == 0
+        leaving.begin_release(reserved_for=7)
+        leaving.clear()
+        assert found.nodes["a"].reserved_for == 0
 
 
 def test_nodes_with_equal_room_are_counted_together() -> None:
     """So a need is compared with each amount that is there, and not with each node."""
     found = pool()
-    kind = found.spots["a"].kind
-    size, less = kind.size, (3, 8, 4 * GB)
-    assert (kind.free, kind.soon) == ({size: 2}, {size: 2})
-    run = Holder(queued(9), Grip.HELD, ask=(1, 0, 0))
-    allocation.put(found.spots["a"], run)
-    assert (kind.free, kind.soon) == ({size: 1, less: 1}, {size: 1, less: 1})
-    assert within(found, Need(9, whole=False, ask=(2, 0, 0), zone="A"), Grip.EMPTY) == 3
-    allocation.leave(run, wanted_by=1)
-    assert (kind.free, kind.soon) == ({size: 1, less: 1}, {size: 2})
-    assert within(found, Need(9, whole=False, ask=(2, 0, 0), zone="A"), Grip.LEAVING) == 4
-    allocation.remove(run)
-    found.close("b")
-    assert (kind.free, kind.soon) == ({size: 1}, {size: 1})
+    node_class = found.nodes["a"].node_class
+    size, less = node_class.size, (3, 8, 4 * GB)
+    assert (node_class.free, node_class.future_free) == ({size: 2}, {size: 2})
+    run = Allocation(queued(9), Occupancy.ALLOCATED, resources=(1, 0, 0))
+    run.add(found.nodes["a"])
+    assert (node_class.free, node_class.future_free) == ({size: 1, less: 1}, {size: 1, less: 1})
+    assert (
+        rank_capacity(
+            found, Request(9, whole_nodes=False, resources=(2, 0, 0), zone="A"), Occupancy.EMPTY
+        )
+        == 3
+    )
+    run.begin_release(reserved_for=1)
+    assert (node_class.free, node_class.future_free) == ({size: 1, less: 1}, {size: 2})
+    assert (
+        rank_capacity(
+            found, Request(9, whole_nodes=False, resources=(2, 0, 0), zone="A"), Occupancy.RELEASING
+        )
+        == 4
+    )
+    run.clear()
+    found.remove("b")
+    assert (node_class.free, node_class.future_free) == ({size: 1}, {size: 1})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_backend.scheduler.capacity.topology import Place, spread
+from hai_backend.scheduler.capacity.topology import Domain, spread
 
 A1, A2, B1 = ("a1", "a"), ("a2", "a"), ("b1", "b")
 
@@ -24,6 +24,6 @@ A1, A2, B1 = ("a1", "a"), ("a2", "a"), ("b1", "b")
     ],
 )  # fmt: skip
 def test_where_a_gang_goes(
-    empty: dict[Place, int], count: int, taken: list[tuple[Place, int]]
+    empty: dict[Domain, int], count: int, taken: list[tuple[Domain, int]]
 ) -> None:
     assert spread(empty, count) == taken

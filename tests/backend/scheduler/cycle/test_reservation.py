@@ -14,7 +14,7 @@ from hai_backend.domain.scheduling.plan import Start, Suspend
 from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot, Suspension
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.cycle.cycle import Cycle
-from hai_backend.scheduler.cycle.reservation import Reservation, gives_back, reservation
+from hai_backend.scheduler.cycle.reservation import Reservation, can_return_nodes, reserve
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.queue.history import History
 from hai_backend.scheduler.queue.rating import like
@@ -41,19 +41,19 @@ HIT = (Suspension(NOW - 7200, 5, higher=True),)
 
 
 def after(snapshot: Snapshot, policy: Policy = POLICY) -> Cycle:
-    board = SchedulerCache.of(snapshot, policy)
-    board.decide(NOW)
-    found = board.seating(1)
+    cache = SchedulerCache.of(snapshot, policy)
+    cache.decide(NOW)
+    found = cache.cycle_of(1)
     assert found is not None
     return found
 
 
 def reserved(snapshot: Snapshot, policy: Policy = POLICY) -> tuple[float, list[str]]:
     """For task 1: seconds until it is expected to start, and on which nodes."""
-    seating = after(snapshot, policy)
-    found: Reservation = reservation(seating.group, seating.group.waiting[1], NOW)
+    cycle = after(snapshot, policy)
+    found: Reservation = reserve(cycle.group, cycle.group.waiting[1], NOW)
     assert found.now == NOW
-    return found.start - NOW, [spot.name for spot in found.spots]
+    return found.start - NOW, [node.name for node in found.nodes]
 
 
 def run(task: int, on: str, level: Priority = NORMAL, **settings: Any) -> SchedTask:
@@ -90,8 +90,8 @@ def run(task: int, on: str, level: Priority = NORMAL, **settings: Any) -> SchedT
 def test_when_and_where_the_first_task_is_expected_to_start(
     snapshot: Snapshot, start: float | None, names: list[str]
 ) -> None:
-    found, spots = reserved(snapshot)
-    assert spots == names
+    found, nodes = reserved(snapshot)
+    assert nodes == names
     assert found > 1e6 if start is None else found == pytest.approx(start, rel=0.1)
 
 
@@ -141,7 +141,7 @@ def test_named_parts_get_one_rank_a_node() -> None:
 def test_who_gives_nodes_back(facts: dict[str, Any], policy: Policy, expected: bool) -> None:
     filler = queued(2, **{"count": 1, **facts})
     waiting = after(snap(nodes(1), run(9, "n00", HIGH), queued(1), filler)).group.waiting
-    assert gives_back(waiting[2], waiting[1], policy) is expected
+    assert can_return_nodes(waiting[2], waiting[1], policy) is expected
 
 
 @pytest.mark.parametrize(

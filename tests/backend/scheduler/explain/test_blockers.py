@@ -12,8 +12,8 @@ from hai_backend.domain.node import Group
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, ShareRow, Snapshot
 from hai_backend.scheduler import Policy
-from hai_backend.scheduler.explain.blockers import Blockers, NodeNumbers, QuotaUse, obstacles
-from hai_backend.scheduler.explain.probe import look
+from hai_backend.scheduler.explain.blockers import Blockers, NodeNumbers, QuotaUse, find_blockers
+from hai_backend.scheduler.explain.probe import run_pass
 from hai_backend.scheduler.policy.group_policy import written
 from hai_backend.scheduler.testing import (
     NOW,
@@ -33,9 +33,9 @@ HIT = Suspension(NOW - 60, 5, higher=True)
 
 
 def found(snapshot: Snapshot, ahead: tuple[int, ...] = ()) -> Blockers:
-    seating = look(snapshot, 1, Policy(overhead_share=0.01)).seating
-    assert seating is not None
-    return obstacles(seating, 1, ahead)
+    cycle = run_pass(snapshot, 1, Policy(overhead_share=0.01)).cycle
+    assert cycle is not None
+    return find_blockers(cycle, 1, ahead)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hai_backend.domain.scheduling.plan import Start, Suspend, WaitReason
 from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.explain.blockers import QuotaUse
-from hai_backend.scheduler.explain.dry_run import DryRun, Outcome, trial
+from hai_backend.scheduler.explain.dry_run import DryRun, Outcome, dry_run
 from hai_backend.scheduler.testing import NOW, leaving, nodes, queued, quota, running, snap
 
 LOW, NORMAL, HIGH, AUTO = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.AUTO
@@ -40,8 +40,8 @@ def check_truth(snapshot: Snapshot, task: SchedTask) -> DryRun:
     """Against a board that lives: it has made a pass before the task is submitted."""
     live = SchedulerCache.of(snapshot, POLICY)
     live.decide(NOW)
-    said = trial(live.snapshot(), task, POLICY)
-    live.see([task], (), NOW)
+    said = dry_run(live.snapshot(), task, POLICY)
+    live.update_tasks([task], (), NOW)
     decisions = live.decide(NOW).decisions
     starts = [d for d in decisions if isinstance(d, Start) and d.task == task.id]
     asked = {d.task for d in decisions if isinstance(d, Suspend) and d.for_task == task.id}
@@ -67,7 +67,7 @@ def test_a_trial_says_what_the_next_pass_does(
 def test_what_starts_takes_from_the_quota() -> None:
     rows = [quota("u1", HIGH, 3), quota("u1", AUTO, 9)]
     parts = [running(8, "n00", HIGH, user="u1"), running(9, "n01", LOW, user="u1")]
-    said = trial(snap(nodes(4), *rows, *parts), queued(500, 2, HIGH, user="u1"), POLICY)
+    said = dry_run(snap(nodes(4), *rows, *parts), queued(500, 2, HIGH, user="u1"), POLICY)
     assert said == DryRun(
         Outcome.STARTS, HIGH, ("n02", "n03"), (), (QuotaUse(HIGH, 3, 1, 3), QuotaUse(AUTO, 9, 2, 4))
     )
@@ -75,7 +75,7 @@ def test_what_starts_takes_from_the_quota() -> None:
 
 def test_victims_are_named_with_what_they_lose() -> None:
     runs = [running(8, "n00", LOW, since=100), leaving(9, "n01", since=50)]
-    said = trial(snap(nodes(2), *runs), queued(500, 2, HIGH, created_at=NOW), POLICY)
+    said = dry_run(snap(nodes(2), *runs), queued(500, 2, HIGH, created_at=NOW), POLICY)
     assert (said.outcome, said.nodes) == (Outcome.PROMISED, ("n00", "n01"))
     assert [(v.task, v.nodes, v.lost, v.cost, v.asked) for v in said.victims] == [
         (8, ("n00",), 100.0, 165.0, False),
@@ -97,7 +97,7 @@ def test_victims_are_named_with_what_they_lose() -> None:
 def test_what_does_not_start_says_why(
     snapshot: Snapshot, task: SchedTask, why: WaitReason, outcome: Outcome
 ) -> None:
-    said = trial(snapshot, task, POLICY)
+    said = dry_run(snapshot, task, POLICY)
     assert said.wait is not None
     assert (said.wait.why, said.outcome) == (why, outcome)
 

@@ -13,8 +13,8 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Plan, Start, Stop, Suspend, Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import Snapshot
 from hai_backend.scheduler import Policy, SchedulerCache, schedule
-from hai_backend.scheduler.capacity.fit import slots
-from hai_backend.scheduler.capacity.slots import Grip, Slot
+from hai_backend.scheduler.capacity.fit import ranks_on
+from hai_backend.scheduler.capacity.node_info import NodeInfo, Occupancy
 from hai_backend.scheduler.cycle.cycle import Cycle
 from hai_backend.scheduler.explain import reasons
 from hai_backend.scheduler.queue.queue import Waiting
@@ -235,22 +235,26 @@ def test_stops_come_in_one_order_whatever_the_input() -> None:
     assert [d.task for d in plans[0].decisions] == [1, 2, 3]
 
 
-def numbers(seating: Cycle, waiting: Waiting) -> str:
+def numbers(cycle: Cycle, waiting: Waiting) -> str:
     """What is said of the nodes that suit, of which each is looked at."""
-    need, level = waiting.need, waiting.level
-    spots = seating.group.pool.spots_for(need)
+    request, level = waiting.request, waiting.level
+    nodes = cycle.group.pool.nodes_for(request)
 
-    def below(spot: Slot) -> bool:
-        held = [holder for holder in spot.holders if holder.grip is not Grip.LEAVING]
-        return all(holder.worth and holder.worth.level < level for holder in held)
+    def below(node: NodeInfo) -> bool:
+        held = [
+            allocation
+            for allocation in node.allocations
+            if allocation.occupancy is not Occupancy.RELEASING
+        ]
+        return all(allocation.rating and allocation.rating.level < level for allocation in held)
 
-    empty = sum(spot.grip is Grip.EMPTY for spot in spots)
-    leaving = sum(spot.grip is Grip.LEAVING for spot in spots)
-    lower = sum(spot.grip is Grip.HELD and below(spot) for spot in spots)
-    rest = len(spots) - empty - leaving - lower
-    room = sum(slots(spot, need, Grip.EMPTY) for spot in spots)
+    empty = sum(node.occupancy is Occupancy.EMPTY for node in nodes)
+    leaving = sum(node.occupancy is Occupancy.RELEASING for node in nodes)
+    lower = sum(node.occupancy is Occupancy.ALLOCATED and below(node) for node in nodes)
+    rest = len(nodes) - empty - leaving - lower
+    free = sum(ranks_on(node, request, Occupancy.EMPTY) for node in nodes)
     name = reasons.level_name(level)
-    enough = need.whole and need.count <= empty + leaving + lower
+    enough = request.whole_nodes and request.count <= empty + leaving + lower
     but = "not to be taken now" if enough else "too few"
     kept = (
         (empty, "free"),
@@ -258,7 +262,7 @@ def numbers(seating: Cycle, waiting: Waiting) -> str:
         (lower, f"held below {name} but {but}"),
         (rest, f"held at {name} or above or promised"),
     )
-    now = "" if need.whole else f", with room for {room} of {need.count} now"
+    now = "" if request.whole_nodes else f", with room for {free} of {request.count} now"
     return ", ".join(f"{count} {how}" for count, how in kept if count) + now
 
 
@@ -267,21 +271,21 @@ def numbers(seating: Cycle, waiting: Waiting) -> str:
 def test_the_numbers_are_those_of_a_look_at_every_node(
     snapshots: Callable[..., st.SearchStrategy[Snapshot]], data: st.DataObject
 ) -> None:
-    board = SchedulerCache.of(data.draw(snapshots()), Policy())
-    board.decide(NOW)
-    for wait in board.waits("default"):
-        seating = board.seating(wait.task)
-        if wait.why is WaitReason.NOT_ENOUGH_NODES and seating is not None:
-            assert wait.message.endswith(", " + numbers(seating, seating.group.waiting[wait.task]))
+    cache = SchedulerCache.of(data.draw(snapshots()), Policy())
+    cache.decide(NOW)
+    for wait in cache.waits("default"):
+        cycle = cache.cycle_of(wait.task)
+        if wait.why is WaitReason.NOT_ENOUGH_NODES and cycle is not None:
+            assert wait.message.endswith(", " + numbers(cycle, cycle.group.waiting[wait.task]))
 
 
 def test_hundreds_of_sizes_do_not_look_at_every_node_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[Slot] = []
+    looks: list[NodeInfo] = []
     usual = reasons._below
-    monkeypatch.setattr(reasons, "_below", lambda spot, lv: looks.append(spot) or usual(spot, lv))
+    monkeypatch.setattr(reasons, "_below", lambda node, lv: looks.append(node) or usual(node, lv))
     runs = [running(100 + i, f"n{i:02}", HIGH, gpu=8) for i in range(20)]
     waiting = [queued(i, gpu=1, cpu=i) for i in range(1, 41)]
-    board = SchedulerCache.of(snap(PACKED, nodes(20, gpus=8, cpus=90), *runs, *waiting), Policy())
-    board.decide(NOW)
-    assert len([*board.waits()]) == 40
+    cache = SchedulerCache.of(snap(PACKED, nodes(20, gpus=8, cpus=90), *runs, *waiting), Policy())
+    cache.decide(NOW)
+    assert len([*cache.waits()]) == 40
     assert len(looks) <= 20

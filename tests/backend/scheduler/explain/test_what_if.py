@@ -15,11 +15,11 @@ from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group
 from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.scheduling.plan import Start, Wait, WaitReason
-from hai_backend.domain.scheduling.snapshot import Snapshot, Standing
+from hai_backend.domain.scheduling.snapshot import SchedulingState, Snapshot
 from hai_backend.scheduler import Policy, schedule
 from hai_backend.scheduler.explain import what_if
-from hai_backend.scheduler.explain.counterfactual import Cause, Change, Flip, applied
-from hai_backend.scheduler.explain.what_if import flips
+from hai_backend.scheduler.explain.remedy import Cause, Change, Remedy, applied
+from hai_backend.scheduler.explain.what_if import find_remedies
 from hai_backend.scheduler.testing import NOW, leaving, node, nodes, queued, quota, running, snap
 
 LOW, NORMAL, HIGH, AUTO = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.AUTO
@@ -37,36 +37,36 @@ def served(snapshot: Snapshot, task: int) -> bool:
     return False
 
 
-def smaller(snapshot: Snapshot, task: int, flip: Flip) -> Iterator[Flip]:
+def smaller(snapshot: Snapshot, task: int, remedy: Remedy) -> Iterator[Remedy]:
     """What must not suffice."""
-    match flip.change:
+    match remedy.change:
         case Change.QUOTA:
-            for row, more in flip.rows:
-                rows = tuple((r, more - 1 if r is row else n) for r, n in flip.rows)
-                yield replace(flip, rows=rows)
+            for row, more in remedy.rows:
+                rows = tuple((r, more - 1 if r is row else n) for r, n in remedy.rows)
+                yield replace(remedy, rows=rows)
         case Change.FEWER_NODES:
-            yield replace(flip, count=flip.count + 1)
+            yield replace(remedy, count=remedy.count + 1)
         case Change.LEVEL:
-            yield from (replace(flip, level=level) for level in LEVELS if level < flip.level)
+            yield from (replace(remedy, level=level) for level in LEVELS if level < remedy.level)
         case Change.TIME:
-            yield replace(flip, at=nextafter(flip.at, -inf))
+            yield replace(remedy, at=nextafter(remedy.at, -inf))
         case Change.UNCORDON:
-            for names in combinations(flip.nodes, len(flip.nodes) - 1):
-                yield replace(flip, nodes=names)
+            for names in combinations(remedy.nodes, len(remedy.nodes) - 1):
+                yield replace(remedy, nodes=names)
         case Change.MORE_NODES:
-            yield replace(flip, count=flip.count - 1)
+            yield replace(remedy, count=remedy.count - 1)
 
 
-def check(snapshot: Snapshot) -> list[Flip]:
-    found: list[Flip] = []
+def check(snapshot: Snapshot) -> list[Remedy]:
+    found: list[Remedy] = []
     for task in snapshot.tasks:
-        if task.standing is Standing.QUEUED:
-            for flip in flips(snapshot, task.id, POLICY):
-                assert served(applied(snapshot, task.id, flip, POLICY), task.id), (task, flip)
-                for less in smaller(snapshot, task.id, flip):
+        if task.standing is SchedulingState.QUEUED:
+            for remedy in find_remedies(snapshot, task.id, POLICY):
+                assert served(applied(snapshot, task.id, remedy, POLICY), task.id), (task, remedy)
+                for less in smaller(snapshot, task.id, remedy):
                     changed = applied(snapshot, task.id, less, POLICY)
-                    assert not served(changed, task.id), (task, flip, less)
-                found.append(flip)
+                    assert not served(changed, task.id), (task, remedy, less)
+                found.append(remedy)
     return found
 
 
@@ -84,60 +84,60 @@ def test_every_flip_works_and_is_minimal(
         pytest.param(
             snap(nodes(4), quota("u1", HIGH, 2), running(9, "n00", HIGH, user="u1"),
                  queued(1, 3, HIGH)),
-            [Flip(Change.FEWER_NODES, count=1, starts=True), Flip(Change.LEVEL, level=LOW, starts=True),
-             Flip(Change.QUOTA, rows=((HIGH, 2),), starts=True)],
+            [Remedy(Change.FEWER_NODES, count=1, starts=True), Remedy(Change.LEVEL, level=LOW, starts=True),
+             Remedy(Change.QUOTA, rows=((HIGH, 2),), starts=True)],
             id="quota of a level",
         ),
         pytest.param(
             snap(nodes(4), quota("u1", HIGH, 1), quota("u1", AUTO, 2), queued(1, 3, HIGH)),
-            [Flip(Change.FEWER_NODES, count=1, starts=True),
-             Flip(Change.QUOTA, rows=((HIGH, 2), (AUTO, 1)), starts=True)],
+            [Remedy(Change.FEWER_NODES, count=1, starts=True),
+             Remedy(Change.QUOTA, rows=((HIGH, 2), (AUTO, 1)), starts=True)],
             id="two rows in the way",
         ),
         pytest.param(
             snap(nodes(4), quota("u1", HIGH, 3), quota("u1", AUTO, 2), queued(1, 3, HIGH)),
-            [Flip(Change.FEWER_NODES, count=2, starts=True),
-             Flip(Change.QUOTA, rows=((AUTO, 1),), starts=True)],
+            [Remedy(Change.FEWER_NODES, count=2, starts=True),
+             Remedy(Change.QUOTA, rows=((AUTO, 1),), starts=True)],
             id="a row that just suffices is not in the way",
         ),
         pytest.param(
             snap(nodes(3), running(9, "n00", HIGH, since=1e6), queued(1, 3)),
-            [Flip(Change.FEWER_NODES, count=2, starts=True),
-             Flip(Change.LEVEL, level=HIGH), Flip(Change.MORE_NODES, count=1, starts=True)],
+            [Remedy(Change.FEWER_NODES, count=2, starts=True),
+             Remedy(Change.LEVEL, level=HIGH), Remedy(Change.MORE_NODES, count=1, starts=True)],
             id="fewer, higher, more",
         ),
         pytest.param(
             snap(nodes(1), running(9, "n00", LOW, suspensions=(Suspension(NOW - 60, 5, higher=True),)),
                  queued(1)),
-            [Flip(Change.LEVEL, level=HIGH), Flip(Change.MORE_NODES, count=1, starts=True),
-             Flip(Change.TIME, at=NOW + 6440, cause=Cause.PROTECTION, task=9)],
+            [Remedy(Change.LEVEL, level=HIGH), Remedy(Change.MORE_NODES, count=1, starts=True),
+             Remedy(Change.TIME, at=NOW + 6440, cause=Cause.PROTECTION, task=9)],
             id="protected after a suspension",
         ),
         pytest.param(
             snap(nodes(1), running(9, "n00", Priority.ABOVE_NORMAL, since=1700), queued(1, 1, Priority.UNDER_NORMAL),
                  queued(2)),
-            [Flip(Change.LEVEL, level=Priority.ABOVE_NORMAL), Flip(Change.MORE_NODES, count=2, starts=True),
-             Flip(Change.TIME, at=NOW + 85_401.0, cause=Cause.LIFT)],
+            [Remedy(Change.LEVEL, level=Priority.ABOVE_NORMAL), Remedy(Change.MORE_NODES, count=2, starts=True),
+             Remedy(Change.TIME, at=NOW + 85_401.0, cause=Cause.LIFT)],
             id="demoted for another",
         ),
         pytest.param(
             snap(nodes(1), node("x", cordoned=True), queued(1, 2)),
-            [Flip(Change.FEWER_NODES, count=1, starts=True),
-             Flip(Change.UNCORDON, nodes=("x",), starts=True),
-             Flip(Change.MORE_NODES, count=1, starts=True)],
+            [Remedy(Change.FEWER_NODES, count=1, starts=True),
+             Remedy(Change.UNCORDON, nodes=("x",), starts=True),
+             Remedy(Change.MORE_NODES, count=1, starts=True)],
             id="a cordoned node",
         ),
         pytest.param(
             snap(nodes(1), node("x", held="cordoned in Kubernetes", lift="kubectl uncordon x"),
                  node("y", held="DiskPressure"), queued(1, 2)),
-            [Flip(Change.FEWER_NODES, count=1, starts=True),
-             Flip(Change.UNCORDON, nodes=("x",), starts=True),
-             Flip(Change.MORE_NODES, count=1, starts=True)],
+            [Remedy(Change.FEWER_NODES, count=1, starts=True),
+             Remedy(Change.UNCORDON, nodes=("x",), starts=True),
+             Remedy(Change.MORE_NODES, count=1, starts=True)],
             id="a node that kubectl has cordoned",
         ),
         pytest.param(
             snap(PACKED, node("a", gpus=1, cordoned=True), node("b", gpus=8, cordoned=True), queued(1, gpu=4)),
-            [Flip(Change.UNCORDON, nodes=("b",), starts=True), Flip(Change.MORE_NODES, count=1, starts=True)],
+            [Remedy(Change.UNCORDON, nodes=("b",), starts=True), Remedy(Change.MORE_NODES, count=1, starts=True)],
             id="a cordoned node that does not help",
         ),
         pytest.param(
@@ -145,73 +145,73 @@ def test_every_flip_works_and_is_minimal(
                 PACKED, node("a", gpus=1, cordoned=True), *(node(n, gpus=8, cordoned=True) for n in "bc"),
                 queued(1, 2, gpu=8),
             ),
-            [Flip(Change.UNCORDON, nodes=("b", "c"), starts=True), Flip(Change.MORE_NODES, count=2, starts=True)],
+            [Remedy(Change.UNCORDON, nodes=("b", "c"), starts=True), Remedy(Change.MORE_NODES, count=2, starts=True)],
             id="two of three cordoned nodes",
         ),
         pytest.param(
             snap(node("a", cordoned=True), node("b", cordoned=True), running(9, "a", HIGH), queued(1, 2)),
-            [Flip(Change.MORE_NODES, count=2, starts=True)],
+            [Remedy(Change.MORE_NODES, count=2, starts=True)],
             id="a cordoned node that is held",
         ),
         pytest.param(
             snap(node("a", cordoned=True), node("b", up=False, cordoned=True), nodes(1), queued(1, 2)),
-            [Flip(Change.FEWER_NODES, count=1, starts=True), Flip(Change.UNCORDON, nodes=("a",), starts=True),
-             Flip(Change.MORE_NODES, count=1, starts=True)],
+            [Remedy(Change.FEWER_NODES, count=1, starts=True), Remedy(Change.UNCORDON, nodes=("a",), starts=True),
+             Remedy(Change.MORE_NODES, count=1, starts=True)],
             id="only ready nodes come back",
         ),
         pytest.param(
             snap(nodes(2), node("x", cordoned=True), running(9, "n01", HIGH),
                  queued(1, 2, assigned_nodes=("n00", "x"))),
-            [Flip(Change.UNCORDON, nodes=("x",), starts=True)],
+            [Remedy(Change.UNCORDON, nodes=("x",), starts=True)],
             id="named nodes: no other ones, and not fewer",
         ),
         pytest.param(
             snap(nodes(1), quota("u1", NORMAL, 0), running(9, "n00", HIGH), queued(1)),
-            [Flip(Change.LEVEL, level=Priority.VERY_HIGH)], id="quota alone would not help",
+            [Remedy(Change.LEVEL, level=Priority.VERY_HIGH)], id="quota alone would not help",
         ),
         pytest.param(
             snap(node("a", cordoned=True), node("b", cordoned=True), node("c", cordoned=True), running(9, "a", HIGH),
                  queued(1)),
-            [Flip(Change.UNCORDON, nodes=("b",), starts=True), Flip(Change.MORE_NODES, count=1, starts=True)],
+            [Remedy(Change.UNCORDON, nodes=("b",), starts=True), Remedy(Change.MORE_NODES, count=1, starts=True)],
             id="empty cordoned nodes first",
         ),
         pytest.param(
             snap(node("a", cordoned=True), node("b", cordoned=True), node("c", cordoned=True), running(9, "c", LOW),
                  queued(1, 1, HIGH, assigned_nodes=("c",))),
-            [Flip(Change.UNCORDON, nodes=("c",))],
+            [Remedy(Change.UNCORDON, nodes=("c",))],
             id="a held one, when that alone helps",
         ),
         pytest.param(
             snap(nodes(5), quota("u1", NORMAL, 0), running(9, "n00 n01 n02", user="u1"), queued(1)),
-            [Flip(Change.LEVEL, level=LOW, starts=True), Flip(Change.QUOTA, rows=((NORMAL, 4),), starts=True)],
+            [Remedy(Change.LEVEL, level=LOW, starts=True), Remedy(Change.QUOTA, rows=((NORMAL, 4),), starts=True)],
             id="a quota that was reduced",
         ),
         pytest.param(
             snap(nodes(2), running(9, "n00 n01", since=100), queued(1), queued(2, 1, HIGH, not_before=NOW + 50)),
-            [Flip(Change.LEVEL, level=Priority.ABOVE_NORMAL), Flip(Change.MORE_NODES, count=1, starts=True),
-             Flip(Change.TIME, at=NOW + 50)],
+            [Remedy(Change.LEVEL, level=Priority.ABOVE_NORMAL), Remedy(Change.MORE_NODES, count=1, starts=True),
+             Remedy(Change.TIME, at=NOW + 50)],
             id="another one will take more than it needs",
         ),
         pytest.param(
             snap(PACKED, node("a", gpus=1, cordoned=True), node("b", gpus=1, cordoned=True),
                  node("c", gpus=2, cordoned=True), running(9, "c", LOW, gpu=2), queued(1, 2, HIGH, gpu=1)),
-            [Flip(Change.UNCORDON, nodes=("c",)), Flip(Change.MORE_NODES, count=1, starts=True)],
+            [Remedy(Change.UNCORDON, nodes=("c",)), Remedy(Change.MORE_NODES, count=1, starts=True)],
             id="a held one instead of two",
         ),
         pytest.param(
             snap(PACKED, [node(name, gpus=1, cordoned=True) for name in "abcd"],
                  [node(name, gpus=2, cordoned=True) for name in "yz"],
                  running(9, "y z", LOW, gpu=2), queued(1, 4, HIGH, gpu=1)),
-            [Flip(Change.UNCORDON, nodes=("z", "y")), Flip(Change.MORE_NODES, count=2, starts=True)],
+            [Remedy(Change.UNCORDON, nodes=("z", "y")), Remedy(Change.MORE_NODES, count=2, starts=True)],
             id="two held ones instead of four",
         ),
         pytest.param(
-            snap(nodes(1), queued(1, held=True)), [Flip(Change.RESUME, starts=True)], id="held",
+            snap(nodes(1), queued(1, held=True)), [Remedy(Change.RESUME, starts=True)], id="held",
         ),
         pytest.param(
             snap(nodes(1), queued(1, not_before=NOW + 30)),
-            [Flip(Change.RESUME, starts=True),
-             Flip(Change.TIME, at=NOW + 30, cause=Cause.DELAY, starts=True)],
+            [Remedy(Change.RESUME, starts=True),
+             Remedy(Change.TIME, at=NOW + 30, cause=Cause.DELAY, starts=True)],
             id="put off",
         ),
         pytest.param(snap(nodes(1), queued(1, awaited=(7,))), [], id="waits for another"),
@@ -223,8 +223,8 @@ def test_every_flip_works_and_is_minimal(
         pytest.param(snap(nodes(1)), [], id="is not there"),
     ],
 )  # fmt: skip
-def test_which_changes_are_suggested(snapshot: Snapshot, expected: list[Flip]) -> None:
-    assert list(flips(snapshot, 1, POLICY)) == expected
+def test_which_changes_are_suggested(snapshot: Snapshot, expected: list[Remedy]) -> None:
+    assert list(find_remedies(snapshot, 1, POLICY)) == expected
     check(snapshot)
 
 
@@ -232,9 +232,9 @@ def test_a_moment_between_two_known_ones_is_looked_for_so_far_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hunted = running(9, "n00", LOW, suspensions=(Suspension(NOW - 60, 5, higher=True),))
-    monkeypatch.setattr(what_if, "_STEPS", 0)
-    found = flips(snap(nodes(1), hunted, queued(1)), 1, POLICY)
-    assert found[-1] == Flip(Change.TIME, at=NOW + 6440, cause=Cause.PROTECTION, task=9)
+    monkeypatch.setattr(what_if, "_MAX_STEPS", 0)
+    found = find_remedies(snap(nodes(1), hunted, queued(1)), 1, POLICY)
+    assert found[-1] == Remedy(Change.TIME, at=NOW + 6440, cause=Cause.PROTECTION, task=9)
 
 
 def test_a_moment_between_two_known_ones_is_looked_for_from_the_first_on(
@@ -243,9 +243,9 @@ def test_a_moment_between_two_known_ones_is_looked_for_from_the_first_on(
     """Task 2 will take more than it needs; the known moments are the ends of the minimum of both runs."""
     runs = [running(8, "n02", HIGH, since=893), running(9, "n00 n01", since=100)]
     waits = [queued(1), queued(2, 1, HIGH, not_before=NOW + 50)]
-    monkeypatch.setattr(what_if, "_STEPS", 2)
-    found = flips(snap(nodes(3), *runs, *waits), 1, POLICY)
-    assert found[-1] == Flip(Change.TIME, at=NOW + 50)
+    monkeypatch.setattr(what_if, "_MAX_STEPS", 2)
+    found = find_remedies(snap(nodes(3), *runs, *waits), 1, POLICY)
+    assert found[-1] == Remedy(Change.TIME, at=NOW + 50)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_so_many_nodes_are_added_at_most(count: int, expected: int) -> None:
         first = [queued(10 + i, 1, HIGH) for i in range(ahead)]
         more = [
             f
-            for f in flips(snap(node("a", up=False), *first, queued(1, count)), 1, POLICY)
+            for f in find_remedies(snap(node("a", up=False), *first, queued(1, count)), 1, POLICY)
             if f.change is Change.MORE_NODES
         ]
         assert bool(more) is found
@@ -284,12 +284,12 @@ def test_the_number_of_passes_is_bounded(tasks: int, nodes: int, expected: int) 
 
 def test_what_was_found_before_the_last_pass_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     state = snap(nodes(3), running(9, "n00", HIGH, since=1e6), queued(1, 3))
-    all_of_them = flips(state, 1, POLICY)
+    all_of_them = find_remedies(state, 1, POLICY)
     assert len(all_of_them) == 3
     counted: list[int] = []
     for passes in range(30):
         monkeypatch.setattr(what_if, "_passes", lambda own, passes=passes: passes)
-        found = flips(state, 1, POLICY)
+        found = find_remedies(state, 1, POLICY)
         assert found == all_of_them[: len(found)]
         counted.append(len(found))
     assert counted == sorted(counted)
@@ -298,11 +298,11 @@ def test_what_was_found_before_the_last_pass_is_told(monkeypatch: pytest.MonkeyP
 
 def test_a_search_ends_when_it_shall_not_go_on() -> None:
     state = snap(nodes(3), running(9, "n00", HIGH, since=1e6), queued(1, 3))
-    all_of_them = flips(state, 1, POLICY)
+    all_of_them = find_remedies(state, 1, POLICY)
     counted: list[int] = []
     for passes in range(30):
         left = iter(range(passes))
-        found = flips(state, 1, POLICY, lambda left=left: next(left, None) is not None)  # type: ignore[misc]
+        found = find_remedies(state, 1, POLICY, lambda left=left: next(left, None) is not None)  # type: ignore[misc]
         assert found == all_of_them[: len(found)]
         counted.append(len(found))
     assert counted == sorted(counted)
@@ -319,9 +319,9 @@ def test_of_many_moments_the_first_that_suffices_is_found(runs: int) -> None:
         for i in range(runs)
     ]
     for count in range(1, runs + 1):
-        found = flips(snap(nodes(runs), *hunted, queued(1, count)), 1, POLICY)
+        found = find_remedies(snap(nodes(runs), *hunted, queued(1, count)), 1, POLICY)
         at = NOW + 6500 - 100 * (runs - count + 1)
-        assert found[-1] == Flip(Change.TIME, at=at, cause=Cause.PROTECTION, task=99 + count)
+        assert found[-1] == Remedy(Change.TIME, at=at, cause=Cause.PROTECTION, task=99 + count)
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 7, 8, 100])
@@ -348,5 +348,5 @@ def test_numbers_double_up_to_the_most() -> None:
 def test_nothing_is_tried_for_who_waits_for_the_end_of_another() -> None:
     state = snap(nodes(2), running(9, "n00"), queued(1, awaited=(9,)))
     asked: list[None] = []
-    assert flips(state, 1, POLICY, lambda: not asked.append(None)) == ()  # type: ignore[func-returns-value]
+    assert find_remedies(state, 1, POLICY, lambda: not asked.append(None)) == ()  # type: ignore[func-returns-value]
     assert asked == []

@@ -162,10 +162,10 @@ def test_each_group_is_passed_over_by_its_own_policy() -> None:
 
 def test_a_new_policy_of_a_group_is_followed_in_the_next_pass() -> None:
     state = snap(nodes(2), queued(1, 2), Group("default", policy=written({"default_quota": 1})))
-    board = SchedulerCache.of(state, Policy())
-    assert board.decide(state.now).decisions == ()
-    board.see_rules(Rules({"default": Group("default")}))
-    (start,) = board.decide(state.now).decisions
+    cache = SchedulerCache.of(state, Policy())
+    assert cache.decide(state.now).decisions == ()
+    cache.update_rules(Rules({"default": Group("default")}))
+    (start,) = cache.decide(state.now).decisions
     assert isinstance(start, Start)
 
 

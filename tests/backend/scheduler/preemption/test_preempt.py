@@ -16,7 +16,7 @@ from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.preemption.cost import loss, work_lost
-from hai_backend.scheduler.preemption.eligibility import spared, taken_at
+from hai_backend.scheduler.preemption.eligibility import preemptible_at, refusal_scope
 from hai_backend.scheduler.queue.queue import Verdict, Waiting
 from hai_backend.scheduler.testing import NOW, nodes, queued, running, share, snap
 
@@ -47,16 +47,18 @@ def test_what_is_lost(facts: dict[str, Any], expected: float) -> None:
 
 
 def group(*parts: Any, policy: Policy = POLICY) -> GroupState:
-    board = SchedulerCache.of(snap(nodes(9), *parts), policy)
-    board.decide(NOW)
-    return board._groups["default"]
+    cache = SchedulerCache.of(snap(nodes(9), *parts), policy)
+    cache.decide(NOW)
+    return cache._groups["default"]
 
 
-def might(found: GroupState, policy: Policy = POLICY, *, apart: bool = False) -> int:
+def might(found: GroupState, policy: Policy = POLICY, *, different_groups: bool = False) -> int:
     """How many nodes might be freed for task 1."""
     waiting = found.waiting[1]
     return next(
-        n for n in range(10) if not found.victim_index.might_free(waiting, policy, n + 1, apart)
+        n
+        for n in range(10)
+        if not found.victim_index.might_free(waiting, policy, n + 1, different_groups)
     )
 
 
@@ -92,9 +94,9 @@ def test_how_many_nodes_might_be_freed(
 
 def test_where_the_group_is_divided_any_equal_may_have_to_leave() -> None:
     found = group(run(8, "n00 n01", since=SLICE - 1), *FULL, ASKS)
-    assert (might(found), might(found, apart=True)) == (0, 2)
-    whole = replace(POLICY, time_slices=False)
-    assert might(found, whole, apart=True) == 2
+    assert (might(found), might(found, different_groups=True)) == (0, 2)
+    whole_nodes = replace(POLICY, time_slices=False)
+    assert might(found, whole_nodes, different_groups=True) == 2
 
 
 def test_the_ladder_goes_up_from_the_lowest_level_to_equals_that_rank_below() -> None:
@@ -102,11 +104,14 @@ def test_the_ladder_goes_up_from_the_lowest_level_to_equals_that_rank_below() ->
         run(5, "n00", NORMAL, since=SLICE - 1), run(6, "n01", NORMAL), run(7, "n02", LOW), run(8, "n03", HIGH),
     ]  # fmt: skip
     found = group(*runs, *FULL, ASKS)
-    steps = {
-        apart: [(level, [h.task.id for h in step]) for level, step in found.victim_index.below(found.waiting[1], apart)]
-        for apart in (False, True)
-    }  # fmt: skip
-    assert steps == {False: [(LOW, [7]), (NORMAL, [6])], True: [(LOW, [7]), (NORMAL, [6, 5])]}
+    below = {
+        all_equals: [
+            (level, [run.task.id for run in runs])
+            for level, runs in found.victim_index.below(found.waiting[1], all_equals)
+        ]
+        for all_equals in (False, True)
+    }
+    assert below == {False: [(LOW, [7]), (NORMAL, [6])], True: [(LOW, [7]), (NORMAL, [6, 5])]}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +129,7 @@ def test_from_when_on_a_run_may_be_taken(
 ) -> None:
     found = group(run(9, "n00", level, **{"since": 60, "suspensions": HIT, **facts}), *FULL, asks)
     waiting: Waiting = found.waiting[1]
-    assert taken_at(found.holders[9], waiting, POLICY, found.shares) - NOW == expected
+    assert preemptible_at(found.allocations[9], waiting, POLICY, found.shares) - NOW == expected
 
 
 @pytest.mark.parametrize(
@@ -153,17 +158,19 @@ def test_parts_say_who_may_be_taken_from(
         policy=policy,
     )
     found.waiting[1].merit = merit * 2
-    assert (taken_at(found.holders[9], found.waiting[1], policy, found.shares) < inf) is expected
+    assert (
+        preemptible_at(found.allocations[9], found.waiting[1], policy, found.shares) < inf
+    ) is expected
 
 
 def test_who_ranks_alike_takes_nothing() -> None:
     found = group(run(9, "n00", HIGH, since=900.0), *FULL, queued(1, 9, priority=HIGH))
-    waiting, holder = found.waiting[1], found.holders[9]
-    assert holder.worth is not None
-    waiting.level, waiting.merit = holder.worth.level, holder.worth.merit
-    assert taken_at(holder, waiting, POLICY, found.shares) == inf
+    waiting, allocation = found.waiting[1], found.allocations[9]
+    assert allocation.rating is not None
+    waiting.level, waiting.merit = allocation.rating.level, allocation.rating.merit
+    assert preemptible_at(allocation, waiting, POLICY, found.shares) == inf
     waiting.merit += 0.1
-    assert taken_at(holder, waiting, POLICY, found.shares) < inf
+    assert preemptible_at(allocation, waiting, POLICY, found.shares) < inf
 
 
 def test_who_costs_least_for_each_node_leaves_though_others_lose_less_in_all() -> None:
@@ -222,17 +229,17 @@ def test_whom_a_run_is_spared_from(
     run_facts: dict[str, Any], asks: dict[str, Any], expected: Verdict
 ) -> None:
     found = group(running(9, "n00", **run_facts), *FULL, queued(1, 9, **asks))
-    assert spared(found.waiting[1], found.holders[9], POLICY, NOW) is expected
+    assert refusal_scope(found.waiting[1], found.allocations[9], POLICY, NOW) is expected
 
 
 def test_who_left_for_a_run_is_looked_at_again_when_a_slice_is_over() -> None:
     """Nothing else may happen until then."""
     left = (Suspension(NOW - 100, 9, higher=True),)
     wants = queued(1, waiting_since=NOW, suspensions=left)
-    board = SchedulerCache.of(
+    cache = SchedulerCache.of(
         snap(nodes(1), running(9, "n00", LOW, since=2 * SLICE), wants), POLICY
     )
-    plan = board.decide(NOW)
+    plan = cache.decide(NOW)
     assert (plan.decisions, plan.wake_at) == ((), NOW - 100 + SLICE)
-    (suspend,) = board.decide(plan.wake_at).decisions
+    (suspend,) = cache.decide(plan.wake_at).decisions
     assert (suspend.task, suspend.for_task) == (9, 1)

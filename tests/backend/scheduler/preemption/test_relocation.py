@@ -20,7 +20,7 @@ def part(task: int, on: str, gpus: int = 2, since: float = LONG) -> SchedTask:
     return running(task, on, gpu=gpus, since=since, created_at=NOW - LONG)
 
 
-def whole(task: int, on: str) -> SchedTask:
+def whole_nodes(task: int, on: str) -> SchedTask:
     """A run that takes all of its nodes."""
     return running(task, on, since=LONG, created_at=NOW - LONG)
 
@@ -30,8 +30,8 @@ CASES = [
     pytest.param([part(1, "n00", 4), part(2, "n00"), part(3, "n01")], 1, [3], id="the fewest"),
     pytest.param([part(1, "n00", 6), part(2, "n01", 6)], 1, [], id="they fit nowhere else"),
     pytest.param([part(1, "n00", 2, 60), part(2, "n01")], 1, [2], id="only who had its slice"),
-    pytest.param([whole(1, "n00"), part(2, "n01")], 1, [], id="a whole node is no piece"),
-    pytest.param([whole(1, "n00")], 2, [], id="whole runs fill no pieces"),
+    pytest.param([whole_nodes(1, "n00"), part(2, "n01")], 1, [], id="a whole node is no piece"),
+    pytest.param([whole_nodes(1, "n00")], 2, [], id="whole runs fill no pieces"),
 ]
 
 

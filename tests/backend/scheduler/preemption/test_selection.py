@@ -19,20 +19,19 @@ from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.scheduling.plan import Suspend
 from hai_backend.domain.scheduling.snapshot import SchedTask, ShareRow, Snapshot, Suspension
 from hai_backend.scheduler import Policy, SchedulerCache
-from hai_backend.scheduler.capacity import allocation, fit
-from hai_backend.scheduler.capacity.slots import Grip, Holder
+from hai_backend.scheduler.capacity import fit
+from hai_backend.scheduler.capacity.node_info import Allocation, Occupancy
+from hai_backend.scheduler.capacity.requests import UNIT
 from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.preemption import preempt
 from hai_backend.scheduler.preemption.bounds import CapacityBound
 from hai_backend.scheduler.preemption.cost import loss, work_lost
-from hai_backend.scheduler.preemption.eligibility import spared, taken_at
-from hai_backend.scheduler.preemption.preempt import victims
-from hai_backend.scheduler.preemption.rank_count import RankCount
+from hai_backend.scheduler.preemption.eligibility import preemptible_at, refusal_scope
+from hai_backend.scheduler.preemption.preempt import RankCount, victims
 from hai_backend.scheduler.preemption.selection import VictimSelection
-from hai_backend.scheduler.preemption.victim_index import worth_of
+from hai_backend.scheduler.preemption.victim_index import rating_of
 from hai_backend.scheduler.queue.queue import Verdict, Waiting
-from hai_backend.scheduler.quota import UNIT
 from hai_backend.scheduler.testing import NOW, node, nodes, queued, running, share, snap
 
 LOW, NORMAL, HIGH = Priority.LOW, Priority.NORMAL, Priority.HIGH
@@ -50,16 +49,16 @@ class Slow:
 
     def __init__(self, group: GroupState, waiting: Waiting, already: int, now: float) -> None:
         self._group, self._waiting, self._now = group, waiting, now
-        self._tally = RankCount(group.pool, waiting.need, already)
+        self._tally = RankCount(group.pool, waiting.request, already)
         self._refused = {Verdict.LINE}
-        self._losses: dict[Holder, tuple[float, float]] = {}
+        self._losses: dict[Allocation, tuple[float, float]] = {}
 
-    def victims(self) -> tuple[list[Holder], Verdict]:
-        chosen: list[Holder] = []
-        apart = bool(self._group.shares)
-        with self._group.shares.trying() as leave:
-            for level, step in self._group.victim_index.below(self._waiting, apart):
-                found = [holder for holder in step if self._eligible(holder)]
+    def victims(self) -> tuple[list[Allocation], Verdict]:
+        chosen: list[Allocation] = []
+        different_groups = bool(self._group.shares)
+        with self._group.shares.trial() as leave:
+            for level, step in self._group.victim_index.below(self._waiting, different_groups):
+                found = [allocation for allocation in step if self._eligible(allocation)]
                 self._price(found, equals=level == self._waiting.level)
                 for victim in self._cheapest_first(found):
                     chosen.append(victim)
@@ -70,64 +69,70 @@ class Slow:
         order = (Verdict.NEXT, Verdict.LANE, Verdict.LINE)
         return [], min(self._refused, key=order.index)
 
-    def _eligible(self, holder: Holder) -> bool:
+    def _eligible(self, allocation: Allocation) -> bool:
         policy, waiting = self._group.policy, self._waiting
-        if not self._tally.useful(holder):
+        if not self._tally.useful(allocation):
             return False
-        if taken_at(holder, waiting, policy, self._group.shares) > self._now:
+        if preemptible_at(allocation, waiting, policy, self._group.shares) > self._now:
             return False
-        verdict = spared(waiting, holder, policy, self._now)
+        verdict = refusal_scope(waiting, allocation, policy, self._now)
         self._refused.add(verdict)
         return verdict is Verdict.LINE
 
-    def _price(self, found: list[Holder], *, equals: bool) -> None:
-        for holder in found:
+    def _price(self, found: list[Allocation], *, equals: bool) -> None:
+        for allocation in found:
             if equals:
-                lost, step = work_lost(holder.task, self._now), 1.0
+                lost, step = work_lost(allocation.task, self._now), 1.0
                 while step <= lost:
                     step *= 2
                 while lost and step > 2 * lost:
                     step /= 2
-                self._losses[holder] = (step, worth_of(holder).merit)
+                self._losses[allocation] = (step, rating_of(allocation).merit)
             else:
-                self._losses[holder] = (loss(holder.task, self._group.policy, self._now), 0.0)
+                self._losses[allocation] = (
+                    loss(allocation.task, self._group.policy, self._now),
+                    0.0,
+                )
 
-    def _cheapest_first(self, found: list[Holder]) -> Iterator[Holder]:
+    def _cheapest_first(self, found: list[Allocation]) -> Iterator[Allocation]:
         order = sorted(found, key=lambda h: (self._losses[h], h.task.id))
         gains = self._shortlist(order)
 
-        def cost(holder: Holder) -> tuple[float, float, float, int]:
-            useful, (lost, merit) = min(gains[holder], self._tally.missing), self._losses[holder]
-            return (lost / useful if useful else inf, merit, lost, holder.task.id)
+        def cost(allocation: Allocation) -> tuple[float, float, float, int]:
+            useful, (lost, merit) = (
+                min(gains[allocation], self._tally.missing),
+                self._losses[allocation],
+            )
+            return (lost / useful if useful else inf, merit, lost, allocation.task.id)
 
-        heap = [(cost(holder), holder) for holder in gains]
+        heap = [(cost(allocation), allocation) for allocation in gains]
         heapify(heap)
         while heap:
-            known, holder = heappop(heap)
-            if cost(holder) > known:
-                heappush(heap, (cost(holder), holder))
-            elif self._eligible(holder):
-                yield holder
+            known, allocation = heappop(heap)
+            if cost(allocation) > known:
+                heappush(heap, (cost(allocation), allocation))
+            elif self._eligible(allocation):
+                yield allocation
         yield from (h for h in order if h not in gains and self._eligible(h))
 
-    def _shortlist(self, order: list[Holder]) -> dict[Holder, int]:
-        gains: dict[Holder, int] = {}
-        for size in {len(holder.spots) for holder in order}:
+    def _shortlist(self, order: list[Allocation]) -> dict[Allocation, int]:
+        gains: dict[Allocation, int] = {}
+        for size in {len(allocation.nodes) for allocation in order}:
             gained = 0
-            for holder in order:
-                if len(holder.spots) == size and gained < self._tally.missing:
-                    gains[holder] = self._tally.gain(holder)
-                    gained += gains[holder]
+            for allocation in order:
+                if len(allocation.nodes) == size and gained < self._tally.missing:
+                    gains[allocation] = self._tally.gain(allocation)
+                    gained += gains[allocation]
         return gains
 
-    def _without_superfluous(self, chosen: list[Holder]) -> list[Holder]:
-        def firmest_first(holder: Holder) -> tuple[int, float, float, int]:
-            lost, merit = self._losses[holder]
-            return (-worth_of(holder).level, -merit, -lost, holder.task.id)
+    def _without_superfluous(self, chosen: list[Allocation]) -> list[Allocation]:
+        def firmest_first(allocation: Allocation) -> tuple[int, float, float, int]:
+            lost, merit = self._losses[allocation]
+            return (-rating_of(allocation).level, -merit, -lost, allocation.task.id)
 
         kept = list(chosen)
         for victim in sorted(chosen, key=firmest_first):
-            self._tally.spare(victim)
+            self._tally.drop(victim)
             if self._tally.missing <= 0:
                 kept.remove(victim)
             else:
@@ -181,20 +186,20 @@ def a_cluster(draw: Random) -> Snapshot:
     return snap(Settings("default", packed), found, *shares, *filled(draw, packed), *waiting)
 
 
-def suspend(group: GroupState, victim: Holder, cheapest: VictimSelection) -> None:
+def suspend(group: GroupState, victim: Allocation, cheapest: VictimSelection) -> None:
     """As a pass does."""
     group.victim_index.remove(victim)
-    cheapest.forget(victim)
-    group.shares.keep(victim.task.user, -victim.units)
-    allocation.leave(victim, wanted_by=1)
+    cheapest.remove(victim)
+    group.shares.add_retained(victim.task.user, -victim.units)
+    victim.begin_release(reserved_for=1)
 
 
 def group_of(snapshot: Snapshot, policy: Policy) -> GroupState:
     """Ready for a pass."""
-    board = SchedulerCache.of(replace(snapshot, tasks=()), policy)
-    board.decide(NOW)
-    board.see(snapshot.tasks, (), NOW)
-    group = board._edit("default")
+    cache = SchedulerCache.of(replace(snapshot, tasks=()), policy)
+    cache.decide(NOW)
+    cache.update_tasks(snapshot.tasks, (), NOW)
+    group = cache._edit("default")
     group.advance(NOW)
     group.shares.divide(NODES * UNIT)
     return group
@@ -207,8 +212,8 @@ def test_the_same_leave_as_when_everybody_is_looked_at(policy: Policy, seed: int
     group = group_of(a_cluster(Random(seed)), policy)
     cheapest = VictimSelection(group.victim_index, policy, NOW)
     for waiting in group.queue.in_order():
-        already = fit.within(group.pool, waiting.need, Grip.LEAVING)
-        if already < waiting.need.count:
+        already = fit.rank_capacity(group.pool, waiting.request, Occupancy.RELEASING)
+        if already < waiting.request.count:
             found = victims(group, waiting, already, cheapest)
             assert found == Slow(group, waiting, already, NOW).victims()
             for victim in found[0]:
@@ -218,15 +223,15 @@ def test_the_same_leave_as_when_everybody_is_looked_at(policy: Policy, seed: int
 BURST = share(" ".join(f"u{i}" for i in range(1, 41)), guaranteed=40)
 
 
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[Holder]:
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Allocation]:
     """Who is asked whether it may be suspended."""
-    asked: list[Holder] = []
+    asked: list[Allocation] = []
 
-    def noted(self: RankCount, holder: Holder) -> bool:
-        asked.append(holder)
-        return usual(self, holder)
+    def noted(self: RankCount, allocation: Allocation) -> bool:
+        asked.append(allocation)
+        return usual(self, allocation)
 
-    usual: Callable[[RankCount, Holder], bool] = RankCount.useful
+    usual: Callable[[RankCount, Allocation], bool] = RankCount.useful
     monkeypatch.setattr(RankCount, "useful", noted)
     return asked
 
@@ -246,9 +251,9 @@ def test_a_burst_of_newcomers_does_not_look_at_all_runs_again_for_each(
     runs = [running(100 + i, f"n{i:02}", NORMAL, since=since, yields=True) for i in range(90)]
     burst = [queued(i, 1, level, created_at=NOW - 80_000 + i) for i in range(1, 41)]
     cluster = snap(nodes(90), *shares, *runs, *burst)
-    board = SchedulerCache.of(cluster, Policy(ranking=Ranking.SUBMITTED))
+    cache = SchedulerCache.of(cluster, Policy(ranking=Ranking.SUBMITTED))
     asked = counted(monkeypatch)
-    assert len(board.decide(NOW).decisions) == 40
+    assert len(cache.decide(NOW).decisions) == 40
     assert len(asked) < 4 * 40
 
 
@@ -257,8 +262,8 @@ def test_a_burst_of_newcomers_does_not_look_at_all_runs_again_for_each(
 @settings(max_examples=60, deadline=None)
 def test_whom_a_ceiling_refuses_would_have_found_nobody(policy: Policy, seed: int) -> None:
     snapshot = a_cluster(Random(seed))
-    board, slow = SchedulerCache.of(snapshot, policy), SchedulerCache.of(snapshot, policy)
-    decisions, waits = board.decide(NOW).decisions, [*board.waits()]
+    cache, slow = SchedulerCache.of(snapshot, policy), SchedulerCache.of(snapshot, policy)
+    decisions, waits = cache.decide(NOW).decisions, [*cache.waits()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CapacityBound, "refuses", lambda self, waiting: False)
         assert slow.decide(NOW).decisions == decisions
@@ -281,10 +286,10 @@ def test_sizes_for_which_there_is_too_little_room_do_not_all_look_for_victims(
     small = [running(200 + i, f"n{i:02}", LOW, gpu=1) for i in range(10)]
     sizes = [queued(i, 1, HIGH, gpu=3, cpu=i) for i in range(1, 31)]
     found = nodes(10, gpus=8, cpus=64)
-    board = SchedulerCache.of(
+    cache = SchedulerCache.of(
         snap(Settings("default", packed=True), found, *firm, *small, *sizes), Policy()
     )
-    assert board.decide(NOW).decisions == ()
+    assert cache.decide(NOW).decisions == ()
     assert len(looks) == 1
 
 
@@ -342,7 +347,7 @@ def test_who_is_eligible_only_because_others_would_leave_is_not_taken() -> None:
     found, _ = victims(
         smaller, smaller.waiting[1], 0, VictimSelection(smaller.victim_index, policy, NOW)
     )
-    assert [holder.task.id for holder in found] == [7, 8]
+    assert [allocation.task.id for allocation in found] == [7, 8]
 
 
 def test_who_is_protected_from_equals_is_not_even_priced_for_them() -> None:
@@ -354,5 +359,7 @@ def test_who_is_protected_from_equals_is_not_even_priced_for_them() -> None:
     asks = queued(1, 4, created_at=NOW - 90_000)
     policy = Policy(ranking=Ranking.SUBMITTED)
     group = group_of(snap(nodes(4), *runs, asks), policy)
-    steps = VictimSelection(group.victim_index, policy, NOW).below(group.waiting[1], apart=False)
+    steps = VictimSelection(group.victim_index, policy, NOW).below(
+        group.waiting[1], different_groups=False
+    )
     assert [[price.task for row in rows for price in row] for rows in steps] == [[7], [9]]

@@ -208,17 +208,17 @@ def test_who_outlives_all_others_still_has_a_rank() -> None:
 def test_curves_are_drawn_anew_a_few_at_a_time_coarse_ones_first() -> None:
     history, kinds = History(), (LIKE, ("v", "train", 1, 8))
     before = [history.curve(kind) for kind in kinds]
-    assert not history.renew(1)
+    assert not history.rebuild(1)
     for _ in range(3):
         history.learn(LIKE, 20.0)
     assert history.unread == 3
     assert [history.curve(kind) for kind in kinds] == before
     history.outdate()
     assert history.unread == 0
-    steps = [history.renew(1)]
+    steps = [history.rebuild(1)]
     while steps[-1]:
         assert len(steps) < 10
-        steps.append(history.renew(1))
+        steps.append(history.rebuild(1))
     assert len(steps) == 6  # two kinds, their name and size, their size, everybody
     assert [history.curve(kind).kind for kind in kinds] == [LIKE, LIKE[1:]]
 
@@ -229,8 +229,8 @@ def test_more_at_once_than_there_are_is_all() -> None:
     for _ in range(3):
         history.learn(LIKE, 20.0)
     history.outdate()
-    assert history.renew(99)
-    assert not history.renew(99)
+    assert history.rebuild(99)
+    assert not history.rebuild(99)
     assert history.curve(LIKE).kind == LIKE
 
 
@@ -240,7 +240,7 @@ def test_what_was_learned_of_others_outdates_no_curve() -> None:
     for _ in range(9):
         history.learn(("w", "z", 5, 5), 20.0)
     history.outdate()
-    assert not history.renew(1)
+    assert not history.rebuild(1)
 
 
 def sweep(history: History, names: range, times: int = 1) -> None:
@@ -290,7 +290,7 @@ def test_what_was_not_drawn_anew_before_more_is_outdated_still_is() -> None:
     for _ in range(50):
         history.learn(("w", "z", 5, 5), 9000.0)
     history.outdate()
-    assert history.renew(1)  # what holds for everybody
+    assert history.rebuild(1)  # what holds for everybody
     history.outdate()
-    assert history.renew(99)
+    assert history.rebuild(99)
     assert history.curve(LIKE) != before

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_backend.domain.priority import Priority
-from hai_backend.scheduler.capacity.slots import Need
+from hai_backend.scheduler.capacity.requests import Request
 from hai_backend.scheduler.queue.queue import Queue, Verdict, Waiting, natural_key
 from hai_backend.scheduler.testing import NOW, queued
 
-NEEDS = (Need(1), Need(2), Need(3))
+NEEDS = (Request(1), Request(2), Request(3))
 LEVELS = (Priority.HIGH, Priority.NORMAL)
 
 entries = st.lists(
@@ -25,16 +25,18 @@ entries = st.lists(
 
 
 def waiting(
-    task: int, need: Need, level: Priority, user: str, merit: float, age: int, auto: bool
+    task: int, request: Request, level: Priority, user: str, merit: float, age: int, auto: bool
 ) -> Waiting:
     asked = Priority.AUTO if auto else level
-    facts = queued(task, need.count, asked, user=user, created_at=NOW - age)
-    entry = Waiting(facts, need, level, level, merit, inf)
+    facts = queued(task, request.count, asked, user=user, created_at=NOW - age)
+    entry = Waiting(facts, request, level, level, merit, inf)
     entry.key = natural_key(entry)
     return entry
 
 
-def filled(rows: list[tuple[Need, Priority, str, float, int, bool]]) -> tuple[Queue, list[Waiting]]:
+def filled(
+    rows: list[tuple[Request, Priority, str, float, int, bool]],
+) -> tuple[Queue, list[Waiting]]:
     queue, tasks = Queue(), [waiting(i, *row) for i, row in enumerate(rows)]
     for task in tasks:
         queue.add(task)
@@ -48,7 +50,7 @@ def visited(queue: Queue, answer: dict[int, Verdict] | None = None) -> list[int]
         seen.append(task.task.id)
         return (answer or {}).get(task.task.id, Verdict.NEXT)
 
-    queue.walk(offer, lambda need: True)
+    queue.walk(offer, lambda request: True)
     return seen
 
 
@@ -59,7 +61,7 @@ def in_order(tasks: list[Waiting]) -> list[Waiting]:
 @given(entries, st.sets(st.integers(0, 24)))
 @settings(deadline=None)
 def test_everybody_is_offered_nodes_once_in_order(
-    rows: list[tuple[Need, Priority, str, float, int, bool]], gone: set[int]
+    rows: list[tuple[Request, Priority, str, float, int, bool]], gone: set[int]
 ) -> None:
     queue, tasks = filled(rows)
     for task in tasks:
@@ -73,7 +75,7 @@ def test_everybody_is_offered_nodes_once_in_order(
 @given(entries)
 @settings(deadline=None)
 def test_filled_at_once_it_is_the_same_queue(
-    rows: list[tuple[Need, Priority, str, float, int, bool]],
+    rows: list[tuple[Request, Priority, str, float, int, bool]],
 ) -> None:
     queue, tasks = filled(rows)
     other = Queue()
@@ -89,34 +91,34 @@ def test_filled_at_once_it_is_the_same_queue(
 @given(entries, st.dictionaries(st.integers(0, 24), st.sampled_from(Verdict)))
 @settings(deadline=None)
 def test_an_answer_leaves_out_only_whom_it_speaks_for(
-    rows: list[tuple[Need, Priority, str, float, int, bool]], answer: dict[int, Verdict]
+    rows: list[tuple[Request, Priority, str, float, int, bool]], answer: dict[int, Verdict]
 ) -> None:
     queue, tasks = filled(rows)
-    lines: set[Need] = set()
+    lines: set[Request] = set()
     lanes: set[object] = set()
     expected: list[int] = []
     for task in in_order(tasks):
-        lane = (task.need, task.lane)
-        if task.need in lines or lane in lanes:
+        lane = (task.request, task.lane)
+        if task.request in lines or lane in lanes:
             continue
         expected.append(task.task.id)
         verdict = answer.get(task.task.id)
         if verdict is Verdict.LINE:
-            lines.add(task.need)
+            lines.add(task.request)
         if verdict is Verdict.LANE:
             lanes.add(lane)
     assert visited(queue, answer) == expected
 
 
 def test_a_need_that_can_not_be_met_is_left_out() -> None:
-    queue, _ = filled([(need, Priority.NORMAL, "u", 1.0, 0, False) for need in NEEDS[:2]])
+    queue, _ = filled([(request, Priority.NORMAL, "u", 1.0, 0, False) for request in NEEDS[:2]])
     seen: list[int] = []
 
     def offer(task: Waiting) -> Verdict:
         seen.append(task.task.id)
         return Verdict.NEXT
 
-    queue.walk(offer, lambda need: need is NEEDS[1])
+    queue.walk(offer, lambda request: request is NEEDS[1])
     assert seen == [1]
 
 

@@ -14,13 +14,13 @@ from hai_backend.domain.scheduling.snapshot import SchedTask, Suspension
 from hai_backend.scheduler.policy.policy import Policy, Ranking
 from hai_backend.scheduler.queue.history import STARTS, History
 from hai_backend.scheduler.queue.rating import (
-    Claim,
     Guard,
+    QueuedRating,
     Rating,
-    claim,
     like,
     merit_at,
-    running_worth,
+    rate_queued,
+    rate_run,
 )
 from hai_backend.scheduler.testing import NOW, queued, running
 
@@ -32,7 +32,7 @@ ABOVE, NORMAL, LOW, HIGH = Priority.ABOVE_NORMAL, Priority.NORMAL, Priority.LOW,
 
 
 def of_run(task: SchedTask, policy: Policy = IN_ORDER, now: float = NOW) -> Rating:
-    return running_worth(task, float(max(1, task.node_count)), History(), policy, now)
+    return rate_run(task, float(max(1, task.node_count)), History(), policy, now)
 
 
 def lately(*hours: float, higher: bool) -> tuple[Suspension, ...]:
@@ -96,10 +96,10 @@ def lately(*hours: float, higher: bool) -> tuple[Suspension, ...]:
 def test_what_a_run_is_worth_and_until_when(
     run: SchedTask, level: Priority, guard: Guard, merit: float, lasts: float
 ) -> None:
-    worth = of_run(run)
-    assert (worth.level, worth.guard) == (level, guard)
-    assert worth.merit == pytest.approx(merit)
-    assert worth.until - NOW == pytest.approx(lasts)
+    rating = of_run(run)
+    assert (rating.level, rating.guard) == (level, guard)
+    assert rating.merit == pytest.approx(merit)
+    assert rating.until - NOW == pytest.approx(lasts)
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,11 @@ def test_an_age_that_is_rounded_is_in_the_bin_that_lasts(
 ) -> None:
     born = began - before
     run = running(1, "a", run_seconds=before, run_started_at=began, restart_seconds=1e-12)
-    worth = of_run(replace(run, created_at=began), replace(ATTAINED, minimum_seconds=0.0), now)
+    rating = of_run(replace(run, created_at=began), replace(ATTAINED, minimum_seconds=0.0), now)
     later = [born + start for start in STARTS if born + start > now]
     age = STARTS[len(STARTS) - len(later) - 1]
-    assert worth.until == min(later, default=inf)
-    assert worth.merit == pytest.approx(1.6 * 0.999 / (age + 1))
+    assert rating.until == min(later, default=inf)
+    assert rating.merit == pytest.approx(1.6 * 0.999 / (age + 1))
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,14 @@ def test_an_age_that_is_rounded_is_in_the_bin_that_lasts(
                      id="a slice longer than patience"),
     ],
 )  # fmt: skip
-def test_what_a_waiting_task_claims(facts: dict[str, float], turn: bool, expected: Claim) -> None:
-    assert claim(queued(1, 1, LOW, **facts), LOW, 0.5, POLICY, NOW, turn) == expected
+def test_what_a_waiting_task_claims(
+    facts: dict[str, float], turn: bool, expected: QueuedRating
+) -> None:
+    assert rate_queued(queued(1, 1, LOW, **facts), LOW, 0.5, POLICY, NOW, turn) == expected
 
 
 def test_a_lift_lowers_nobody() -> None:
-    level, *_ = claim(queued(1, 1, HIGH, created_at=0.0), HIGH, 0.5, POLICY, NOW)
+    level, *_ = rate_queued(queued(1, 1, HIGH, created_at=0.0), HIGH, 0.5, POLICY, NOW)
     assert level is HIGH
 
 
@@ -195,16 +197,16 @@ def test_a_worth_holds_until_it_says_and_then_changes(
     moved = tuple(replace(s, at=s.at + shift) for s in run.suspensions)
     run = replace(run, run_started_at=began, created_at=began - 10, suspensions=moved)
     now = NOW + shift
-    worth = of_run(run, policy, now)
-    assert worth.until > now
-    if worth.until == inf:
-        assert of_run(run, policy, now + 400 * DAY) == worth
+    rating = of_run(run, policy, now)
+    assert rating.until > now
+    if rating.until == inf:
+        assert of_run(run, policy, now + 400 * DAY) == rating
         return
-    between = now + part * (worth.until - now)
-    for moment in (between, nextafter(worth.until, 0)):
-        if now <= moment < worth.until:
-            assert of_run(run, policy, moment) == worth
-    assert of_run(run, policy, worth.until) != worth
+    between = now + part * (rating.until - now)
+    for moment in (between, nextafter(rating.until, 0)):
+        if now <= moment < rating.until:
+            assert of_run(run, policy, moment) == rating
+    assert of_run(run, policy, rating.until) != rating
 
 
 def test_learned_merits_are_indices_in_steps_of_9_percent() -> None:
@@ -218,4 +220,9 @@ def test_learned_merits_are_indices_in_steps_of_9_percent() -> None:
 
 def test_where_all_rank_alike_one_slice_is_enough() -> None:
     late = queued(1, 1, LOW, created_at=NOW - 2 * SLICE)
-    assert claim(late, LOW, 0.5, IN_ORDER, NOW, True) == (LOW, 0.8, NOW + DAY - 2 * SLICE, False)
+    assert rate_queued(late, LOW, 0.5, IN_ORDER, NOW, True) == (
+        LOW,
+        0.8,
+        NOW + DAY - 2 * SLICE,
+        False,
+    )

@@ -10,9 +10,10 @@ from hai_backend.api.request.rules import Rules
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import QuotaRow, ShareRow
 from hai_backend.domain.spec import ResourceSpec, RoleSpec, TaskSpec
+from hai_backend.scheduler.capacity.requests import UNIT
 from hai_backend.scheduler.policy.group_policy import in_force
 from hai_backend.scheduler.policy.policy import Policy
-from hai_backend.scheduler.quota import UNIT, Limit, Quotas, allows
+from hai_backend.scheduler.quota import Limit, Quotas, allows
 
 _PARTS = ("gpu", "cpu", "memory")
 

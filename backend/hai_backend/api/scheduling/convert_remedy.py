@@ -13,8 +13,8 @@ from hai_backend.domain.node import Node, NodeStatus
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Task
 from hai_backend.scheduler.explain.blockers import NodeNumbers, QuotaUse
-from hai_backend.scheduler.explain.counterfactual import Cause, Change, Flip
 from hai_backend.scheduler.explain.dry_run import Victim
+from hai_backend.scheduler.explain.remedy import Cause, Change, Remedy
 
 _CAUSES = {
     Cause.PROTECTION: "when task {task}'s protection ends",
@@ -27,57 +27,55 @@ _CAUSES = {
 }
 
 
-def flip_to_proto(flip: Flip, task: Task, rows: Iterable[QuotaUse]) -> pb.Flip:
+def remedy_to_proto(remedy: Remedy, task: Task, rows: Iterable[QuotaUse]) -> pb.Flip:
     """`rows` are those of the task's user; an id of 0 stands for a task that is not submitted yet."""
     allowed = {row.row: row.allowed for row in rows}
     return pb.Flip(
-        change=flip.change.value,
-        message=flip_text(flip, task),
+        change=remedy.change.value,
+        message=remedy_text(remedy, task),
         quotas=[
             pb.QuotaUse(priority=row, allowed=allowed.get(row, 0), after=allowed.get(row, 0) + more)
-            for row, more in flip.rows
+            for row, more in remedy.rows
         ],
-        count=flip.count or len(flip.nodes),
-        priority=flip.level if flip.change is Change.LEVEL else 0,
-        time=timestamp(flip.at) if flip.change is Change.TIME else None,
-        cause=flip.cause.value if flip.change is Change.TIME else "",
-        id=flip.task,
-        nodes=flip.nodes,
-        starts=flip.starts,
+        count=remedy.count or len(remedy.nodes),
+        priority=remedy.level if remedy.change is Change.LEVEL else 0,
+        time=timestamp(remedy.at) if remedy.change is Change.TIME else None,
+        cause=remedy.cause.value if remedy.change is Change.TIME else "",
+        id=remedy.task,
+        nodes=remedy.nodes,
+        starts=remedy.starts,
     )
 
 
-def flip_text(flip: Flip, task: Task) -> str:
+def remedy_text(remedy: Remedy, task: Task) -> str:
     """What to change, and what comes of it."""
-    return (
-        f"{_what(flip, task)} ({'starts at once' if flip.starts else 'others then leave for it'})"
-    )
+    return f"{_what(remedy, task)} ({'starts at once' if remedy.starts else 'others then leave for it'})"
 
 
-def _what(flip: Flip, task: Task) -> str:
+def _what(remedy: Remedy, task: Task) -> str:
     group = task.spec.resource.group
-    match flip.change:
+    match remedy.change:
         case Change.QUOTA:
-            rows = " and ".join(f"{more} more {_row(row)}" for row, more in flip.rows)
+            rows = " and ".join(f"{more} more {_row(row)}" for row, more in remedy.rows)
             return f"quota of {task.user} in {group}: {rows}"
         case Change.SHARE:
-            return f"{flip.count} more in the limit of the user group of {task.user} in {group}"
+            return f"{remedy.count} more in the limit of the user group of {task.user} in {group}"
         case Change.FEWER_NODES:
-            return f"ask for {nodes(flip.count)} instead of {task.node_count}"
+            return f"ask for {nodes(remedy.count)} instead of {task.node_count}"
         case Change.LEVEL:
-            return f"submit it at {flip.level.name}" if not task.id else _priority(flip, task)
+            return f"submit it at {remedy.level.name}" if not task.id else _priority(remedy, task)
         case Change.TIME:
-            return f"wait: {_CAUSES[flip.cause].format(task=flip.task)}, {utc(flip.at)}"
+            return f"wait: {_CAUSES[remedy.cause].format(task=remedy.task)}, {utc(remedy.at)}"
         case Change.UNCORDON:
-            return f"operators can bring back cordoned nodes: {', '.join(flip.nodes)}"
+            return f"operators can bring back cordoned nodes: {', '.join(remedy.nodes)}"
         case Change.MORE_NODES:
-            return f"{flip.count} more free node{'s' if flip.count > 1 else ''} in {group}"
+            return f"{remedy.count} more free node{'s' if remedy.count > 1 else ''} in {group}"
         case Change.RESUME:
             return f"release it: hai resume {task.id}"
 
 
-def _priority(flip: Flip, task: Task) -> str:
-    return f"change its priority: hai priority {task.id} {flip.level.name}"
+def _priority(remedy: Remedy, task: Task) -> str:
+    return f"change its priority: hai priority {task.id} {remedy.level.name}"
 
 
 def _row(row: Priority) -> str:
@@ -91,7 +89,7 @@ def nodes(count: int) -> str:
 
 def quota_to_proto(row: QuotaUse) -> pb.QuotaUse:
     """One row."""
-    return pb.QuotaUse(priority=row.row, allowed=row.allowed, held=row.held, after=row.after)
+    return pb.QuotaUse(priority=row.row, allowed=row.allowed, held=row.used, after=row.after)
 
 
 def numbers_to_proto(numbers: NodeNumbers, members: Iterable[Node]) -> pb.NodeNumbers:

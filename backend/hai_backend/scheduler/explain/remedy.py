@@ -1,4 +1,4 @@
-"""A change that would let a waiting task have nodes, as a value; and the cluster as it were after that change."""
+"""A change after which a waiting task would get nodes, as a value; and the snapshot with that change applied."""
 
 from __future__ import annotations
 
@@ -13,33 +13,35 @@ from hai_backend.scheduler.policy.policy import Policy
 
 
 class Change(StrEnum):
-    """What is changed; stable, shown to users."""
+    """What is changed. Stable names, which users see."""
 
     QUOTA = "QUOTA"  # `rows`: more nodes for the user at a level, AUTO: in total
     SHARE = "SHARE"  # `count` more nodes in the limit of the user group
-    FEWER_NODES = "FEWER_NODES"  # the task asks for `count` nodes
-    LEVEL = "LEVEL"  # the task asks for `level`
-    TIME = "TIME"  # nothing but the time: `at`, because of `cause`
-    UNCORDON = "UNCORDON"  # `nodes` are brought back
+    FEWER_NODES = "FEWER_NODES"  # the task requests `count` nodes
+    LEVEL = "LEVEL"  # the task requests `level`
+    TIME = "TIME"  # time passes until `at`, because of `cause`
+    UNCORDON = "UNCORDON"  # `nodes` are uncordoned
     MORE_NODES = "MORE_NODES"  # `count` more free nodes in the group
     RESUME = "RESUME"  # the task is released
 
 
 class Cause(StrEnum):
-    """What time changes."""
+    """What changes with time."""
 
     PROTECTION = "PROTECTION"  # of the run of `task`
     SLICE = "SLICE"  # of the run of `task` is used up
     DEMOTION = "DEMOTION"  # of the run of `task`
     DELAY = "DELAY"  # the task may start
-    TURN = "TURN"  # the task has waited for a slice, and its user holds nothing
+    TURN = "TURN"  # the task has waited for a slice, and its user has no nodes
     LIFT = "LIFT"  # the task has waited for too long
-    RANK = "RANK"  # some run or task ranks otherwise
+    RANK = "RANK"  # the rank of a run or task
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
-    """Which fields are set, `change` says. `starts`: at once; else nodes are promised to it."""
+class Remedy:
+    """A change that suffices. `change` says which fields are set. `starts`: at once; else nodes are promised to the
+    task.
+    """
 
     change: Change
     rows: tuple[tuple[Priority, int], ...] = ()
@@ -52,38 +54,38 @@ class Flip:
     starts: bool = False
 
 
-def applied(snapshot: Snapshot, number: int, flip: Flip, policy: Policy) -> Snapshot:
+def applied(snapshot: Snapshot, number: int, remedy: Remedy, policy: Policy) -> Snapshot:
     """The snapshot with the change made. `policy` is that of the task's group."""
-    match flip.change:
+    match remedy.change:
         case Change.QUOTA:
-            return _with_quota(snapshot, number, flip.rows, policy)
+            return _with_quota(snapshot, number, remedy.rows, policy)
         case Change.SHARE:
-            return _with_limit(snapshot, number, flip.count)
+            return _with_limit(snapshot, number, remedy.count)
         case Change.FEWER_NODES:
-            return _with_task(snapshot, number, lambda t: replace(t, node_count=flip.count))
+            return _with_task(snapshot, number, lambda t: replace(t, node_count=remedy.count))
         case Change.LEVEL:
-            return _with_task(snapshot, number, lambda t: replace(t, priority=flip.level))
+            return _with_task(snapshot, number, lambda t: replace(t, priority=remedy.level))
         case Change.RESUME:
             return _with_task(snapshot, number, lambda t: replace(t, held=False, not_before=0.0))
         case Change.TIME:
-            return replace(snapshot, now=flip.at)
+            return replace(snapshot, now=remedy.at)
         case Change.UNCORDON:
-            nodes = (_back(n) if n.name in flip.nodes else n for n in snapshot.nodes)
+            nodes = (_uncordoned(n) if n.name in remedy.nodes else n for n in snapshot.nodes)
             return replace(snapshot, nodes=tuple(nodes))
         case Change.MORE_NODES:
-            return _with_nodes(snapshot, number, flip.count)
+            return _with_nodes(snapshot, number, remedy.count)
 
 
 def task_of(snapshot: Snapshot, number: int) -> SchedTask:
-    """The task of that id."""
+    """The task with this id."""
     return next(task for task in snapshot.tasks if task.id == number)
 
 
 def allowed(rows: Iterable[QuotaRow], task: SchedTask, level: Priority, policy: Policy) -> int:
-    """How many nodes the task's user may hold at a level; AUTO: in total."""
-    own = (r for r in rows if (r.user, r.group, r.priority) == (task.user, task.group, level))
+    """How many nodes the task's user may use at a level; AUTO: in total."""
+    matching = (r for r in rows if (r.user, r.group, r.priority) == (task.user, task.group, level))
     default = 0 if level is Priority.AUTO else policy.default_quota or 0
-    return max((row.nodes for row in own), default=default)
+    return max((row.nodes for row in matching), default=default)
 
 
 def _with_task(
@@ -117,7 +119,7 @@ def _with_limit(snapshot: Snapshot, number: int, more: int) -> Snapshot:
 
 
 def _with_nodes(snapshot: Snapshot, number: int, count: int) -> Snapshot:
-    """Like the largest ones of the group that the task could use."""
+    """Add nodes like the largest node of the group that the task could use."""
     task = task_of(snapshot, number)
     model = max(candidates(snapshot, task), key=_size)
     free = replace(model, cordoned=False, held="", lift="", state=NodeState.READY)
@@ -126,12 +128,12 @@ def _with_nodes(snapshot: Snapshot, number: int, count: int) -> Snapshot:
 
 
 def candidates(snapshot: Snapshot, task: SchedTask) -> list[Node]:
-    """The nodes of the task's group and zone, in whichever state."""
-    own = (node for node in snapshot.nodes if node.group == task.group)
-    return [node for node in own if task.zone in ("", node.zone)]
+    """The nodes of the task's group and zone, in any state."""
+    in_group = (node for node in snapshot.nodes if node.group == task.group)
+    return [node for node in in_group if task.zone in ("", node.zone)]
 
 
-def _back(node: Node) -> Node:
+def _uncordoned(node: Node) -> Node:
     return replace(node, cordoned=False, held="", lift="")
 
 

@@ -11,16 +11,17 @@ from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import SchedTask, Suspension
 from hai_backend.scheduler import Policy
-from hai_backend.scheduler.explain.counterfactual import (
+from hai_backend.scheduler.explain.probe import run_pass
+from hai_backend.scheduler.explain.remedy import (
     Cause,
     Change,
-    Flip,
+    Remedy,
     allowed,
     applied,
     candidates,
     task_of,
 )
-from hai_backend.scheduler.explain.probe import look
+from hai_backend.scheduler.explain.time_changes import Why, time_changes
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.queue.history import STARTS, bin_of
 from hai_backend.scheduler.testing import (
@@ -34,7 +35,6 @@ from hai_backend.scheduler.testing import (
     snap,
     starting,
 )
-from hai_backend.scheduler.wakeup_times import Why, moments
 
 LOW, NORMAL, ABOVE, HIGH, AUTO = (
     Priority.LOW, Priority.NORMAL, Priority.ABOVE_NORMAL, Priority.HIGH, Priority.AUTO,
@@ -46,9 +46,9 @@ TASK = queued(1, created_at=NOW - 1000)
 
 def found(task: SchedTask, *runs: Any, policy: Policy = POLICY) -> dict[float, Why]:
     """Seconds from now."""
-    seating = look(snap(nodes(3), task, *runs), task.id, policy).seating
-    assert seating is not None
-    return {at - NOW: why for at, why in moments(task, seating.group, NOW).items()}
+    cycle = run_pass(snap(nodes(3), task, *runs), task.id, policy).cycle
+    assert cycle is not None
+    return {at - NOW: why for at, why in time_changes(task, cycle.group, NOW).items()}
 
 
 OWN = {SLICE - 1000: (Cause.TURN, 0), DAY - 1000: (Cause.LIFT, 0)}
@@ -102,17 +102,17 @@ STATE = snap(
 )  # fmt: skip
 
 
-def changed(flip: Flip, task: int = 1, policy: Policy = POLICY) -> Any:
-    return applied(STATE, task, flip, policy)
+def changed(remedy: Remedy, task: int = 1, policy: Policy = POLICY) -> Any:
+    return applied(STATE, task, remedy, policy)
 
 
 def test_more_quota_is_added_to_the_largest_row_or_to_the_default() -> None:
-    rows = changed(Flip(Change.QUOTA, rows=((HIGH, 2), (AUTO, 3)))).quotas
+    rows = changed(Remedy(Change.QUOTA, rows=((HIGH, 2), (AUTO, 3)))).quotas
     assert rows == (
         quota("v", HIGH, 5), quota("u", HIGH, 7, "g"), quota("u", HIGH, 4), quota("u", AUTO, 3),
     )  # fmt: skip
     limited = Policy(default_quota=2)
-    assert changed(Flip(Change.QUOTA, rows=((LOW, 1),)), policy=limited).quotas[-1] == quota(
+    assert changed(Remedy(Change.QUOTA, rows=((LOW, 1),)), policy=limited).quotas[-1] == quota(
         "u", LOW, 3
     )
     told = [allowed(STATE.quotas, task_of(STATE, 1), level, limited) for level in (HIGH, LOW, AUTO)]
@@ -121,28 +121,28 @@ def test_more_quota_is_added_to_the_largest_row_or_to_the_default() -> None:
 
 
 def test_a_higher_limit_is_that_of_the_tasks_user_group() -> None:
-    limits = {row.name: row.limit for row in changed(Flip(Change.SHARE, count=2)).shares}
+    limits = {row.name: row.limit for row in changed(Remedy(Change.SHARE, count=2)).shares}
     assert limits == {"u v": 3, "w": 1}
     unlimited = snap(queued(1, user="u"), share("u"))
-    assert applied(unlimited, 1, Flip(Change.SHARE, count=2), POLICY) == unlimited
+    assert applied(unlimited, 1, Remedy(Change.SHARE, count=2), POLICY) == unlimited
 
 
 def test_a_change_of_the_task_changes_nobody_else() -> None:
     one, two = STATE.tasks
     fewer, level = (
-        changed(flip).tasks for flip in (Flip(Change.FEWER_NODES, count=2), Flip(Change.LEVEL, level=HIGH))
+        changed(remedy).tasks for remedy in (Remedy(Change.FEWER_NODES, count=2), Remedy(Change.LEVEL, level=HIGH))
     )  # fmt: skip
     assert (fewer[0].node_count, fewer[1]) == (2, two)
     assert (level[0].priority, level[1]) == (HIGH, two)
-    first, second = changed(Flip(Change.RESUME), task=2).tasks
+    first, second = changed(Remedy(Change.RESUME), task=2).tasks
     assert (first, second.held, second.not_before) == (one, False, 0.0)
-    assert changed(Flip(Change.TIME, at=NOW + 5)).now == NOW + 5
+    assert changed(Remedy(Change.TIME, at=NOW + 5)).now == NOW + 5
 
 
 def test_nodes_come_back_or_are_added_like_the_largest_that_the_task_may_use() -> None:
-    back = changed(Flip(Change.UNCORDON, nodes=("a",))).nodes
+    back = changed(Remedy(Change.UNCORDON, nodes=("a",))).nodes
     assert [node.cordoned for node in back] == [False, True, False]
-    more = changed(Flip(Change.MORE_NODES, count=2)).nodes[3:]
+    more = changed(Remedy(Change.MORE_NODES, count=2)).nodes[3:]
     assert [(n.name, n.gpus, n.cordoned, n.state, n.zone) for n in more] == [
         ("b~0", 8, False, NodeState.READY, "B"),
         ("b~1", 8, False, NodeState.READY, "B"),
@@ -163,15 +163,15 @@ def test_of_equally_many_gpus_more_cpus_then_more_memory_make_a_larger_node() ->
     )
     for one, other in ((small, more), (more, most)):
         new = applied(
-            snap(other, one, queued(1)), 1, Flip(Change.MORE_NODES, count=1), POLICY
+            snap(other, one, queued(1)), 1, Remedy(Change.MORE_NODES, count=1), POLICY
         ).nodes[-1]
         assert new.name == f"{other.name}~0"
 
 
 def test_a_change_says_nothing_of_what_it_does_not_change() -> None:
-    flip = Flip(Change.RESUME)
-    assert (flip.rows, flip.count, flip.level, flip.at) == ((), 0, AUTO, 0.0)
-    assert (flip.cause, flip.task, flip.nodes, flip.starts) == (Cause.RANK, 0, (), False)
+    remedy = Remedy(Change.RESUME)
+    assert (remedy.rows, remedy.count, remedy.level, remedy.at) == ((), 0, AUTO, 0.0)
+    assert (remedy.cause, remedy.task, remedy.nodes, remedy.starts) == (Cause.RANK, 0, (), False)
 
 
 def test_a_rank_that_changes_with_the_protection_of_another_run_is_not_the_cause() -> None:
