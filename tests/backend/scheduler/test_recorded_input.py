@@ -18,6 +18,7 @@ from hai_backend.scheduler.recorded_input import (
     Begin,
     Pass,
     PassInput,
+    apply,
     begin_line,
     parse_line,
     pass_line,

@@ -85,7 +85,9 @@ def test_what_is_left_out_keeps_its_default() -> None:
         pytest.param({"restart_seconds": -1}, "restart_seconds", "from 0", id="negative"),
         pytest.param({"relearn_seconds": 10**400}, "relearn_seconds", "…", id="huge"),
         pytest.param({"daily_suspensions": 0}, "daily_suspensions", "from 1", id="no suspension"),
-        pytest.param({"daily_suspensions": 1.5}, "daily_suspensions", "whole", id="not whole"),
+        pytest.param(
+            {"daily_suspensions": 1.5}, "daily_suspensions", "integer", id="not an integer"
+        ),
         pytest.param({"default_quota": None}, "default_quota", "from -1", id="nothing"),
         pytest.param({"demotion": []}, "demotion", "names and values, not []", id="no table"),
         pytest.param({"demotion": {"HIHG": {}}}, "demotion.HIHG", "mean HIGH?", id="source"),
