@@ -28,7 +28,7 @@ from hai_backend.api.containers.rules import KINDS as CONTAINER_KINDS
 from hai_backend.api.scheduling.convert_policy import policy_to_proto
 from hai_backend.config import Settings
 from hai_backend.domain.accounts.right import Right
-from hai_backend.domain.accounts.webhook import Format, News
+from hai_backend.domain.accounts.webhook import Format, WebhookEvent
 from hai_backend.domain.mounts.variables import KINDS as MOUNT_ATTRIBUTES
 from hai_backend.domain.scheduling.plan import WaitReason
 from hai_backend.launch.kubernetes.options import Options
@@ -301,7 +301,7 @@ CLAIMS = [
     Claim("storage.md", "Rules", "kind", lambda: _choices("storage add", "--kind"), r"[\w-]+"),
     Claim("storage.md", "Rules", "name", lambda: MOUNT_ATTRIBUTES),
     Claim("task-schema.md", "Fields", "field", paths, r"\S+"),
-    Claim("webhooks.md", "Webhooks", "--on", lambda: list(News)),
+    Claim("webhooks.md", "Webhooks", "--on", lambda: list(WebhookEvent)),
     Claim("webhooks.md", "Webhooks", "--format", lambda: list(Format)),
 ]
 

@@ -1,7 +1,7 @@
-"""What the time of a run was worth: its start, its end, and the work that no checkpoint kept.
+"""How the time of a run on its nodes was used: start, work, end, and work that no checkpoint has saved.
 
-The time on nodes is divided without rest: starting (placed -> last program started), work, leaving (asked to leave, or
-last program gone -> every rank gone). A run that never started all its programs is starting from beginning to end.
+All of the time is divided: start (placed -> last program started), work, end (asked to leave, or last program exited ->
+every rank gone). A run that never started all its programs counts as start only.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from dataclasses import replace
 from hai_backend.domain.goodput_facts import Progress, smoothed
 from hai_backend.domain.task import Outcome, Run, StopCode, Task
 
-_BY_SIGNAL = 128  # exit codes from here on: killed, and not left
+_BY_SIGNAL = 128  # exit codes from here on: killed by a signal
 
 
-def begun(run: Run) -> float | None:
+def programs_started_at(run: Run) -> float | None:
     """When the last of its programs was started; None while some are not."""
     times = [r.started_at for r in run.ranks if r.started_at is not None]
     return max(times) if times and len(times) == len(run.ranks) else None
 
 
-def worked(run: Run, now: float) -> float:
+def work_seconds(run: Run, now: float) -> float:
     """Seconds of work so far."""
-    since = begun(run)
-    return 0.0 if since is None else max(0.0, _left(run, now) - since)
+    since = programs_started_at(run)
+    return 0.0 if since is None else max(0.0, _work_ended_at(run, now) - since)
 
 
-def _left(run: Run, now: float) -> float:
-    """When work ended: it was asked to leave, or its programs were gone."""
+def _work_ended_at(run: Run, now: float) -> float:
+    """When work ended: the run was asked to leave, or its last program exited."""
     if run.asked_at is not None:
         return run.asked_at
     if any(r.ended_at is None for r in run.ranks):
@@ -36,55 +36,55 @@ def _left(run: Run, now: float) -> float:
 
 
 def started(task: Task, run: Run, now: float) -> Task:
-    """A program has been started; the last one of a run tells what starting costs."""
-    if begun(run) is None:
+    """Account for a started program: the last one of a run gives the cost of a start."""
+    if programs_started_at(run) is None:
         return task
     seconds = smoothed(task.progress.start_seconds, max(0.0, now - run.created_at))
     return replace(task, progress=replace(task.progress, start_seconds=seconds))
 
 
 def ended(task: Task, run: Run, now: float) -> Task:
-    """The run has ended, and the task is what follows from that."""
-    progress, work = task.progress, worked(run, now)
-    kept = _yielded(task, run) or task.outcome is Outcome.SUCCEEDED
-    held = max(0.0, now - run.created_at)
+    """Account for an ended run; `task` is the task after it."""
+    progress, work = task.progress, work_seconds(run, now)
+    saved = _yielded(task, run) or task.outcome is Outcome.SUCCEEDED
+    seconds = max(0.0, now - run.created_at)
     progress = replace(
         progress,
-        held_seconds=progress.held_seconds + held,
-        overhead_seconds=progress.overhead_seconds + max(0.0, held - work),
-        lost_seconds=progress.lost_seconds + (0.0 if kept else _unsaved(progress, run, now)),
-        losses=progress.losses + _is_loss(task, run, kept),
+        held_seconds=progress.held_seconds + seconds,
+        overhead_seconds=progress.overhead_seconds + max(0.0, seconds - work),
+        lost_seconds=progress.lost_seconds + (0.0 if saved else _unsaved(progress, run, now)),
+        losses=progress.losses + _counts_as_loss(task, run, saved),
         queued_at=now,
     )
-    return replace(task, progress=_answered(progress, task, run, now))
+    return replace(task, progress=_with_suspend_cost(progress, task, run, now))
 
 
 def _unsaved(progress: Progress, run: Run, now: float) -> float:
     """Seconds of work since the last checkpoint of this run."""
-    since = begun(run)
+    since = programs_started_at(run)
     if since is None:
         return 0.0
-    return max(0.0, _left(run, now) - max(since, progress.saved_at or since))
+    return max(0.0, _work_ended_at(run, now) - max(since, progress.saved_at or since))
 
 
-def _is_loss(task: Task, run: Run, kept: bool) -> bool:
-    """Whoever ends a task on purpose does not interrupt it."""
-    return not kept and task.wanted_outcome is None and begun(run) is not None
+def _counts_as_loss(task: Task, run: Run, saved: bool) -> bool:
+    """A task that was ended on purpose was not interrupted."""
+    return not saved and task.wanted_outcome is None and programs_started_at(run) is not None
 
 
 def _yielded(task: Task, run: Run) -> bool:
-    """It said that it has saved; or it knows the signal that it asked for, since that did not kill it."""
+    """It reported that it has saved; or it handles the signal that its options ask for, which did not kill it."""
     if run.yielded or run.asked_at is None or not task.spec.options.suspend_signal:
         return run.yielded
     return all(r.exit_code is not None and r.exit_code < _BY_SIGNAL for r in run.ranks)
 
 
-def _answered(progress: Progress, task: Task, run: Run, now: float) -> Progress:
-    """What leaving cost, and whether the program saved when it was asked to; not learned from what says nothing."""
+def _with_suspend_cost(progress: Progress, task: Task, run: Run, now: float) -> Progress:
+    """Account for the suspension: its cost, and whether the program saved when it was asked to."""
     if run.asked_at is None:
         return progress
     seconds = smoothed(progress.suspend_seconds, max(0.0, now - run.asked_at))
     if task.outcome is Outcome.SUCCEEDED or run.stop_code & StopCode.NODE_FAILURE:
         return replace(progress, suspend_seconds=seconds)
-    saw = run.acknowledged or bool(task.spec.options.suspend_signal)
-    return replace(progress, suspend_seconds=seconds, yields=saw and _yielded(task, run))
+    noticed = run.acknowledged or bool(task.spec.options.suspend_signal)
+    return replace(progress, suspend_seconds=seconds, yields=noticed and _yielded(task, run))

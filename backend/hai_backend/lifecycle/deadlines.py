@@ -1,4 +1,4 @@
-"""What happens when a run's deadline has passed: rules of lifecycle.TABLE."""
+"""What happens when the deadline of a run has passed: rules of lifecycle.TABLE."""
 
 from __future__ import annotations
 
@@ -9,43 +9,57 @@ from hai_backend.domain.task import RankState, Run, RunState, StopCode, Task
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import KillRanks
 from hai_backend.lifecycle.limits import Limits
-from hai_backend.lifecycle.suspend import ask_to_stop, ask_to_suspend
 from hai_backend.lifecycle.time_limits import limit_reached
-from hai_backend.lifecycle.transition import Line, Move, present, terminate, with_line, with_run
+from hai_backend.lifecycle.transition import (
+    Line,
+    Transition,
+    ask_to_stop,
+    ask_to_suspend,
+    existing_ranks,
+    terminate,
+    with_line,
+    with_run,
+)
 
 
-def built_too_long(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
+def build_overdue(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Transition:
     if not _due(run, event, now):
-        return Move(task)
+        return Transition(task)
     missing = [r.index for r in run.ranks if r.state is not RankState.RUNNING]
-    reason = f"rank {_places(missing, run)} did not attach within {limits.build_within:.0f} s"
+    reason = (
+        f"rank {_describe_ranks(missing, run)} did not attach within {limits.build_within:.0f} s"
+    )
     return terminate(task, run, StopCode.INIT_FAILED, reason, now, limits)
 
 
-def time_is_up(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
-    """The end of gathering after a failure, or of the task's own time."""
+def time_limit_reached(
+    task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits
+) -> Transition:
+    """The time to gather exit codes after a failure is over, or the time limit of the task is reached."""
     if not _due(run, event, now):
-        return Move(task)
+        return Transition(task)
     if run.stop_code:
         return terminate(task, run, StopCode.NONE, run.reason, now, limits)
     options = task.spec.options
     if options.lifetime and not limit_reached(task, run, now):
-        return _put_away(task, run, now)
+        return _suspend_container(task, run, now)
     limit = options.timeout or options.time_limit
     line = Line("StopAsked", f"its time limit of {limit} s was reached")
     return ask_to_stop(task, run, StopCode.TIMEOUT, line, now)
 
 
-def _put_away(task: Task, run: Run, now: float) -> Move:
-    """A dev container is over for now: it keeps its place and its files, and waits until somebody starts it."""
+def _suspend_container(task: Task, run: Run, now: float) -> Transition:
+    """Suspend a dev container: it keeps its position and its files, and waits until it is started again."""
     line = Line("SuspendAsked", f"its lifetime of {task.spec.options.lifetime} s is over")
     return ask_to_suspend(replace(task, held=True), run, line, now)
 
 
-def asked_too_long(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
-    """Neither acknowledged nor left in time; or it has failed meanwhile, and its siblings' exit codes are gathered."""
+def suspend_overdue(
+    task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits
+) -> Transition:
+    """Neither acknowledged nor left in time; or it failed meanwhile, and the exit codes of other ranks are gathered."""
     if not _due(run, event, now):
-        return Move(task)
+        return Transition(task)
     if run.state is RunState.SUSPENDING and run.stop_code & StopCode.FAILED:
         return terminate(task, run, StopCode.NONE, run.reason, now, limits)
     options = task.spec.options
@@ -55,18 +69,20 @@ def asked_too_long(task: Task, run: Run, event: ev.Ticked, now: float, limits: L
     return with_line(line, terminate(task, run, StopCode.NONE, run.reason, now, limits))
 
 
-def end_by_force(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
-    """Tried again until they are gone, which a lost node may take minutes for; told once."""
+def kill_overdue(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Transition:
+    """Kill the ranks, again and again until they are gone, which takes minutes on a lost node. One timeline line."""
     if not _due(run, event, now):
-        return Move(task)
+        return Transition(task)
     again = run.killed_at is not None
     run = replace(run, deadline=now + limits.kill_again, killed_at=run.killed_at or now)
-    line = Line("KilledByForce", f"rank {_places(present(run), run)} did not end in time")
-    kill = KillRanks(run.number, present(run))
-    return Move(with_run(task, run), (kill,), (line,), silent=again)
+    line = Line(
+        "KilledByForce", f"rank {_describe_ranks(existing_ranks(run), run)} did not end in time"
+    )
+    kill = KillRanks(run.number, existing_ranks(run))
+    return Transition(with_run(task, run), (kill,), (line,), silent=again)
 
 
-def _places(ranks: Iterable[int], run: Run) -> str:
+def _describe_ranks(ranks: Iterable[int], run: Run) -> str:
     return ", ".join(f"{index} on {run.ranks[index].node}" for index in ranks)
 
 

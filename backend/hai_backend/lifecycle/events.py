@@ -1,6 +1,7 @@
-"""What can happen to a task. Past tense; asking twice is not an error.
+"""Events: what can happen to a task. A request may be repeated without error.
 
-Events of a run carry its number: one that arrives late, from a run that is over, changes nothing.
+Events of a run carry its number: one that arrives late, from an earlier run, changes nothing. The class names are the
+kinds of events in timelines, so they are a part of the contract with clients.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from dataclasses import dataclass
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Outcome
 
-# From people and from the scheduler.
+# Requests of people and of the scheduler.
 
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """`outcome` marks the task SUCCEEDED or FAILED; None: STOPPED, or CANCELED when it never ran."""
+    """Stop the task. `outcome` marks it SUCCEEDED or FAILED; None: STOPPED, or CANCELED if it never ran."""
 
     by: str
     outcome: Outcome | None = None
@@ -41,7 +42,7 @@ class ResumeAsked:
 
 @dataclass(frozen=True, slots=True)
 class PredecessorEnded:
-    """A task that goes first has ended. `awaited`: it was still waiting for these itself, and never ran."""
+    """A dependency has ended. `awaited`: tasks that it still waited for itself, so it never ran."""
 
     task: int
     outcome: Outcome
@@ -102,7 +103,7 @@ class LaunchFailed:
 
 @dataclass(frozen=True, slots=True)
 class RankGone:
-    """Nothing of the rank exists any more. `why` where something else than us ended it."""
+    """Nothing of the rank exists any more. `why`: what ended it, if not the platform."""
 
     run: int
     rank: int
@@ -111,7 +112,7 @@ class RankGone:
 
 @dataclass(frozen=True, slots=True)
 class NodeLost:
-    """The node is unreachable. What ran there may run on, so RankGone comes later: when the launcher is sure."""
+    """The node is unreachable. Its programs may run on, so RankGone comes later, when the launcher is sure."""
 
     run: int
     rank: int
@@ -175,7 +176,7 @@ class WatchdogFired:
 
 @dataclass(frozen=True, slots=True)
 class NodeReported:
-    """The program has found its node broken."""
+    """The program reports its node as broken."""
 
     run: int
     rank: int
@@ -189,7 +190,7 @@ class WholeLifeStateChanged:
     value: int
 
 
-# From whoever listens to agents.
+# From controllers/cluster/agent_silence.py.
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,13 +215,13 @@ class AgentHeard:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """The run's deadline may have come. `passed`: one that has, by a clock that nobody sets."""
+    """The run's deadline may have passed. `passed`: a deadline that has, by the monotonic clock."""
 
     run: int
     passed: float | None = None
 
 
-TaskAsk = (
+TaskRequest = (
     StopAsked
     | SuspendAsked
     | ResumeAsked
@@ -259,6 +260,6 @@ RankEvent = (
     | AgentSilent
     | AgentHeard
 )
-"""What happens to all ranks of a gang at nearly the same time, and answers nobody but with the task."""
+"""Events of all ranks of a gang at nearly the same time, which are written together."""
 
-Event = TaskAsk | RunEvent
+Event = TaskRequest | RunEvent

@@ -31,8 +31,8 @@ _HINTS = {
 }
 
 
-def meaning(exit_code: int, *, told: bool = False) -> str:
-    """Say what an exit code means: `meaning(137) == "killed by SIGKILL (…)"`. `told` to end: the cause is known."""
+def meaning(exit_code: int, *, by_platform: bool = False) -> str:
+    """Say what an exit code means: `meaning(137) == "killed by SIGKILL (…)"`. `by_platform`: the platform ended it."""
     if exit_code == 0:
         return "succeeded"
     if exit_code == 126:
@@ -40,13 +40,13 @@ def meaning(exit_code: int, *, told: bool = False) -> str:
     if exit_code == 127:
         return "exit code 127: the program was not found"
     if 128 < exit_code <= 128 + _LAST_SIGNAL:
-        return _killed_by(exit_code - 128, told)
+        return _killed_by(exit_code - 128, by_platform)
     return f"exit code {exit_code}"
 
 
-def _killed_by(number: int, told: bool) -> str:
+def _killed_by(number: int, by_platform: bool) -> str:
     name = _SIGNALS.get(number, f"signal {number}")
-    if told and number in _ENDING:
+    if by_platform and number in _ENDING:
         return f"ended by {name}"
     hint = _HINTS.get(number)
     return f"killed by {name}" + (f" ({hint})" if hint else "")

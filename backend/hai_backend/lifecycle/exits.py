@@ -1,4 +1,4 @@
-"""How the programs of a run leave, and what that means for the run: rules of lifecycle.TABLE."""
+"""Exits of programs, and what they mean for the run: rules of lifecycle.TABLE."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Ta
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.exit_codes import meaning
 from hai_backend.lifecycle.limits import Limits
-from hai_backend.lifecycle.run_end import spaced
+from hai_backend.lifecycle.run_end import with_back_off
 from hai_backend.lifecycle.transition import (
     Line,
-    Move,
+    Transition,
     live,
     terminate,
     with_cause,
@@ -22,25 +22,27 @@ from hai_backend.lifecycle.transition import (
 )
 
 
-def yielded(task: Task, run: Run, event: ev.Yielded, now: float, limits: Limits) -> Move:
-    """go_suspend() of one rank ends the whole run, also when nobody had asked."""
+def yielded(task: Task, run: Run, event: ev.Yielded, now: float, limits: Limits) -> Transition:
+    """go_suspend() of one rank ends the whole run, also if the run was not asked to leave."""
     if run.state is RunState.RUNNING and run.stop_code:
-        return Move(task)  # it is ending for another reason already
+        return Transition(task)  # it is ending for another reason already
     code = StopCode.NONE if run.state is RunState.STOPPING else StopCode.INTERRUPT
     line = Line("Yielded", "the program has saved", "agent", event.rank)
-    return with_line(line, _give_way(task, run, code, now, limits))
+    return with_line(line, _end_after_yield(task, run, code, now, limits))
 
 
-def _give_way(task: Task, run: Run, code: StopCode, now: float, limits: Limits) -> Move:
-    """Whoever was not asked to yield may do it at every start: such starts lie apart."""
+def _end_after_yield(
+    task: Task, run: Run, code: StopCode, now: float, limits: Limits
+) -> Transition:
+    """A run that yields without being asked may do so at every start, so its starts are spaced."""
     if not run.stop_code:
-        task = spaced(task, run, limits.back_off(1), now)
+        task = with_back_off(task, run, limits.back_off(1), now)
     return terminate(task, replace(run, yielded=True), code, "the program yielded", now, limits)
 
 
-def exited(task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Limits) -> Move:
+def exited(task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Limits) -> Transition:
     if not live(run.ranks[event.rank]):
-        return Move(task)  # said again after a reconnect
+        return Transition(task)  # repeated after a reconnect
     state = _exit_state(task, run, event)
     run = with_rank(
         run,
@@ -50,20 +52,22 @@ def exited(task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Li
         last_lines=event.last_lines if event.exit_code else "",
         ended_at=now,
     )
-    line = _exit_line(event, told=state is RankState.STOPPED_TERMINATING)
+    line = _exit_line(event, by_platform=state is RankState.STOPPED_TERMINATING)
     return with_line(line, _after_exit(task, run, event, now, limits))
 
 
-def _exit_line(event: ev.ProgramExited, *, told: bool) -> Line:
-    return Line("ProgramExited", meaning(event.exit_code, told=told), "agent", event.rank)
+def _exit_line(event: ev.ProgramExited, *, by_platform: bool) -> Line:
+    return Line(
+        "ProgramExited", meaning(event.exit_code, by_platform=by_platform), "agent", event.rank
+    )
 
 
 def _exit_state(task: Task, run: Run, event: ev.ProgramExited) -> RankState:
-    asked = run.state in (RunState.SUSPENDING, RunState.STOPPING)
+    leaving = run.state in (RunState.SUSPENDING, RunState.STOPPING)
     by_signal = event.exit_code in (128 + 15, 128 + 10) or bool(task.spec.options.suspend_signal)
     if (
         event.yielded
-        or (asked and by_signal)
+        or (leaving and by_signal)
         or (run.state is RunState.STOPPING and event.exit_code)
     ):
         return RankState.STOPPED_TERMINATING
@@ -72,10 +76,12 @@ def _exit_state(task: Task, run: Run, event: ev.ProgramExited) -> RankState:
     return RankState.FAILED_TERMINATING
 
 
-def _after_exit(task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Limits) -> Move:
+def _after_exit(
+    task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Limits
+) -> Transition:
     rank = run.ranks[event.rank]
     if event.yielded and not (run.state is RunState.RUNNING and run.stop_code):
-        return _give_way(task, run, StopCode.INTERRUPT, now, limits)
+        return _end_after_yield(task, run, StopCode.INTERRUPT, now, limits)
     if rank.state is RankState.FAILED_TERMINATING:
         return _failed(task, run, rank, now, limits)
     if rank.state is RankState.SUCCEEDED_TERMINATING:
@@ -83,12 +89,12 @@ def _after_exit(task: Task, run: Run, event: ev.ProgramExited, now: float, limit
     return _end_if_none_live(task, run, now, limits)
 
 
-def exited_when_told(
+def exited_while_terminating(
     task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Limits
-) -> Move:
-    """We ended it: whatever code it left with, it was stopped."""
+) -> Transition:
+    """The platform has ended the program: it counts as stopped, whatever its exit code."""
     if not live(run.ranks[event.rank]):
-        return Move(task)
+        return Transition(task)
     run = with_rank(
         run,
         event.rank,
@@ -96,12 +102,12 @@ def exited_when_told(
         exit_code=event.exit_code,
         ended_at=now,
     )
-    return Move(with_run(task, run), (), (_exit_line(event, told=True),))
+    return Transition(with_run(task, run), (), (_exit_line(event, by_platform=True),))
 
 
-def _failed(task: Task, run: Run, rank: Rank, now: float, limits: Limits) -> Move:
+def _failed(task: Task, run: Run, rank: Rank, now: float, limits: Limits) -> Transition:
     reason = f"rank {rank.index} on {rank.node} failed: {meaning(rank.exit_code or 0)}"
-    verdict = judged(task, run, task.spec.policies.on_pod_failed)
+    verdict = policy_verdict(task, run, task.spec.policies.on_pod_failed)
     if verdict is OnEnd.IGNORE:
         return _end_if_none_live(task, run, now, limits)
     if verdict is OnEnd.COMPLETE:
@@ -110,18 +116,18 @@ def _failed(task: Task, run: Run, rank: Rank, now: float, limits: Limits) -> Mov
     if not any(live(r) for r in run.ranks):
         return terminate(task, run, code, reason, now, limits)
     if run.stop_code & StopCode.FAILED:
-        return Move(with_run(task, run))
-    return Move(with_run(task, with_cause(run, code, reason), deadline=now + limits.gather))
+        return Transition(with_run(task, run))
+    return Transition(with_run(task, with_cause(run, code, reason), deadline=now + limits.gather))
 
 
-def judged(task: Task, run: Run, policy: OnEnd) -> OnEnd:
-    """What a policy says of a rank that has failed or is lost; nothing while enough of the gang is there."""
+def policy_verdict(task: Task, run: Run, policy: OnEnd) -> OnEnd:
+    """The policy for a rank that has failed or is lost; IGNORE while enough of the gang runs."""
     least = task.spec.policies.min_available
     available = sum(live(r) or r.exit_code == 0 for r in run.ranks)
     return OnEnd.IGNORE if least and available >= least else policy
 
 
-def _succeeded(task: Task, run: Run, rank: Rank, now: float, limits: Limits) -> Move:
+def _succeeded(task: Task, run: Run, rank: Rank, now: float, limits: Limits) -> Transition:
     policy = task.spec.policies.on_role_completed
     role = [r for r in run.ranks if r.role == rank.role]
     if rank.role and policy is not OnEnd.IGNORE and all(r.exit_code == 0 for r in role):
@@ -135,9 +141,9 @@ def _succeeded(task: Task, run: Run, rank: Rank, now: float, limits: Limits) -> 
     return _end_if_none_live(task, run, now, limits)
 
 
-def _end_if_none_live(task: Task, run: Run, now: float, limits: Limits) -> Move:
+def _end_if_none_live(task: Task, run: Run, now: float, limits: Limits) -> Transition:
     if any(live(r) for r in run.ranks):
-        return Move(with_run(task, run))
+        return Transition(with_run(task, run))
     if run.state is RunState.RUNNING:
         return terminate(task, run, StopCode.STOP, "all programs have ended", now, limits)
     return terminate(task, run, StopCode.NONE, run.reason, now, limits)

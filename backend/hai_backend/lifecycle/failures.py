@@ -1,20 +1,25 @@
-"""What goes wrong with a rank, its agent or its node: rules of lifecycle.TABLE."""
+"""Failures of ranks, agents and nodes: rules of lifecycle.TABLE.
+
+The silence of an agent ends nothing: the program may run on, and the agent may come back. Until then it is shown.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from hai_backend.domain.formatting import utc
 from hai_backend.domain.spec import OnEnd
 from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Task
 from hai_backend.lifecycle import events as ev
-from hai_backend.lifecycle.exits import judged
+from hai_backend.lifecycle.exits import policy_verdict
 from hai_backend.lifecycle.instructions import KillRanks
 from hai_backend.lifecycle.limits import Limits
-from hai_backend.lifecycle.run_end import end_if_all_gone, spaced
-from hai_backend.lifecycle.suspend import ask_to_stop, ask_to_suspend
+from hai_backend.lifecycle.run_end import end_if_all_gone, with_back_off
 from hai_backend.lifecycle.transition import (
     Line,
-    Move,
+    Transition,
+    ask_to_stop,
+    ask_to_suspend,
     live,
     may_continue,
     may_run,
@@ -25,8 +30,10 @@ from hai_backend.lifecycle.transition import (
 )
 
 
-def start_failed(task: Task, run: Run, event: ev.StartFailed, now: float, limits: Limits) -> Move:
-    """The agent could not start the program: a fault of the task, so it consumes a retry."""
+def start_failed(
+    task: Task, run: Run, event: ev.StartFailed, now: float, limits: Limits
+) -> Transition:
+    """The agent could not start the program: a fault of the task, so it counts as a retry."""
     rank = run.ranks[event.rank]
     reason = f"rank {event.rank} on {rank.node} could not start: {event.reason}"
     run = with_rank(run, event.rank, state=RankState.FAILED_TERMINATING, ended_at=now)
@@ -37,7 +44,7 @@ def start_failed(task: Task, run: Run, event: ev.StartFailed, now: float, limits
 
 def watchdog_fired(
     task: Task, run: Run, event: ev.WatchdogFired, now: float, limits: Limits
-) -> Move:
+) -> Transition:
     reason = (
         f"rank {event.rank} printed nothing for {event.silent_seconds:.0f} s"
         f" (watchdog_time {task.spec.options.watchdog_time} s)"
@@ -47,35 +54,41 @@ def watchdog_fired(
     return with_line(line, terminate(task, run, code, reason, now, limits))
 
 
-def node_reported(task: Task, run: Run, event: ev.NodeReported, now: float, limits: Limits) -> Move:
-    """The program blames its node: start again elsewhere, whatever its ranks may have failed of meanwhile."""
+def node_reported(
+    task: Task, run: Run, event: ev.NodeReported, now: float, limits: Limits
+) -> Transition:
+    """The program reports its node as broken: start again elsewhere, even if ranks have failed meanwhile."""
     rank = run.ranks[event.rank]
     reason = f"rank {event.rank} reported that its node {rank.node} is broken: {event.error}"
     line = Line("NodeReported", event.error, "agent", event.rank)
-    if run.state is RunState.STOPPING:  # for good: a person's wish, or the end of its time
+    if (
+        run.state is RunState.STOPPING
+    ):  # its task ends: a person stopped it, or its time limit was reached
         return with_line(line, terminate(task, run, StopCode.HOOK_RESTART, reason, now, limits))
     code = StopCode.HOOK_RESTART | StopCode.NODE_FAILURE
     return with_line(line, terminate(task, run, code, reason, now, limits))
 
 
-def launch_failed(task: Task, run: Run, event: ev.LaunchFailed, now: float, limits: Limits) -> Move:
+def launch_failed(
+    task: Task, run: Run, event: ev.LaunchFailed, now: float, limits: Limits
+) -> Transition:
     rank = run.ranks[event.rank]
     if rank.state.gone:
-        return Move(task)
+        return Transition(task)
     run = with_rank(run, event.rank, state=RankState.FAILED, ended_at=now)
     line = Line("LaunchFailed", event.reason, "launcher", event.rank)
     if run.state is RunState.TERMINATING:
         return with_line(line, end_if_all_gone(task, run, now, limits))
     code = StopCode.UNSCHEDULABLE if event.unschedulable else StopCode.INIT_FAILED
     reason = f"rank {event.rank} could not be launched on {rank.node}: {event.reason}"
-    move = terminate(task, run, code, reason, now, limits)
-    return with_line(line, _and_end(move, now, limits))
+    transition = terminate(task, run, code, reason, now, limits)
+    return with_line(line, _and_end(transition, now, limits))
 
 
-def gone(task: Task, run: Run, event: ev.RankGone, now: float, limits: Limits) -> Move:
+def rank_gone(task: Task, run: Run, event: ev.RankGone, now: float, limits: Limits) -> Transition:
     rank = run.ranks[event.rank]
     if rank.state.gone:
-        return Move(task)
+        return Transition(task)
     final = _FINAL.get(rank.state)
     if final is not None or run.state is RunState.TERMINATING:
         run = with_rank(run, event.rank, state=final or RankState.STOPPED)
@@ -83,8 +96,8 @@ def gone(task: Task, run: Run, event: ev.RankGone, now: float, limits: Limits) -
     run = with_rank(run, event.rank, state=RankState.FAILED, ended_at=now)
     reason = f"the agent of rank {rank.index} on {rank.node} disappeared"
     reason = f"{reason}: {event.why}" if event.why else reason
-    # The node is there: the program itself may end its agent, and do so wherever it starts.
-    task = spaced(task, run, limits.back_off(task.node_failure_count + 1), now)
+    # The node is ready: the program itself may end its agent, and may do so on any node.
+    task = with_back_off(task, run, limits.back_off(task.node_failure_count + 1), now)
     return _lost(task, run, Line("RankLost", reason, "launcher", rank.index), now, limits)
 
 
@@ -102,30 +115,32 @@ _CODES = {
 }
 
 
-def node_lost(task: Task, run: Run, event: ev.NodeLost, now: float, limits: Limits) -> Move:
-    """Its ranks may run on unseen: the run ends now, and its place is free when the launcher is sure.
+def node_lost(task: Task, run: Run, event: ev.NodeLost, now: float, limits: Limits) -> Transition:
+    """The node is unreachable, and the rank may run on. The run ends now; the node is free when the launcher is sure.
 
-    While the rank's agent answers, its program is asked to save first: what was lost may be the kubelet alone.
+    While the rank's agent answers, its program is asked to save first: only the kubelet may have failed.
     """
     rank = run.ranks[event.rank]
     if rank.state.gone:
-        return Move(task)
+        return Transition(task)
     if may_continue(run, rank) and may_run(rank) and rank.silent_since is None:
         if run.state in (RunState.SUSPENDING, RunState.STOPPING):
-            return Move(task)  # it saves already; its deadlines count
+            return Transition(task)  # it saves already; its deadlines apply
         verdict = _verdict(task, run, rank.index)
         if run.state is RunState.RUNNING and not run.stop_code and verdict is not OnEnd.IGNORE:
             return _ask_to_save(task, run, rank, event.reason, verdict, now)
     kill = KillRanks(run.number, (rank.index,))
     if not live(rank) or rank.state in _FINAL or run.state is RunState.TERMINATING:
-        return Move(task, (kill,))
+        return Transition(task, (kill,))
     run = with_rank(run, event.rank, state=RankState.FAILED_TERMINATING, ended_at=now)
     line = Line("RankLost", f"node {rank.node} was lost: {event.reason}", "launcher", rank.index)
-    move = _lost(task, run, line, now, limits)
-    return replace(move, instructions=(*move.instructions, kill))
+    transition = _lost(task, run, line, now, limits)
+    return replace(transition, instructions=(*transition.instructions, kill))
 
 
-def _ask_to_save(task: Task, run: Run, rank: Rank, why: str, verdict: OnEnd, now: float) -> Move:
+def _ask_to_save(
+    task: Task, run: Run, rank: Rank, why: str, verdict: OnEnd, now: float
+) -> Transition:
     reason = f"node {rank.node} was lost: {why}; the agent of rank {rank.index} answers"
     if verdict is OnEnd.RESTART:
         line = Line("SuspendAsked", reason, "cluster", rank.index)
@@ -135,24 +150,51 @@ def _ask_to_save(task: Task, run: Run, rank: Rank, why: str, verdict: OnEnd, now
 
 
 def _verdict(task: Task, run: Run, lost: int) -> OnEnd:
-    """What the task's policy says of a run that loses this rank."""
+    """The task's policy for a run that loses this rank."""
     without = with_rank(run, lost, state=RankState.FAILED)
-    verdict = judged(task, without, task.spec.policies.on_pod_evicted)
+    verdict = policy_verdict(task, without, task.spec.policies.on_pod_evicted)
     alone = not any(live(r) for r in without.ranks)
     return OnEnd.RESTART if verdict is OnEnd.IGNORE and alone else verdict
 
 
-def _lost(task: Task, run: Run, line: Line, now: float, limits: Limits) -> Move:
+def _lost(task: Task, run: Run, line: Line, now: float, limits: Limits) -> Transition:
     """Nothing is expected of the rank of this line any more, though it may still be there."""
     verdict = _verdict(task, run, line.rank)
     if verdict is OnEnd.IGNORE:
-        return Move(with_run(task, run), (), (line,))
-    move = terminate(task, run, _CODES[verdict], line.reason, now, limits)
-    return with_line(line, _and_end(move, now, limits))
+        return Transition(with_run(task, run), (), (line,))
+    transition = terminate(task, run, _CODES[verdict], line.reason, now, limits)
+    return with_line(line, _and_end(transition, now, limits))
 
 
-def _and_end(move: Move, now: float, limits: Limits) -> Move:
+def _and_end(transition: Transition, now: float, limits: Limits) -> Transition:
     """It may have been the last rank."""
-    assert move.task.run is not None
-    ended = end_if_all_gone(move.task, move.task.run, now, limits)
-    return replace(move, task=ended.task, lines=(*move.lines, *ended.lines))
+    assert transition.task.run is not None
+    ended = end_if_all_gone(transition.task, transition.task.run, now, limits)
+    return replace(transition, task=ended.task, lines=(*transition.lines, *ended.lines))
+
+
+def agent_silent(
+    task: Task, run: Run, event: ev.AgentSilent, now: float, limits: Limits
+) -> Transition:
+    """The agent of a rank whose program may run was not heard for `Timing.silent_after`."""
+    rank = run.ranks[event.rank]
+    if not may_run(rank) or rank.silent_since is not None:
+        return Transition(task)
+    reason = f"agent of rank {rank.index} on {rank.node} is silent since {utc(event.since)}"
+    line = Line("AgentSilent", reason, rank=rank.index)
+    return Transition(
+        with_run(task, with_rank(run, rank.index, silent_since=event.since)), (), (line,)
+    )
+
+
+def agent_heard(
+    task: Task, run: Run, event: ev.AgentHeard, now: float, limits: Limits
+) -> Transition:
+    """An agent that was silent is heard again."""
+    rank = run.ranks[event.rank]
+    if rank.silent_since is None:
+        return Transition(task)
+    seconds = max(0.0, now - rank.silent_since)
+    reason = f"agent of rank {rank.index} on {rank.node} is heard again after {seconds:.0f} s"
+    line = Line("AgentHeard", reason, rank=rank.index)
+    return Transition(with_run(task, with_rank(run, rank.index, silent_since=None)), (), (line,))

@@ -1,4 +1,4 @@
-"""What the time of a task was worth, and how often it should save. Pure: a function of measured facts.
+"""The goodput of a task, and how often it should save. Pure: a function of measured facts.
 
 The advice is Young's sqrt(2 C M) for a checkpoint that costs C and a mean time M between interruptions that lose work;
 where C is not small beside M, Daly's higher-order form (Future Generation Computer Systems 22, 2006). M is the task's
@@ -13,14 +13,14 @@ from math import sqrt
 from hai_backend.domain.formatting import span
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Run, Task
-from hai_backend.lifecycle.accounting import worked
+from hai_backend.lifecycle.accounting import work_seconds
 
 DEFAULT_BETWEEN = 86400.0  # seconds between interruptions while nothing is known
 _SMALL = 0.01  # of M: up to there Young's formula is within 6 % of Daly's
-_ENOUGH = 3  # interruptions that make a group's history
-_FACTOR = 3.0  # saving so much too often or too rarely is worth a word
-_FEW = 3  # with fewer checkpoints nobody saves too often
-_SOON = 600.0  # seconds of work of which losing all would not matter: no word yet
+_MIN_LOSSES = 3  # interruptions that make a group's history
+_FACTOR = 3.0  # saving so much too often or too rarely is reported
+_MIN_SAVES = 3  # with fewer checkpoints a task does not save too often
+_MIN_WORK = 600.0  # seconds: less work gets no advice
 
 _NONE_YET = (
     "no checkpoint reported yet: save with hai.task.checkpoint,"
@@ -33,7 +33,7 @@ _NO_COST = (
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What all tasks of a group have gone through."""
+    """Interruptions and time of all tasks of a group."""
 
     losses: int = 0
     node_seconds: float = 0.0
@@ -61,17 +61,17 @@ class Goodput:
 
 
 def goodput(task: Task, history: History, now: float) -> Goodput:
-    """All of it, with the current run as far as it has come."""
+    """The goodput of the task so far, with its current run."""
     progress = task.progress
-    held, work = _so_far(task, now)
-    between, basis = _between(task, history, work)
+    on_nodes, work = _totals(task, now)
+    between, basis = _interruption_interval(task, history, work)
     interval = work / progress.saves if progress.saves else None
     cost = progress.save_seconds
-    advice = None if cost is None else advised(cost, between)
+    advice = None if cost is None else advised_interval(cost, between)
     return Goodput(
-        share=max(0.0, work - progress.lost_seconds) / held if held > 0 else None,
-        held_seconds=held,
-        overhead_seconds=held - work,
+        share=max(0.0, work - progress.lost_seconds) / on_nodes if on_nodes > 0 else None,
+        held_seconds=on_nodes,
+        overhead_seconds=on_nodes - work,
         lost_seconds=progress.lost_seconds,
         interruptions=progress.losses,
         checkpoints=progress.saves,
@@ -87,8 +87,10 @@ def goodput(task: Task, history: History, now: float) -> Goodput:
     )
 
 
-def advised(cost: float, between: float) -> float:
-    """Work between two checkpoints that wastes least, when one costs `cost` and interruptions come each `between`."""
+def advised_interval(cost: float, between: float) -> float:
+    """Seconds of work between two checkpoints that lose least, if one costs `cost` and interruptions come every
+    `between`.
+    """
     young = sqrt(2 * cost * between)
     if cost <= _SMALL * between:
         return young
@@ -98,14 +100,14 @@ def advised(cost: float, between: float) -> float:
     return young * (1 + sqrt(ratio) / 3 + ratio / 9) - cost
 
 
-def _so_far(task: Task, now: float) -> tuple[float, float]:
-    """Seconds held and seconds worked, over all runs."""
+def _totals(task: Task, now: float) -> tuple[float, float]:
+    """Seconds on nodes and seconds of work, over all runs."""
     progress, run = task.progress, _current(task)
-    held, work = progress.held_seconds, progress.held_seconds - progress.overhead_seconds
+    on_nodes, work = progress.held_seconds, progress.held_seconds - progress.overhead_seconds
     if run is None:
-        return held, max(0.0, work)
+        return on_nodes, max(0.0, work)
     lasts = max(0.0, now - run.created_at)
-    return held + lasts, max(0.0, work) + min(lasts, worked(run, now))
+    return on_nodes + lasts, max(0.0, work) + min(lasts, work_seconds(run, now))
 
 
 def _current(task: Task) -> Run | None:
@@ -113,17 +115,17 @@ def _current(task: Task) -> Run | None:
     return run if run is not None and run.ended_at is None else None
 
 
-def _between(task: Task, history: History, work: float) -> tuple[float, str]:
+def _interruption_interval(task: Task, history: History, work: float) -> tuple[float, str]:
     losses = task.progress.losses
     if losses and work > 0:
         return work / losses, "task"
-    if history.losses >= _ENOUGH and history.node_seconds > 0:
+    if history.losses >= _MIN_LOSSES and history.node_seconds > 0:
         return history.node_seconds / history.losses / max(1, task.node_count), "group"
     return DEFAULT_BETWEEN, "default"
 
 
 def _note(task: Task, work: float, interval: float | None, advice: float | None) -> str:
-    if work < _SOON:
+    if work < _MIN_WORK:
         return ""
     if interval is None:
         return _NONE_YET if task.spec.task_type is TaskType.TRAINING else ""
@@ -131,6 +133,6 @@ def _note(task: Task, work: float, interval: float | None, advice: float | None)
         return _NO_COST
     if interval > _FACTOR * advice:
         return f"it saves too rarely: each {span(interval)} of work; {span(advice)} would lose less"
-    if task.progress.saves >= _FEW and interval < advice / _FACTOR:
+    if task.progress.saves >= _MIN_SAVES and interval < advice / _FACTOR:
         return f"it saves too often: each {span(interval)} of work; {span(advice)} is enough"
     return ""

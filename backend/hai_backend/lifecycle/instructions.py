@@ -1,4 +1,4 @@
-"""What must be done after a step. Imperative; every instruction may be repeated."""
+"""What must be done after a transition. Every instruction may be repeated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class TellGo:
+class StartPrograms:
     """All ranks have attached: start the programs."""
 
     run: int
@@ -22,17 +22,17 @@ class TellGo:
 
 
 @dataclass(frozen=True, slots=True)
-class TellSuspend:
+class SuspendPrograms:
     """Ask the programs to save and yield."""
 
     run: int
     ranks: tuple[int, ...]
     save_within: float
-    wanted: bool = False  # by its owner: nobody need be warned
+    by_owner: bool = False  # its owner asks: no preemption notice is needed
 
 
 @dataclass(frozen=True, slots=True)
-class TellEnd:
+class EndPrograms:
     """End the programs: SIGTERM, grace, SIGKILL."""
 
     run: int
@@ -42,7 +42,7 @@ class TellEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class TellState:
+class SendWholeLifeState:
     """Another rank has set the whole-life state."""
 
     run: int
@@ -58,4 +58,6 @@ class KillRanks:
     ranks: tuple[int, ...]
 
 
-Instruction = Launch | TellGo | TellSuspend | TellEnd | TellState | KillRanks
+Instruction = (
+    Launch | StartPrograms | SuspendPrograms | EndPrograms | SendWholeLifeState | KillRanks
+)

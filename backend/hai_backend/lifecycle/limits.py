@@ -1,4 +1,4 @@
-"""How long things may take and how often they are tried again."""
+"""Time limits of the life of a run, and how often it is tried again."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 class Limits:
     """Seconds, unless said otherwise."""
 
-    build_within: float = 60.0  # from placing until all ranks have attached
-    return_within: float = 6.0  # after a server was away: agents try every 5 s at least
+    build_within: float = 60.0  # from the placement until all ranks have attached
+    return_within: float = 6.0  # after a restart of the server: agents reconnect every 5 s at least
     gather: float = 5.0  # after a rank failed, for its siblings' exit codes
     end_grace: float = 2.0  # between SIGTERM and SIGKILL
-    end_slack: float = 5.0  # after that the launcher ends ranks by force
+    end_slack: float = 5.0  # after that the launcher kills the ranks
     kill_again: float = 10.0
     back_off_first: float = 10.0  # doubles …
     back_off_most: float = 600.0  # … up to this
     launch_tries: int = (
-        5  # launches in a row that may fail (INIT_FAILED); what a node refuses costs none
+        5  # launches in a row that may fail (INIT_FAILED); refusals by a node do not count
     )
 
     def back_off(self, failures: int) -> float:

@@ -1,4 +1,4 @@
-"""What becomes of a task when the last rank of its run is gone."""
+"""The end of a run: what its task becomes when the last rank is gone."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import replace
 from hai_backend.domain.task import Outcome, RankState, Run, RunState, StopCode, Task, TaskState
 from hai_backend.lifecycle import accounting
 from hai_backend.lifecycle.limits import Limits
-from hai_backend.lifecycle.transition import Line, Move, with_run
+from hai_backend.lifecycle.transition import Line, Transition, with_run
 
 
-def end_if_all_gone(task: Task, run: Run, now: float, limits: Limits) -> Move:
+def end_if_all_gone(task: Task, run: Run, now: float, limits: Limits) -> Transition:
     """End the run once every rank is gone: its nodes are free."""
     if not all(r.state.gone for r in run.ranks):
-        return Move(with_run(task, run))
+        return Transition(with_run(task, run))
     lasted = max(0.0, now - run.started_at) if run.started_at is not None else 0.0
     run = replace(run, state=RunState.ENDED, ended_at=now, deadline=None)
     task = replace(task, run=run, run_seconds=task.run_seconds + lasted)
-    move = _next(task, run, now, limits)
-    return replace(move, task=accounting.ended(move.task, run, now))
+    transition = _decide(task, run, now, limits)
+    return replace(transition, task=accounting.ended(transition.task, run, now))
 
 
-def _next(task: Task, run: Run, now: float, limits: Limits) -> Move:
-    """The first line that applies decides. Order matters: a person's word, then success, then whose fault it was."""
+def _decide(task: Task, run: Run, now: float, limits: Limits) -> Transition:
+    """The first case that applies decides, in this order: a person's request, success, then the strongest cause."""
     code = run.stop_code
     if task.wanted_outcome is not None:
         return _finish(task, task.wanted_outcome, task.reason, now)
@@ -36,31 +36,31 @@ def _next(task: Task, run: Run, now: float, limits: Limits) -> Move:
         return _finish(task, Outcome.FAILED, run.reason, now)
     if code & (StopCode.UNSCHEDULABLE | StopCode.INIT_FAILED):
         return _after_launch_failure(task, run, now, limits)
-    if code & StopCode.STOP:  # a policy says that it is complete, whoever else wanted its nodes
+    if code & StopCode.STOP:  # a policy says that it is complete, even if it was asked to leave
         return _finish(task, Outcome.SUCCEEDED, run.reason, now)
     if code & StopCode.INTERRUPT:
         task = replace(task, suspend_count=task.suspend_count + 1, launch_failure_count=0)
         return _requeue(task, run)
     if code & StopCode.HOOK_RESTART:
-        return _requeue(spaced(task, run, limits.back_off(1), now), run)
+        return _requeue(with_back_off(task, run, limits.back_off(1), now), run)
     return _finish(task, Outcome.SUCCEEDED, run.reason, now)
 
 
-def _after_node_failure(task: Task, run: Run, now: float, limits: Limits) -> Move:
+def _after_node_failure(task: Task, run: Run, now: float, limits: Limits) -> Transition:
     failures = task.node_failure_count + 1
     task = replace(task, node_failure_count=failures)
-    if run.stop_code & StopCode.HOOK_RESTART:  # the program says so, and may say it on every node
-        task = spaced(task, run, limits.back_off(failures), now)
+    if run.stop_code & StopCode.HOOK_RESTART:  # the program reports it, and may report every node
+        task = with_back_off(task, run, limits.back_off(failures), now)
     return _requeue(task, run)
 
 
-def spaced(task: Task, run: Run, seconds: float, now: float) -> Task:
-    """Starts lie so far apart: what ran for long comes back at once, what ends at once cannot spin."""
+def with_back_off(task: Task, run: Run, seconds: float, now: float) -> Task:
+    """Space starts by `seconds`: a long run is resumed at once, and a run that ends at once does not loop."""
     earliest = min(run.started_at or run.created_at, now) + seconds
     return replace(task, not_before=max(task.not_before, earliest))
 
 
-def _after_failure(task: Task, run: Run, now: float, limits: Limits) -> Move:
+def _after_failure(task: Task, run: Run, now: float, limits: Limits) -> Transition:
     failures = task.failure_count + 1
     task = replace(task, failure_count=failures)
     allowed = task.spec.options.max_retries
@@ -70,10 +70,8 @@ def _after_failure(task: Task, run: Run, now: float, limits: Limits) -> Move:
     return _requeue(replace(task, not_before=now + limits.back_off(failures)), run)
 
 
-def _after_launch_failure(task: Task, run: Run, now: float, limits: Limits) -> Move:
-    if (
-        not run.stop_code & StopCode.INIT_FAILED
-    ):  # a node refused it, which says nothing of the task
+def _after_launch_failure(task: Task, run: Run, now: float, limits: Limits) -> Transition:
+    if not run.stop_code & StopCode.INIT_FAILED:  # a node refused it: not the fault of the task
         return _requeue(replace(task, not_before=now + limits.back_off_first), run)
     failures = task.launch_failure_count + 1
     task = replace(task, launch_failure_count=failures)
@@ -83,17 +81,19 @@ def _after_launch_failure(task: Task, run: Run, now: float, limits: Limits) -> M
     return _requeue(replace(task, not_before=now + limits.back_off(failures)), run)
 
 
-def _requeue(task: Task, run: Run) -> Move:
+def _requeue(task: Task, run: Run) -> Transition:
     task = replace(task, state=TaskState.SUSPENDED, reason=run.reason)
-    return Move(task, (), (Line("RunEnded", run.reason), Line("TaskSuspended", _back(task))))
+    return Transition(
+        task, (), (Line("RunEnded", run.reason), Line("TaskSuspended", _requeued_text(task)))
+    )
 
 
-def _back(task: Task) -> str:
-    return "held until it is resumed" if task.held else "back in the queue at its old place"
+def _requeued_text(task: Task) -> str:
+    return "held until it is resumed" if task.held else "back in the queue at its old position"
 
 
 def finished(task: Task, outcome: Outcome, reason: str, now: float) -> Task:
-    """The task at its end: nothing will start it again."""
+    """The task in its final state."""
     return replace(
         task,
         state=TaskState.FINISHED,
@@ -105,10 +105,10 @@ def finished(task: Task, outcome: Outcome, reason: str, now: float) -> Task:
     )
 
 
-def _finish(task: Task, outcome: Outcome, reason: str, now: float) -> Move:
+def _finish(task: Task, outcome: Outcome, reason: str, now: float) -> Transition:
     task = finished(task, outcome, reason, now)
     lines = (
         Line("RunEnded", task.run.reason if task.run else ""),
         Line("TaskFinished", f"{outcome.value}: {reason}"),
     )
-    return Move(task, (), lines)
+    return Transition(task, (), lines)

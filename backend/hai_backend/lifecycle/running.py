@@ -1,4 +1,4 @@
-"""What a run says while it lives: rules of lifecycle.TABLE."""
+"""The start of a run and what its programs report: rules of lifecycle.TABLE."""
 
 from __future__ import annotations
 
@@ -7,22 +7,30 @@ from dataclasses import replace
 from hai_backend.domain.task import RankState, Run, RunState, Task
 from hai_backend.lifecycle import accounting
 from hai_backend.lifecycle import events as ev
-from hai_backend.lifecycle.environments import environment_lines
-from hai_backend.lifecycle.instructions import TellGo, TellState
+from hai_backend.lifecycle.instructions import SendWholeLifeState, StartPrograms
 from hai_backend.lifecycle.limits import Limits
-from hai_backend.lifecycle.time_limits import end_of_time
-from hai_backend.lifecycle.transition import Line, Move, present, with_line, with_rank, with_run
+from hai_backend.lifecycle.time_limits import time_limit_at
+from hai_backend.lifecycle.transition import (
+    Line,
+    Transition,
+    existing_ranks,
+    with_line,
+    with_rank,
+    with_run,
+)
 
 
-def launched(task: Task, run: Run, event: ev.RunLaunched, now: float, limits: Limits) -> Move:
+def launched(task: Task, run: Run, event: ev.RunLaunched, now: float, limits: Limits) -> Transition:
     ranks = tuple(
         replace(r, state=RankState.BUILDING) if r.state is RankState.CREATED else r
         for r in run.ranks
     )
-    return Move(with_run(task, run, state=RunState.BUILDING, ranks=ranks))
+    return Transition(with_run(task, run, state=RunState.BUILDING, ranks=ranks))
 
 
-def attached(task: Task, run: Run, event: ev.RankAttached, now: float, limits: Limits) -> Move:
+def attached(
+    task: Task, run: Run, event: ev.RankAttached, now: float, limits: Limits
+) -> Transition:
     """The gang barrier: when the last rank has attached, all start."""
     run = with_rank(
         run,
@@ -32,47 +40,77 @@ def attached(task: Task, run: Run, event: ev.RankAttached, now: float, limits: L
         free_port=event.free_port,
     )
     if any(r.state is not RankState.RUNNING for r in run.ranks):
-        return Move(with_run(task, run))
+        return Transition(with_run(task, run))
     return with_line(Line("RankAttached", "", "agent", event.rank), _start(task, run, now))
 
 
-def _start(task: Task, run: Run, now: float) -> Move:
+def _start(task: Task, run: Run, now: float) -> Transition:
     run = replace(run, state=RunState.RUNNING, started_at=now)
-    run = replace(run, deadline=end_of_time(task, run, now))
+    run = replace(run, deadline=time_limit_at(task, run, now))
     task = replace(task, run=run, launch_failure_count=0)
     line = Line("RunStarted", "all ranks have attached")
-    return Move(task, (TellGo(run.number, present(run)),), (line,))
+    return Transition(task, (StartPrograms(run.number, existing_ranks(run)),), (line,))
 
 
 def program_started(
     task: Task, run: Run, event: ev.ProgramStarted, now: float, limits: Limits
-) -> Move:
+) -> Transition:
     if run.ranks[event.rank].started_at is not None:
-        return Move(task)
+        return Transition(task)
     lines = environment_lines(task, run, event)
     if not any(rank.started_at is not None for rank in run.ranks):
         run = replace(run, environment_lock=event.environment_lock)
     run = with_rank(run, event.rank, started_at=now)
     task = replace(task, run=run, started_at=task.started_at or now)
-    return Move(accounting.started(task, run, now), (), lines)
+    return Transition(accounting.started(task, run, now), (), lines)
 
 
 def acknowledged(
     task: Task, run: Run, event: ev.SuspendAcknowledged, now: float, limits: Limits
-) -> Move:
+) -> Transition:
     if run.acknowledged:
-        return Move(task)
-    return Move(
+        return Transition(task)
+    return Transition(
         with_run(task, run, acknowledged=True, deadline=now + task.spec.options.save_within)
     )
 
 
 def state_changed(
     task: Task, run: Run, event: ev.WholeLifeStateChanged, now: float, limits: Limits
-) -> Move:
+) -> Transition:
     if task.whole_life_state == event.value:
-        return Move(task)
-    others = tuple(i for i in present(run) if i != event.rank)
-    tell = (TellState(run.number, others, event.value),) if others else ()
+        return Transition(task)
+    others = tuple(i for i in existing_ranks(run) if i != event.rank)
+    send = (SendWholeLifeState(run.number, others, event.value),) if others else ()
     line = Line("WholeLifeStateChanged", f"set to {event.value}", "agent", event.rank)
-    return Move(replace(task, whole_life_state=event.value), tell, (line,))
+    return Transition(replace(task, whole_life_state=event.value), send, (line,))
+
+
+_HASH_CHARS = 12  # enough to tell two hashes apart
+
+
+def environment_lines(task: Task, run: Run, event: ev.ProgramStarted) -> tuple[Line, ...]:
+    """Lines about the environment of a rank that has started. `run` has the lock of the run before, if it is the
+    first.
+    """
+    changes = _environment_changes(task, run, event)
+    return (Line("ProgramStarted", "", "agent", event.rank), *changes) if changes else ()
+
+
+def _environment_changes(task: Task, run: Run, event: ev.ProgramStarted) -> tuple[Line, ...]:
+    name, now, before = task.spec.options.py_venv, event.environment_lock, run.environment_lock
+    if not name:
+        return ()
+    if not now:
+        why = f"rank {event.rank} runs without environment {name}; its log says why"
+        return (Line("EnvironmentMissing", why, "agent", event.rank),)
+    if now == before:
+        return ()
+    text = f"environment {name} has lock {now[:_HASH_CHARS]}"
+    if any(rank.started_at is not None for rank in run.ranks):
+        why = f"{text} for rank {event.rank}, but {before[:_HASH_CHARS]} for others: it was changed"
+        return (Line("EnvironmentDiffers", why, "agent", event.rank),)
+    if before:
+        why = f"{text}; in the run before it had {before[:_HASH_CHARS]}: its packages were changed"
+        return (Line("EnvironmentChanged", why, "agent", event.rank),)
+    return (Line("EnvironmentUsed", text, "agent", event.rank),)

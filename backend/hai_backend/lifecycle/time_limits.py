@@ -1,4 +1,4 @@
-"""When a run has used its time."""
+"""Time limits of runs, and how far ahead deadlines lie."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hai_backend.domain.task import Run, RunState, Task
 from hai_backend.lifecycle.limits import Limits
 
 
-def end_of_time(task: Task, run: Run, renewed: float) -> float | None:
-    """When a run has used its time; its lifetime counts from `renewed`. None: never."""
+def time_limit_at(task: Task, run: Run, renewed: float) -> float | None:
+    """When the run reaches its time limit. A lifetime counts from `renewed`. None: never."""
     ends = list(_limits(task, run))
     if task.spec.options.lifetime:
         ends.append(renewed + task.spec.options.lifetime)
@@ -18,12 +18,12 @@ def end_of_time(task: Task, run: Run, renewed: float) -> float | None:
 
 
 def limit_reached(task: Task, run: Run, now: float) -> bool:
-    """Whether it is a limit on its running that a run has reached, and not just the end of a lifetime."""
+    """Whether the run has reached a limit on its running time, not only the end of a lifetime."""
     return any(now >= end for end in _limits(task, run))
 
 
-def longest(task: Task, run: Run, limits: Limits) -> float:
-    """Seconds that a deadline can lie ahead in this state, whatever the clock said when it was made."""
+def max_deadline(task: Task, run: Run, limits: Limits) -> float:
+    """The most seconds that a deadline can lie ahead in this state, whatever the clock was when it was set."""
     options = task.spec.options
     match run.state:
         case RunState.CREATED | RunState.BUILDING:
@@ -36,8 +36,8 @@ def longest(task: Task, run: Run, limits: Limits) -> float:
             return limits.gather if run.stop_code else math.inf
 
 
-def answer_within(task: Task, run: Run, limits: Limits) -> float:
-    """Seconds that agents have for what they were told in this state; 0: nothing is expected of them."""
+def response_timeout(task: Task, run: Run, limits: Limits) -> float:
+    """Seconds that agents have to respond in this state; 0: no response is expected."""
     options = task.spec.options
     match run.state:
         case RunState.CREATED | RunState.BUILDING:

@@ -1,4 +1,4 @@
-"""What a rule answers, and the small steps that rules share."""
+"""What a rule returns, and the steps that rules share: ask a run to save and leave, end it, change a rank."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Task
-from hai_backend.lifecycle.instructions import Instruction, KillRanks, TellEnd
+from hai_backend.lifecycle.instructions import (
+    EndPrograms,
+    Instruction,
+    KillRanks,
+    SuspendPrograms,
+)
 from hai_backend.lifecycle.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the timeline, still without its time."""
+    """One event of the timeline, without its time."""
 
     kind: str
     reason: str = ""
@@ -22,8 +27,8 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """The task afterwards, what to do, and what to write into the timeline (nothing: the event's own name)."""
+class Transition:
+    """The task afterwards, instructions to carry out, and lines for the timeline (none: the event's own name)."""
 
     task: Task
     instructions: tuple[Instruction, ...] = ()
@@ -42,8 +47,8 @@ _ACTORS = {
 }
 
 
-def nothing(event: Any) -> Line:
-    """The line of an event whose rule has nothing to add."""
+def default_line(event: Any) -> Line:
+    """The line of an event whose rule returns none."""
     kind = type(event).__name__
     actor = getattr(event, "by", None) or _ACTORS.get(kind, "agent")
     return Line(kind, getattr(event, "reason", ""), actor, getattr(event, "rank", -1))
@@ -61,45 +66,45 @@ def with_rank(run: Run, index: int, **changes: Any) -> Run:
 
 
 def _changed(rank: Rank, changes: Mapping[str, Any]) -> Rank:
-    """Nobody waits for the agent of a rank of which nothing runs any more."""
+    """An agent is no longer expected to be heard once nothing of its rank runs."""
     rank = replace(rank, **changes)
     silent = rank.silent_since is not None
     return replace(rank, silent_since=None) if silent and not may_run(rank) else rank
 
 
-def with_line(line: Line, move: Move) -> Move:
-    """The move, its part of the timeline beginning with a line."""
-    return replace(move, lines=(line, *move.lines))
+def with_line(line: Line, transition: Transition) -> Transition:
+    """The transition with a line before its others."""
+    return replace(transition, lines=(line, *transition.lines))
 
 
-def present(run: Run) -> tuple[int, ...]:
-    """Ranks of which something still exists."""
+def existing_ranks(run: Run) -> tuple[int, ...]:
+    """Ranks that still exist on their nodes."""
     return tuple(r.index for r in run.ranks if not r.state.gone)
 
 
 def live(rank: Rank) -> bool:
-    """True while the rank's program runs or may yet run."""
+    """Whether the rank's program runs or may still start."""
     return rank.exit_code is None and not rank.state.gone
 
 
 def may_run(rank: Rank) -> bool:
-    """Whether its program may run: its agent has attached, and has not said that nothing of it runs any more."""
+    """Whether its program may run: its agent has attached, and has not reported the end of the program."""
     return live(rank) and rank.state not in _UNATTACHED
 
 
 def may_continue(run: Run, rank: Rank) -> bool:
-    """Whether the rank's program may run on: neither has its run to end now, nor is the rank given up."""
+    """Whether the rank's program may go on: its run does not end now, and the program has not exited."""
     ending = run.state in (RunState.TERMINATING, RunState.ENDED)
-    return not ending and live(rank) and rank.state not in _GIVEN_UP
+    return not ending and live(rank) and rank.state not in _EXITED
 
 
 def with_cause(run: Run, code: StopCode, reason: str) -> Run:
-    """The run with one more cause of its end. Its reason is that of the cause which decides what its task becomes."""
+    """The run with one more cause of its end. Its reason is that of the strongest cause: it decides the next state."""
     decides = not run.reason or _strength(code) > _strength(run.stop_code)
     return replace(run, stop_code=run.stop_code | code, reason=reason if decides else run.reason)
 
 
-# What decides, the strongest last; run_end.py looks at them in this order.
+# Causes by strength, the strongest last; run_end.py examines them in this order.
 _BY_STRENGTH = (
     StopCode.HOOK_RESTART,
     StopCode.INTERRUPT,
@@ -118,25 +123,53 @@ def _strength(code: StopCode) -> int:
 
 def terminate(
     task: Task, run: Run, code: StopCode, reason: str, now: float, limits: Limits
-) -> Move:
-    """End what is left of the run: agents end their programs; ranks that never attached are ended by force."""
+) -> Transition:
+    """End the run: agents end their programs; ranks that never attached are killed."""
     run = replace(
         with_cause(run, code, reason),
         state=RunState.TERMINATING,
         deadline=now + limits.end_grace + limits.end_slack,
     )
     attached = tuple(r.index for r in run.ranks if not r.state.gone and r.state not in _UNATTACHED)
-    never = tuple(r.index for r in run.ranks if r.state in _UNATTACHED)
+    unattached = tuple(r.index for r in run.ranks if r.state in _UNATTACHED)
     instructions: list[Instruction] = []
     if attached:
-        instructions.append(TellEnd(run.number, attached, limits.end_grace, run.reason))
-    if never:
-        instructions.append(KillRanks(run.number, never))
-    return Move(replace(task, run=run), tuple(instructions), (Line("RunTerminating", run.reason),))
+        instructions.append(EndPrograms(run.number, attached, limits.end_grace, run.reason))
+    if unattached:
+        instructions.append(KillRanks(run.number, unattached))
+    return Transition(
+        replace(task, run=run), tuple(instructions), (Line("RunTerminating", run.reason),)
+    )
+
+
+def ask_to_suspend(task: Task, run: Run, line: Line, now: float) -> Transition:
+    """Ask a run to save and leave; its task is resumed later. `line` says who asks, and why."""
+    code = run.stop_code | StopCode.INTERRUPT
+    return _ask_to_save(task, replace(run, state=RunState.SUSPENDING, stop_code=code), line, now)
+
+
+def ask_to_stop(task: Task, run: Run, code: StopCode, line: Line, now: float) -> Transition:
+    """Ask a run to save and leave; its task ends."""
+    code |= run.stop_code
+    return _ask_to_save(task, replace(run, state=RunState.STOPPING, stop_code=code), line, now)
+
+
+def _ask_to_save(task: Task, run: Run, line: Line, now: float) -> Transition:
+    options, ranks = task.spec.options, tuple(r.index for r in run.ranks if live(r))
+    run = replace(
+        run,
+        reason=line.reason,
+        deadline=now + options.ack_within,
+        acknowledged=False,
+        asked_at=now,
+    )
+    by_owner = line.actor == task.user
+    suspend = SuspendPrograms(run.number, ranks, options.save_within, by_owner)
+    return Transition(replace(task, run=run), (suspend,), (line,))
 
 
 _UNATTACHED = frozenset({RankState.CREATED, RankState.BUILDING, RankState.UNSCHEDULABLE})
-_GIVEN_UP = frozenset(
+_EXITED = frozenset(
     {
         RankState.SUCCEEDED_TERMINATING,
         RankState.FAILED_TERMINATING,

@@ -15,7 +15,7 @@ from hashlib import sha256
 from hmac import digest
 from typing import Any
 
-from hai_backend.domain.accounts.webhook import Format, News, Notice, Webhook
+from hai_backend.domain.accounts.webhook import Format, Notice, Webhook, WebhookEvent
 from hai_backend.domain.formatting import span
 from hai_backend.domain.task import Outcome
 
@@ -63,16 +63,16 @@ def line(notice: Notice) -> str:
     """`task 12 train has failed after 3 h 2 min: exit code 1`."""
     facts = notice.facts
     text = f"task {notice.task_id} {facts.get('name', '')} {_done(notice)}"
-    if notice.news is News.ENDED and "seconds" in facts:
+    if notice.news is WebhookEvent.ENDED and "seconds" in facts:
         text += f" after {span(float(facts['seconds']))}"
     says_more = "reason" in facts and facts.get("outcome") != Outcome.SUCCEEDED
     return text + (f": {facts['reason']}" if says_more else "")
 
 
 def _done(notice: Notice) -> str:
-    if notice.news is News.ENDED:
+    if notice.news is WebhookEvent.ENDED:
         return _ENDS.get(notice.facts.get("outcome", ""), "has ended")
-    return "has started" if notice.news is News.STARTED else "was suspended"
+    return "has started" if notice.news is WebhookEvent.STARTED else "was suspended"
 
 
 _ENDS: Mapping[str, str] = {

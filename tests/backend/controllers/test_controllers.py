@@ -19,7 +19,7 @@ from hai_backend.domain.task import RunState, StopCode, Task, TaskState
 from hai_backend.launch.base import NodesSeen, RankKey, RankLeaving
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.lifecycle import events as ev
-from hai_backend.lifecycle.instructions import TellSuspend
+from hai_backend.lifecycle.instructions import SuspendPrograms
 from hai_backend.store.memory.store import MemoryStore
 from hai_backend.testing import a_spec
 from hai_backend.testing.databases import usual_store
@@ -47,7 +47,7 @@ async def test_a_high_task_gets_the_nodes_of_a_low_one_and_the_low_one_comes_bac
         )
     ).id
     await world.scheduling.once()
-    assert any(isinstance(i, TellSuspend) for i in world.performed)
+    assert any(isinstance(i, SuspendPrograms) for i in world.performed)
     await world.scheduling.once()
     assert world.scheduling.wait(high).why is WaitReason.WAITING_FOR_PREEMPTED
     await world.task_manager.apply(low, ev.Yielded(1, 0))
@@ -241,7 +241,7 @@ async def test_a_run_on_a_lost_node_saves_while_its_agent_answers(world: World) 
     task_id = await running(world, "one")
     down = replace(world.launcher.nodes[1], state=NodeState.NOT_READY, reason="no word")
     world.launcher.say(NodesSeen((world.launcher.nodes[0], down)))
-    await world.until(lambda: any(isinstance(i, TellSuspend) for i in world.performed))
+    await world.until(lambda: any(isinstance(i, SuspendPrograms) for i in world.performed))
     run = world.task_manager.unfinished()[task_id].run
     assert run is not None
     assert run.reason == "node n1 was lost: no word; the agent of rank 1 answers"
@@ -264,7 +264,7 @@ async def test_ranks_whose_pods_were_deleted_while_no_server_ran_make_their_task
     assert run.state is RunState.SUSPENDING
     told = "rank 1 on n1: its pod was deleted while no server ran; its program may run on"
     assert run.reason == told
-    assert [type(i) for i in again.performed] == [TellSuspend]
+    assert [type(i) for i in again.performed] == [SuspendPrograms]
     lines = [event.reason for _, event in await again.store.task_events(task_id)]
     assert lines[-1] == told
     await again.stop()
@@ -317,7 +317,7 @@ async def test_the_scheduler_looks_again_when_quotas_or_users_change(world: Worl
 async def test_a_rank_that_is_taken_away_makes_the_whole_task_save(world: World) -> None:
     low = await running(world, "low")
     world.launcher.say(RankLeaving(RankKey(low, 1, 1), "its node is drained"))
-    await world.until(lambda: any(isinstance(i, TellSuspend) for i in world.performed))
+    await world.until(lambda: any(isinstance(i, SuspendPrograms) for i in world.performed))
     run = world.task_manager.unfinished()[low].run
     assert run is not None
     assert run.state is RunState.SUSPENDING

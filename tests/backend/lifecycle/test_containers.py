@@ -12,7 +12,7 @@ from hai_backend.domain.spec import OptionsSpec, ProgramSpec, TaskSpec, TaskType
 from hai_backend.domain.task import RunState, StopCode, Task, TaskState
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import step
-from hai_backend.lifecycle.instructions import TellSuspend
+from hai_backend.lifecycle.instructions import SuspendPrograms
 
 
 def container(**options: float) -> Task:
@@ -55,8 +55,8 @@ def test_at_the_end_of_its_lifetime_it_is_put_away_and_held() -> None:
     assert made.task.run.stop_code is StopCode.INTERRUPT
     assert [e.reason for e in made.events] == ["its lifetime of 100 s is over"]
     (told,) = made.instructions
-    assert isinstance(told, TellSuspend)
-    assert not told.wanted
+    assert isinstance(told, SuspendPrograms)
+    assert not told.by_owner
 
 
 def test_a_limit_still_ends_the_task() -> None:
@@ -84,7 +84,7 @@ def test_what_cannot_be_renewed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "wanted"),
+    ("event", "by_owner"),
     [
         pytest.param(ev.SuspendAsked("ada", "put away", hold=True), True, id="its owner"),
         pytest.param(ev.StopAsked("ada"), True, id="its owner stops it"),
@@ -93,7 +93,7 @@ def test_what_cannot_be_renewed() -> None:
         pytest.param(ev.SuspendAsked("server", "idle", hold=True), False, id="idleness"),
     ],
 )
-def test_who_need_not_be_warned(event: ev.TaskAsk, wanted: bool) -> None:
+def test_who_need_not_be_warned(event: ev.TaskAsk, by_owner: bool) -> None:
     (told,) = step(container(), event, 20.0).instructions
-    assert isinstance(told, TellSuspend)
-    assert told.wanted is wanted
+    assert isinstance(told, SuspendPrograms)
+    assert told.by_owner is by_owner

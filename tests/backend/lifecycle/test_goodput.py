@@ -1,4 +1,4 @@
-"""Goodput and the advised interval, against values computed by hand."""
+"""Goodput and the advised_interval interval, against values computed by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hai_backend.domain.goodput_facts import Progress, smoothed
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Rank, Run, RunState, Task, TaskState
-from hai_backend.lifecycle.goodput import DEFAULT_BETWEEN, History, advised, goodput
+from hai_backend.lifecycle.goodput import DEFAULT_BETWEEN, History, advised_interval, goodput
 from hai_backend.testing import a_task
 
 NOW = 100_000.0
@@ -46,15 +46,15 @@ def running(since: float, first_step: float | None, **progress: float) -> Task:
     ],
 )
 def test_the_advised_interval(cost: float, between: float, seconds: float) -> None:
-    assert advised(cost, between) == pytest.approx(seconds, abs=1e-5)
+    assert advised_interval(cost, between) == pytest.approx(seconds, abs=1e-5)
 
 
 @given(st.floats(1e-3, 1e6), st.floats(1.0, 1e8))
 def test_advice_is_positive_and_never_more_than_youngs_nor_far_beyond_an_interruption(
     cost: float, between: float
 ) -> None:
-    assert 0 < advised(cost, between) <= (2 * cost * between) ** 0.5 * (1 + 1e-9)
-    assert advised(cost, between) <= 1.2 * between
+    assert 0 < advised_interval(cost, between) <= (2 * cost * between) ** 0.5 * (1 + 1e-9)
+    assert advised_interval(cost, between) <= 1.2 * between
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_between_interruptions(
     assert (found.between_seconds, found.basis) == (between, basis)
 
 
-# Half a day of work; a checkpoint of 1 s is then advised each sqrt(2 * 86400) = 416 s.
+# Half a day of work; a checkpoint of 1 s is then advised_interval each sqrt(2 * 86400) = 416 s.
 WORK = 43_200.0
 
 
@@ -117,7 +117,7 @@ WORK = 43_200.0
         pytest.param({"held_seconds": 599.0}, "", id="none yet, and too early to ask"),
         pytest.param({"held_seconds": 600.0}, "no checkpoint reported yet: save with", id="none yet"),
         pytest.param({"held_seconds": WORK, "saves": 9}, "what its checkpoints cost is unknown", id="no cost"),
-        pytest.param({"held_seconds": WORK, "saves": 104, "save_seconds": 1.0}, "", id="as advised"),
+        pytest.param({"held_seconds": WORK, "saves": 104, "save_seconds": 1.0}, "", id="as advised_interval"),
         pytest.param({"held_seconds": WORK, "saves": 36, "save_seconds": 1.0}, "", id="each 1200 s will do"),
         pytest.param({"held_seconds": WORK, "saves": 34, "save_seconds": 1.0},
                      "it saves too rarely: each 21.2 min of work; 6.93 min would lose less", id="each 1271 s"),

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from hai_backend.domain.accounts.webhook import Format, News, Webhook
+from hai_backend.domain.accounts.webhook import Format, Webhook, WebhookEvent
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Outcome, Run, RunState, Task, TaskState
-from hai_backend.lifecycle.notifications import news_of, notices
+from hai_backend.lifecycle.notifications import event_of, notices
 from hai_backend.testing import a_task
 
 WAITS = replace(a_task(7, name="train"), tags=("sweep",))
@@ -38,32 +38,32 @@ CANCELED = replace(WAITS, state=TaskState.FINISHED, outcome=Outcome.CANCELED)
     [
         pytest.param(WAITS, replace(WAITS, starred=True), None, id="a label"),
         pytest.param(WAITS, BUILDS, None, id="nodes, but no program yet"),
-        pytest.param(BUILDS, RUNS, News.STARTED, id="its programs run"),
+        pytest.param(BUILDS, RUNS, WebhookEvent.STARTED, id="its programs run"),
         pytest.param(RUNS, run_of(RUNS, deadline=1.0), None, id="still"),
         pytest.param(RUNS, LEAVES, None, id="asked to leave"),
-        pytest.param(LEAVES, AWAY, News.SUSPENDED, id="its nodes are others'"),
+        pytest.param(LEAVES, AWAY, WebhookEvent.SUSPENDED, id="its nodes are others'"),
         pytest.param(AWAY, AGAIN, None, id="nodes again"),
-        pytest.param(AGAIN, RUNS_AGAIN, News.STARTED, id="a second run"),
-        pytest.param(RUNS_AGAIN, ENDED, News.ENDED, id="the end"),
-        pytest.param(BUILDS, ENDED, News.ENDED, id="start and end at once"),
+        pytest.param(AGAIN, RUNS_AGAIN, WebhookEvent.STARTED, id="a second run"),
+        pytest.param(RUNS_AGAIN, ENDED, WebhookEvent.ENDED, id="the end"),
+        pytest.param(BUILDS, ENDED, WebhookEvent.ENDED, id="start and end at once"),
         pytest.param(ENDED, replace(ENDED, tags=("x",)), None, id="labelled after its end"),
-        pytest.param(WAITS, CANCELED, News.ENDED, id="it never ran"),
+        pytest.param(WAITS, CANCELED, WebhookEvent.ENDED, id="it never ran"),
     ],
 )
-def test_news(before: Task, task: Task, news: News | None) -> None:
-    assert news_of(before, task) is news
+def test_news(before: Task, task: Task, news: WebhookEvent | None) -> None:
+    assert event_of(before, task) is news
 
 
-def hook(name: str, *news: News, tag: str = "") -> Webhook:
+def hook(name: str, *news: WebhookEvent, tag: str = "") -> Webhook:
     return Webhook("ada", name, "https://h", tuple(map(str, news)), Format.JSON, tag, "", 0.0)
 
 
 HOOKS = [
-    hook("ends", News.ENDED),
-    hook("failures", News.FAILED),
-    hook("suspends", News.SUSPENDED),
-    hook("sweeps", News.ENDED, News.FAILED, tag="sweep"),
-    hook("others", News.ENDED, tag="other"),
+    hook("ends", WebhookEvent.ENDED),
+    hook("failures", WebhookEvent.FAILED),
+    hook("suspends", WebhookEvent.SUSPENDED),
+    hook("sweeps", WebhookEvent.ENDED, WebhookEvent.FAILED, tag="sweep"),
+    hook("others", WebhookEvent.ENDED, tag="other"),
 ]
 
 

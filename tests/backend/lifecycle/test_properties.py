@@ -17,8 +17,8 @@ from hai_backend.domain.spec import (
 )
 from hai_backend.domain.task import Outcome, RunState, Task, TaskState
 from hai_backend.lifecycle import events as ev
-from hai_backend.lifecycle import greeting, relaunch, step
-from hai_backend.lifecycle.instructions import KillRanks, Launch, TellGo
+from hai_backend.lifecycle import messages_on_attach, relaunch, step
+from hai_backend.lifecycle.instructions import KillRanks, Launch, StartPrograms
 from hai_backend.lifecycle.transition import may_continue, may_run
 
 NODES = 2
@@ -141,10 +141,10 @@ def test_a_task_is_always_in_a_legal_state(
                 killed_ranks.ranks
             ):  # the launcher counts from then on: no lease is renewed any more
                 assert not may_continue(done.task.run, done.task.run.ranks[index])
-        told_to_go |= {(i.run) for i in done.instructions if isinstance(i, TellGo)}
+        told_to_go |= {(i.run) for i in done.instructions if isinstance(i, StartPrograms)}
         if isinstance(event, ev.ProgramStarted) and changed:
             assert event.run in told_to_go  # no program starts before its whole gang has attached
-        for repeated in (relaunch(done.task), *greeting(done.task, 0, started=False)):
+        for repeated in (relaunch(done.task), *messages_on_attach(done.task, 0, started=False)):
             assert repeated is None or isinstance(repeated, Launch) or repeated.ranks == (0,)
         task = done.task
 

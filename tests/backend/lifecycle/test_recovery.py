@@ -85,10 +85,10 @@ def test_no_rank_that_may_have_been_made_is_made_again(
     begun: bool,
     expected: Resumed,
 ) -> None:
-    assert resumed(a_task(state, *states), frozenset(missing), begun=begun) == expected
+    assert resumed(a_task(state, *states), frozenset(missing), launch_begun=begun) == expected
 
 
 @pytest.mark.parametrize("state", [R.RUNNING, R.SUSPENDING, R.TERMINATING])
 def test_where_what_runs_is_to_be_seen_nothing_is_unknown(state: RunState) -> None:
-    left = resumed(a_task(state, S.RUNNING), frozenset({0}), begun=True, certain=True)
+    left = resumed(a_task(state, S.RUNNING), frozenset({0}), launch_begun=True, certain=True)
     assert left == Resumed(kill=(0,))

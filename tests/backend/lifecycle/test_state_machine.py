@@ -23,12 +23,12 @@ from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import step, steps
 from hai_backend.lifecycle.exit_codes import meaning
 from hai_backend.lifecycle.instructions import (
+    EndPrograms,
     KillRanks,
     Launch,
-    TellEnd,
-    TellGo,
-    TellState,
-    TellSuspend,
+    SendWholeLifeState,
+    StartPrograms,
+    SuspendPrograms,
 )
 from hai_backend.lifecycle.state_machine import IGNORED, TABLE
 
@@ -251,7 +251,7 @@ def test_a_rank_on_a_lost_node_keeps_its_place_until_the_launcher_is_sure() -> N
 
 def test_while_an_agent_answers_the_program_on_a_lost_node_is_asked_to_save() -> None:
     done = step(running(save_within=9), LOST, NOW)
-    assert done.instructions == (TellSuspend(1, (0, 1), 9),)
+    assert done.instructions == (SuspendPrograms(1, (0, 1), 9),)
     run = done.task.run
     assert run is not None
     assert (run.state, run.stop_code) == (RunState.SUSPENDING, StopCode.INTERRUPT)
@@ -418,7 +418,7 @@ def test_the_gang_barrier_opens_with_the_last_rank() -> None:
     assert building.run is not None
     assert building.run.state is RunState.BUILDING
     opened = step(building, attach(0), NOW)
-    assert opened.instructions == (TellGo(1, (0, 1)),)
+    assert opened.instructions == (StartPrograms(1, (0, 1)),)
 
 
 def test_placing_launches_every_rank() -> None:
@@ -427,7 +427,7 @@ def test_placing_launches_every_rank() -> None:
 
 def test_suspending_asks_every_live_rank_and_waits() -> None:
     done = step(running(ack_within=7, save_within=9), SUSPEND, NOW)
-    assert done.instructions == (TellSuspend(1, (0, 1), 9),)
+    assert done.instructions == (SuspendPrograms(1, (0, 1), 9),)
     assert done.task.run is not None
     assert done.task.run.deadline == NOW + 7
     acknowledged = step(done.task, ACK, NOW + 1).task
@@ -444,7 +444,7 @@ def test_asking_to_suspend_twice_tells_nobody_again() -> None:
 
 def test_a_yield_ends_all_ranks_and_nodes_are_free_only_when_they_are_gone() -> None:
     done = step(step(running(), SUSPEND, NOW).task, YIELD, NOW)
-    assert isinstance(done.instructions[0], TellEnd)
+    assert isinstance(done.instructions[0], EndPrograms)
     half = after(done.task, *gone(0))
     assert half.state is TaskState.RUNNING
     assert after(half, *gone(1)).state is TaskState.SUSPENDED
@@ -453,7 +453,7 @@ def test_a_yield_ends_all_ranks_and_nodes_are_free_only_when_they_are_gone() -> 
 def test_ranks_that_never_attached_are_ended_by_force() -> None:
     building = after(task(), placed(), ev.RunLaunched(1), attach(1))
     done = step(building, SUSPEND, NOW)
-    assert [type(i) for i in done.instructions] == [TellEnd, KillRanks]
+    assert [type(i) for i in done.instructions] == [EndPrograms, KillRanks]
     assert done.instructions[1] == KillRanks(1, (0,))
 
 
@@ -506,7 +506,7 @@ def test_a_rank_that_succeeds_gives_its_node_back_early() -> None:
 
 def test_the_next_run_has_the_next_number_and_the_state_that_the_program_kept() -> None:
     kept = step(running(), ev.WholeLifeStateChanged(1, 0, 42), NOW)
-    assert kept.instructions == (TellState(1, (1,), 42),)
+    assert kept.instructions == (SendWholeLifeState(1, (1,), 42),)
     second = after(ends(kept.task, SUSPEND, YIELD), placed())
     assert second.run is not None
     assert (second.run.number, second.run.whole_life_state) == (2, 42)
@@ -583,7 +583,7 @@ def test_exit_codes_in_words(code: int, words: str) -> None:
     ],
 )
 def test_of_who_was_told_to_end_no_cause_is_guessed(code: int, words: str) -> None:
-    assert meaning(code, told=True) == words
+    assert meaning(code, by_platform=True) == words
 
 
 def test_a_role_that_completes_at_once_does_not_restart_its_task_without_pause() -> None:

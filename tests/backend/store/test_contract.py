@@ -13,7 +13,7 @@ import pytest
 from hai_backend.domain.accounts.message import Message
 from hai_backend.domain.accounts.right import Grant
 from hai_backend.domain.accounts.user import Quota, Role, Share, Token, TokenScope, User
-from hai_backend.domain.accounts.webhook import Format, News, Notice, Webhook
+from hai_backend.domain.accounts.webhook import Format, Notice, Webhook, WebhookEvent
 from hai_backend.domain.catalog.artifact import Artifact, Direction, TaskArtifact
 from hai_backend.domain.catalog.dataset import Dataset, Visibility
 from hai_backend.domain.catalog.port import Port
@@ -724,9 +724,9 @@ RECORDS = [
         Webhook("bob", "a", "https://h/x", (), Format.JSON, "", "", 0.0),
     ),
     (
-        Notice("ada", "a", 7, 1, News.ENDED, 1.5, {"reason": "Grüße"}),
-        Notice("ada", "a", 7, 1, News.ENDED, 2.5, {}),
-        Notice("ada", "a", 7, 1, News.STARTED, 1.5, {}),
+        Notice("ada", "a", 7, 1, WebhookEvent.ENDED, 1.5, {"reason": "Grüße"}),
+        Notice("ada", "a", 7, 1, WebhookEvent.ENDED, 2.5, {}),
+        Notice("ada", "a", 7, 1, WebhookEvent.STARTED, 1.5, {}),
     ),
 ]
 
@@ -751,7 +751,7 @@ async def test_records(store: Store, first: Any, again: Any, other: Any) -> None
 
 async def test_records_are_written_with_a_task_or_not_at_all(store: Store) -> None:
     made = await store.create_task(task(), ())
-    first, second = (Notice("ada", "a", made.id, n, News.ENDED, 1.5, {}) for n in (1, 2))
+    first, second = (Notice("ada", "a", made.id, n, WebhookEvent.ENDED, 1.5, {}) for n in (1, 2))
     assert await store.save_task(bumped(made, starred=True), (), [first])
     assert await store.save_task(bumped(made, held=True), (), [second]) is None
     assert await store.records(Notice) == [first]

@@ -11,7 +11,7 @@ from hmac import new as hmac
 
 import pytest
 
-from hai_backend.domain.accounts.webhook import Format, News, Notice, Webhook, is_allowed
+from hai_backend.domain.accounts.webhook import Format, Notice, Webhook, WebhookEvent, is_allowed
 from hai_backend.webhooks import bodies
 from hai_backend.webhooks.bodies import TEXT_CHARS, letter, line, refusal, text_of
 
@@ -28,7 +28,9 @@ HOOK = Webhook(
 )
 
 
-def a_notice(task: int = 12, news: News = News.ENDED, time: float = 1.7e9, **facts: str) -> Notice:
+def a_notice(
+    task: int = 12, news: WebhookEvent = WebhookEvent.ENDED, time: float = 1.7e9, **facts: str
+) -> Notice:
     return Notice("ada", "phone", task, 3, news, time, {"name": "train", **facts})
 
 
@@ -45,9 +47,9 @@ FAILED = a_notice(outcome="FAILED", reason="exit code 1", seconds="9000", nodes=
         ),
         (a_notice(outcome="CANCELED"), "task 12 train was cancelled"),
         (a_notice(outcome="STOPPED", reason="by ada"), "task 12 train was stopped: by ada"),
-        (a_notice(news=News.STARTED), "task 12 train has started"),
+        (a_notice(news=WebhookEvent.STARTED), "task 12 train has started"),
         (
-            a_notice(news=News.SUSPENDED, reason="node lost"),
+            a_notice(news=WebhookEvent.SUSPENDED, reason="node lost"),
             "task 12 train was suspended: node lost",
         ),
     ],
@@ -57,7 +59,7 @@ def test_lines(notice: Notice, said: str) -> None:
 
 
 def test_json() -> None:
-    sent = letter(HOOK, "lab", [FAILED, a_notice(13, News.STARTED, 1.7e9 + 1)], 1.7e9 + 2)
+    sent = letter(HOOK, "lab", [FAILED, a_notice(13, WebhookEvent.STARTED, 1.7e9 + 1)], 1.7e9 + 2)
     assert json.loads(sent.body) == {
         "type": "task.news",
         "timestamp": "2023-11-14T22:13:21.000+00:00",

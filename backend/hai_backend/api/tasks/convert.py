@@ -166,4 +166,4 @@ def _ended(rank: Rank) -> tuple[int | None, str]:
         return None, ""
     if rank.started_at is None and rank.exit_code > _BY_SIGNAL:
         return None, "never started"
-    return rank.exit_code, meaning(rank.exit_code, told=rank.state in _TOLD)
+    return rank.exit_code, meaning(rank.exit_code, by_platform=rank.state in _TOLD)

@@ -11,7 +11,7 @@ from hai_backend.api.request.convert_time import timestamp
 from hai_backend.api.request.rules import NAME, Rules
 from hai_backend.api.users.convert import NAME_RULE
 from hai_backend.controllers.tasks.notifications import Told
-from hai_backend.domain.accounts.webhook import Format, News, Webhook, is_allowed, origin_of
+from hai_backend.domain.accounts.webhook import Format, Webhook, WebhookEvent, is_allowed, origin_of
 
 _URL = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[!-~]*)?")
 _URL_CHARS = 2000
@@ -36,12 +36,15 @@ def webhook_from_proto(message: pb.Webhook, origins: Collection[str], owner: str
     rules = Rules()
     rules.matching("webhook.name", message.name, NAME, NAME_RULE)
     _check_url(rules, message.url, origins)
-    told = rules.few("webhook.news", message.news, len(News))
-    news = {rules.choice(f"webhook.news[{i}]", one, News, News.ENDED) for i, one in enumerate(told)}
+    told = rules.few("webhook.news", message.news, len(WebhookEvent))
+    news = {
+        rules.choice(f"webhook.news[{i}]", one, WebhookEvent, WebhookEvent.ENDED)
+        for i, one in enumerate(told)
+    }
     format = rules.choice("webhook.format", message.format, Format, Format.JSON)
     rules.line("webhook.tag", message.tag, limits.TAG_CHARS)
     rules.check()
-    kept = tuple(str(each) for each in News if each in (news or {News.ENDED}))
+    kept = tuple(str(each) for each in WebhookEvent if each in (news or {WebhookEvent.ENDED}))
     return Webhook(owner, message.name, message.url, kept, format, message.tag, "", 0.0)
 
 

@@ -16,7 +16,7 @@ from hai_backend.api.webhooks.convert import webhook_from_proto, webhook_to_prot
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.tasks.notifications import Notifications
 from hai_backend.controllers.tasks.webhooks import Webhooks
-from hai_backend.domain.accounts.webhook import Format, News, Notice, Webhook
+from hai_backend.domain.accounts.webhook import Format, Notice, Webhook, WebhookEvent
 from hai_backend.domain.errors import Exhausted, NotFound
 from hai_backend.webhooks.bodies import SECRET_PREFIX
 
@@ -81,7 +81,7 @@ class WebhookService(WebhookServiceServicer):
     ) -> pb.TestWebhookResponse:
         webhook, now = self._mine(request.name), self._rooms.clock.now()
         facts = {"name": "example", "outcome": "SUCCEEDED", "reason": "this is a test"}
-        sample = Notice(webhook.owner_name, webhook.name, 0, 1, News.ENDED, now, facts)
+        sample = Notice(webhook.owner_name, webhook.name, 0, 1, WebhookEvent.ENDED, now, facts)
         told = await self._rooms.notifying.test(webhook, sample)
         return pb.TestWebhookResponse(error=told.error)
 

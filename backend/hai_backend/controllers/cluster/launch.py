@@ -170,7 +170,7 @@ class LaunchReconciler:
             return
         missing = frozenset(key.rank for key in _keys(task) if key not in listed.keys)
         begun = (task.id, run.number) in listed.begun
-        left = resumed(task, missing, begun=begun, certain=listed.certain)
+        left = resumed(task, missing, launch_begun=begun, certain=listed.certain)
         for rank in left.gone:
             await self._task_manager.insist(task.id, ev.RankGone(run.number, rank, _MISSING))
         if left.launch is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.task import Run, Task, TaskState
 from hai_backend.lifecycle.limits import DEFAULTS, Limits
-from hai_backend.lifecycle.time_limits import answer_within, longest
+from hai_backend.lifecycle.time_limits import max_deadline, response_timeout
 
 Ring = Callable[[int, int, float], None]  # task, run, and the deadline that has passed
 
@@ -79,13 +79,13 @@ class Deadlines:
         now, heard_until = asyncio.get_running_loop().time(), self._heard_until(task, run)
         if known is not None and (known.run, known.deadline) == (run.number, deadline):
             return replace(known, at=max(known.at, heard_until))
-        left = min(deadline - self._clock.now(), longest(task, run, self._limits))
+        left = min(deadline - self._clock.now(), max_deadline(task, run, self._limits))
         return _Moment(run.number, deadline, max(now, now + left, heard_until))
 
     def _heard_until(self, task: Task, run: Run) -> float:
         """When agents that may not have heard what they were told have had their time, in the loop's; 0: they have."""
         told = run.asked_at or run.created_at
-        within = answer_within(task, run, self._limits)
+        within = response_timeout(task, run, self._limits)
         unheard = run.created_at < self._since and told < self._returned_at
         return self._patient_until + within if within and unheard else 0.0
 

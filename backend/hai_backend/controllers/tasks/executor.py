@@ -70,24 +70,27 @@ class Executor:
                 self._begin(task.id, partial(self._launch, task, run, ranks))
             case do.KillRanks(run=run, ranks=ranks):
                 self._begin(task.id, partial(self._kill, task, run, ranks))
-            case do.TellGo():
+            case do.StartPrograms():
                 self._hub.tell(task.id, instruction.run, instruction.ranks, go(task))
-            case do.TellSuspend():
+            case do.SuspendPrograms():
                 asked = pb.SuspendRequested(
                     save_within_seconds=instruction.save_within,
                     reason=task.run.reason if task.run else "",
-                    wanted=instruction.wanted,
+                    wanted=instruction.by_owner,
                 )
                 self._tell(task, instruction, pb.AttachResponse(suspend=asked))
-            case do.TellEnd():
+            case do.EndPrograms():
                 end = pb.EndProgram(grace_seconds=instruction.grace, reason=instruction.reason)
                 self._tell(task, instruction, pb.AttachResponse(end=end))
-            case do.TellState():
+            case do.SendWholeLifeState():
                 state = pb.WholeLifeStateSet(value=instruction.value)
                 self._tell(task, instruction, pb.AttachResponse(whole_life_state=state))
 
     def _tell(
-        self, task: Task, to: do.TellSuspend | do.TellEnd | do.TellState, message: pb.AttachResponse
+        self,
+        task: Task,
+        to: do.SuspendPrograms | do.EndPrograms | do.SendWholeLifeState,
+        message: pb.AttachResponse,
     ) -> None:
         self._hub.tell(task.id, to.run, to.ranks, message)
 

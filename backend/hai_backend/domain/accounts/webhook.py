@@ -9,8 +9,10 @@ from enum import StrEnum
 from hai_backend.domain.task import Outcome, Task
 
 
-class News(StrEnum):
-    """What can become of a task. A failure is an end, too; who asks for failures alone hears of no other end."""
+class WebhookEvent(StrEnum):
+    """Changes of a task that webhooks subscribe to. A failure is an end too; a webhook for failures gets no other
+    ends.
+    """
 
     STARTED = "started"
     SUSPENDED = "suspended"
@@ -41,11 +43,11 @@ class Webhook:
     secret: str  # bodies in JSON are signed with it
     created_at: float
 
-    def wants(self, news: News, task: Task) -> bool:
-        """Whether it is told this of a task of its owner."""
-        failed = news is News.ENDED and task.outcome is Outcome.FAILED
+    def subscribes_to(self, news: WebhookEvent, task: Task) -> bool:
+        """Whether it gets a notice of this event of a task of its owner."""
+        failed = news is WebhookEvent.ENDED and task.outcome is Outcome.FAILED
         return (not self.tag or self.tag in task.tags) and (
-            news in self.news or (failed and News.FAILED in self.news)
+            news in self.news or (failed and WebhookEvent.FAILED in self.news)
         )
 
 
@@ -57,7 +59,7 @@ class Notice:
     webhook: str
     task_id: int
     run: int
-    news: News
+    news: WebhookEvent
     time: float
     facts: Mapping[str, str]
 
