@@ -228,6 +228,7 @@ def _task_rooms(parts: Parts, capacity: Capacity, images: Images) -> TaskDeps:
         scheduling=parts.scheduling,
         cluster=parts.cluster,
         directory=parts.directory,
+        dropped_logs=parts.logs.dropped,
         submitting=Submission(
             parts.task_manager,
             parts.store,

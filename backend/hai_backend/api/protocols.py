@@ -14,6 +14,7 @@ from hai_backend.domain.scheduling.snapshot import Snapshot
 from hai_backend.domain.spec import TaskSpec
 from hai_backend.domain.task import Outcome, Task
 from hai_backend.lifecycle.events import Event
+from hai_backend.logs.dropped import Dropped
 from hai_backend.logs.lines import LogLine
 
 
@@ -108,4 +109,5 @@ class Logs(Protocol):
     def bars(
         self, task_id: int, *, ranks: tuple[int, ...] = (), run: int = 0, after: int = 0
     ) -> tuple[list[LogLine], int]: ...
+    def dropped(self, task_id: int, run: int) -> Mapping[int, Dropped]: ...
     def appends(self, task_id: int) -> AbstractContextManager[asyncio.Event]: ...

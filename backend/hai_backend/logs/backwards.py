@@ -14,6 +14,7 @@ from pathlib import Path
 from hai_backend.logs import reader
 from hai_backend.logs import segments as files
 from hai_backend.logs.cursor import Cursor
+from hai_backend.logs.dropped import dropped, missing_line
 from hai_backend.logs.lines import MAX_LINE_BYTES, LogLine, decode
 from hai_backend.logs.segments import BLOCK, Segment
 
@@ -111,6 +112,8 @@ def _read_run(
 
 def _batch(run: int, rank: int, segments: list[Segment], position: int, limit: int) -> _Batch:
     first = segments[0].first
+    if position <= first:
+        return _Batch(position)
     begin, data = files.read(segments, max(first, position - limit), min(limit, position - first))
     data = data[: max(0, position - begin)]
     if begin > first and b"\n" in data[:-1]:
@@ -123,6 +126,10 @@ def _batch(run: int, rank: int, segments: list[Segment], position: int, limit: i
         time = max(time, line.time)
         batch.rows.append((time, at, line))
         at += len(raw) + 1
+    if begin == first > 0 and batch.rows:
+        time, _, line = batch.rows[0]
+        what = dropped(segments[0].path.parent, rank, segments)
+        batch.rows.insert(0, (time, 0, missing_line(what, run, rank, line.time)))
     return batch
 
 

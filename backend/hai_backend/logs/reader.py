@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hai_backend.logs import segments as files
 from hai_backend.logs.cursor import Cursor
+from hai_backend.logs.dropped import Dropped, dropped, missing_line
 from hai_backend.logs.lines import MAX_LINE_BYTES, LogLine, decode
 from hai_backend.logs.segments import Segment
 
@@ -40,7 +41,10 @@ class Start:
         first = segments[0].first
         tail, left = files.tail_position(segments, lines) if self.tail_lines else (first, 0)
         after = first if self.since is None else files.since_position(segments, self.since)
-        return max(tail, after), left
+        position = max(tail, after)
+        # What was dropped before the first line counts as read only if more lines than enough are left
+        from_beginning = position == first and (left or not self.tail_lines)
+        return (0 if from_beginning else position), left
 
 
 @dataclass(slots=True)
@@ -99,6 +103,8 @@ def _read_run(
     behind = {k: s for k, s in ranks.items() if at.get((run, k), 0) < s[-1].end}
     share = max(limit // max(len(behind), 1), MAX_LINE_BYTES + 1)
     batches = {k: _batch(run, k, s, at.get((run, k), 0), share) for k, s in behind.items()}
+    for rank, batch in batches.items():
+        _mark_dropped(batch, behind[rank], run, rank, at.get((run, rank), 0))
     horizon = min((b.lines[-1][0] for b in batches.values() if b.more and b.lines), default=None)
     taken = {k: _until(batch, horizon) for k, batch in batches.items()}
     merged = heapq.merge(*taken.values(), key=lambda entry: entry[0])
@@ -119,6 +125,20 @@ def _batch(run: int, rank: int, segments: list[Segment], position: int, limit: i
         batch.lines.append((time, end, line))
     batch.more = bool(batch.lines) and begin + len(data) < segments[-1].end
     return batch
+
+
+def _mark_dropped(
+    batch: _Batch, segments: list[Segment], run: int, rank: int, position: int
+) -> None:
+    """Put a line before the batch that says what is missing between the position and its first line."""
+    missing = batch.position - position
+    if missing <= 0 or not batch.lines:
+        return
+    whole = position == 0 and batch.position == segments[0].first
+    what = dropped(segments[0].path.parent, rank, segments) if whole else Dropped(missing, None)
+    time, _, first = batch.lines[0]
+    batch.lines.insert(0, (time, batch.position, missing_line(what, run, rank, first.time)))
+    batch.position = position  # as long as this line has not been read
 
 
 def _whole_lines(data: bytes) -> list[bytes]:

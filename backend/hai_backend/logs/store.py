@@ -20,6 +20,7 @@ from hai.client.disk_reserve import DiskReserve
 from hai_backend.domain.errors import Unavailable
 from hai_backend.logs import backwards, reader, segments
 from hai_backend.logs import cursor as cursors
+from hai_backend.logs.dropped import Dropped, drop, dropped, ranks
 from hai_backend.logs.lines import LogLine
 from hai_backend.logs.progress_bars import Bars
 
@@ -140,6 +141,14 @@ class LogStore:
         begin = cursors.encode(page.begin) if page.lines else ""
         return page.lines, begin, cursors.encode(page.end)
 
+    def dropped(self, task_id: int, run: int) -> dict[int, Dropped]:
+        """What the logs of a run have lost to their limit, by rank; only ranks that have lost something."""
+        directory = self._root / str(task_id) / str(run)
+        if not (some := ranks(directory)):
+            return {}
+        found = segments.scan(directory)
+        return {rank: dropped(directory, rank, found[rank]) for rank in some & found.keys()}
+
     @contextmanager
     def appends(self, task_id: int) -> Iterator[asyncio.Event]:
         """Set by whatever is appended to the task's logs, or shown; who clears it before reading misses nothing."""
@@ -211,7 +220,7 @@ class LogStore:
     def _drop_oldest(self, directory: Path, rank: int) -> None:
         found = segments.scan(directory)[rank]
         while found[:-1] and found[-1].end - found[0].first > self._max_bytes - self._segment_bytes:
-            found.pop(0).path.unlink(missing_ok=True)
+            drop(directory, rank, found.pop(0))
 
 
 def _create(path: Path) -> int:

@@ -145,8 +145,10 @@ def test_the_oldest_segments_go_and_offsets_stay(tmp_path):
     assert store.size(Key()) == sum(map(len, lines))
     held = sum(path.stat().st_size for path in (tmp_path / "1" / "1").iterdir())
     assert 8000 <= held <= 10_000
-    numbers = [int(text) for text in texts(everything(store))]
+    notice, *kept = texts(everything(store))
+    numbers = [int(text) for text in kept]
     assert numbers == list(range(2000 - len(numbers), 2000))
+    assert notice.startswith(f"[hai] {numbers[0]} lines (")
 
 
 def test_a_reader_who_slept_goes_on_with_what_is_left(tmp_path):
@@ -155,8 +157,11 @@ def test_a_reader_who_slept_goes_on_with_what_is_left(tmp_path):
     _, cursor = store.read(1)
     for i in range(500):
         store.append(Key(), store.size(Key()), line(i, f"{i:04}"))
-    numbers = [int(text) for text in texts(store.read(1, cursor=cursor)[0])]
+    notice, *kept = texts(store.read(1, cursor=cursor)[0])
+    numbers = [int(text) for text in kept]
     assert numbers == list(range(numbers[0], 500))
+    missing = sum(len(line(i, f"{i:04}")) for i in range(numbers[0]))
+    assert notice.startswith(f"[hai] {missing} bytes before this line are not kept")
 
 
 def test_a_line_without_end_is_bounded(store):

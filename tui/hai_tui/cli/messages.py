@@ -274,6 +274,11 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{silent}; the program may run on unseen (hai why {id})",
         "{silent}；程序可能仍在运行（hai why {id}）",
     ),
+    "status.dropped": (
+        "rank {rank}: the first {dropped} of its log are not kept: a log keeps its newest part",
+        "rank {rank}：日志开头的 {dropped} 没有保留：日志只保留最新的部分",
+    ),
+    "status.dropped_lines": ("{count} lines ({size})", "{count} 行（{size}）"),
     "why.waits": ("task {id} ({name}) waits: {reason}", "任务 {id}（{name}）在排队：{reason}"),
     "why.place": (
         "place {place} in the queue of {group}, at {priority}",

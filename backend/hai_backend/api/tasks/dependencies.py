@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from hai_backend.api.protocols import Cluster, Scheduling, TaskManager
@@ -14,6 +14,7 @@ from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.task import Task
 from hai_backend.domain.timing import Timing
 from hai_backend.lifecycle.goodput import Goodput
+from hai_backend.logs.dropped import Dropped
 from hai_backend.store.base import Store
 
 
@@ -31,4 +32,5 @@ class TaskDeps:
     goodput: Callable[[Task], Goodput]
     foresight: WhatIf
     forecasting: Forecasts
+    dropped_logs: Callable[[int, int], Mapping[int, Dropped]]  # of a task and run, by rank
     timing: Timing = field(default_factory=Timing)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
@@ -54,7 +55,14 @@ class TaskService(TaskServiceServicer):
         return await self._explaining.rehearse(identity, task)
 
     async def GetTask(self, request: pb.GetTaskRequest, context: Context) -> task_pb2.Task:
-        return self._answer(await self._access.visible(caller.current(), request.id))
+        task = await self._access.visible(caller.current(), request.id)
+        message = self._answer(task)
+        if task.run is not None:
+            look_up = partial(self._rooms.dropped_logs, task.id, task.run.number)
+            for rank, dropped in (await asyncio.to_thread(look_up)).items():
+                message.run.ranks[rank].log_dropped_bytes = dropped.bytes
+                message.run.ranks[rank].log_dropped_lines = dropped.lines or 0
+        return message
 
     async def ListTasks(
         self, request: pb.ListTasksRequest, context: Context

@@ -22,7 +22,9 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import Snapshot
 from hai_backend.domain.task import Task
+from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
+from hai_backend.logs.lines import stamp
 from hai_backend.testing import a_spec, a_task
 from hai_tui.views.nodes import node_status
 
@@ -330,6 +332,23 @@ def test_a_move_that_would_shift_a_crowd_is_refused() -> None:
     with pytest.raises(Conflict, match="move task 4000 before the first"):
         reordering.new_ranks(tasks[-1], tasks[:-1], 2000)
     assert reordering.new_ranks(tasks[-1], tasks[:-1], 0) == [(4000, -1.0)]
+
+
+async def test_one_task_says_what_its_logs_have_lost_to_their_limit(
+    platform: Any, make_spec: Any
+) -> None:
+    ada = await platform.caller("ada")
+    spec = make_spec("loud")
+    spec.resource.node_count = 2
+    task_id = (await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=spec))).id
+    await platform.task_manager.apply(task_id, ev.RunPlaced(("n0", "n1"), Priority.LOW, "free"))
+    key, data = RankKey(task_id, 1, 1), stamp(0.0) + b"x" * 1000 + b"\n"
+    for _ in range(3000):
+        platform.logs.append(key, platform.logs.size(key), data)
+    quiet, loud = (await ada.tasks.GetTask(pb.GetTaskRequest(id=task_id))).run.ranks
+    assert (quiet.log_dropped_bytes, quiet.log_dropped_lines) == (0, 0)
+    assert loud.log_dropped_lines > 1000
+    assert loud.log_dropped_bytes == loud.log_dropped_lines * len(data)
 
 
 async def test_one_task_says_what_its_time_was_worth(platform: Any, make_spec: Any) -> None:

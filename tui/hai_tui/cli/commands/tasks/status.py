@@ -16,7 +16,7 @@ from hai_tui.cli.output.output import dump, show, show_one
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.task_argument import any_tasks, many_tasks
 from hai_tui.views.agent_silence import silent_task
-from hai_tui.views.formatting import Span
+from hai_tui.views.formatting import Span, size
 from hai_tui.views.goodput import sentences
 from hai_tui.views.start_forecast import sentences as start_sentences
 from hai_tui.views.tasks import OWN, RANKS, TASKS
@@ -141,6 +141,7 @@ def _show(settings: Settings, task: Task) -> None:
         click.echo(f"\nrun {task.run.number}" + (f": {task.run.reason}" if task.run.reason else ""))
         show(settings, RANKS, task.run.ranks)
     _goodput(settings, task)
+    _dropped_output(task)
     _last_lines(task)
 
 
@@ -148,6 +149,16 @@ def _goodput(settings: Settings, task: Task) -> None:
     lines = list(sentences(task.goodput, settings.clock()))
     if lines:
         click.echo("\n" + "\n".join(lines))
+
+
+def _dropped_output(task: Task) -> None:
+    """What ranks have printed beyond the limit of their logs."""
+    found = [rank for rank in task.run.ranks if rank.log_dropped_bytes]
+    for number, rank in enumerate(found):
+        what = size(rank.log_dropped_bytes)
+        if rank.log_dropped_lines:
+            what = text("status.dropped_lines", count=rank.log_dropped_lines, size=what)
+        click.echo(("" if number else "\n") + text("status.dropped", rank=rank.index, dropped=what))
 
 
 def _last_lines(task: Task) -> None:
