@@ -310,7 +310,7 @@ PROSE = {
     *(("coming-from.md", section) for section in ("Slurm", "Scripts of sbatch", "HAI")),
     ("deploy.md", "What the chart creates"),
     ("images.md", "What a task runs in"),
-    ("operate.md", "What is kept where"),
+    *(("operate.md", section) for section in ("What is kept where", "Who changed what")),
     ("predictions.md", "How far to trust it"),
     ("simulate.md", "CSV"),
     ("simulate.md", "Figures"),

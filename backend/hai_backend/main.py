@@ -28,7 +28,7 @@ from hai_backend.server.launcher_factory import make_launcher
 from hai_backend.server.paths import claim
 from hai_backend.server.process import OpenStore, Server
 from hai_backend.store.connect import open_store
-from hai_backend.store.sql.backup import backup
+from hai_backend.store.sql.backup import backup, record_command
 
 
 def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_store) -> int:
@@ -41,9 +41,11 @@ def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_stor
             return _check(settings)
         if flags.sweep:
             sweep(settings.common)
+            record_command(settings.database_url, "ServerSweep", str(home))
             return 0
         if flags.backup:
             backup(settings.database_url, flags.backup)
+            record_command(settings.database_url, "ServerBackup", str(flags.backup))
             return 0
         _log_as_json()
         claim(home)

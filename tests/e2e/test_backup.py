@@ -114,6 +114,10 @@ async def test_a_server_goes_on_from_a_backup_of_sqlite(
     again = run(*chore)
     assert again.returncode == 1
     assert "overwrites nothing" in again.stderr
+    async with Client(profile) as client:
+        rows = [row async for row in client.audit.rows(method="ServerBackup")]
+    assert [(row.resource, row.code) for row in rows] == [(str(copy), "OK")]
+    assert rows[0].actor.endswith(" (hai-server)")
     server.end()
     shutil.copy(server.home / "admin.token", restored.home)
     await after(restored.start())

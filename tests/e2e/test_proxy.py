@@ -76,6 +76,16 @@ async def test_requests_reach_the_service_and_nothing_secret_does(
     assert here.server.profile.token not in json.dumps(told)
 
 
+async def test_a_browser_that_signs_in_leaves_a_row_of_the_audit(
+    here: Reach, web: aiohttp.ClientSession
+) -> None:
+    task = await here.task()
+    url = await signed_in(web, here.client, task.id)
+    await echoed(web, url)
+    found = [row async for row in here.client.audit.rows(method="BrowserLogin")]
+    assert [(row.actor, row.resource) for row in found] == [("admin", str(task.id))]
+
+
 async def test_bodies_of_any_size_and_framing(here: Reach, web: aiohttp.ClientSession) -> None:
     url = await signed_in(web, here.client, (await here.task()).id)
 

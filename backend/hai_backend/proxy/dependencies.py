@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from hai_backend.api.protocols import TaskManager
 from hai_backend.api.tasks.access import TaskAccess
+from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.cluster.service_status import ServiceStates
 from hai_backend.controllers.cluster.tunnels import Tunnels
 from hai_backend.proxy.addresses import Addresses
 from hai_backend.proxy.sessions import Sessions
 from hai_backend.proxy.status_page import StatusPage
+from hai_backend.store.base import AuditRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +27,5 @@ class ProxyDeps:
     task_manager: TaskManager
     tunnels: Tunnels
     board: ServiceStates
+    clock: Clock
+    record: Callable[[Sequence[AuditRow]], Awaitable[None]]  # stores rows of the audit

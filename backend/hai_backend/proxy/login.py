@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 
+import structlog
 from aiohttp import web
 
+from hai_backend.domain.errors import HaiError
 from hai_backend.proxy.addresses import Place
 from hai_backend.proxy.dependencies import ProxyDeps
 from hai_backend.proxy.headers import cookie_value, set_cookie
 from hai_backend.proxy.replies import PRIVATE, page
 from hai_backend.proxy.sessions import SESSION_SECONDS
+from hai_backend.store.base import AuditRow
+
+log = structlog.get_logger(__name__)
 
 _COOKIE, _SECURE_COOKIE = "hai_session", "__Host-hai_session"
 _NAME = re.compile(r"[a-z0-9-]{1,63}")
@@ -32,16 +38,29 @@ class Login:
         """What the browser shows; empty: nothing."""
         return cookie_value("; ".join(request.headers.getall("Cookie", [])), self.cookie)
 
-    def login(self, request: web.Request, place: Place) -> web.Response:
-        """Trade a link for a cookie. A link that somebody else has sent brings nobody anywhere but to its own task."""
+    async def login(self, request: web.Request, place: Place) -> web.Response:
+        """Trade a link for a cookie. A link that somebody else has sent leads only to its own task."""
         session = self._r.sessions.begin(place.task_id, request.query.get("key", ""))
         if session is None or request.method != "GET":
             return page(request, "link", 403)
+        await self._record(place, session)
         wanted = place.service or request.query.get("service", "")
         to = self._r.addresses.base_url(place.task_id, wanted if _NAME.fullmatch(wanted) else "")
         answer = web.Response(status=303, headers={**PRIVATE, "Location": to})
         answer.headers["Set-Cookie"] = self._set_cookie(place, session)
         return answer
+
+    async def _record(self, place: Place, session: str) -> None:
+        """A browser that signs in leaves a row of the audit. Refused links do not: anybody could send thousands."""
+        visitor = self._r.sessions.visitor(place.task_id, session)
+        if visitor is None:
+            return
+        now, task = self._r.clock.now(), str(place.task_id)
+        row = AuditRow(now, visitor.actor, "BrowserLogin", task, f"service={place.service!r}", "OK")
+        try:
+            await self._r.record([row])
+        except HaiError as error:
+            log.error("audit row not stored", why=str(error), **asdict(row))
 
     def renewed(self, place: Place, session: str) -> str:
         """The header that lets a session go on, once much of its time is over; else empty."""

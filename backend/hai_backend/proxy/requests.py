@@ -54,7 +54,7 @@ class Requests:
         if place is None:
             return page(request, "nothing", 404)
         if place.ours and place.path == f"/{OURS}/login":
-            return self._entrance.login(request, place)
+            return await self._entrance.login(request, place)
         session = self._entrance.session(request)
         visitor = self._r.sessions.visitor(place.task_id, session)
         if visitor is None:

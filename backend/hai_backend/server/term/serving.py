@@ -134,6 +134,8 @@ class Serving:
                 task_manager=rooms.task_manager,
                 tunnels=rooms.tunnels,
                 board=rooms.board,
+                clock=rooms.clock,
+                record=rooms.store.add_audit,
             ),
             rooms.tools.certificates,
         )

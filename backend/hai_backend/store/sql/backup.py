@@ -1,15 +1,23 @@
-"""A copy of the SQLite database as of one moment, made while the server goes on writing (SQLite's online backup)."""
+"""Commands of an operator on the SQLite database of a server that may run: a copy of it, and rows of the audit.
+
+The copy is as of one moment, made while the server goes on writing (SQLite's online backup).
+"""
 
 from __future__ import annotations
 
+import getpass
 import os
 import sqlite3
+import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy import make_url
 
 from hai_backend.domain.errors import Conflict, Invalid, Unavailable, Violation
+
+_LOCKED_SECONDS = 5.0
 
 
 def backup(url: str, target: Path) -> None:
@@ -28,6 +36,24 @@ def backup(url: str, target: Path) -> None:
         raise Unavailable(f"{source} could not be copied to {target}: {error}") from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def record_command(url: str, method: str, resource: str) -> None:
+    """Leave a row of the audit: the user of this machine has given a command. A failure is only told.
+
+    Not on PostgreSQL, which logs its connections itself, nor before there is a database.
+    """
+    try:
+        path = _file(url)
+    except Invalid:
+        return
+    row = (time.time(), f"{getpass.getuser()} (hai-server)", method, resource, "", "OK")
+    names = "time, actor, method, resource, what, code"
+    try:
+        with closing(sqlite3.connect(path, timeout=_LOCKED_SECONDS)) as database, database:
+            database.execute(f"INSERT INTO audit ({names}) VALUES (?, ?, ?, ?, ?, ?)", row)
+    except sqlite3.Error as error:
+        print(f"hai-server: the audit has no row of this command: {error}", file=sys.stderr)
 
 
 def _file(url: str) -> Path:
