@@ -11,6 +11,7 @@ import nbformat
 import pytest
 
 from hai.client.client import Client
+from hai.client.diagnosis import diagnosed
 from hai.v1.artifact_pb2 import Artifact
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from tests.jupyter.conftest import Page, Place
@@ -187,6 +188,20 @@ async def test_a_task_is_followed_suspended_resumed_and_stopped(page: Page, plac
     assert [run["number"] for run in detail["runs"]] == [1, 2]
     assert detail["events"][0]["kind"] == "TaskSubmitted"
     assert "count.py" in detail["yaml"]
+
+
+async def test_a_failed_task_comes_with_the_diagnosis_that_hai_why_gives(
+    page: Page, place: Place, client: Client
+) -> None:
+    (place.root / "broken.py").write_text("import nowhere\n")
+    id = (await hand_in(page, "broken.py")).data["id"]
+    await client.tasks.wait(id, timeout=30)
+    why = (await page.get(f"tasks/{id}")).data["why"]
+    found = diagnosed(await client.tasks.get(id))
+    assert found is not None
+    assert why["constraints"] == list(found.found)
+    assert why["suggestions"] == list(found.to_try)
+    assert any("a Python package is missing" in sentence for sentence in why["constraints"])
 
 
 async def test_a_log_is_read_to_its_last_line_and_goes_on_after_a_cursor(

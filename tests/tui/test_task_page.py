@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hai.client.diagnosis import failing, first_failing
 from hai.client.enum_names import STOP_CODES
 from hai.v1.task_pb2 import (
     RANK_STATE_FAILED,
@@ -14,7 +15,7 @@ from hai.v1.task_pb2 import (
     Run,
 )
 from hai.v1.task_spec_pb2 import AfterSpec, OptionsSpec
-from hai_tui.tasks.failure_diagnosis import cause, failing, first_failing, stop_words
+from hai_tui.tasks.failure_diagnosis import cause, stop_words
 
 
 def rank(index: int, code: int, ended: int) -> Rank:
@@ -88,6 +89,10 @@ async def test_a_failed_task_says_which_rank_why_and_what_next(
         await tui.shows("[yaml]", "entrypoint: sh")
         await tui.press("u")
         await tui.shows("suspend: the task has ended")
+        await tui.press("shift+tab", "shift+tab")
+        await tui.shows(
+            "[why]", "exit code 3", "│ No module named", "likely cause: a Python package is missing"
+        )
 
 
 async def test_a_waiting_task_says_why_with_numbers_and_what_would_help(

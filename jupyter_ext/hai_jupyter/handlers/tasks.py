@@ -11,7 +11,12 @@ from hai.client.client import Client
 from hai.client.errors import HaiError
 from hai.client.silence import of_run
 from hai.client.spec import to_yaml
-from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Task
+from hai.v1.task_pb2 import (
+    TASK_OUTCOME_FAILED,
+    TASK_STATE_FINISHED,
+    TASK_STATE_RUNNING,
+    Task,
+)
 from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
 from hai_jupyter.live.rows import task_row
@@ -74,7 +79,7 @@ class VerbHandler(Handler):
 
 async def _why(client: Client, task: Task) -> Any:
     settled = task.state in (TASK_STATE_RUNNING, TASK_STATE_FINISHED)
-    if settled and of_run(task.run) is None:
+    if settled and of_run(task.run) is None and task.outcome != TASK_OUTCOME_FAILED:
         return None
     with suppress(HaiError):  # it may have started in between
         return plain(await client.tasks.explain(task.id))

@@ -13,22 +13,12 @@ export function Overview(props: { context: Context; row: TaskRow; detail: any; e
   const { context, row, detail, error } = props;
   const { say } = context;
   const now = useNow();
-  const failed = (detail?.task?.run?.ranks ?? []).find((rank: any) => rank.last_lines);
   const advice = row.state === 'FINISHED' ? '' : detail?.task?.goodput?.note;
   return (
     <div className="hai-tab hai-scroll">
       <Failed error={error} context={context} />
-      {detail?.why && <Why context={context} why={detail.why} />}
+      {detail?.why && <Why context={context} why={detail.why} failed={row.outcome === 'FAILED'} />}
       <Order context={context} row={row} detail={detail} />
-      {failed && (
-        <section className="hai-card">
-          <h3>
-            {say('Rank {rank} on {node} failed', { rank: failed.index ?? 0, node: failed.node ?? '' })}
-            {failed.exit_meaning ? `: ${failed.exit_meaning}` : ''}
-          </h3>
-          <pre className="hai-text">{failed.last_lines}</pre>
-        </section>
-      )}
       <section className="hai-card">
         <dl className="hai-dl">
           <dt>{say('Submitted')}</dt>

@@ -1,11 +1,11 @@
-/** Why a task waits, as the scheduler says it; or what its silent agents mean. */
+/** Why a task waits or has failed, as the server says it; or what its silent agents mean. */
 import * as React from 'react';
 
 import { expected } from '../model/start';
 import { Context } from './context';
 
 /** The reason with its numbers, when it will probably start, and what would change that. */
-export function Why(props: { context: Context; why: any }): JSX.Element {
+export function Why(props: { context: Context; why: any; failed: boolean }): JSX.Element {
   const { context, why } = props;
   const start = why.waiting?.predicted_start;
   if (why.silent_ranks?.length) {
@@ -16,6 +16,9 @@ export function Why(props: { context: Context; why: any }): JSX.Element {
         <Sentences title={context.say('What you can do')} all={why.suggestions} />
       </section>
     );
+  }
+  if (props.failed) {
+    return <Diagnosis context={context} why={why} />;
   }
   return (
     <section className="hai-card hai-why-card">
@@ -29,13 +32,34 @@ export function Why(props: { context: Context; why: any }): JSX.Element {
   );
 }
 
-function Sentences(props: { title: string; all?: string[] }): JSX.Element | null {
+/** The diagnosis of a failed task: what happened, the last lines of the rank, the likely cause, what to try. */
+function Diagnosis(props: { context: Context; why: any }): JSX.Element {
+  const { context, why } = props;
+  const found: string[] = why.constraints ?? [];
+  const lines = found.filter(sentence => sentence.startsWith(LINE));
+  const first = found.findIndex(sentence => sentence.startsWith(LINE));
+  const before = found.slice(0, first < 0 ? found.length : first);
+  return (
+    <section className="hai-card hai-why-card">
+      <h3>{context.say('Why it failed')}</h3>
+      <Sentences all={before} />
+      {lines.length > 0 && <pre className="hai-text">{lines.map(line => line.slice(LINE.length)).join('\n')}</pre>}
+      <Sentences all={found.slice(before.length + lines.length)} />
+      <Sentences title={context.say('What you can do')} all={why.suggestions} />
+    </section>
+  );
+}
+
+/** Begins the lines of a program among the sentences of a diagnosis. */
+const LINE = '| ';
+
+function Sentences(props: { title?: string; all?: string[] }): JSX.Element | null {
   if (!props.all?.length) {
     return null;
   }
   return (
     <>
-      <h4>{props.title}</h4>
+      {props.title && <h4>{props.title}</h4>}
       <ul>
         {props.all.map(sentence => (
           <li key={sentence}>{sentence}</li>

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hai.client import diagnosis
-from hai.client.diagnosis import failing as failing
-from hai.client.diagnosis import first_failing as first_failing
 from hai.client.enum_names import stop_code_names
 from hai_tui.i18n import text
 

@@ -9,14 +9,23 @@ from rich.padding import Padding
 from rich.style import Style
 from rich.text import Text
 
+from hai.client.diagnosis import failing, first_failing
 from hai.client.enum_names import word
 from hai.client.silence import is_silent, of_run
-from hai.v1.task_pb2 import Rank, RankState, Run, RunState, Task, Waiting
+from hai.v1.task_pb2 import (
+    TASK_OUTCOME_FAILED,
+    Rank,
+    RankState,
+    Run,
+    RunState,
+    Task,
+    Waiting,
+)
 from hai.v1.task_service_pb2 import ExplainTaskResponse, QuotaUse
 from hai_tui.cli.submission.dry_run import ahead
 from hai_tui.i18n import text
 from hai_tui.status_style import SILENT, StatusStyle, bar, look
-from hai_tui.tasks.failure_diagnosis import cause, failing, first_failing, stop_words
+from hai_tui.tasks.failure_diagnosis import cause, stop_words
 from hai_tui.views.agent_silence import silent_run, silent_task
 from hai_tui.views.formatting import held_seconds, local, priority_name, since, span
 from hai_tui.views.goodput import sentences as goodput_sentences
@@ -226,8 +235,13 @@ def run_end(run: Run) -> str:
 
 
 def why(task: Task, answer: ExplainTaskResponse | None, now: float, tones: Tones) -> Group:
-    """Why it waits, with numbers; when it may start; what would help; who is ahead; the past."""
+    """Why it waits, with numbers; when it may start; what would help; who is ahead; the past. Or why it failed."""
     silent = silent_task(task, now)
+    if task.outcome == TASK_OUTCOME_FAILED:
+        history = [] if answer is None else list(answer.history)
+        reason = Text(printable(task.reason), tones["bad"])
+        card = _card(text("head.failure"), reason, *failure(task.run, tones))
+        return Group(card, *_list("why.past", history))
     if answer is None or not (answer.waiting.reason or answer.history or silent):
         return Group(Text(text("why.none"), tones["quiet"]))
     cards: list[RenderableType] = []
