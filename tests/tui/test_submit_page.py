@@ -51,6 +51,16 @@ def test_what_can_not_be_read_is_said_of_its_line_and_changes_nothing() -> None:
     assert after.text == before.text
 
 
+def test_a_field_that_cannot_be_read_stays_wrong_while_others_change() -> None:
+    wrong = drafts.change(drafts.write(drafts.first()), "resource.node_count", "many")
+    wrong = drafts.change(wrong, "options.after", ["fit"])
+    after = drafts.change(wrong, "name", "other")
+    assert "name: other" in after.text
+    assert [v.field for v in after.violations] == ["resource.node_count", "options.after[0]"]
+    mended = drafts.change(after, "options.after", ["7"])
+    assert drafts.change(mended, "resource.node_count", "2").violations == ()
+
+
 def test_which_rules_a_draft_breaks_is_known_without_a_server() -> None:
     text = "version: 2\nname: x(\nspec: {entrypoint: a.py}\nresource: {node_count: 0}\n"
     read = drafts.read(text)
@@ -207,6 +217,20 @@ async def test_the_server_says_when_it_would_start(server, drive, submit) -> Non
         await tui.shows("○ would wait at place 1", "ahead of it", "what would help")
         await tui.press(*["tab"] * 6, "ctrl+u", *"9")
         await tui.shows("node_count: 9", "✗ ")
+
+
+async def test_the_yaml_follows_each_key_also_while_a_field_is_wrong(server, drive, submit) -> None:
+    await submit("train", "sleep", "60")
+    async with drive(server.profile, start="submit", size=(140, 40)) as tui:
+        await tui.shows("train-2", "✓ ")
+        for key, shown in (("x", "name: train-2x"), ("y", "name: train-2xy")):
+            await tui.press(key)
+            assert shown in tui.app.screen.area.text
+        await tui.press(*["tab"] * 6, "ctrl+u", "z", *["shift+tab"] * 6, "q")
+        assert "name: q\n" in tui.app.screen.area.text
+        await tui.shows("✗ must be a whole number", "1 to correct")
+        await tui.press("ctrl+s")
+        await tui.shows("correct first what is marked")
 
 
 async def test_what_is_wrong_stands_beside_its_line(server, drive, submit) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hai.client.errors import HaiError, Invalid, Violation
@@ -81,13 +81,19 @@ def write(spec: TaskSpec) -> Draft:
 
 
 def change(draft: Draft, path: str, value: Value) -> Draft:
-    """Another value of one field. What can not be read is a violation of that field; the text stays as it is."""
+    """Another value of one field. A value that cannot be read is a violation of that field, and leaves the text as
+    it is.
+
+    Violations of other fields stay: their lines still show what could not be read.
+    """
     if draft.spec is None:
         return draft
     spec = TaskSpec()
     spec.CopyFrom(draft.spec)
-    wrong = _set(spec, path, value)
-    return Draft(draft.text, draft.spec, wrong) if wrong else write(spec)
+    others = tuple(v for v in draft.violations if not v.field.startswith(path))
+    if wrong := _set(spec, path, value):
+        return Draft(draft.text, draft.spec, (*others, *wrong))
+    return replace(write(spec), violations=others)
 
 
 def _set(spec: TaskSpec, path: str, value: Value) -> tuple[Violation, ...]:

@@ -139,8 +139,8 @@ class SubmitPage(DraftFiles):
 
     def on_submit_form_changed(self, event: SubmitForm.Changed) -> None:
         """A line of the form."""
-        self.draft = drafts.change(self.draft, event.path, event.value)
-        if self.draft.spec is not None and not self.draft.violations:
+        before, self.draft = self.draft, drafts.change(self.draft, event.path, event.value)
+        if self.draft.text != before.text:
             self._write_yaml(self.draft.text)
         self._edited()
 
