@@ -17,7 +17,7 @@ from hai_backend.testing.kube.threaded import ThreadedCluster, threaded_cluster
 
 needs_helm = pytest.mark.skipif(
     shutil.which("helm") is None or shutil.which("kubectl") is None,
-    reason="needs helm (scripts/deploy) and kubectl",
+    reason="needs helm (scripts/tools) and kubectl",
 )
 VALUES = {"image": {"repository": "example/hai"}, "postgresql": {"enabled": True}}
 

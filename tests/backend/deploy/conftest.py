@@ -39,7 +39,7 @@ def run_helm(*arguments: str, given: str = "") -> str:
 def helm() -> Callable[..., str]:
     """Run Helm."""
     if shutil.which("helm") is None:
-        pytest.skip("no helm here; scripts/deploy brings it")
+        pytest.skip("no helm here; scripts/tools brings it")
     return run_helm
 
 
