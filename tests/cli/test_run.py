@@ -205,7 +205,7 @@ def test_what_was_submitted_is_told_where_a_later_one_is_refused(
     assert done.code == 1
     assert told in done.out
     if option != "-q":
-        assert done.err.splitlines()[-2].startswith("it ends at task 2 of 3, a:")
+        assert done.err.splitlines()[-2].startswith("stopped at task 2 of 3, a:")
 
 
 def test_follow_prints_the_log_and_exits_as_the_task(files: Path, hai, fake) -> None:

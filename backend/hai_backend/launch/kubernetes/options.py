@@ -33,6 +33,15 @@ class Options:
     mark_preempted: bool = True  # say DisruptionTarget on pods that make room for others
 
 
+_DERIVED = {
+    "instance": "cluster",
+    "ca_pem": "tls_ca or tls_cert",
+    "shared_path": "shared",
+    "agent_heartbeat": "agent_heartbeat",
+}
+"""Fields that are not of the table: a setting outside it says what they are."""
+
+
 def read(table: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[ClusterSettings, Options]:
     """`base`: what the server's other settings say, where the table is silent. Raises Invalid with all violations."""
     kinds = {**_kinds(ClusterSettings), **_kinds(Options)}
@@ -74,8 +83,11 @@ def _kinds(of: type) -> dict[str, Any]:
 
 def _violations(table: Mapping[str, Any], kinds: Mapping[str, Any]) -> Iterator[Violation]:
     for key, value in table.items():
-        if key not in kinds:
-            near = difflib.get_close_matches(key, kinds, n=3)
+        if key in _DERIVED:
+            message = f"is not a setting of this table: it follows from {_DERIVED[key]!r} above it"
+            yield Violation(f"kubernetes.{key}", message)
+        elif key not in kinds:
+            near = difflib.get_close_matches(key, kinds.keys() - _DERIVED.keys(), n=3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             yield Violation(f"kubernetes.{key}", f"no such setting{hint}")
         elif not _is(value, kinds[key]):

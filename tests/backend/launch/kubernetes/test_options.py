@@ -51,6 +51,10 @@ def test_what_the_table_says_counts_more_than_other_settings() -> None:
         pytest.param({"shared_volume": "tmpfs:1Gi"}, "shared_volume", "pvc:…", id="no volume"),
         pytest.param({"shared_volume": "pvc:a/b"}, "shared_volume", "no name", id="no claim"),
         pytest.param({"shared_volume": "nfs:x:/a/../b"}, "shared_volume", "dots", id="climbs"),
+        *(
+            pytest.param({key: "x"}, key, f"follows from '{source}'", id=f"derived: {key}")
+            for key, source in (("instance", "cluster"), ("shared_path", "shared"))
+        ),
         pytest.param({"agent_image": ""}, "agent_image", "or agent_path", id="no agent"),
         pytest.param(
             {"ingress_hosts": ["a.b"]}, "ingress_hosts", "ingress_without_login", id="open"

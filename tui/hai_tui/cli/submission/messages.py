@@ -42,7 +42,7 @@ SUBMIT_TEXTS: dict[str, tuple[str, str]] = {
     ),
     "sbatch.note": ("{file}: {note}", "{file} 提示：{note}"),
     "submitted.until": (
-        "it ends at task {number} of {count}, {name}:",
+        "stopped at task {number} of {count}, {name}:",
         "提交到第 {number} 个任务（共 {count} 个，{name}）为止：",
     ),
     "valid": (
