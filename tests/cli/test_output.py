@@ -22,6 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hai.client.sizes import size_text
 from hai.v1 import (
     artifact_pb2,
     dataset_pb2,
@@ -266,7 +267,7 @@ def test_how_spans_are_written(seconds: float, shown: str) -> None:
     ],
 )
 def test_how_sizes_are_written(bytes: int, shown: str) -> None:
-    assert formatting.size(bytes) == shown
+    assert size_text(bytes) == shown
 
 
 @given(st.integers(0, 10**8))

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, closing, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +37,6 @@ from hai_backend.store.connect import open_store
 from hai_backend.testing.here import pod_table
 from hai_backend.testing.pods import pods_as_processes
 from hai_backend.testing.server import RunningServer, ServerProcess, running_server
-from hai_sync.quick.calling import Line
 
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="openssl makes the certificates"
@@ -114,22 +113,6 @@ async def test_a_task_runs_over_tls_and_plaintext_gets_no_answer(
             assert "--ca" in refused.value.hint
     finally:
         sweep(home)
-
-
-async def test_a_bare_call_checks_the_server_too(
-    ours: Authority, theirs: Authority, tmp_path: Path
-) -> None:
-    def ask(server: str, ca: Path) -> list[bytes]:
-        with closing(Line(server, "", str(ca), 5.0)) as line:
-            line.call(HEALTH, [b""])
-            return line.answers()
-
-    async with running_server(tmp_path / "home", nodes=0, **ours.sign("server", HERE)) as server:
-        address = server.profile.server
-        for trusted in (ours.file, tmp_path / "server.crt"):
-            assert await asyncio.to_thread(ask, address, trusted) == [b"\x08\x01"]  # SERVING
-        with pytest.raises(OSError, match="certificate verify failed"):
-            await asyncio.to_thread(ask, address, theirs.file)
 
 
 async def test_agents_in_pods_check_the_server_too(ours: Authority, tmp_path: Path) -> None:

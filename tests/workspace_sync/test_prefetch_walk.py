@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import os
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from hai_sync import prefetch_walk
 from hai_sync import slow_storage as slow
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.prefetch_walk import PrefetchWalk
-from hai_sync.quick.same import edited
 from hai_sync.scan import Filter, Known, scan
 from hai_sync.session.options import SyncOptions
 from hai_sync.slow_storage import is_slow
@@ -123,17 +121,6 @@ def test_what_went_away_meanwhile_is_not_there(tmp_path: Path) -> None:
         (item,) = reader.read(str(tmp_path))
         (tmp_path / "gone").unlink()
         assert item.stat(follow_symlinks=False).st_size == 1  # as it was when it was looked at
-
-
-@pytest.mark.usefixtures("slow_storage")
-def test_a_quick_push_leaves_slow_storage_to_the_whole_program(tmp_path: Path, monkeypatch) -> None:
-    for number in range(64):
-        (tmp_path / str(number)).touch()
-    seen = scan(tmp_path, Known(), Filter()).signatures
-    later = time.time_ns() + 60 * 10**9  # nothing is too fresh to be believed
-    assert edited(str(tmp_path), seen, set(), later) is None
-    monkeypatch.setattr(slow, "TRIAL_SECONDS", 60.0)
-    assert edited(str(tmp_path), seen, set(), later) == {}
 
 
 async def test_who_gives_up_does_not_wait_for_the_end_of_the_walk(laptop, monkeypatch) -> None:

@@ -1,7 +1,7 @@
 """What the file system says of a file, packed: size, times, inode and mode.
 
 An equal signature means equal content, unless the file changed so shortly before it was looked at that a second
-change could have left the same times; whoever compares signatures asks `racy`. Loads next to nothing, for `quick`.
+change could have left the same times; whoever compares signatures asks `racy`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who we are, for the server and for people on the other side. Loads nothing: quick pushes say it, too."""
+"""Who we are, for the server and for people on the other side."""
 
 from __future__ import annotations
 

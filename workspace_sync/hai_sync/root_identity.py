@@ -1,7 +1,7 @@
 """Which directory a memory belongs to: a copy (`cp -r`) has the identity of a workspace, but not its past.
 
 A root is known by its device and inode, which a move keeps. Devices are numbered anew by some mounts, so one of the
-same inode at the same path is the same, too. Loads nothing, for `quick`.
+same inode at the same path is the same, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Is storage slow: does each answer take a round trip, as over a network? Loads nothing: quick pushes ask, too."""
+"""Is storage slow: does each answer take a round trip, as over a network?"""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hai.client.sizes import size_text
 from haienv.registry import Environment
 
 
@@ -58,7 +59,7 @@ def _row(facts: dict[str, Any]) -> tuple[str, ...]:
         facts["python"],
         facts["parent"],
         str(facts["packages"]),
-        human(facts["size_bytes"]),
+        size_text(facts["size_bytes"]),
         facts["state"].lower(),
         f"group {facts['group']}" if facts["visibility"] == "group" else facts["visibility"],
         f"deprecated: {facts['deprecated']}" if facts["deprecated"] else facts["description"],
@@ -72,12 +73,3 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
         "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)) for row in rows
     )
     return "\n".join(line.rstrip() for line in lines)
-
-
-def human(size: float) -> str:
-    """As in 1.5 GiB."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

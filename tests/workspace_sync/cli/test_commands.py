@@ -329,7 +329,7 @@ def test_a_directory_of_somebody_else_above_us_stops_nothing(shell, monkeypatch)
     assert shell("push", "--help")[0] == 0
 
 
-def test_a_quick_push_keeps_to_the_rate(shell, monkeypatch) -> None:
+def test_a_push_keeps_to_the_rate(shell, monkeypatch) -> None:
     Path("f").write_text("one")
     shell("push")
     shell("push")

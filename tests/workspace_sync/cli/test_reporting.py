@@ -50,21 +50,21 @@ def shown(size: int, steps: list[Step], *, as_json: bool = False, files: int = 4
     ("size", "steps", "line"),
     [
         pytest.param(
-            8 * MIB, [(2, 1, 4 * MIB)], "1/4 files, 4.0 MiB of 8.0 MiB, 2.0 MiB/s, 2 s left", id="half of it"
+            8 * MIB, [(2, 1, 4 * MIB)], "1/4 files, 4 MiB of 8 MiB, 2 MiB/s, 2 s left", id="half of it"
         ),
         pytest.param(
-            8 * MIB, [(1, 4, 8 * MIB)], "4/4 files, 8.0 MiB of 8.0 MiB, 8.0 MiB/s, 0 s left", id="all of it"
+            8 * MIB, [(1, 4, 8 * MIB)], "4/4 files, 8 MiB of 8 MiB, 8 MiB/s, 0 s left", id="all of it"
         ),
         pytest.param(
             10 * MIB,
             [(1, 0, MIB), (1, 0, 3 * MIB)],
-            "0/4 files, 4.0 MiB of 10.0 MiB, 2.0 MiB/s, 3 s left",
+            "0/4 files, 4 MiB of 10 MiB, 2 MiB/s, 3 s left",
             id="the speed is that of all the time",
         ),
         pytest.param(
-            8 * KIB, [(4, 1, 9 * KIB)], "1/4 files, 9.0 KiB of 8.0 KiB, 2.2 KiB/s, 0 s left", id="more than was said"
+            8 * KIB, [(4, 1, 9 * KIB)], "1/4 files, 9 KiB of 8 KiB, 2.25 KiB/s, 0 s left", id="more than was said"
         ),
-        pytest.param(GIB, [(1, 3, 0)], "3/4 files, 0 B of 1.0 GiB, 0 B/s", id="nothing yet but empty files"),
+        pytest.param(GIB, [(1, 3, 0)], "3/4 files, 0 B of 1 GiB, 0 B/s", id="nothing yet but empty files"),
         pytest.param(0, [(1, 2, 0)], "2/4 files, 0 B of 0 B, 0 B/s", id="nothing but empty files"),
         pytest.param(100, [(1, 0, 1)], "0/4 files, 1 B of 100 B, 1 B/s, 99 s left", id="a very slow line"),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from hai.client.profile import Profile
 from hai_sync.cli.main import main
 from hai_sync.cli.session_factory import open_session
 from hai_sync.core.rules import Mode, Rules
-from hai_sync.quick.syncing import quick_push
 from hai_sync.root_identity import is_same, mark, path_of
 from hai_sync.session.options import Refused, Report, SyncOptions
 from hai_sync.workspace_dir import create, find
@@ -130,21 +128,6 @@ def _in_the_place_of_the_original(copy: Path) -> Path:
     original = copy.with_name("root")
     shutil.rmtree(original)
     return copy.rename(original)
-
-
-@pytest.mark.parametrize("put", [_in_the_copy, _in_the_place_of_the_original])
-def test_a_quick_push_is_only_of_the_directory_that_was_pushed(
-    root: Path, put: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copy = _copied(root)
-    (root / "a").write_text("two, longer")
-    assert quick_push(str(root)) is not None
-    copy = put(copy)
-    monkeypatch.chdir(copy)
-    assert quick_push(str(copy)) is None
-    assert main(["push"]) in (1, 2)
-    assert main(["pull"]) in (1, 2)
-    assert (copy / "a").read_text() == "one"
 
 
 def test_no_daemon_is_started_in_a_copy(

@@ -23,8 +23,8 @@ from hai_sync.cli import errors as failures
 from hai_sync.cli.daemon_reply import tell
 from hai_sync.cli.main import main
 from hai_sync.core.rules import Mode, Rules
-from hai_sync.quick.surroundings import surroundings
 from hai_sync.remote.endpoint import Remote
+from hai_sync.server_choice import server_choice
 from hai_sync.session import daemon as daemon_module
 from hai_sync.session.daemon import Daemon
 from hai_sync.session.options import SyncOptions
@@ -38,7 +38,7 @@ MOST_EVENTS = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 @contextlib.asynccontextmanager
 async def running(laptop, mode: Mode = Mode.SYNC) -> AsyncIterator[Daemon]:
     """A daemon in this process, once it answers and has nothing to do."""
-    server = {"config": "", "surroundings": surroundings("")}  # commands would find the same one
+    server = {"config": "", "surroundings": server_choice("")}  # commands would find the same one
     daemon = Daemon(laptop.session, SyncOptions(Rules(mode)), lambda line: None, server)
     work = asyncio.create_task(daemon.run())
     try:

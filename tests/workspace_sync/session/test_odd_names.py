@@ -14,7 +14,6 @@ import pytest
 
 from hai.client.profile import Profile
 from hai_sync.cli.main import main
-from hai_sync.quick.syncing import quick_push
 from hai_sync.session.daemon import Daemon
 from hai_sync.session.options import SyncOptions
 from hai_sync.watch.control import ask
@@ -118,14 +117,6 @@ def test_commands_print_it_escaped(root: Path, capsys) -> None:
     (root / ".haiignore").write_bytes(b"*.txt\n/data\xe9\n")
     assert main(["check-ignore", f"data{ODD[-1]}"]) == 0
     assert "data\\udce9" in capsys.readouterr().out
-
-
-def test_a_quick_push_leaves_it_to_the_whole_program(root: Path) -> None:
-    (root / "a").write_text("1")
-    (root / f"{ODD}.pyc").write_text("1")
-    assert main(["push"]) == 0
-    assert quick_push(str(root)) is None
-    assert main(["push"]) == 0
 
 
 def test_a_daemon_tells_of_it(root: Path) -> None:

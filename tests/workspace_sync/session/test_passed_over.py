@@ -11,7 +11,7 @@ import pytest
 from hai.client.profile import Profile
 from hai_sync.cli.main import main
 from hai_sync.core.rules import Mode
-from hai_sync.quick.surroundings import surroundings
+from hai_sync.server_choice import server_choice
 from hai_sync.session.daemon import Daemon
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.workspace_dir import find
@@ -146,7 +146,7 @@ def test_what_was_asked_is_not_done_where_it_cannot_come(root: Path, capsys) -> 
 
 def test_who_asks_a_daemon_is_told_and_may_submit(root: Path, monkeypatch, capsys) -> None:
     report = Report(revision=3, passed_over={"pipe": "on the cluster it is a special file"})
-    answer = {**report.as_dict(), "surroundings": surroundings("")}
+    answer = {**report.as_dict(), "surroundings": server_choice("")}
     monkeypatch.setattr("hai_sync.cli.main._ask_daemon", lambda root, look: answer)
     assert main(["push"]) == 0
     out, err = capsys.readouterr()

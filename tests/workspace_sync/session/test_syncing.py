@@ -500,7 +500,6 @@ async def test_a_link_that_a_program_set_anew_is_a_conflict_and_not_lost(laptop)
 
 
 async def test_nothing_is_left_of_what_arrived(laptop) -> None:
-    """A directory of it tells a quick push, which would step aside for ever, that a sync was interrupted."""
     (laptop.cluster / "a").write_bytes(DATA)
     (laptop.cluster / "b").write_text("small")
     own = laptop.session.place.own

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from rich.style import Style
 from rich.text import Text
 
+from hai.client.sizes import size_text
 from hai.v1.node_pb2 import Node
 from hai_tui.cluster.label_patch import told
 from hai_tui.cluster.model import LOOKS, condition
 from hai_tui.i18n import text
 from hai_tui.status_style import SILENT
 from hai_tui.views.agent_silence import silent_rank
-from hai_tui.views.formatting import local, size
+from hai_tui.views.formatting import local
 from hai_tui.views.table import printable
 
 Tones = Mapping[str, Style]
@@ -69,7 +70,7 @@ def facts(node: Node) -> Sequence[str]:
         gpus += f" ({text('node.simulated')})"
     has = [gpus, text("node.cpus", count=node.cpus)]
     if node.memory_bytes:
-        has.append(size(node.memory_bytes))
+        has.append(size_text(node.memory_bytes))
     lines = [f"{node.group}{zone} · {', '.join(has)}"]
     if node.topology:
         lines.append(text("node.topology", path=" / ".join(node.topology)))

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
+from hai.client.sizes import size_text
 from hai.v1.node_pb2 import Node
 from hai.v1.usage_service_pb2 import NodeUsage
 from hai_tui.cluster.model import LOOKS, condition
 from hai_tui.cluster.text import Tones
 from hai_tui.i18n import text
 from hai_tui.status_style import StatusStyle
-from hai_tui.views.formatting import size
 
 _IDLE, _BUSY = 0.1, 0.6
 _SIGNS = "▁▂▃▄▅▆▇█"
@@ -56,6 +56,6 @@ def numbers(use: NodeUsage) -> str:
     parts = []
     if use.HasField("gpu_utilisation"):
         parts.append(text("use.gpus", part=f"{use.gpu_utilisation:.0%}"))
-        parts.append(text("use.gpu_memory", size=size(use.gpu_memory_bytes)))
-    parts += [text("use.cpus", count=f"{use.cpus:.3g}"), size(use.memory_bytes)]
+        parts.append(text("use.gpu_memory", size=size_text(use.gpu_memory_bytes)))
+    parts += [text("use.cpus", count=f"{use.cpus:.3g}"), size_text(use.memory_bytes)]
     return text("use.numbers", what=", ".join(parts))

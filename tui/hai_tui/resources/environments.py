@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hai.client.sizes import size_text
 from hai_tui.cli.output.documents import short
 from hai_tui.resources.resource_spec import ResourceSpec, Verb
-from hai_tui.views.formatting import local, size
+from hai_tui.views.formatting import local
 from hai_tui.views.table import Column, View
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ ENVIRONMENTS = View(
         Column("python", lambda e, now: e.python_version or "-"),
         Column("parent", lambda e, now: e.parent or "-"),
         Column("packages", lambda e, now: str(e.packages), right=True),
-        Column("size", lambda e, now: size(e.size_bytes), right=True),
+        Column("size", lambda e, now: size_text(e.size_bytes), right=True),
         Column("visibility", lambda e, now: _seen_by(e)),
         Column("lock", lambda e, now: e.lock_hash[:12] or "-", folds=True),
         Column("used_by", lambda e, now: ",".join(map(str, e.used_by)) or "-", folds=True),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hai.client.sizes import size_text
 from hai_tui.resources.resource_spec import Field, ResourceSpec, Verb
-from hai_tui.views.formatting import local, size
+from hai_tui.views.formatting import local
 from hai_tui.views.table import Column, View
 
 if TYPE_CHECKING:
@@ -17,10 +18,10 @@ def _lease(workspace: Workspace) -> str:
 
 
 def _full(workspace: Workspace) -> str:
-    stored = size(workspace.stored_bytes)
+    stored = size_text(workspace.stored_bytes)
     if not workspace.quota_bytes:
         return stored
-    return f"{stored} / {size(workspace.quota_bytes)}"
+    return f"{stored} / {size_text(workspace.quota_bytes)}"
 
 
 WORKSPACES = View(
@@ -31,7 +32,7 @@ WORKSPACES = View(
         Column("workspace", lambda w, now: w.name),
         Column("revision", lambda w, now: str(w.revision), right=True),
         Column("files", lambda w, now: f"{w.files:,}", right=True),
-        Column("size", lambda w, now: size(w.size_bytes), right=True),
+        Column("size", lambda w, now: size_text(w.size_bytes), right=True),
         Column("stored", lambda w, now: _full(w), right=True),
         Column("updated", lambda w, now: local(w.update_time)),
         Column("written_by", lambda w, now: _lease(w), folds=True),

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from hai_tui.views.formatting import size
+from hai.client.sizes import size_text
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
@@ -65,4 +65,4 @@ def _cpus(uses: list[NodeUsage]) -> str:
 
 def _bytes(values: Iterable[int]) -> str:
     known = list(values)
-    return size(sum(known)) if known else _NONE
+    return size_text(sum(known)) if known else _NONE

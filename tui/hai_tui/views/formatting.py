@@ -56,14 +56,6 @@ def held_seconds(task: Task, now: float) -> float:
     return task.run_seconds + (max(0.0, now - run.start_time.seconds) if runs else 0.0)
 
 
-def size(bytes: int) -> str:
-    """1.5 GiB; three digits at most."""
-    value, units = float(bytes), ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]
-    while value >= 999.5 and len(units) > 1:
-        value, units = value / 1024, units[1:]
-    return f"{value:.3g} {units[0]}"
-
-
 def local(time: Timestamp) -> str:
     """A time in the user's zone, to the second."""
     if not time.seconds:

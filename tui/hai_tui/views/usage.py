@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from hai.client.sizes import size_text
 from hai_tui.cli.messages import text
 from hai_tui.usage.sparkline import mean, most, spark
-from hai_tui.views.formatting import size, span
+from hai_tui.views.formatting import span
 from hai_tui.views.table import Column, View
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def number(value: float | None, unit: str) -> str:
     if value is None:
         return "-"
     if unit == "bytes":
-        return size(round(value))
+        return size_text(round(value))
     return f"{value:.0%}" if unit == "share" else f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 

@@ -26,9 +26,9 @@ def is_done(answer: Mapping[str, Any], verb: str) -> bool:
 
 def _is_our_server(answer: Mapping[str, Any]) -> bool:
     """A daemon that was told which server says no `surroundings`."""
-    from hai_sync.quick.surroundings import surroundings
+    from hai_sync.server_choice import server_choice
 
-    return bool(answer.get("surroundings") == surroundings(answer.get("config", "")))
+    return bool(answer.get("surroundings") == server_choice(answer.get("config", "")))
 
 
 def tell(answer: Mapping[str, Any], verb: str, as_json: bool) -> int:

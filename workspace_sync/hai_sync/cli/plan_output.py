@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from hai.client.sizes import size_text
 from hai_sync.cli.reporting import (
     change_facts,
     conflict_facts,
@@ -14,7 +15,6 @@ from hai_sync.cli.reporting import (
     printable,
     tell_problems,
 )
-from hai_sync.cli.sizes import size_of
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Kind
 from hai_sync.session.options import Report
@@ -45,7 +45,7 @@ def _about(change: Change) -> str:
         return change.path + "/"
     if entry.kind is Kind.SYMLINK:
         return f"{change.path} -> {entry.target}"
-    return f"{change.path}  ({size_of(entry.size)})" if change.new else change.path
+    return f"{change.path}  ({size_text(entry.size)})" if change.new else change.path
 
 
 def _json(report: Report) -> Iterator[str]:

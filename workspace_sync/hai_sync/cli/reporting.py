@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from hai_sync.cli.sizes import size_of
+from hai.client.sizes import size_text
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.core.rules import Conflict
@@ -79,7 +79,7 @@ class Progress:
         """Before the first byte nobody knows how long it takes."""
         return (
             f"{self._name}: {self._done_files}/{self._files} files, "
-            f"{size_of(self._done)} of {size_of(self._size)}, {size_of(speed)}/s"
+            f"{size_text(self._done)} of {size_text(self._size)}, {size_text(speed)}/s"
             + ("" if eta is None else f", {eta} s left")
         )
 
@@ -90,9 +90,9 @@ class Progress:
 
 
 def _heavy_lines(found: SizeWarning) -> Iterator[str]:
-    yield f"this sends {size_of(found.size)} in {found.files} files"
+    yield f"this sends {size_text(found.size)} in {found.files} files"
     for path, size in found.largest:
-        yield printable(f"  {size_of(size):>10}  {path}")
+        yield printable(f"  {size_text(size):>10}  {path}")
     for folder, count in found.fullest:
         yield printable(f"  {count:>10} files  {folder}")
     yield "  Ctrl-C stops it; a line in .haiignore leaves a path out"
@@ -110,7 +110,7 @@ def _side(entry: Entry | None) -> str:
     if entry.kind is not Kind.FILE:
         return entry.kind.name.lower()
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.mtime_ns / 1e9))
-    return f"{size_of(entry.size)} of {when}, {entry.digest.hex()[:8]}"
+    return f"{size_text(entry.size)} of {when}, {entry.digest.hex()[:8]}"
 
 
 def conflict_facts(conflict: Conflict) -> Mapping[str, Any]:
@@ -223,7 +223,7 @@ def _summary(report: Report) -> str:
     if report.withheld:
         parts.append(f"{len(report.withheld)} removals left")
     if outcome.to_remote:
-        parts.append(f"{len(outcome.to_remote)} paths up ({size_of(report.wire_bytes)} sent)")
+        parts.append(f"{len(outcome.to_remote)} paths up ({size_text(report.wire_bytes)} sent)")
     if outcome.to_local:
         parts.append(f"{len(outcome.to_local)} paths down")
     if outcome.held:

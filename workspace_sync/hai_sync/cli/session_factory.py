@@ -10,13 +10,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from typing import TypeVar
 
-from hai.client.connection import Connection, on_loopback
+from hai.client.connection import Connection
 from hai.client.errors import UsageError
 from hai.client.memory import keep_memory
-from hai.client.profile import Profile, config_path, load, names
+from hai.client.profile import load
 from hai_sync.index import Index
-from hai_sync.quick.asking import note
-from hai_sync.quick.surroundings import proxied
 from hai_sync.remote.endpoint import Remote
 from hai_sync.session.options import Listener, Silent
 from hai_sync.session.ownership import claim
@@ -34,8 +32,6 @@ async def opened(profile: str | None, listener: Listener | None = None) -> Async
     place = find()
     async with connected(profile) as connection:
         session = open_session(place, connection, listener)
-        if profile is None:
-            _note_server(session.index, connection.profile)
         try:
             yield session
         finally:
@@ -54,17 +50,6 @@ def open_session(
     """Of a place."""
     index = Index(place.state / "index.sqlite")
     return Session(place, index, Remote(connection, place.name), listener or Silent())
-
-
-def _note_server(index: Index, profile: Profile) -> None:
-    """How the server was found, for `quick`, which asks it without all this; through a proxy it cannot."""
-    here = on_loopback(profile.server)
-    plain = not profile.ca and (profile.insecure or here)
-    name = profile.name if profile.name in names() else ""
-    how = note(name, profile.addresses[0], None if plain else profile.ca, str(config_path()))
-    how = how if here or not proxied() else ""
-    if index.fact("asking") != how:
-        index.set_facts(asking=how)
 
 
 @asynccontextmanager

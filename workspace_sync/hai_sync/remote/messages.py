@@ -22,7 +22,6 @@ from hai.v1.workspace_service_pb2 import (
 )
 from hai_sync.core.chunks import Piece
 from hai_sync.core.entry import Entry
-from hai_sync.quick.wire import varint
 from hai_sync.remote.contents import BATCH_BYTES
 from hai_sync.remote.wire import to_message
 
@@ -89,3 +88,13 @@ def groups(digests: Sequence[bytes], contents: Mapping[bytes, bytes]) -> list[li
         found[-1].append(digest)
         size += len(contents[digest])
     return found
+
+
+def varint(number: int) -> bytes:
+    """A number as protobuf writes it: seven bits a byte, the lowest first."""
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    found.append(number)
+    return bytes(found)

@@ -126,7 +126,7 @@ class ApplyRemote:
         work = Transition(Directories(self.place.root), versions, self._staged)
         result = work.apply(self.changes)
         if not result.problems:
-            self._clear()  # what is here tells a quick push that a sync was interrupted
+            self._clear()
         return result
 
     def _staged(self, change: Change) -> str | None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from hai.client.sizes import size_text
 from haienv.cli.common import EnvCommand, Settings, environment, names
-from haienv.cli.view import aligned, as_dict, human, table
+from haienv.cli.view import aligned, as_dict, table
 from haienv.errors import NotFound
 from haienv.layers.installed import versions
 from haienv.layout import CURRENT, home
@@ -140,7 +141,7 @@ def _config(found: Environment) -> dict[str, Any]:
 
 
 def _document(facts: dict[str, Any]) -> str:
-    shown = {**facts, **facts["config"], "size": human(facts["size_bytes"])}
+    shown = {**facts, **facts["config"], "size": size_text(facts["size_bytes"])}
     for key in ("config", "size_bytes"):
         del shown[key]
     return aligned([(key.replace("_", " "), _text(v)) for key, v in shown.items() if v])

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hai.client.sizes import size_text
 from haienv.cli.common import EnvCommand, Settings, names, own
-from haienv.cli.view import aligned, human
+from haienv.cli.view import aligned
 
 if TYPE_CHECKING:
     from haienv.layers.packing import Packed
@@ -60,5 +61,5 @@ def _document(each: Packed) -> dict[str, object]:
 def _row(each: Packed) -> tuple[str, ...]:
     if each.image is None:
         return each.called, "not packed", ""
-    size = f"{human(each.image.size_bytes)} of {human(each.image.unpacked_bytes)}"
+    size = f"{size_text(each.image.size_bytes)} of {size_text(each.image.unpacked_bytes)}"
     return each.called, "packed" if each.made else "was packed", f"{size}, {each.image.files} files"

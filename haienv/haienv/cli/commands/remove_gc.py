@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from hai.client.sizes import size_text
 from haienv.cli.common import EnvCommand, Settings, names, own, sure
-from haienv.cli.view import aligned, human
+from haienv.cli.view import aligned
 from haienv.layout import Home, home
 
 
@@ -57,7 +58,7 @@ def gc(settings: Settings, days: float, cache: bool, dry_run: bool, force: bool,
     kept = [str(each.path) for each in every if each.path.name in busy]
     size = sum(each.size_bytes for each in found)
     document = [{"path": str(g.path), "size_bytes": g.size_bytes, "days": g.days} for g in found]
-    rows = [(str(g.path), human(g.size_bytes), f"{g.days:.0f} days") for g in found]
+    rows = [(str(g.path), size_text(g.size_bytes), f"{g.days:.0f} days") for g in found]
     rows += [(path, "kept", "programs of tasks run in it") for path in kept]
     answer = {"layers": document, "size_bytes": size, "in_use": kept}
     settings.answer(answer, aligned(rows) if rows else "")
@@ -66,7 +67,7 @@ def gc(settings: Settings, days: float, cache: bool, dry_run: bool, force: bool,
         collect(here, found)
     if not dry_run and cache:
         Uv(here).prune()
-    settings.note(f"{human(size)} {'would be' if dry_run else 'are'} free")
+    settings.note(f"{size_text(size)} {'would be' if dry_run else 'are'} free")
     return 0
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from hai.client.errors import NotFound
+from hai.client.sizes import size_text
 from hai_sync.cli.options import common, filter_of, filters, note_unused, outward_links
 from hai_sync.cli.remote_selector import Revision
 from hai_sync.cli.reporting import change_facts, event, printable, tell_problems
 from hai_sync.cli.revision_diff import compared, fetched, too_large, unified, within
 from hai_sync.cli.session_factory import relative, with_session
-from hai_sync.cli.sizes import size_of
 from hai_sync.core.diff import Change
 from hai_sync.core.diff import diff as difference
 from hai_sync.core.entry import DIRECTORY, Tree
@@ -112,7 +112,7 @@ def _stat(changes: Sequence[Change], words: Mapping[str, str]) -> str:
     for verb, name in words.items():
         mine = [change for change in changes if change.verb == verb]
         size = sum(e.size for change in mine if (e := change.new or change.old) is not None)
-        rows.append(f"{name:13} {len(mine):6} paths  {size_of(size)}")
+        rows.append(f"{name:13} {len(mine):6} paths  {size_text(size)}")
     return "\n".join(rows)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
+from hai.client.sizes import size_text
 from hai_sync.cli.commands.remove import matching
 from hai_sync.cli.options import common
 from hai_sync.cli.remote_selector import RemoteSelector, there, there_of
 from hai_sync.cli.reporting import Progress, event
 from hai_sync.cli.session_factory import pattern, with_session
-from hai_sync.cli.sizes import size_of
 from hai_sync.core.diff import only_mode
 from hai_sync.core.entry import Kind, Tree
 from hai_sync.core.ignore import Ignore, default_rules
@@ -63,7 +63,7 @@ def download(
     if as_json:
         event("done", files=files, bytes=size)
     else:
-        click.echo(f"{files} files, {size_of(size)}")
+        click.echo(f"{files} files, {size_text(size)}")
     return 0
 
 

@@ -9,11 +9,11 @@ import click
 
 from hai.client.connection import Connection
 from hai.client.errors import NotFound
+from hai.client.sizes import size_text
 from hai.v1.workspace_pb2 import Workspace
 from hai_sync.cli.options import common
 from hai_sync.cli.reporting import event
 from hai_sync.cli.session_factory import with_connection
-from hai_sync.cli.sizes import size_of
 from hai_sync.remote.endpoint import list_workspaces
 from hai_sync.workspace_dir import WorkspaceDir, find
 
@@ -51,7 +51,7 @@ def _line(workspace: Workspace, place: WorkspaceDir | None) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else "never written"
     return (
         f"{'*' if here else ' '} {workspace.name:20} revision {workspace.revision:<5} "
-        f"{workspace.files:7} files {size_of(workspace.size_bytes):>10}  {when}  {workspace.path}"
+        f"{workspace.files:7} files {size_text(workspace.size_bytes):>10}  {when}  {workspace.path}"
         + (f"  {place.root}" if here and place else "")
     )
 

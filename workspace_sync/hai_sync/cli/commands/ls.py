@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
+from hai.client.sizes import size_text
 from hai.v1.workspace_pb2 import TaskTree
 from hai_sync.cli.options import common
 from hai_sync.cli.remote_selector import there, there_of
 from hai_sync.cli.reporting import entry_facts, event, printable
 from hai_sync.cli.session_factory import relative, with_session
-from hai_sync.cli.sizes import size_of
 from hai_sync.core.entry import Kind, Tree
 from hai_sync.core.listing import Row, listed
 from hai_sync.session.session import Session
@@ -63,7 +63,7 @@ def _tasks(options: Mapping[str, Any]) -> int:
         return 0
     for tree in found:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(tree.create_time.ToSeconds()))
-        size, state = size_of(tree.size_bytes), "  has not ended" if tree.unfinished else ""
+        size, state = size_text(tree.size_bytes), "  has not ended" if tree.unfinished else ""
         click.echo(f"{size:>10}  {when}  task {tree.task} of revision {tree.revision}{state}")
     return 0
 
@@ -82,10 +82,10 @@ def _line(row: Row, top: str) -> str:
     entry, name = row.entry, row.path.removeprefix(f"{top}/")
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.mtime_ns // 10**9))
     if entry.kind is Kind.DIRECTORY:
-        return f"{size_of(row.size):>10}  {row.files:>10} files  {name}/"
+        return f"{size_text(row.size):>10}  {row.files:>10} files  {name}/"
     if entry.kind is Kind.SYMLINK:
         return f"{'':>10}  {'':16}  {name} -> {entry.target}"
-    return f"{size_of(row.size):>10}  {when}  {name}"
+    return f"{size_text(row.size):>10}  {when}  {name}"
 
 
 def _facts(row: Row) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
+from hai.client.sizes import size_text
 from hai.v1.workspace_pb2 import WorkspaceRevision
 from hai_sync.cli.options import common
 from hai_sync.cli.reporting import event, printable
 from hai_sync.cli.session_factory import with_session
-from hai_sync.cli.sizes import size_of
 from hai_sync.session.session import Session
 from hai_sync.version_store import Version, VersionStore
 
@@ -42,7 +42,7 @@ def snapshots(count: int, tagged: bool, here: bool, **options: Any) -> int:
     for revision in revisions:
         click.echo(printable(_line(revision)))
     for version in versions:
-        when, size = _time(version.time), size_of(version.size)
+        when, size = _time(version.time), size_text(version.size)
         click.echo(printable(f"{version.stamp}  {when}  {size:>10}  {version.path}"))
     return 0
 
@@ -55,7 +55,7 @@ def _line(revision: WorkspaceRevision) -> str:
     pins = ", ".join(map(str, revision.pinned_by))
     return (
         f"{revision.number:6}  {_time(revision.create_time.ToSeconds())}  "
-        f"{revision.files:7} files {size_of(revision.size_bytes):>10}  "
+        f"{revision.files:7} files {size_text(revision.size_bytes):>10}  "
         f"+{revision.changed} -{revision.removed}  {revision.author}"
         + "".join(f"  [{tag}]" for tag in revision.tags)
         + (f"  tasks {pins}" if pins else "")

@@ -19,7 +19,7 @@ from hai_sync.cli.options import CONFLICT, MODE, bwlimit, common, filter_of, fil
 from hai_sync.cli.reporting import event, left_alone, printable, skipped
 from hai_sync.cli.session_factory import claim_memory, connected, open_session
 from hai_sync.core.rules import Mode, Policy, Rules
-from hai_sync.quick.surroundings import surroundings
+from hai_sync.server_choice import server_choice
 from hai_sync.watch.control import ask
 from hai_sync.workspace_dir import WorkspaceDir, find
 
@@ -84,7 +84,7 @@ async def _run(place: WorkspaceDir, mode: str, conflict: str, options: dict[str,
 def _server() -> dict[str, str]:
     """For commands that ask us: whether they would find the same one."""
     config = str(config_path())
-    return {"config": config, "surroundings": surroundings(config)}
+    return {"config": config, "surroundings": server_choice(config)}
 
 
 def _say(line: str) -> None:

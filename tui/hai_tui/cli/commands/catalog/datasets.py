@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from hai.client.enum_names import word
+from hai.client.sizes import size_text
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import datasets as complete_datasets
 from hai_tui.cli.completion import user_groups as complete_user_groups
 from hai_tui.cli.output.output import note, show, show_one
 from hai_tui.cli.settings import Settings
-from hai_tui.views.formatting import local, size
+from hai_tui.views.formatting import local
 from hai_tui.views.table import Column, View
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ DATASETS = View(
         Column("dataset", lambda d, now: f"{d.name}:{d.version}"),
         Column("visibility", _visibility),
         Column("user_group", lambda d, now: d.user_group or "-"),
-        Column("size", lambda d, now: size(d.size_bytes) if d.size_bytes else "-", right=True),
+        Column("size", lambda d, now: size_text(d.size_bytes) if d.size_bytes else "-", right=True),
         Column("path", lambda d, now: d.path, folds=True),
         Column("owner", lambda d, now: d.owner, wide=True),
         Column("created", lambda d, now: local(d.create_time), wide=True),

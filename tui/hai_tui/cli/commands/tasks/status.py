@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hai.client.sizes import size_text
 from hai_tui.cli.client_call import call, told_when_lost
 from hai_tui.cli.command import HaiCommand, TableCommand
 from hai_tui.cli.commands.tasks.top import cluster_lines
@@ -16,7 +17,7 @@ from hai_tui.cli.output.output import dump, show, show_one
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.task_argument import any_tasks, many_tasks
 from hai_tui.views.agent_silence import silent_task
-from hai_tui.views.formatting import Span, size
+from hai_tui.views.formatting import Span
 from hai_tui.views.goodput import sentences
 from hai_tui.views.start_forecast import sentences as start_sentences
 from hai_tui.views.tasks import OWN, RANKS, TASKS
@@ -155,7 +156,7 @@ def _dropped_output(task: Task) -> None:
     """What ranks have printed beyond the limit of their logs."""
     found = [rank for rank in task.run.ranks if rank.log_dropped_bytes]
     for number, rank in enumerate(found):
-        what = size(rank.log_dropped_bytes)
+        what = size_text(rank.log_dropped_bytes)
         if rank.log_dropped_lines:
             what = text("status.dropped_lines", count=rank.log_dropped_lines, size=what)
         click.echo(("" if number else "\n") + text("status.dropped", rank=rank.index, dropped=what))
