@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-FORBIDDEN_FOR_HELP = ["grpc", "google", "rich", "yaml", "asyncio", "textual", "hai.client"]
+FORBIDDEN_FOR_HELP = ["grpc", "google", "rich", "yaml", "asyncio", "textual"]
+FORBIDDEN_FOR_HELP += ["hai.client.client", "hai.client.connection", "hai.client.errors"]
 FORBIDDEN_FOR_LIST = ["rich", "yaml", "kubernetes", "textual", "hai_backend", "sqlalchemy"]
 
 FORBIDDEN_FOR_CLUSTER = ["kubernetes", "grpc", "google", "yaml", "hai_backend", "textual"]

@@ -11,6 +11,7 @@ import pytest
 
 from hai.client.fake.server import FakeClient
 from hai_backend.api.request.filters import parse
+from hai_tui.cli.commands.tasks.list import listing
 from hai_tui.cli.main import ENTRIES, _root
 from hai_tui.cli.migration_hints import OPTIONS_HERE, SAID_HERE, command_lines
 from hai_tui.cli.settings import Settings
@@ -124,6 +125,5 @@ def _terms(text: str) -> str:
 
 @pytest.mark.parametrize("where", ["help", "manual"])
 def test_the_server_takes_every_term_of_a_filter_that_is_told(where: str) -> None:
-    listing = next(entry for entry in ENTRIES if entry.name == "list").load()
     told = listing.help if where == "help" else (ROOT / "docs/cli.md").read_text("utf-8")
     parse(_terms(told or ""), "ada", 1_800_000_000.0)

@@ -10,11 +10,11 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import click
 
+from hai.client.lazy_group import LazyGroup
 from hai.redaction import redact
 from haienv.errors import FULL, NO_ROOM, EnvError, NoRoom
 
@@ -58,32 +58,13 @@ _EXTRA = "what makes environments comes with it: pip install 'hai-platform[env]'
 _EPILOG = "Enter one with `source haienv NAME` (bash, zsh, fish: see `haienv init --help`)."
 
 
-class Commands(click.Group):
-    """Commands that are imported when they are used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
-        if cmd_name not in COMMANDS:
-            return None
-        module, attribute = COMMANDS[cmd_name][0].split(":")
-        found = getattr(import_module(f"haienv.cli.commands.{module}"), attribute)
-        assert isinstance(found, click.Command)
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
-
-
-def group() -> Commands:
+def group() -> click.Group:
     """The command with all of its commands."""
-    made = Commands(
+    made = LazyGroup(
         name="haienv",
+        package="haienv.cli.commands",
+        targets={name: target for name, (target, _) in COMMANDS.items()},
+        summary=lambda name: COMMANDS[name][1],
         help="Python environments for tasks: layered, locked, shared.",
         epilog=_EPILOG,
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -1,18 +1,15 @@
-"""A group whose commands are imported when they are used, so that `hai --help` imports none."""
+"""The group of all commands of `hai`: sections in its help, and hints for commands of other systems."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from hai.client.lazy_group import LazyGroup
 from hai_tui.cli.messages import text
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,41 +20,26 @@ class Entry:
     home: str
     section: str
 
-    @property
-    def summary(self) -> str:
-        """One sentence, without importing the command."""
-        return text(f"cmd.{self.name}")
 
-    def load(self) -> click.Command:
-        """Import the command."""
-        module, attribute = self.home.split(":")
-        command = getattr(import_module(f"hai_tui.cli.commands.{module}"), attribute)
-        assert isinstance(command, click.Command)
-        return command
+def summary(name: str) -> str:
+    """One sentence about a command."""
+    return text(f"cmd.{name}")
 
 
-class LazyGroup(click.Group):
-    """Commands of a table, listed by section."""
+class HaiCommands(LazyGroup):
+    """The commands of `hai`, listed by section."""
 
     def __init__(self, *, entries: Sequence[Entry], **attrs: Any) -> None:
-        super().__init__(**attrs)
-        self.entries = {entry.name: entry for entry in entries}
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the table."""
-        return list(self.entries)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
-        entry = self.entries.get(cmd_name)
-        return entry.load() if entry else None
+        targets = {entry.name: entry.home for entry in entries}
+        super().__init__(package="hai_tui.cli.commands", targets=targets, summary=summary, **attrs)
+        self._entries = entries
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does; an unknown command is answered with what does it here, or the nearest ones."""
         name = args[0]
-        if name not in self.entries and not name.startswith("-") and not ctx.resilient_parsing:
+        if name not in self.targets and not name.startswith("-") and not ctx.resilient_parsing:
             raise self._unknown(ctx, name)
         return super().resolve_command(ctx, args)
 
@@ -67,19 +49,11 @@ class LazyGroup(click.Group):
         if name in SAID_HERE:
             told = f"no such command {name!r}; here that is `{SAID_HERE[name]}`"
             return click.UsageError(told, ctx=ctx)
-        return click.NoSuchCommand(name, possibilities=self.entries, ctx=ctx)
+        return click.NoSuchCommand(name, possibilities=self.targets, ctx=ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One section per heading."""
-        for section in dict.fromkeys(entry.section for entry in self.entries.values()):
-            rows = [(e.name, e.summary) for e in self.entries.values() if e.section == section]
+        for section in dict.fromkeys(entry.section for entry in self._entries):
+            names = [entry.name for entry in self._entries if entry.section == section]
             with formatter.section(text(f"section.{section}")):
-                formatter.write_dl(rows)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Names that begin so, without importing the commands."""
-        from click.shell_completion import CompletionItem
-
-        found = [e for e in self.entries.values() if e.name.startswith(incomplete)]
-        commands = [CompletionItem(e.name, help=e.summary) for e in found]
-        return commands + click.Command.shell_complete(self, ctx, incomplete)
+                formatter.write_dl([(name, summary(name)) for name in names])

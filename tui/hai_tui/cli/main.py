@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from hai_tui.cli.client_call import connect
-from hai_tui.cli.lazy import Entry, LazyGroup
+from hai_tui.cli.lazy import Entry, HaiCommands
 from hai_tui.cli.messages import text
 from hai_tui.cli.settings import Connect, Settings
 
@@ -95,8 +95,8 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-def _root() -> LazyGroup:
-    return LazyGroup(
+def _root() -> HaiCommands:
+    return HaiCommands(
         name="hai",
         entries=ENTRIES,
         help=text("about"),

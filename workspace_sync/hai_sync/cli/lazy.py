@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import click
+
+from hai.client.lazy_group import LazyGroup
 
 COMMANDS = {
     "init": ("init:init", "Make a directory a workspace."),
@@ -31,8 +32,8 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
-    """Commands of the table."""
+class WorkspaceGroup(LazyGroup):
+    """Options have the defaults that the workspace's settings give them."""
 
     def make_context(
         self,
@@ -41,31 +42,13 @@ class LazyGroup(click.Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """With what the workspace says that options are; a shell that completes a line need not know."""
-        said = {} if extra.get("resilient_parsing") else _defaults()
-        return super().make_context(info_name, args, parent, default_map=said, **extra)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
-        if cmd_name not in COMMANDS:
-            return None
-        module, name = COMMANDS[cmd_name][0].split(":")
-        found: Any = getattr(import_module(f"hai_sync.cli.commands.{module}"), name)
-        assert isinstance(found, click.Command)
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+        """A shell that completes a line needs no defaults."""
+        defaults = {} if extra.get("resilient_parsing") else _defaults()
+        return super().make_context(info_name, args, parent, default_map=defaults, **extra)
 
 
 def _defaults() -> dict[str, Any]:
-    """By command and option. Each is looked at when its option is asked for: a wrong one stops nothing else."""
+    """Defaults by command and option. Each is read when its option is: a wrong one stops no other option."""
     from hai.client.errors import HaiError
     from hai_sync.settings import settings
     from hai_sync.workspace_dir import find
@@ -94,4 +77,11 @@ _HELP = """Keep a directory here and on the cluster's storage the same.
   haiworkspace watch start   do both all the time
 """
 
-GROUP = LazyGroup("workspace", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+GROUP = WorkspaceGroup(
+    name="workspace",
+    package="hai_sync.cli.commands",
+    targets={name: target for name, (target, _) in COMMANDS.items()},
+    summary=lambda name: COMMANDS[name][1],
+    help=_HELP,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
