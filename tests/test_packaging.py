@@ -43,6 +43,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(next(out.glob("*.whl")))
 
 
+def test_the_licence_of_the_package_is_the_one_in_the_repository(wheel: zipfile.ZipFile) -> None:
+    (folder,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
+    assert "License-Expression: Apache-2.0" in wheel.read(f"{folder}/METADATA").decode()
+    text = wheel.read(f"{folder}/licenses/LICENSE").decode()
+    assert text == (ROOT / "LICENSE").read_text()
+    assert text.split()[:4] == ["Apache", "License", "Version", "2.0,"]
+
+
 @pytest.mark.parametrize("name", WANTED)
 def test_the_wheel_holds(wheel: zipfile.ZipFile, name: str) -> None:
     assert name in wheel.namelist()
