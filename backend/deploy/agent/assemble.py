@@ -46,7 +46,7 @@ _NOT_NEEDED = {"..", "__pycache__", "_cffi"}  # the last: zstandard a second tim
 
 _UNWANTED = shutil.ignore_patterns(
     *("__pycache__", "test", "tests", "testing", "idlelib", "tkinter", "turtledemo", "ensurepip"),
-    *(".*", "lib2to3", "site-packages", "config-*", "_tkinter*", "_test*", "_ctypes_test*", "xx*"),
+    *(".*", "lib2to3", "*-packages", "config-*", "_tkinter*", "_test*", "_ctypes_test*", "xx*"),
 )
 _LINE = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
     if target.exists():
         parser.error(f"{target} is there already")
     bring_python(target / "lib")
-    bring_packages(target / "lib" / _version() / "site-packages")
+    bring_packages(target / "lib" / _version() / _site_folder())
     write_scripts(target / "bin", bring_libraries(target / "lib"))
     compileall.compile_dir(
         target, quiet=2, stripdir=target, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH
@@ -116,6 +116,11 @@ def _needs(file: Path) -> Iterator[Path]:
 
 def _version() -> str:
     return Path(sysconfig.get_path("stdlib")).name
+
+
+def _site_folder() -> str:
+    """Where the Python that is brought looks for packages: Debian's own has another folder."""
+    return "dist-packages" if "deb_system" in sysconfig.get_scheme_names() else "site-packages"
 
 
 if __name__ == "__main__":

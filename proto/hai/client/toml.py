@@ -11,9 +11,10 @@ import tomllib
 from typing import Any
 
 _MOST_DOTS = 16  # of a line, outside of texts
-_TEXT = r""""(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'|#.*+"""  # or a comment
+# Atomic groups, because possessive quantifiers are wrong before Python 3.11.4 (cpython#106052).
+_TEXT = r""""(?>(?:[^"\\\n]|\\.)*)"|'(?>[^'\n]*)'|(?>#.*)"""  # or a comment
 _TEXTS = re.compile(_TEXT)
-_CLOSED = re.compile(rf"(?:[^\"'#]|{_TEXT})*+")
+_CLOSED = re.compile(rf"(?>(?:[^\"'#]|{_TEXT})*)")
 
 
 def loads(text: str) -> dict[str, Any]:
