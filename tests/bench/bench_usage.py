@@ -62,7 +62,7 @@ def beats(usage: Usage, clock: ManualClock) -> None:
             for rank in range(RANKS):
                 use = measured(3.5, 1 << 34, 0.75 + beat / 100, 1 << 35)
                 assert use is not None
-                usage.heard(RankKey(task, 1, rank), use)
+                usage.record(RankKey(task, 1, rank), use)
 
 
 async def minutes(usage: Usage, clock: ManualClock, count: int) -> list[float]:

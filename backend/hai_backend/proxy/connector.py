@@ -149,7 +149,7 @@ class TunnelTransport(asyncio.Transport):
 
     async def _read(self) -> None:
         try:
-            while (message := await self._tunnel.heard()) is not None:
+            while (message := await self._tunnel.next_for_caller()) is not None:
                 await self._reading.wait()
                 if self._closing or message.WhichOneof("message") != "data":
                     break
@@ -170,11 +170,11 @@ class TunnelTransport(asyncio.Transport):
             while self._outgoing:
                 piece = bytes(self._outgoing[:PIECE_BYTES])
                 del self._outgoing[:PIECE_BYTES]
-                if not await self._tunnel.say(CarryResponse(data=piece)):
+                if not await self._tunnel.send_to_rank(CarryResponse(data=piece)):
                     return
                 self._go_on()
             if self._closing:
-                await self._tunnel.say(CarryResponse(end=TunnelEnd()))
+                await self._tunnel.send_to_rank(CarryResponse(end=TunnelEnd()))
                 return self._end()
             self._wanted.clear()
 

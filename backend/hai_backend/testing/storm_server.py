@@ -248,7 +248,7 @@ class StormServer:
 
     def _heard(self, key: RankKey) -> None:
         self.taken[key] = asyncio.get_running_loop().time()
-        self.agent_silence.heard(key)
+        self.agent_silence.message_received(key)
 
     async def _confirm(self) -> None:
         await self.epoch.confirm()
@@ -309,7 +309,7 @@ class StormServer:
                     await self.task_manager.apply(self._random.choice(running), asked)
 
     def _tick(self, task_id: int, run: int, deadline: float) -> None:
-        self._begin(self.task_manager.insist(task_id, ev.Ticked(run, deadline)))
+        self._begin(self.task_manager.apply_when_stored(task_id, ev.Ticked(run, deadline)))
 
     def _begin(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

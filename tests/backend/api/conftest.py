@@ -56,7 +56,7 @@ from hai_backend.controllers.cluster.service_status import ServiceStates
 from hai_backend.controllers.cluster.tunnels import Tunnels
 from hai_backend.controllers.metrics.usage import Usage
 from hai_backend.controllers.tasks.executor import Executor
-from hai_backend.controllers.tasks.notifications import Notifications, Terms
+from hai_backend.controllers.tasks.notifications import DeliveryPolicy, Notifications
 from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.controllers.tasks.webhooks import Webhooks
 from hai_backend.domain.accounts.user import Role, TokenScope, User
@@ -169,7 +169,7 @@ class Platform:
         await self.directory.load()
         for user in PEOPLE.values():
             await self.directory.create_user(user)
-        await self.cluster.seen([Node(f"n{i}", gpus=8) for i in range(4)])
+        await self.cluster.update_nodes([Node(f"n{i}", gpus=8) for i in range(4)])
         await self.task_manager.load()
         self.service = await serve(self.parts(), Endpoint("127.0.0.1:0", limits=self.limits))
 
@@ -194,7 +194,7 @@ class Platform:
             if "refuses" in letter.url:
                 raise Unavailable("https://hooks.example.org did not take it: it answered 404")
 
-        terms = Terms("lab", origins)
+        terms = DeliveryPolicy("lab", origins)
         notifying = Notifications(self.store, known, self.clock, post, terms, asyncio.ensure_future)
         return WebhookDeps(known, notifying, origins, self.clock)
 
@@ -247,7 +247,7 @@ class Platform:
             environment=EnvironmentPinning(self.environments),
             workspace=self.pins.path,
             report=lambda key, report: None,
-            used=self.usage.heard,
+            used=self.usage.record,
             tunnels=self.tunnels,
             base_url=lambda task_id, service: "/",
             services_said=self._services_said,

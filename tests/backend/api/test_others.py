@@ -70,7 +70,9 @@ async def test_a_node_that_kubectl_has_cordoned_is_not_said_to_take_work(
     olga = await platform.caller("olga")
     nodes = platform.cluster.nodes().values()
     held = {"held": "cordoned in Kubernetes", "lift": "kubectl uncordon n2"}
-    await platform.cluster.seen([replace(n, **held) if n.name == "n2" else n for n in nodes])
+    await platform.cluster.update_nodes(
+        [replace(n, **held) if n.name == "n2" else n for n in nodes]
+    )
     if cordoned_in_hai:
         await olga.nodes.CordonNode(npb.CordonNodeRequest(name="n2", reason="fan"))
         both = await olga.nodes.GetNode(npb.GetNodeRequest(name="n2"))
@@ -92,7 +94,7 @@ async def test_a_node_that_kubectl_has_cordoned_is_not_said_to_take_work(
 
 async def test_many_nodes_come_in_parts_of_a_moment_each(platform: Any) -> None:
     names = [f"n{i}" for i in range(3000)]
-    await platform.cluster.seen([Node(name, gpus=8) for name in names])
+    await platform.cluster.update_nodes([Node(name, gpus=8) for name in names])
     ada = await platform.caller("ada")
     watch = ada.nodes.WatchNodes(npb.WatchNodesRequest())
     parts = [await watch.read()]
@@ -191,7 +193,7 @@ async def test_a_new_node_makes_room_for_submissions(
     async with expect_refusal() as why:
         await ada.tasks.CreateTask(request)
     assert why[0].reason == "GROUP_TOO_SMALL"
-    await platform.cluster.seen([Node(f"n{i}", gpus=8) for i in range(5)])
+    await platform.cluster.update_nodes([Node(f"n{i}", gpus=8) for i in range(5)])
     await ada.tasks.CreateTask(request)
 
 

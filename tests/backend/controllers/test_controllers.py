@@ -216,7 +216,7 @@ async def test_a_rank_that_may_have_been_made_and_is_not_there_is_not_made_again
     left = again.task_manager.unfinished()[task.id]
     assert left.waiting
     assert left.reason == (
-        "the agent of rank 0 on n0 disappeared: it was not there when the server was started again"
+        "the agent of rank 0 on n0 disappeared: it did not exist when the server was restarted"
     )
     assert not again.launcher.ranks
     await again.stop()

@@ -36,7 +36,7 @@ class Peer(asyncio.Protocol):
 @pytest.fixture
 def tunnels() -> Tunnels:
     hub = ConnectedAgents()
-    hub.enter(KEY, Session())
+    hub.attach(KEY, Session())
     return Tunnels(hub)
 
 
@@ -44,7 +44,7 @@ async def test_bytes_come_and_the_end_is_told(tunnels: Tunnels) -> None:
     peer, closed = Peer(), list[bool]()
     with tunnels.opened(KEY, TunnelTarget(port=22), "ada") as tunnel:
         TunnelTransport(tunnel, peer, lambda: closed.append(True))
-        tunnel.brought(pb.CarryRequest(data=b"out"))
+        tunnel.receive_from_agent(pb.CarryRequest(data=b"out"))
         tunnel.end()
         await asyncio.wait_for(peer.lost.wait(), 5)
     assert (peer.heard, closed) == (b"out", [True])
@@ -61,7 +61,7 @@ async def test_a_direction_that_fails_ends_the_connection(
     with tunnels.opened(KEY, TunnelTarget(port=22), "ada") as tunnel:
         transport = TunnelTransport(tunnel, peer, lambda: closed.append(True))
         reading = transport._work[0]
-        tunnel.brought(pb.CarryRequest(data=b"out"))
+        tunnel.receive_from_agent(pb.CarryRequest(data=b"out"))
         await asyncio.wait_for(peer.lost.wait(), 5)
         await asyncio.gather(reading, return_exceptions=True)
     assert closed == [True]
@@ -74,7 +74,7 @@ async def test_a_write_that_fails_ends_the_connection(
         raise ValueError("a bug")
 
     peer, closed = Peer(), list[bool]()
-    monkeypatch.setattr(Tunnel, "say", fails)
+    monkeypatch.setattr(Tunnel, "send_to_rank", fails)
     with tunnels.opened(KEY, TunnelTarget(port=22), "ada") as tunnel:
         transport = TunnelTransport(tunnel, peer, lambda: closed.append(True))
         writing = transport._work[1]

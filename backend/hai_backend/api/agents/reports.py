@@ -45,23 +45,23 @@ class AgentReports:
         if isinstance(received, LogAppended):
             await self._p.confirm()  # the agent forgets what is acknowledged
             acknowledged = pb.LogAcknowledged(offset=received.size)
-            session.tell(pb.AttachResponse(log_acknowledged=acknowledged))
+            session.send(pb.AttachResponse(log_acknowledged=acknowledged))
             return
         request = received
         match request.WhichOneof("message"):
             case "exited":
                 await self._apply(key, _exited(key, request.exited))
-                session.tell(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
+                session.send(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
             case "start_failed":
                 reason = request.start_failed.reason[: limits.SAID_CHARS]
                 await self._apply(key, ev.StartFailed(key.run, key.rank, reason))
-                session.tell(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
+                session.send(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
             case "whole_life_state":
                 value = request.whole_life_state.value
                 await self._apply(key, ev.WholeLifeStateChanged(key.run, key.rank, value))
-                session.tell(pb.AttachResponse(whole_life_state=pb.WholeLifeStateSet(value=value)))
+                session.send(pb.AttachResponse(whole_life_state=pb.WholeLifeStateSet(value=value)))
             case "priority":
-                session.tell(await self._prioritise(key, request.priority.priority))
+                session.send(await self._prioritise(key, request.priority.priority))
             case "step_reported":
                 self._agree(key, request.step_reported.step)
             case "checkpoint":
@@ -82,7 +82,7 @@ class AgentReports:
             answered = pb.HeartbeatAnswered(
                 number=heartbeat.number, lease_renewed=self._p.may_continue(key)
             )
-            session.tell(pb.AttachResponse(heartbeat=answered))
+            session.send(pb.AttachResponse(heartbeat=answered))
 
     async def _append(self, key: RankKey, chunk: pb.LogChunk, inbox: Inbox) -> None:
         try:

@@ -52,7 +52,7 @@ class AgentService(rpc.AgentServiceServicer):
         self._check_token(key, context)
         await self._pace.turn(key, limits.AGENT_HELLO_MESSAGES)
         session = Session()
-        self._p.hub.enter(key, session)
+        self._p.hub.attach(key, session)
         reader = asyncio.ensure_future(self._read(key, hello, request_iterator, session))
         try:
             yield await welcome(self._p, key, started=hello.started)
@@ -62,7 +62,7 @@ class AgentService(rpc.AgentServiceServicer):
                 raise session.error
         finally:
             reader.cancel()
-            self._p.hub.leave(key, session)
+            self._p.hub.detach(key, session)
 
     async def Carry(
         self,
@@ -72,7 +72,7 @@ class AgentService(rpc.AgentServiceServicer):
         hello = await _carry_hello(request_iterator)
         key = RankKey(hello.task_id, hello.run, hello.rank)
         self._check_token(key, context)
-        tunnel = self._p.tunnels.called_back(key, hello.tunnel)
+        tunnel = self._p.tunnels.accept(key, hello.tunnel)
         async for message in carry(hello, tunnel, request_iterator):
             yield message
 

@@ -89,7 +89,7 @@ class ContainerService(ContainerServiceServicer):
         key = running_rank(task, request.rank)
         before = self._status(task, request)
         told = agent.ServiceControlled(name=request.service, action=request.action)
-        if not self._r.hub.told(key, agent.AttachResponse(control_service=told)):
+        if not self._r.hub.send_if_attached(key, agent.AttachResponse(control_service=told)):
             raise Unavailable(f"the agent of rank {key} is not connected just now; try again")
         await self._done(task, request, before)
         return self._picture(await self._r.task_manager.get(task.id))

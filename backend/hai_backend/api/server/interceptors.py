@@ -37,7 +37,7 @@ from hai_backend.auth import permissions
 from hai_backend.auth.permissions import Identity
 from hai_backend.auth.tokens import bearer
 from hai_backend.controllers.aio.clock import Clock
-from hai_backend.controllers.aio.shield import to_the_end
+from hai_backend.controllers.aio.shield import shielded
 from hai_backend.domain.accounts.user import TokenScope
 from hai_backend.domain.errors import Denied, HaiError, Unavailable
 from hai_backend.store.base import AuditRow
@@ -219,7 +219,7 @@ class Gate:
         """A caller who hangs up must not stop a change half way; what we did not expect of it is for the log then."""
         task = self._begun(asyncio.create_task(work))
         task.add_done_callback(self._running.discard)
-        return await to_the_end(task, lambda error: errors.status_of(error, method))
+        return await shielded(task, lambda error: errors.status_of(error, method))
 
     def _begun(self, task: asyncio.Task[Any] | None) -> asyncio.Task[Any]:
         assert task is not None

@@ -94,7 +94,7 @@ class Submission:
             shares=self._directory.share_rows_of(user),
             policy=self._policy,
             unfinished=self._task_manager.unfinished_of(user) + len(coming),
-            letters=self._task_manager.letters_of(user) + sum(map(letters, coming)),
+            letters=self._task_manager.spec_length_of(user) + sum(map(letters, coming)),
             containers=self._containers_of(user, coming),
             containers_allowed=self._containers.per_user,
             lifetimes=self._containers.lifetimes,

@@ -33,7 +33,7 @@ async def _take(tunnel: Tunnel, requests: AsyncIterator[pb.CarryRequest]) -> Non
     """What the target says. A command has ended with its code, a connection when both directions have."""
     try:
         async for request in requests:
-            tunnel.brought(request)
+            tunnel.receive_from_agent(request)
             match request.WhichOneof("message"):
                 case "end":
                     tunnel.end_half()

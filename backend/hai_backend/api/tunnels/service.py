@@ -60,7 +60,7 @@ class TunnelService(TunnelServiceServicer):
                 await tunnel.reached()
                 await self._note_opened(identity, key.task_id, what)
                 yield pb.OpenTunnelResponse(opened=pb.TunnelOpened(run=key.run))
-                while (message := await tunnel.heard()) is not None:
+                while (message := await tunnel.next_for_caller()) is not None:
                     yield _answer(message)
             finally:
                 sending.cancel()
@@ -155,15 +155,15 @@ async def _send(requests: AsyncIterator[pb.OpenTunnelRequest], tunnel: Tunnel) -
                 case "data":
                     for begin in range(0, len(request.data), PIECE_BYTES):
                         piece = request.data[begin : begin + PIECE_BYTES]
-                        await tunnel.say(agent.CarryResponse(data=piece))
+                        await tunnel.send_to_rank(agent.CarryResponse(data=piece))
                 case "resize":
-                    await tunnel.say(agent.CarryResponse(resize=request.resize))
+                    await tunnel.send_to_rank(agent.CarryResponse(resize=request.resize))
     except Invalid as error:  # it cannot be read
         return tunnel.end(error)
     except BaseException:  # or the rank would wait for the rest
         tunnel.end(Unavailable("what was sent through the tunnel broke off; try again"))
         raise
-    await tunnel.say(agent.CarryResponse(end=TunnelEnd()))
+    await tunnel.send_to_rank(agent.CarryResponse(end=TunnelEnd()))
     tunnel.end_half()
 
 

@@ -10,14 +10,14 @@ from hai_backend.api.request import limits
 from hai_backend.api.request.convert_time import timestamp
 from hai_backend.api.request.rules import NAME, Rules
 from hai_backend.api.users.convert import NAME_RULE
-from hai_backend.controllers.tasks.notifications import Told
+from hai_backend.controllers.tasks.notifications import DeliveryResult
 from hai_backend.domain.accounts.webhook import Format, Webhook, WebhookEvent, is_allowed, origin_of
 
 _URL = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[!-~]*)?")
 _URL_CHARS = 2000
 
 
-def webhook_to_proto(webhook: Webhook, told: Told | None) -> pb.Webhook:
+def webhook_to_proto(webhook: Webhook, told: DeliveryResult | None) -> pb.Webhook:
     """A webhook, and how the last request went."""
     return pb.Webhook(
         name=webhook.name,

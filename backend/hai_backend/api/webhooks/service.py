@@ -61,7 +61,7 @@ class WebhookService(WebhookServiceServicer):
             made = known.created_at if known else rooms.clock.now()
             webhook = replace(told, secret=secret, created_at=made)
             await rooms.webhooks.save(webhook)
-        rooms.notifying.renewed(webhook)
+        rooms.notifying.webhook_changed(webhook)
         begins = webhook.format is Format.JSON and not signed
         return pb.SetWebhookResponse(
             webhook=self._shown(webhook), secret=webhook.secret if begins else ""
@@ -73,7 +73,7 @@ class WebhookService(WebhookServiceServicer):
         async with self._setting:
             webhook = self._mine(request.name)
             await self._rooms.webhooks.delete(webhook)
-        self._rooms.notifying.renewed(webhook)
+        self._rooms.notifying.webhook_changed(webhook)
         return pb.DeleteWebhookResponse()
 
     async def TestWebhook(
@@ -92,7 +92,7 @@ class WebhookService(WebhookServiceServicer):
         return found
 
     def _shown(self, webhook: Webhook) -> pb.Webhook:
-        told = self._rooms.notifying.told.get((webhook.owner_name, webhook.name))
+        told = self._rooms.notifying.results.get((webhook.owner_name, webhook.name))
         return webhook_to_proto(webhook, told)
 
 

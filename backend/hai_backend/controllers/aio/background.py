@@ -1,7 +1,7 @@
-"""What a reign does beside answering: coroutines that end with it.
+"""Background tasks of a server that leads: coroutines that end with its term.
 
-Work that may end and fails says so, and the rest goes on. A part that must not end, and does, makes the whole reign
-fail: a server that no longer schedules, or no longer hears its launcher, looks healthy and is not.
+A task that may end and fails is logged, and the others go on. If a task ends that must not, the term ends: a server
+that no longer schedules, or no longer follows its launcher, would look healthy and not be.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class BackgroundTasks:
-    """`run` and `keep_running` begin something; `close` ends all that is under way."""
+    """`run` and `keep_running` start tasks; `close` ends all of them."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -27,23 +27,23 @@ class BackgroundTasks:
         self._why = ""
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin it now."""
+        """Start it now."""
         return self._begin(work)
 
     def keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin a part that must not end before `close`. The task raises what has ended it."""
+        """Start a task that must not end before `close`. The task raises what has ended it."""
         task = self._begin(work)
         task.set_name(name)
         task.add_done_callback(self._break)
         return task
 
     async def broken(self) -> NoReturn:
-        """Wait until a part has ended that must not. Raises Unavailable."""
+        """Wait until a task has ended that must not. Raises Unavailable."""
         await self._broken.wait()
         raise Unavailable(self._why, reason="PART_ENDED")
 
     async def close(self) -> None:
-        """Cancel everything and wait for its end."""
+        """Cancel all tasks and wait for their end."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Events of ranks that are written together: a gang of a thousand ranks leaves in a few writes."""
+"""Batches events of one task: the ranks of a large gang report at once, and need only a few writes."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from hai_backend.domain.task import Task
 from hai_backend.lifecycle import events as ev
 
 Write = Callable[[int, Sequence[ev.Event]], Awaitable[Task | None]]
-"""Let events happen to a task; None: another replica was faster."""
+"""Applies events to a task; None: another replica has changed it meanwhile."""
 
 
 @dataclass(eq=False, slots=True)
-class Waiting:
-    """An event that waits for its turn; `answer` is the task once it was written."""
+class PendingEvent:
+    """An event that is not written yet; `result` is the task afterwards."""
 
     event: ev.Event
-    answer: Task | None = None
+    result: Task | None = None
 
 
 class Batch:
-    """While one write of a task is under way, what its ranks say gathers for the next."""
+    """While one write of a task is under way, its further events are collected for the next."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
-        self._waiting: dict[int, list[Waiting]] = {}  # by task
+        self._pending: dict[int, list[PendingEvent]] = {}  # by task
 
-    def join(self, task_id: int, event: ev.Event) -> Waiting:
-        """Wait with the others."""
-        mine = Waiting(event)
-        self._waiting.setdefault(task_id, []).append(mine)
-        return mine
+    def join(self, task_id: int, event: ev.Event) -> PendingEvent:
+        """Add an event to the next write."""
+        pending = PendingEvent(event)
+        self._pending.setdefault(task_id, []).append(pending)
+        return pending
 
-    async def write(self, task_id: int, mine: Waiting) -> Task | None:
-        """To be called by each of them in turn: whoever comes first writes for all that wait."""
-        if mine.answer is not None:
-            return mine.answer
-        batch = self._waiting.pop(task_id, [])
-        batch = batch if mine in batch else [mine, *batch]
+    async def write(self, task_id: int, pending: PendingEvent) -> Task | None:
+        """Called for each event in turn, under the task's lock: the first call writes all pending events."""
+        if pending.result is not None:
+            return pending.result
+        batch = self._pending.pop(task_id, [])
+        batch = batch if pending in batch else [pending, *batch]
         try:
             saved = await self._write(task_id, [waiting.event for waiting in batch])
-        except HaiError:  # of which one? Each is tried by itself
-            self._wait_again(task_id, [waiting for waiting in batch if waiting is not mine])
-            return await self._write(task_id, (mine.event,))
+        except HaiError:  # caused by one of them: each is tried alone
+            self._put_back(task_id, [waiting for waiting in batch if waiting is not pending])
+            return await self._write(task_id, (pending.event,))
         if saved is None:
-            self._wait_again(task_id, batch)
+            self._put_back(task_id, batch)
         for waiting in batch:
-            waiting.answer = saved
+            waiting.result = saved
         return saved
 
-    def _wait_again(self, task_id: int, batch: list[Waiting]) -> None:
-        self._waiting[task_id] = [*batch, *self._waiting.get(task_id, [])]
+    def _put_back(self, task_id: int, batch: list[PendingEvent]) -> None:
+        self._pending[task_id] = [*batch, *self._pending.get(task_id, [])]

@@ -1,4 +1,4 @@
-"""Wakes whoever follows changes: a version that only grows, and a way to wait for a larger one."""
+"""A version number that only grows, and a way to wait for a larger one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class ChangeFeed:
-    """Carries no data: a woken watcher reads what changed from the store or from memory."""
+    """Carries no data: watchers read what has changed from the store or from memory."""
 
     def __init__(self, version: int = 0) -> None:
         self._version = version

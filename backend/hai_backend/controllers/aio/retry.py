@@ -1,4 +1,4 @@
-"""What nobody would ask for again is tried until the store takes it: a database is started again, a disk is full."""
+"""Retries work that nobody would request again, until the store accepts it: after a restart, or a full disk."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ import structlog
 from hai_backend.domain.errors import Unavailable
 
 log = structlog.get_logger(__name__)
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
-async def insisted(work: Callable[[], Awaitable[Answer]], what: str, **of: object) -> Answer:
-    """Its answer, however long that takes; all other errors leave at once. `what` waits, for the log."""
+async def retry_until_stored(
+    work: Callable[[], Awaitable[Result]], description: str, **of: object
+) -> Result:
+    """The result of `work`, which is repeated while the store is unavailable. Other errors are raised. `description` is
+    for the log.
+    """
     pause = _FIRST_PAUSE
     while True:
         try:
             return await work()
         except Unavailable as error:
             if pause == _FIRST_PAUSE:
-                log.warning(f"{what} waits for the store", **of, why=str(error))
+                log.warning(f"{description} waits for the store", **of, why=str(error))
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)

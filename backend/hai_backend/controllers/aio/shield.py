@@ -1,4 +1,4 @@
-"""Changes that go on when nobody waits for them any more."""
+"""Changes that are completed even if their caller is cancelled."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from typing import TypeVar
 
 from hai.client.cancellation import cancelled_only_from_outside, error_of
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
-async def to_the_end(
-    task: asyncio.Task[Answer], unheard: Callable[[BaseException], None]
-) -> Answer:
-    """Await a task, which goes on when the caller is cancelled; `unheard` is told then with what error it ended.
+async def shielded(task: asyncio.Task[Result], on_error: Callable[[BaseException], None]) -> Result:
+    """Await a task, which goes on when the caller is cancelled; `on_error` then gets the error that it ends with.
 
     Raises CancelledWithin when the task, not the caller, was cancelled.
     """
 
-    def ended(task: asyncio.Task[Answer]) -> None:
+    def ended(task: asyncio.Task[Result]) -> None:
         if (error := error_of(task)) is not None:
-            unheard(error)
+            on_error(error)
 
     try:
         with cancelled_only_from_outside("a change"):

@@ -1,4 +1,4 @@
-"""Wakes one loop: rings while it works are remembered, many rings count as one."""
+"""Wakes one loop. A notification while it works is kept, and several count as one."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import asyncio
 
 class Wakeup:
     def __init__(self) -> None:
-        self._rung = asyncio.Event()
+        self._event = asyncio.Event()
 
-    def ring(self) -> None:
-        self._rung.set()
+    def notify(self) -> None:
+        self._event.set()
 
     async def wait(self, timeout: float) -> None:
-        """Return at the next ring, at once if it rang since the last wait, or after `timeout` seconds."""
+        """Return when notified, at once if that happened since the last wait, or after `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
-                await self._rung.wait()
+                await self._event.wait()
         except TimeoutError:
             pass
-        self._rung.clear()
+        self._event.clear()

@@ -1,8 +1,7 @@
-"""Which agents the server does not hear, written into their tasks: nothing is polled, one timer serves all ranks.
+"""Finds agents that have sent nothing for a while, and records it in their tasks. One timer serves all ranks.
 
-An agent is expected to be heard while the program of its rank may run (`lifecycle.transition.may_run`). A server that
-stood still itself has heard nobody: what agents sent meanwhile is read after the timer has rung, so nobody is judged
-then.
+An agent must send messages while the program of its rank may run (`lifecycle.transition.may_run`). A server that was
+stopped itself has read nothing: messages of that time are read after the timer, so no agent is judged then.
 """
 
 from __future__ import annotations
@@ -19,28 +18,28 @@ from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.transition import may_run
 
-_LATE_SECONDS = 1.0  # a timer that rings so late tells that the server stood still
+_STALL_SECONDS = 1.0  # a timer that is so late shows that the server was stopped
 _ROUNDING_SECONDS = 0.001
-_TOGETHER = 0.1  # of `silent_after`, between two writes
+_BATCH_SHARE = 0.1  # of `silent_after`, between two writes
 
 
-class Ledger(Protocol):
-    """The part of the ledger."""
+class Tasks(Protocol):
+    """The part of the task manager."""
 
     def unfinished(self) -> Mapping[int, Task]: ...
-    async def insist(self, task_id: int, event: ev.Event) -> Task: ...
+    async def apply_when_stored(self, task_id: int, event: ev.Event) -> Task: ...
 
 
 class AgentSilence:
     """`load` once, then `heard` with each message of an agent and `changed` with each change of a task.
 
-    `silent_after`, `return_within`: seconds without a message; and seconds in which agents come back to a server that
-    was away. `count` hears how many agents are silent.
+    `silent_after`: seconds without a message. `return_within`: seconds in which agents reconnect after a restart of the
+    server. `count` gets the number of silent agents.
     """
 
     def __init__(
         self,
-        task_manager: Ledger,
+        task_manager: Tasks,
         clock: Clock,
         run: Callable[[Coroutine[Any, Any, None]], object],
         *,
@@ -54,39 +53,39 @@ class AgentSilence:
         self._silent_after = silent_after
         self._return_within = return_within
         self._count = count
-        self._heard: OrderedDict[RankKey, float] = OrderedDict()  # when, the oldest first
+        self._last_message: OrderedDict[RankKey, float] = OrderedDict()  # when, the oldest first
         self._silent: dict[RankKey, float] = {}  # since when, in seconds since the epoch
         self._writing: set[RankKey] = set()
-        self._patient_until = inf
+        self._grace_until = inf
         self._timer: asyncio.TimerHandle | None = None
 
     def load(self, tasks: Iterable[Task]) -> None:
-        """Agents may come back from now on; all of them have their time for it."""
-        self._be_patient(self._return_within + self._silent_after)
+        """Agents may reconnect from now on, and have `return_within` for it."""
+        self._extend_grace(self._return_within + self._silent_after)
         for task in tasks:
             self._follow(task, _ranks(task))
         self._count(len(self._silent))
         self._set_timer()
 
-    def heard(self, key: RankKey) -> None:
+    def message_received(self, key: RankKey) -> None:
         """An agent has sent something."""
         try:
-            self._heard.move_to_end(key)
+            self._last_message.move_to_end(key)
         except KeyError:  # nothing is expected of it, or it was silent
             if self._silent.pop(key, None) is not None:
                 self._expect(key)
                 self._write(key)
         else:
-            self._heard[key] = self._now()
+            self._last_message[key] = self._now()
 
     def changed(self, before: Task | None, task: Task) -> None:
         """Follow a task."""
         self._follow(task, _changed_ranks(before, task))
 
     def close(self) -> None:
-        """This server does not lead any more."""
+        """This server no longer leads."""
         self._silent.clear()
-        self._heard.clear()
+        self._last_message.clear()
         self._count(0)
         if self._timer is not None:
             self._timer.cancel()
@@ -95,63 +94,65 @@ class AgentSilence:
         for run, rank in ranks:
             key = RankKey(task.id, run.number, rank.index)
             if task.state is not TaskState.RUNNING or run is not task.run or not may_run(rank):
-                self._forget(key)
+                self._remove(key)
             elif rank.silent_since is None:
-                if key not in self._heard and key not in self._silent:
+                if key not in self._last_message and key not in self._silent:
                     self._expect(key)
-            elif key not in self._heard:  # a server before this one did not hear it
+            elif key not in self._last_message:  # it was silent already for an earlier server
                 self._silent[key] = rank.silent_since
 
-    def _forget(self, key: RankKey) -> None:
-        self._heard.pop(key, None)
+    def _remove(self, key: RankKey) -> None:
+        self._last_message.pop(key, None)
         if self._silent.pop(key, None) is not None:
             self._count(len(self._silent))
 
     def _expect(self, key: RankKey) -> None:
-        self._heard[key] = self._now()
+        self._last_message[key] = self._now()
         self._set_timer()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _be_patient(self, seconds: float) -> None:
-        self._patient_until = self._now() + seconds
+    def _extend_grace(self, seconds: float) -> None:
+        self._grace_until = self._now() + seconds
 
     def _set_timer(self) -> None:
-        """For the agent that was not heard for longest. When it is heard meanwhile, the timer rings too early once."""
-        if self._timer is None and self._heard and self._patient_until < inf:
-            oldest = next(iter(self._heard.values()))
-            due = max(oldest + self._silent_after, self._patient_until) + _ROUNDING_SECONDS
-            self._timer = asyncio.get_running_loop().call_at(due, self._ring, due)
+        """For the agent whose last message is oldest. If a message comes meanwhile, the timer expires too early
+        once.
+        """
+        if self._timer is None and self._last_message and self._grace_until < inf:
+            oldest = next(iter(self._last_message.values()))
+            due = max(oldest + self._silent_after, self._grace_until) + _ROUNDING_SECONDS
+            self._timer = asyncio.get_running_loop().call_at(due, self._on_timer, due)
 
-    def _ring(self, due: float) -> None:
+    def _on_timer(self, due: float) -> None:
         self._timer = None
         late = self._now() - due
-        if late > self._silent_after / 2 and late > _LATE_SECONDS:  # agents may have left
-            self._be_patient(self._return_within + self._silent_after)
-        elif late > _LATE_SECONDS:
-            self._be_patient(_LATE_SECONDS)
+        if late > self._silent_after / 2 and late > _STALL_SECONDS:  # agents may have left
+            self._extend_grace(self._return_within + self._silent_after)
+        elif late > _STALL_SECONDS:
+            self._extend_grace(_STALL_SECONDS)
         else:
             self._judge()
         self._set_timer()
 
     def _judge(self) -> None:
         overdue = list(self._overdue())
-        if overdue:  # where a network breaks, more follow: they are written together
-            self._be_patient(self._silent_after * _TOGETHER)
+        if overdue:  # if a network broke, more follow: they are written together
+            self._extend_grace(self._silent_after * _BATCH_SHARE)
         for key in overdue:
-            self._silent[key] = self._clock.now() - (self._now() - self._heard.pop(key))
+            self._silent[key] = self._clock.now() - (self._now() - self._last_message.pop(key))
             self._write(key)
 
     def _overdue(self) -> Iterator[RankKey]:
         now = self._now()
-        for key, heard in self._heard.items():
-            if heard + self._silent_after > now:
+        for key, message_received in self._last_message.items():
+            if message_received + self._silent_after > now:
                 return
             yield key
 
     def _write(self, key: RankKey) -> None:
-        """Let the task know; one write of a rank at a time, so that the last one is what is true."""
+        """Record the silence of a rank; one write of a rank at a time, so that the last one is true."""
         self._count(len(self._silent))
         if key not in self._writing:
             self._writing.add(key)
@@ -159,13 +160,13 @@ class AgentSilence:
 
     async def _write_all(self, key: RankKey) -> None:
         try:
-            while (event := self._unwritten(key)) is not None:
-                await self._task_manager.insist(key.task_id, event)
+            while (event := self._pending_event(key)) is not None:
+                await self._task_manager.apply_when_stored(key.task_id, event)
         finally:
             self._writing.discard(key)
 
-    def _unwritten(self, key: RankKey) -> ev.AgentSilent | ev.AgentHeard | None:
-        """What the task does not know yet."""
+    def _pending_event(self, key: RankKey) -> ev.AgentSilent | ev.AgentHeard | None:
+        """The event that is not recorded yet; None: all is."""
         task = self._task_manager.unfinished().get(key.task_id)
         run = task.run if task is not None else None
         if task is None or task.state is not TaskState.RUNNING or run is None:
@@ -174,10 +175,10 @@ class AgentSilence:
             return None
         since = self._silent.get(key)
         if since is None:
-            known = rank.silent_since is None
-            return None if known else ev.AgentHeard(key.run, key.rank)
-        known = rank.silent_since is not None
-        return None if known else ev.AgentSilent(key.run, key.rank, since)
+            recorded = rank.silent_since is None
+            return None if recorded else ev.AgentHeard(key.run, key.rank)
+        recorded = rank.silent_since is not None
+        return None if recorded else ev.AgentSilent(key.run, key.rank, since)
 
 
 def _ranks(task: Task) -> Iterator[tuple[Run, Rank]]:
@@ -187,7 +188,7 @@ def _ranks(task: Task) -> Iterator[tuple[Run, Rank]]:
 
 
 def _changed_ranks(before: Task | None, task: Task) -> Iterator[tuple[Run, Rank]]:
-    """Ranks of the task that are not what they were, and those of a run that is not there any more."""
+    """Ranks of the task that have changed, and ranks of an earlier run."""
     old, new = before.run if before is not None else None, task.run
     if old is None or new is None or old.number != new.number or before is None:
         yield from _ranks(before) if before is not None else ()
@@ -195,6 +196,6 @@ def _changed_ranks(before: Task | None, task: Task) -> Iterator[tuple[Run, Rank]
     elif before.state is not task.state:
         yield from _ranks(task)
     else:
-        for was, rank in zip(old.ranks, new.ranks, strict=True):
-            if was is not rank:
+        for previous, rank in zip(old.ranks, new.ranks, strict=True):
+            if previous is not rank:
                 yield new, rank

@@ -1,4 +1,4 @@
-"""Attached agents, and how to tell them something. Holds nothing that must survive: agents say it again."""
+"""Connected agents, and messages to them. Nothing here must survive: agents repeat their reports."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _LAST_STEP = 2**63 - 1  # that a message can hold
 
 
 class Session:
-    """One attached agent: messages for it wait here until its stream takes them. `error` says why it was closed."""
+    """One connected agent, with a queue of messages for its stream. `error` says why it was closed."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
         self._queue: asyncio.Queue[pb.AttachResponse | None] = asyncio.Queue()
 
-    def tell(self, message: pb.AttachResponse) -> None:
+    def send(self, message: pb.AttachResponse) -> None:
         self._queue.put_nowait(message)
 
     def close(self) -> None:
@@ -30,49 +30,49 @@ class Session:
 
 
 class ConnectedAgents:
-    """Rank -> session, and the suspend agreement among the ranks of a run."""
+    """Sessions by rank, and the agreement of the ranks of a run about the step at which they suspend."""
 
     def __init__(self) -> None:
         self._sessions: dict[RankKey, Session] = {}
         self._steps: dict[tuple[int, int], dict[int, int]] = {}
 
-    def enter(self, key: RankKey, session: Session) -> None:
+    def attach(self, key: RankKey, session: Session) -> None:
         """A rank has attached; an older stream of it is closed."""
         old = self._sessions.get(key)
         if old is not None:
             old.close()
         self._sessions[key] = session
 
-    def leave(self, key: RankKey, session: Session) -> None:
+    def detach(self, key: RankKey, session: Session) -> None:
         """A stream has ended; nothing changes if a newer one took over."""
         if self._sessions.get(key) is session:
             del self._sessions[key]
 
-    def tell(
+    def send(
         self, task_id: int, run: int, ranks: Iterable[int], message: pb.AttachResponse
     ) -> None:
-        """Ranks that are not attached now are told when they attach (tasks.greeting)."""
+        """Ranks that are not attached get their instructions when they attach (lifecycle.messages_on_attach)."""
         for rank in ranks:
             session = self._sessions.get(RankKey(task_id, run, rank))
             if session is not None:
-                session.tell(message)
+                session.send(message)
 
-    def told(self, key: RankKey, message: pb.AttachResponse) -> bool:
-        """Tell one rank what is of use only now; False when it is not attached."""
+    def send_if_attached(self, key: RankKey, message: pb.AttachResponse) -> bool:
+        """Send a message that is only of use now; False: the rank is not attached."""
         session = self._sessions.get(key)
         if session is not None:
-            session.tell(message)
+            session.send(message)
         return session is not None
 
     def step_reported(self, key: RankKey, step: int, expected: frozenset[int]) -> None:
-        """When every expected rank has said which step it passed, tell all to stop before the next."""
+        """When all expected ranks have reported the step that they passed, tell them to stop before the next."""
         steps = self._steps.setdefault((key.task_id, key.run), {})
         steps[key.rank] = step
         if not expected <= steps.keys():
             return
         first_not = min(max(steps.values()) + 1, _LAST_STEP)
         stop = pb.AttachResponse(suspend_at=pb.SuspendAtStep(step=first_not))
-        self.tell(key.task_id, key.run, expected, stop)
+        self.send(key.task_id, key.run, expected, stop)
 
     def forget(self, task_id: int, run: int) -> None:
         """The run has ended."""

@@ -19,8 +19,8 @@ from hai_backend.store.base import Store
 
 log = structlog.get_logger(__name__)
 
-_UNSEEN, _REMOVED = "not seen since the server started", "removed"
-_FORGET_SECONDS = 30 * 24 * 3600.0
+_UNCONFIRMED, _REMOVED = "not seen since the server started", "removed"
+_RETENTION_SECONDS = 30 * 24 * 3600.0
 
 
 class SuspendOn(Protocol):
@@ -40,7 +40,7 @@ class Cluster:
         self._groups: dict[str, Group] = {}
         self._named: dict[str, Group] = {}  # by nodes
         self._stored: dict[str, Node] = {}
-        self._unseen: set[str] = set()  # since the server started
+        self._unconfirmed: set[str] = set()  # since the server started
         self._versions: dict[str, int] = {}
         self._writing = asyncio.Lock()  # from reading a node until its change is stored
         self.feed = ChangeFeed()
@@ -50,20 +50,20 @@ class Cluster:
         )
 
     async def load(self) -> None:
-        """Read what is stored; nodes are not ready until the launcher has seen them."""
+        """Read stored nodes. They are not ready until the launcher reports them."""
         self._groups = {g.name: g for g in await self._store.groups()}
         for group in self._groups.values():
             if not readable(group):
                 log.warning("a group's policy cannot be read: the server's holds", group=group.name)
-        for node in await self._kept():
-            reason = node.reason if node.cordoned else _UNSEEN
+        for node in await self._stored_nodes():
+            reason = node.reason if node.cordoned else _UNCONFIRMED
             self._stored[node.name] = node
-            self._unseen.add(node.name)
-            self._remember(replace(node, state=NodeState.NOT_READY, reason=reason))
+            self._unconfirmed.add(node.name)
+            self._put(replace(node, state=NodeState.NOT_READY, reason=reason))
 
-    async def _kept(self) -> list[Node]:
-        """What is stored, but for nodes that were removed long ago and of which operators have said nothing."""
-        stored, long_ago = await self._store.nodes(), self._clock.now() - _FORGET_SECONDS
+    async def _stored_nodes(self) -> list[Node]:
+        """Stored nodes, without those that were removed long ago and that operators have not labelled."""
+        stored, long_ago = await self._store.nodes(), self._clock.now() - _RETENTION_SECONDS
         gone = {
             node.name
             for node in stored
@@ -83,34 +83,38 @@ class Cluster:
         """Declared groups, and those that only nodes name."""
         return {**self._named, **self._groups}
 
-    async def seen(self, nodes: Sequence[Node]) -> list[Node]:
-        """Take over what the launcher sees. Answers with the nodes that are lost: missing, or no longer ready."""
+    async def update_nodes(self, nodes: Sequence[Node]) -> list[Node]:
+        """Update from a report of the launcher. Returns the nodes that are lost: missing, or no longer ready."""
         names = {node.name for node in nodes}
         gone = [node for node in self._nodes.values() if node.name not in names]
         removed = [replace(n, state=NodeState.NOT_READY, reason=_REMOVED) for n in gone]
         async with self._writing:
-            found = [self._taken_over(node) for node in [*nodes, *removed]]
+            found = [self._with_operator_settings(node) for node in [*nodes, *removed]]
             changed = [node for node in found if node != self._nodes.get(node.name)]
             lost = [node for node in found if self._is_lost(node)]
             await self._save(changed)
-        self._unseen.clear()
+        self._unconfirmed.clear()
         return lost
 
-    def _taken_over(self, node: Node) -> Node:
-        """The node with what operators have said of it."""
-        known, now = self._nodes.get(node.name), self._clock.now()
-        if known is None:
+    def _with_operator_settings(self, node: Node) -> Node:
+        """The reported node with what operators have set."""
+        existing, now = self._nodes.get(node.name), self._clock.now()
+        if existing is None:
             return replace(node, updated_at=now)
-        reason = known.reason if known.cordoned else node.reason
-        said = replace(node, cordoned=known.cordoned, reason=reason, labels=known.labels)
-        new = replace(said, updated_at=known.updated_at)
-        return new if new in (known, self._stored.get(node.name)) else replace(new, updated_at=now)
+        reason = existing.reason if existing.cordoned else node.reason
+        combined = replace(node, cordoned=existing.cordoned, reason=reason, labels=existing.labels)
+        new = replace(combined, updated_at=existing.updated_at)
+        return (
+            new if new in (existing, self._stored.get(node.name)) else replace(new, updated_at=now)
+        )
 
     def _is_lost(self, node: Node) -> bool:
-        """It was ready, or nobody has looked since the server started, and it is not ready now."""
-        known = self._nodes.get(node.name)
-        hoped = known and (known.state is NodeState.READY or node.name in self._unseen)
-        return bool(hoped) and node.state is NodeState.NOT_READY
+        """It was ready, or unconfirmed since the server started, and it is not ready now."""
+        existing = self._nodes.get(node.name)
+        was_usable = existing and (
+            existing.state is NodeState.READY or node.name in self._unconfirmed
+        )
+        return bool(was_usable) and node.state is NodeState.NOT_READY
 
     async def set_cordoned(self, name: str, cordoned: bool, reason: str, by: str) -> Node:
         """Take a node out of scheduling, or bring it back. Raises NotFound."""
@@ -118,7 +122,7 @@ class Cluster:
 
         def change(node: Node) -> Node:
             if not cordoned and not node.cordoned:
-                return node  # its reason is the launcher's
+                return node  # its reason is that of the launcher
             return replace(node, cordoned=cordoned, reason=why)
 
         return await self._change(name, change)
@@ -149,16 +153,16 @@ class Cluster:
             return node
 
     async def _save(self, nodes: Sequence[Node]) -> None:
-        """One transaction for all that the store does not know yet: ten thousand nodes may come at once."""
+        """Store all changes in one transaction: ten thousand nodes may come at once."""
         new = [node for node in nodes if node != self._stored.get(node.name)]
         await self._store.save_nodes(new)
         for node in nodes:
             self._stored[node.name] = node
-            self._remember(node)
+            self._put(node)
         if nodes:
             self._changed()
 
-    def _remember(self, node: Node) -> None:
+    def _put(self, node: Node) -> None:
         self._nodes[node.name] = node
         self._named.setdefault(node.group, Group(node.group))
         version = max(self.feed.version + 1, int(self._clock.now() * 1e6))

@@ -14,7 +14,7 @@ from hai_backend.launch.base import RankKey
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ServiceReport:
     """What one agent said last. `active_at`: when somebody last did something there; None: unknown."""
 
     services: tuple[ServiceStatus, ...]
@@ -27,7 +27,7 @@ class ServiceStates:
     def __init__(self, clock: Clock) -> None:
         self.feed = ChangeFeed()
         self._clock = clock
-        self._told: dict[int, dict[RankKey, Told]] = {}  # by task
+        self._reports: dict[int, dict[RankKey, ServiceReport]] = {}  # by task
         self._touched: dict[int, float] = {}
         self._since = clock.now()  # what was before, an earlier server knew
 
@@ -41,7 +41,7 @@ class ServiceStates:
         for status in services:
             status.rank = key.rank
             placed.append(status)
-        self._told.setdefault(key.task_id, {})[key] = Told(tuple(placed), active_at)
+        self._reports.setdefault(key.task_id, {})[key] = ServiceReport(tuple(placed), active_at)
         if any(status.state == SERVICE_STATE_STARTING for status in placed):
             self.touch(key.task_id)
         self.feed.publish(self.feed.version + 1)
@@ -52,27 +52,27 @@ class ServiceStates:
 
     def services(self, task: Task) -> list[ServiceStatus]:
         """Of the task's current run, by rank."""
-        return [s for _, told in self._ranks(task) for s in told.services]
+        return [s for _, reports in self._ranks(task) for s in reports.services]
 
     def active_at(self, task: Task) -> float | None:
         """When somebody last did something; None: unknown, or the task does not run."""
         if task.state is not TaskState.RUNNING or task.run is None or task.run.started_at is None:
             return None
-        told = [t.active_at for _, t in self._ranks(task) if t.active_at is not None]
+        reports = [t.active_at for _, t in self._ranks(task) if t.active_at is not None]
         touched = self._touched.get(task.id)
-        return max(*told, touched or 0.0, task.run.started_at, self._since)
+        return max(*reports, touched or 0.0, task.run.started_at, self._since)
 
     def follow(self, task: Task) -> None:
         """A task has changed: ranks that are over are forgotten."""
         if task.state is TaskState.FINISHED:
             self._touched.pop(task.id, None)
         number = task.run.number if task.run and task.state is TaskState.RUNNING else None
-        told = self._told.pop(task.id, {})
-        if stay := {key: each for key, each in told.items() if key.run == number}:
-            self._told[task.id] = stay
+        reports = self._reports.pop(task.id, {})
+        if current := {key: each for key, each in reports.items() if key.run == number}:
+            self._reports[task.id] = current
 
-    def _ranks(self, task: Task) -> list[tuple[RankKey, Told]]:
-        if task.run is None or (told := self._told.get(task.id)) is None:
+    def _ranks(self, task: Task) -> list[tuple[RankKey, ServiceReport]]:
+        if task.run is None or (reports := self._reports.get(task.id)) is None:
             return []
         keys = (RankKey(task.id, task.run.number, rank.index) for rank in task.run.ranks)
-        return [(key, told[key]) for key in keys if key in told]
+        return [(key, reports[key]) for key in keys if key in reports]

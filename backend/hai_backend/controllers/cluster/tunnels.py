@@ -22,7 +22,7 @@ from hai_backend.launch.send_window import LEAD_BYTES, SendWindow, Taken
 
 PIECE_BYTES = 64 * 1024  # at most, in one message
 PER_USER = 64
-_MOST_BYTES = 8 * LEAD_BYTES  # an agent's messages may be large
+_MAX_BYTES = 8 * LEAD_BYTES  # an agent's messages may be large
 _REACH_SECONDS = 10.0
 _OPEN_STATES = (RunState.RUNNING, RunState.SUSPENDING, RunState.STOPPING)
 
@@ -70,7 +70,7 @@ class Tunnel:
         self._half_ended = False
         self._lead = SendWindow()  # of the caller
         self._taken = Taken()  # by the caller
-        self._brought = 0  # bytes by the agent
+        self._received_bytes = 0  # bytes by the agent
         self._carried: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def carried(self) -> None:
@@ -88,25 +88,27 @@ class Tunnel:
         self._lead.give_up()
         self.carried()
 
-    async def heard(self) -> pb.CarryRequest | None:
+    async def next_for_caller(self) -> pb.CarryRequest | None:
         """The next message for the caller; None: there will be no more. The agent learns that it was taken."""
         message = await self.to_caller.take()
         if message is not None and self._taken.add(len(message.data) + len(message.error_data)):
             self.to_rank.put(pb.CarryResponse(taken=self._taken.count))
         return message
 
-    async def say(self, message: pb.CarryResponse) -> bool:
+    async def send_to_rank(self, message: pb.CarryResponse) -> bool:
         """To the rank, as fast as it takes it. False: nobody hears it any more."""
         await self._lead.room(len(message.data))
         self.to_rank.put(message)
         return not self._ended
 
-    def brought(self, message: pb.CarryRequest) -> None:
+    def receive_from_agent(self, message: pb.CarryRequest) -> None:
         """By the agent. One that brings more than it may is cut off: it could fill our memory."""
         if message.WhichOneof("message") == "taken":
             return self._lead.taken(message.taken)
-        self._brought += max(1, len(message.data) + len(message.error_data))  # an empty one, too
-        if self._brought - self._taken.count > _MOST_BYTES:
+        self._received_bytes += max(
+            1, len(message.data) + len(message.error_data)
+        )  # an empty one, too
+        if self._received_bytes - self._taken.count > _MAX_BYTES:
             return self.end(
                 Unavailable(f"the agent of rank {self.key} breaks the rules of tunnels")
             )
@@ -139,8 +141,8 @@ class Tunnel:
 class Tunnels:
     """By name. Every tunnel is in here from its opening to its end."""
 
-    def __init__(self, hub: ConnectedAgents) -> None:
-        self._hub = hub
+    def __init__(self, agents: ConnectedAgents) -> None:
+        self._agents = agents
         self._open: dict[str, Tunnel] = {}
         self._per_user: Counter[str] = Counter()
 
@@ -162,7 +164,7 @@ class Tunnels:
                 f"{user} has {limit} open tunnels, which is the limit; close some",
                 reason="TOO_MANY_TUNNELS",
             )
-        tunnel = self._asked_for(key, target, admitted)
+        tunnel = self._request(key, target, admitted)
         self._open[tunnel.name] = tunnel
         self._per_user[user] += 1
         try:
@@ -172,16 +174,14 @@ class Tunnels:
             del self._open[tunnel.name]
             self._per_user -= Counter([user])  # no trace is left of whoever has none
 
-    def _asked_for(
-        self, key: RankKey, target: TunnelTarget, admitted: Callable[[], None]
-    ) -> Tunnel:
+    def _request(self, key: RankKey, target: TunnelTarget, admitted: Callable[[], None]) -> Tunnel:
         tunnel = Tunnel(key, admitted)
-        asked = pb.TunnelAsked(tunnel=tunnel.name, target=target)
-        if not self._hub.told(key, pb.AttachResponse(open_tunnel=asked)):
+        request = pb.TunnelAsked(tunnel=tunnel.name, target=target)
+        if not self._agents.send_if_attached(key, pb.AttachResponse(open_tunnel=request)):
             raise Unavailable(f"the agent of rank {key} is not connected just now; try again")
         return tunnel
 
-    def called_back(self, key: RankKey, name: str) -> Tunnel:
+    def accept(self, key: RankKey, name: str) -> Tunnel:
         """The tunnel that an agent carries. Raises NotFound: it is over, or was never this rank's."""
         tunnel = self._open.get(name)
         if tunnel is None or tunnel.key != key:

@@ -28,7 +28,7 @@ _LATE_SECONDS = 0.5  # after the end of a minute: timers may ring a little early
 _Ranks = dict[int, dict[tuple[int, int], Use]]  # by task; by run and rank
 
 
-class Keeping(Protocol):
+class UsageStore(Protocol):
     """The part of the store."""
 
     async def add_usage(self, minutes: Minutes) -> None: ...
@@ -50,7 +50,7 @@ class Cluster(Protocol):
 class Usage:
     """`heard` with every heartbeat; `run` until cancelled."""
 
-    def __init__(self, store: Keeping, tasks: Tasks, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, store: UsageStore, tasks: Tasks, cluster: Cluster, clock: Clock) -> None:
         self._store = store
         self._tasks = tasks
         self._cluster = cluster
@@ -58,7 +58,7 @@ class Usage:
         self._minutes: dict[int, _Ranks] = {}  # by begin; the newest may be open
         self._last: _Ranks = {}  # the newest that is over
 
-    def heard(self, key: RankKey, use: Use) -> None:
+    def record(self, key: RankKey, use: Use) -> None:
         """One measurement."""
         minute = begin(self._clock.now(), MINUTE)
         ranks = self._minutes.setdefault(minute, {}).setdefault(key.task_id, {})

@@ -1,7 +1,7 @@
-"""Where the runs of one plan really go: nodes are counted again with what is on them now, and GPUs are chosen.
+"""Binds the runs of one plan to nodes: checks again that they fit, and chooses GPUs.
 
-A plan is computed while tasks change, so it may be late. The sums are those of the scheduler
-(scheduler.capacity.resources). A Binder is good for one plan and counts each start that it lets pass.
+Tasks change while a plan is computed, so it may be out of date. Resources are counted as in the scheduler
+(scheduler.capacity.resources). A Binder is used for one plan, and counts every start that it accepts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Gpus = tuple[int, ...]
 def gpus_of(task: Task, rank: Rank, node: Node | None) -> Gpus:
     """The GPUs of a rank, counted within its node.
 
-    A rank that was placed before indices were stored has the first ones, as it was started with.
+    A rank that was placed before indices were stored has the first ones.
     """
     resource = task.spec.resource
     if rank.gpus or (not resource.gpu and (resource.cpu or resource.memory)):
@@ -34,26 +34,28 @@ def gpus_of(task: Task, rank: Rank, node: Node | None) -> Gpus:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What is left of a node."""
+class FreeResources:
+    """What a node has free."""
 
-    free: Resources
+    resources: Resources
     gpus: Gpus  # in ascending order
 
-    def less(self, amount: Resources, gpus: Collection[int]) -> Room:
-        """The room when a rank has taken its part."""
-        return Room(minus(self.free, amount), tuple(i for i in self.gpus if i not in gpus))
+    def without(self, amount: Resources, gpus: Collection[int]) -> FreeResources:
+        """What is free once a rank has taken its part."""
+        return FreeResources(
+            minus(self.resources, amount), tuple(i for i in self.gpus if i not in gpus)
+        )
 
 
 class Occupants:
-    """Which tasks are on which node; kept up to date change by change."""
+    """The tasks on each node, updated with each change."""
 
     def __init__(self) -> None:
         self._tasks: dict[int, Task] = {}
         self._names: dict[int, frozenset[str]] = {}  # the nodes of each task
         self._on: dict[str, set[int]] = {}
 
-    def note(self, task: Task) -> None:
+    def update(self, task: Task) -> None:
         """A task is new, or has changed."""
         before, names = self._names.pop(task.id, frozenset()), _nodes_of(task)
         self._tasks.pop(task.id, None)
@@ -65,7 +67,7 @@ class Occupants:
             self._on.setdefault(name, set()).add(task.id)
 
     def on(self, names: Iterable[str]) -> list[Task]:
-        """Everybody who holds one of these nodes, by id."""
+        """The tasks on these nodes, by id."""
         ids = {task for name in names for task in self._on.get(name, ())}
         return [self._tasks[task] for task in sorted(ids)]
 
@@ -75,48 +77,50 @@ def _nodes_of(task: Task) -> frozenset[str]:
 
 
 class Binder:
-    """The nodes that a plan wants to start runs on."""
+    """The nodes on which a plan starts runs."""
 
     def __init__(
-        self, wanted: Collection[str], nodes: Mapping[str, Node], groups: Mapping[str, Group]
+        self, node_names: Collection[str], nodes: Mapping[str, Node], groups: Mapping[str, Group]
     ) -> None:
-        usable = {name: nodes[name] for name in wanted if name in nodes and nodes[name].usable}
+        usable = {name: nodes[name] for name in node_names if name in nodes and nodes[name].usable}
         self._nodes = usable
         self._groups = groups
-        self._rooms = {n.name: Room(size_of(n), tuple(range(n.gpus))) for n in usable.values()}
+        self._free = {
+            n.name: FreeResources(size_of(n), tuple(range(n.gpus))) for n in usable.values()
+        }
 
-    def hold(self, tasks: Iterable[Task]) -> None:
-        """Count everybody who is there."""
+    def add_existing(self, tasks: Iterable[Task]) -> None:
+        """Count the tasks that are on the nodes."""
         for task, _, rank in holders(tasks):
             node = self._nodes.get(rank.node)
             if node is not None:
-                taken = gpus_of(task, rank, node)
-                self._rooms[node.name] = self._rooms[node.name].less(self._part(task, node), taken)
+                used = gpus_of(task, rank, node)
+                self._free[node.name] = self._free[node.name].without(self._part(task, node), used)
 
-    def start(self, task: Task, names: tuple[str, ...]) -> tuple[Gpus, ...] | None:
-        """Book a run: the GPUs of each rank, lowest free first; None when it does not fit any more."""
-        rooms, chosen = dict[str, Room](), []
+    def allocate(self, task: Task, names: tuple[str, ...]) -> tuple[Gpus, ...] | None:
+        """Allocate a run. Returns the GPUs of each rank, lowest free first; None: it does not fit any more."""
+        remaining, chosen = dict[str, FreeResources](), []
         for name in names:
             node = self._nodes.get(name)
             if node is None:
                 return None
-            room, part = rooms.get(name, self._rooms[name]), self._part(task, node)
-            gpus = self._choose(task, node, room)
-            if gpus is None or not covers(room.free, part):
+            free, part = remaining.get(name, self._free[name]), self._part(task, node)
+            gpus = self._choose(task, node, free)
+            if gpus is None or not covers(free.resources, part):
                 return None
-            rooms[name] = room.less(part, gpus)
+            remaining[name] = free.without(part, gpus)
             chosen.append(gpus)
-        self._rooms.update(rooms)
+        self._free.update(remaining)
         return tuple(chosen)
 
-    def _choose(self, task: Task, node: Node, room: Room) -> Gpus | None:
-        count = task.spec.resource.gpu if self._ask(task) else node.gpus
-        return room.gpus[:count] if len(room.gpus) >= count else None
+    def _choose(self, task: Task, node: Node, free: FreeResources) -> Gpus | None:
+        count = task.spec.resource.gpu if self._requested(task) else node.gpus
+        return free.gpus[:count] if len(free.gpus) >= count else None
 
     def _part(self, task: Task, node: Node) -> Resources:
-        return self._ask(task) or size_of(node)
+        return self._requested(task) or size_of(node)
 
-    def _ask(self, task: Task) -> Resources | None:
+    def _requested(self, task: Task) -> Resources | None:
         resource = task.spec.resource
         packed = self._groups.get(resource.group, Group(resource.group)).packed
         return requested_resources(resource.gpu, resource.cpu, resource.memory, packed=packed)

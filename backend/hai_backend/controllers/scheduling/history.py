@@ -1,4 +1,4 @@
-"""Teaches the scheduler what tasks of earlier days have run for, once after a start and beside everything else."""
+"""Reads the run times of finished tasks for the scheduler, once after a start, in the background."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from hai_backend.controllers.aio.retry import insisted
+from hai_backend.controllers.aio.retry import retry_until_stored
 from hai_backend.controllers.scheduling.snapshot import ending
 from hai_backend.domain.scheduling.snapshot import Ending
 from hai_backend.domain.task import TaskState
@@ -21,7 +21,7 @@ async def recall(store: Store, learn: Callable[[Iterable[Ending]], None]) -> Non
     """Read the newest finished tasks, page by page."""
     query = TaskQuery(TaskFilter(states=frozenset({TaskState.FINISHED})), page_size=_PAGE)
     for _ in range(_TASKS // _PAGE):
-        page = await insisted(partial(store.find_tasks, query), "what is learned of earlier tasks")
+        page = await retry_until_stored(partial(store.find_tasks, query), "reading finished tasks")
         learn(ending(task) for task in page.tasks if task.run_seconds > 0)
         if not page.next_page_token:
             return

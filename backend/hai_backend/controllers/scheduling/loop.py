@@ -1,8 +1,7 @@
-"""The scheduling loop: bell, news, pass, apply. A pass never throws and never blocks the API for long.
+"""The scheduling loop: wake up, collect changes, make a pass, apply its plan. It never blocks the API for long.
 
-The scheduler's cache (scheduler.cache) is given what has changed since the pass before. The pass runs in a thread.
-Should
-it ever fail, a new cache is given everything. Questions that come meanwhile are answered from the pass before.
+The scheduler's cache (scheduler.cache) is updated with what has changed since the last pass. The pass runs in a thread.
+If it fails, a new cache is built. Queries that come meanwhile are answered from the last pass.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from hai_backend.scheduler.recorded_input import PassInput, apply
 
 log = structlog.get_logger(__name__)
 
-_REST = 8.0  # after a pass, rest for so many times its duration: a large backlog takes a ninth of a core
+_PAUSE_FACTOR = 8.0  # after a pass, rest for so many times its duration: a large backlog takes a ninth of a core
 _UNSTORED = 2.0  # seconds until the store is tried again
 
 
@@ -65,7 +64,7 @@ class SchedulingLoop:
         policy: Policy,
         *,
         resync: float = 30.0,
-        passed: Callable[[float], None] = lambda seconds: None,
+        observe_pass: Callable[[float], None] = lambda seconds: None,
         recorder: Recorder | None = None,
         plan_check: PlanCheck | None = None,
     ) -> None:
@@ -76,20 +75,20 @@ class SchedulingLoop:
         self._clock = clock
         self._policy = policy
         self._resync = resync
-        self._passed = passed
+        self._observe_pass = observe_pass
         self._recorder = recorder or Unrecorded()
         self._plan_check = plan_check
         self._cache: SchedulerCache | None = None
         self._changes = Changes()
         self._learned: list[Ending] = []
-        self._nodes_seen = -1
+        self._nodes_version = -1
         self._passing = asyncio.Lock()
-        self._answers: dict[int, Wait | None] = {}
+        self._waits: dict[int, Wait | None] = {}
 
     def changed(self, task: Task) -> None:
-        """A task is new, or something has happened to it."""
-        self._changes.note(task)
-        self._answers.pop(task.id, None)
+        """A task is new, or has changed."""
+        self._changes.update(task)
+        self._waits.pop(task.id, None)
 
     def saved(self, task_id: int, run: int, when: float) -> None:
         """A program has saved a checkpoint."""
@@ -97,17 +96,19 @@ class SchedulingLoop:
             self._changes.saved(task, run, when)
 
     def learn(self, endings: Iterable[Ending]) -> None:
-        """Tasks of earlier days have run for so long."""
+        """Learn run times of tasks that have finished before."""
         self._learned += endings
 
     def wait(self, task_id: int) -> Wait | None:
-        """Why a task was left in the queue, without its place; None: it was not, or no pass has looked at it yet."""
+        """Why a task was left in the queue, without its position; None: it was not, or no pass was made since it
+        changed.
+        """
         if self._cache is not None and not self._passing.locked():
-            self._answers[task_id] = self._cache.wait(task_id)
-        return self._answers.get(task_id)
+            self._waits[task_id] = self._cache.wait(task_id)
+        return self._waits.get(task_id)
 
     async def waits(self, group: str = "") -> dict[int, Wait]:
-        """Why each task was left in the queue, of one group or of all, with places, and with who is ahead."""
+        """Why each task was left in the queue, of one group or all, with its position and the tasks ahead."""
         async with self._passing:
             return await asyncio.to_thread(self._all_waits, group)
 
@@ -115,7 +116,7 @@ class SchedulingLoop:
         return {wait.task: wait for wait in self._cache.waits(group)} if self._cache else {}
 
     async def run(self) -> None:
-        """For ever. Begin only when the launcher has said which nodes and ranks exist."""
+        """Run for ever. Must start only after the launcher has listed nodes and ranks."""
         sleep = 0.0
         while True:
             await self.wakeup.wait(sleep)
@@ -123,34 +124,34 @@ class SchedulingLoop:
             try:
                 sleep = await self.once()
             except Exception:
-                log.exception("a scheduling pass failed; the next one looks at everything anew")
-                self._forget()
+                log.exception("a scheduling pass failed; the next one uses a new cache")
+                self._reset()
                 sleep = self._resync
             seconds = time.perf_counter() - started
-            self._passed(seconds)
-            await asyncio.sleep(min(seconds * _REST, 1.0))
+            self._observe_pass(seconds)
+            await asyncio.sleep(min(seconds * _PAUSE_FACTOR, 1.0))
 
-    def _forget(self) -> None:
-        """All but what was learned: nobody would say that again."""
+    def _reset(self) -> None:
+        """Drop the cache, but not what it has learned."""
         if self._cache is not None:
             self._learned = [*self._cache.snapshot().endings, *self._learned]
         self._cache = None
 
     async def once(self) -> float:
-        """One pass. Answers with the seconds until time alone will change something."""
+        """Make one pass. Returns the seconds until time alone changes something."""
         now = self._clock.now()
         async with self._passing:
             first = self._cache is None
-            cache, news = self._told(), self._news(now)
-            look = self._first_pass if first else self._pass
-            self._cache, plan = await asyncio.to_thread(look, cache, news)
-            self._answers.clear()
+            cache, changes = self._current_cache(), self._input(now)
+            make_pass = self._first_pass if first else self._pass
+            self._cache, plan = await asyncio.to_thread(make_pass, cache, changes)
+            self._waits.clear()
         await self._apply(plan)
         await self._check(plan)
         return self._until(plan)
 
     async def _check(self, plan: Plan) -> None:
-        """Now and then: does the pass keep the invariants? A check that fails itself stops nothing."""
+        """Check the invariants of some passes. An error of the check itself is logged."""
         check, cache = self._plan_check, self._cache
         if check is None or cache is None or not check.due(plan):
             return
@@ -160,49 +161,49 @@ class SchedulingLoop:
         except Exception:
             log.exception("the check of a scheduling pass failed")
 
-    def _told(self) -> SchedulerCache:
-        """The cache; a new one is told of every task."""
+    def _current_cache(self) -> SchedulerCache:
+        """The cache; a new one gets every task."""
         if self._cache is None:
             self._cache = SchedulerCache(self._policy)
-            self._nodes_seen = -1
+            self._nodes_version = -1
             for task in self._task_manager.unfinished().values():
                 self.changed(task)
         return self._cache
 
-    def _news(self, now: float) -> Callable[[], PassInput]:
-        """The settings as they are now, and what has changed since the pass before; to be read in a thread."""
-        people, news = self._people, self._changes.take()
+    def _input(self, now: float) -> Callable[[], PassInput]:
+        """Reads the settings, and what has changed since the last pass; the returned function runs in a thread."""
+        people, changes = self._people, self._changes.take()
         groups = dict(self._cluster.groups())
         rules = Rules(groups, people.quota_rows(now), people.inactive_users(), people.share_rows())
         learned, self._learned = self._learned, []
         nodes = self._new_nodes()
         return lambda: PassInput(
-            now, rules, nodes, (*learned, *news.endings), news.tasks, news.gone
+            now, rules, nodes, (*learned, *changes.endings), changes.tasks, changes.ended
         )
 
     def _new_nodes(self) -> tuple[Node, ...] | None:
-        if self._nodes_seen == self._cluster.feed.version:
+        if self._nodes_version == self._cluster.feed.version:
             return None
-        self._nodes_seen = self._cluster.feed.version
+        self._nodes_version = self._cluster.feed.version
         return tuple(self._cluster.nodes().values())
 
     def _first_pass(
-        self, cache: SchedulerCache, news: Callable[[], PassInput]
+        self, cache: SchedulerCache, changes: Callable[[], PassInput]
     ) -> tuple[SchedulerCache, Plan]:
         with built_to_stay():
-            return self._pass(cache, news)
+            return self._pass(cache, changes)
 
     def _pass(
-        self, cache: SchedulerCache, news: Callable[[], PassInput]
+        self, cache: SchedulerCache, changes: Callable[[], PassInput]
     ) -> tuple[SchedulerCache, Plan]:
-        """In a thread. A recorder may have the cache built anew."""
-        cache, shown = self._recorder.before(cache), news()
-        plan = apply(cache, shown)
-        self._recorder.after(shown, plan)
+        """Make a pass, in a thread. A recorder may replace the cache by an equal new one."""
+        cache, new = self._recorder.before(cache), changes()
+        plan = apply(cache, new)
+        self._recorder.after(new, plan)
         return cache, plan
 
     async def snapshot(self) -> Snapshot:
-        """Everything that the last pass was shown; before the first one: nothing."""
+        """The input of the last pass; empty before the first one."""
         async with self._passing:
             cache = self._cache or SchedulerCache(self._policy)
             return await asyncio.to_thread(cache.snapshot)
@@ -213,31 +214,31 @@ class SchedulingLoop:
         return min(self._resync, max(0.01, plan.wake_at - self._clock.now()))
 
     async def _apply(self, plan: Plan) -> None:
-        """Decisions of different tasks commit together; each is checked again first."""
+        """Apply the decisions concurrently, each after a second check."""
         async with self._cluster.steady:
-            book = self._book(plan.decisions)
-            events = [(d.task, event) for d in plan.decisions if (event := self._event(d, book))]
+            binder = self._make_binder(plan.decisions)
+            events = [(d.task, event) for d in plan.decisions if (event := self._event(d, binder))]
             await asyncio.gather(*(self._apply_one(task, event) for task, event in events))
 
-    def _book(self, decisions: Sequence[Decision]) -> Binder:
-        wanted = {name for d in decisions if isinstance(d, Start) for name in d.nodes}
-        book = Binder(wanted, self._cluster.nodes(), self._cluster.groups())
-        book.hold(self._task_manager.occupants.on(wanted))
-        return book
+    def _make_binder(self, decisions: Sequence[Decision]) -> Binder:
+        requested = {name for d in decisions if isinstance(d, Start) for name in d.nodes}
+        binder = Binder(requested, self._cluster.nodes(), self._cluster.groups())
+        binder.add_existing(self._task_manager.occupants.on(requested))
+        return binder
 
-    def _event(self, decision: Decision, book: Binder) -> ev.Event | None:
-        """None: it does not fit any more. Users and nodes may have changed while the pass was computed."""
+    def _event(self, decision: Decision, binder: Binder) -> ev.Event | None:
+        """The event of a decision; None: it is out of date. Users and nodes may have changed during the pass."""
         task = self._task_manager.unfinished().get(decision.task)
         if task is None:
             return None
         match decision:
             case Start(nodes=nodes, priority=priority, reason=reason):
-                gpus = book.start(task, nodes) if task.wants_nodes else None
+                gpus = binder.allocate(task, nodes) if task.wants_nodes else None
                 return None if gpus is None else ev.RunPlaced(nodes, priority, reason, gpus)
             case Suspend(for_task=other, reason=reason, higher=higher):
                 runs = sched_task(task).standing is SchedulingState.RUNNING
-                asked = ev.SuspendAsked("scheduler", reason, for_task=other, higher=higher)
-                return asked if runs else None
+                event = ev.SuspendAsked("scheduler", reason, for_task=other, higher=higher)
+                return event if runs else None
             case Stop(reason=reason):
                 return ev.StopAsked("scheduler", None, reason)
             case Wait():
@@ -246,9 +247,9 @@ class SchedulingLoop:
     async def _apply_one(self, task_id: int, event: ev.Event) -> None:
         try:
             await self._task_manager.apply(task_id, event)
-        except Unavailable as error:  # the next pass would be refused too: not at once
+        except Unavailable as error:  # the next pass would fail too: wait
             log.warning("a decision could not be stored", task=task_id, why=str(error))
-            asyncio.get_running_loop().call_later(_UNSTORED, self.wakeup.ring)
+            asyncio.get_running_loop().call_later(_UNSTORED, self.wakeup.notify)
         except HaiError as error:
             log.warning("a decision was refused", task=task_id, why=str(error))
-            self.wakeup.ring()
+            self.wakeup.notify()

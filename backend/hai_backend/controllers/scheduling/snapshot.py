@@ -1,4 +1,4 @@
-"""Turns what the ledger and the cluster know into the value that the scheduler looks at."""
+"""Converts tasks into the values that the scheduler uses, and collects changes between passes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """What has changed since the pass before. To be read in a thread: after a start that is each task."""
+class TaskChanges:
+    """Changes since the last pass. Converted in a thread: after a start these are all tasks."""
 
     changed: Collection[Task]
     finished: Collection[Task]
@@ -26,7 +26,7 @@ class News:
         return tuple(sched_task(task, self.saved_at(task)) for task in self.changed)
 
     @property
-    def gone(self) -> tuple[int, ...]:
+    def ended(self) -> tuple[int, ...]:
         return tuple(task.id for task in self.finished)
 
     @property
@@ -35,32 +35,32 @@ class News:
 
 
 class Changes:
-    """Gathers what happens to tasks between two passes: a pass converts only what changed."""
+    """Collects changes of tasks between two passes, so that a pass converts only these."""
 
     def __init__(self) -> None:
         self._changed: dict[int, Task] = {}
-        self._gone: dict[int, Task] = {}
+        self._ended: dict[int, Task] = {}
         self._saved: dict[int, tuple[int, float]] = {}  # run, and when it last saved
 
-    def note(self, task: Task) -> None:
+    def update(self, task: Task) -> None:
         """A task is new, or has changed."""
         if task.state is TaskState.FINISHED:
             self._changed.pop(task.id, None)
             self._saved.pop(task.id, None)
-            self._gone[task.id] = task
+            self._ended[task.id] = task
         else:
             self._changed[task.id] = task
 
     def saved(self, task: Task, run: int, when: float) -> None:
-        """A run has saved a checkpoint: suspending it now loses little."""
+        """A run has saved a checkpoint: its suspension now loses little."""
         self._saved[task.id] = (run, when)
         self._changed[task.id] = task
 
-    def take(self) -> News:
-        """Everything since the last call."""
+    def take(self) -> TaskChanges:
+        """All changes since the last call."""
         changed, self._changed = self._changed, {}
-        gone, self._gone = self._gone, {}
-        return News(changed.values(), gone.values(), self._saved_at)
+        ended, self._ended = self._ended, {}
+        return TaskChanges(changed.values(), ended.values(), self._saved_at)
 
     def _saved_at(self, task: Task) -> float | None:
         if task.run is None or task.waiting:
@@ -73,17 +73,17 @@ class Changes:
 
 
 def ending(task: Task) -> Ending:
-    """What a finished task tells about those like it."""
+    """What the history learns from a finished task."""
     return Ending(sched_task(task), task.run_seconds)
 
 
 def pattern(name: str) -> str:
-    """What the names of similar tasks share: `lr-0.1` and `lr-0.03` are `lr-#.#`."""
+    """The name without its numbers, equal for similar tasks: `lr-0.1` and `lr-0.03` become `lr-#.#`."""
     return _DIGITS.sub("#", name)
 
 
 def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
-    """The few facts of a task that scheduling depends on."""
+    """The facts of a task that scheduling depends on."""
     resource, run = task.spec.resource, task.run
     active = run if run is not None and not task.waiting else None
     return SchedTask(
@@ -105,7 +105,7 @@ def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
         awaited=task.awaited,
         assigned_nodes=task.spec.options.assigned_nodes,
         run_seconds=task.run_seconds,
-        standing=_standing(task),
+        standing=_state_of(task),
         placed=tuple(r.node for r in active.ranks if not r.state.gone) if active else (),
         run_priority=active.priority if active else Priority.AUTO,
         run_started_at=(active.started_at or active.created_at) if active else None,
@@ -122,7 +122,7 @@ def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
     )
 
 
-def _standing(task: Task) -> SchedulingState:
+def _state_of(task: Task) -> SchedulingState:
     if task.waiting or task.run is None:
         return SchedulingState.QUEUED
     running = task.run.state is RunState.RUNNING and not task.run.stop_code

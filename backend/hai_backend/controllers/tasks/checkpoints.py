@@ -1,11 +1,11 @@
-"""What programs report of their checkpoints, bounded by what is measured, and written seldom.
+"""Reports of programs about their checkpoints, bounded by measured times, and stored seldom.
 
-Between two writes the reports of a task stand here only. Any write of the task takes them along (`recall`), so the end
-of a run is accounted for with all of them; besides there is one write in 30 s at most. A crash of the server loses the
-reports since the last write: estimates become a little worse (the work at risk looks up to 30 s larger, the number of
-checkpoints smaller), no decision and no work is lost.
+Between two writes, the reports of a task are only in memory. Every write of the task includes them (`with_unsaved`), so
+the end of a run is accounted for with all of them. Otherwise there is at most one write in 30 s. A crash of the server
+loses the reports since the last write: estimates become a little worse (the work at risk seems up to 30 s larger, the
+number of checkpoints smaller), but no decision and no work is lost.
 
-The lowest rank that reports speaks for its task: a checkpoint of a gang counts once.
+The lowest rank that reports counts for its task: a checkpoint of a gang counts once.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ class Report:
     program_seconds: float | None = None
 
     @property
-    def sound(self) -> bool:
-        """True unless no honest agent would say so."""
+    def plausible(self) -> bool:
+        """False: no correct agent would send this."""
         said = (self.seconds, self.program_seconds or 0.0)
         return self.count >= 1 and all(isfinite(s) and s >= 0 for s in said)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Unsaved:
     run: int
     rank: int
-    heard_at: float
+    received_at: float
     progress: Progress  # saved_at, saves and save_seconds are newer than the task's
 
 
-class Keeper(Protocol):
+class Tasks(Protocol):
     def unfinished(self) -> Mapping[int, Task]: ...
-    async def keep(self, task_id: int) -> Task: ...
+    async def flush(self, task_id: int) -> Task: ...
 
 
 class Checkpoints:
-    """`saved` is told of each report that counts: task, run, when."""
+    """`saved` gets each report that counts: task, run, time."""
 
     def __init__(
         self,
@@ -67,40 +67,40 @@ class Checkpoints:
         saved: Callable[[int, int, float], None] = lambda task, run, when: None,
         every: float = 30.0,
     ) -> None:
-        self.task_manager: Keeper | None = (
+        self.task_manager: Tasks | None = (
             None  # set once by server.term.components: the two know each other
         )
         self.saved = saved
         self._clock = clock
         self._every = every
-        self._known: dict[int, _Known] = {}
+        self._unsaved: dict[int, _Unsaved] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
-        self._scolded: dict[int, int] = {}  # task, and the run whose nonsense was logged
+        self._logged: dict[int, int] = {}  # task, and the run of the last implausible report
         self._work: set[asyncio.Task[None]] = set()
 
     def report(self, key: RankKey, report: Report) -> None:
-        """A program says that it has saved. Never raises: nonsense, and what comes too late or too fast, is nothing."""
+        """A program has saved. Never raises: reports that are implausible, late or too frequent are ignored."""
         assert self.task_manager is not None
         task, now = self.task_manager.unfinished().get(key.task_id), self._clock.now()
-        if task is None or not _speaks(task, key) or not self._welcome(key, now):
+        if task is None or not _may_report(task, key) or not self._accepts(key, now):
             return
-        if not report.sound:
-            self._scold(key, report)
+        if not report.plausible:
+            self._log_implausible(key, report)
             return
         assert task.run is not None
-        progress = counted(self.recall(task).progress, task.run, key.rank, report, now)
-        self._known[task.id] = _Known(key.run, key.rank, now, progress)
+        progress = merged(self.with_unsaved(task).progress, task.run, key.rank, report, now)
+        self._unsaved[task.id] = _Unsaved(key.run, key.rank, now, progress)
         self.saved(task.id, key.run, progress.saved_at or now)
         if task.id not in self._timers:
             loop = asyncio.get_running_loop()
-            self._timers[task.id] = loop.call_later(self._every, self._keep, task.id)
+            self._timers[task.id] = loop.call_later(self._every, self._flush_later, task.id)
 
-    def recall(self, task: Task) -> Task:
-        """The task with what its program has reported since it was written."""
-        known = self._known.get(task.id)
-        if known is None or task.run is None or task.run.number != known.run:
+    def with_unsaved(self, task: Task) -> Task:
+        """The task with the reports since it was stored."""
+        unsaved = self._unsaved.get(task.id)
+        if unsaved is None or task.run is None or task.run.number != unsaved.run:
             return task
-        newer = known.progress
+        newer = unsaved.progress
         if task.progress.saves == newer.saves:
             return task
         progress = replace(
@@ -111,59 +111,59 @@ class Checkpoints:
         )
         return replace(task, progress=progress)
 
-    def forget(self, task_id: int) -> None:
-        """Its run has ended, and what was known is written."""
-        self._known.pop(task_id, None)
-        self._scolded.pop(task_id, None)
+    def remove(self, task_id: int) -> None:
+        """Its run has ended, and all reports are stored."""
+        self._unsaved.pop(task_id, None)
+        self._logged.pop(task_id, None)
         timer = self._timers.pop(task_id, None)
         if timer is not None:
             timer.cancel()
 
-    def _welcome(self, key: RankKey, now: float) -> bool:
-        known = self._known.get(key.task_id)
-        if known is None or known.run != key.run:
+    def _accepts(self, key: RankKey, now: float) -> bool:
+        unsaved = self._unsaved.get(key.task_id)
+        if unsaved is None or unsaved.run != key.run:
             return True
-        if key.rank != known.rank:
-            return key.rank < known.rank
-        return not 0 <= now - known.heard_at < _PACE_SECONDS
+        if key.rank != unsaved.rank:
+            return key.rank < unsaved.rank
+        return not 0 <= now - unsaved.received_at < _PACE_SECONDS
 
-    def _scold(self, key: RankKey, report: Report) -> None:
-        if self._scolded.get(key.task_id) != key.run:
-            self._scolded[key.task_id] = key.run
-            log.warning("a report of checkpoints makes no sense", rank=str(key), said=str(report))
+    def _log_implausible(self, key: RankKey, report: Report) -> None:
+        if self._logged.get(key.task_id) != key.run:
+            self._logged[key.task_id] = key.run
+            log.warning("a report of checkpoints is implausible", rank=str(key), said=str(report))
 
-    def _keep(self, task_id: int) -> None:
+    def _flush_later(self, task_id: int) -> None:
         self._timers.pop(task_id, None)
-        work = asyncio.ensure_future(self._kept(task_id))
+        work = asyncio.ensure_future(self._flush(task_id))
         self._work.add(work)
         work.add_done_callback(self._work.discard)
 
-    async def _kept(self, task_id: int) -> None:
+    async def _flush(self, task_id: int) -> None:
         assert self.task_manager is not None
         if task_id not in self.task_manager.unfinished():
             return
         try:
-            await self.task_manager.keep(task_id)
+            await self.task_manager.flush(task_id)
         except HaiError as error:  # the next write of the task takes them along
             log.warning("reports of checkpoints wait for the store", task=task_id, why=str(error))
 
     async def close(self) -> None:
-        """The server stops: write what is not written yet."""
+        """The server stops: store all reports."""
         waiting, self._timers = self._timers, {}
         for timer in waiting.values():
             timer.cancel()
-        await asyncio.gather(*self._work, *(self._kept(task_id) for task_id in waiting))
+        await asyncio.gather(*self._work, *(self._flush(task_id) for task_id in waiting))
 
 
-def _speaks(task: Task, key: RankKey) -> bool:
-    """The rank of a run that still lasts, and whose program has been started."""
+def _may_report(task: Task, key: RankKey) -> bool:
+    """Whether the rank belongs to a run that has not ended, and its program has started."""
     run = task.run
     if run is None or task.waiting or run.number != key.run or run.state is RunState.ENDED:
         return False
     return key.rank < len(run.ranks) and run.ranks[key.rank].started_at is not None
 
 
-def counted(progress: Progress, run: Run, rank: int, report: Report, now: float) -> Progress:
+def merged(progress: Progress, run: Run, rank: int, report: Report, now: float) -> Progress:
     """The report within the bounds of what is measured: the last checkpoint lies between the one before (or the start
     of the program) and now, and all of them together took no longer than that."""
     start = run.ranks[rank].started_at or now

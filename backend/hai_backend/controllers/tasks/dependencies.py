@@ -1,4 +1,4 @@
-"""Who waits for whose end. A task that has ended is told to all who wait for it, also by the next server."""
+"""Tells tasks that their dependencies have ended, also those that ended while no server ran."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from hai_backend.controllers.aio.retry import insisted
+from hai_backend.controllers.aio.retry import retry_until_stored
 from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.domain.errors import NotFound
 from hai_backend.domain.task import Outcome, Task, TaskState
@@ -19,40 +19,40 @@ from hai_backend.lifecycle import events as ev
 log = structlog.get_logger(__name__)
 Begin = Callable[[Coroutine[Any, Any, None]], object]
 
-_TOGETHER = 100  # are told at a time
+_BATCH_SIZE = 100  # tasks that are notified concurrently
 
 
 class Dependencies:
-    """Hears of each change of a task, and of those that are there at the beginning."""
+    """Gets every change of a task, and all tasks at the start."""
 
     def __init__(self, task_manager: TaskManager, begin: Begin) -> None:
         self._task_manager = task_manager
         self._begin = begin
-        self._waiting: defaultdict[int, set[int]] = defaultdict(set)  # by the one that goes first
+        self._waiting: defaultdict[int, set[int]] = defaultdict(set)  # waiting tasks by dependency
 
     def load(self, tasks: Iterable[Task]) -> None:
-        """What a server finds; some that go first may have ended unheard."""
-        self._enter([(task.id, first) for task in tasks for first in task.awaited])
+        """All unfinished tasks at the start; some of their dependencies may have ended meanwhile."""
+        self._register([(task.id, first) for task in tasks for first in task.awaited])
 
     def changed(self, before: Task | None, task: Task) -> None:
         """`before` is None when the task is new here."""
         if task.state is not TaskState.FINISHED:
             known = before.awaited if before is not None else ()
-            self._enter([(task.id, first) for first in task.awaited if first not in known])
+            self._register([(task.id, first) for first in task.awaited if first not in known])
             return
         for first in task.awaited:
-            self._leave(first, task.id)
+            self._unregister(first, task.id)
         if task.id in self._waiting:
-            self._begin(self._tell(_end(task)))
+            self._begin(self._notify(_end(task)))
 
-    def _enter(self, pairs: Collection[tuple[int, int]]) -> None:
-        """Who waits, and for whom; of some the end is known already."""
+    def _register(self, pairs: Collection[tuple[int, int]]) -> None:
+        """Register pairs of waiting task and dependency; some dependencies may have ended already."""
         for task, first in pairs:
             self._waiting[first].add(task)
         for first in sorted({first for _, first in pairs} - self._task_manager.unfinished().keys()):
             self._begin(self._look_up(first))
 
-    def _leave(self, first: int, task: int) -> None:
+    def _unregister(self, first: int, task: int) -> None:
         if first in self._waiting:
             self._waiting[first].discard(task)
             if not self._waiting[first]:
@@ -60,27 +60,29 @@ class Dependencies:
 
     async def _look_up(self, first: int) -> None:
         try:
-            found = await insisted(partial(self._task_manager.get, first), "a look")
-        except NotFound:  # nobody can know any more
-            await self._tell(ev.PredecessorEnded(first, Outcome.CANCELED))
+            found = await retry_until_stored(
+                partial(self._task_manager.get, first), "reading a dependency"
+            )
+        except NotFound:  # deleted: its outcome is unknown
+            await self._notify(ev.PredecessorEnded(first, Outcome.CANCELED))
         else:
             if found.outcome is not None:
-                await self._tell(_end(found))
+                await self._notify(_end(found))
 
-    async def _tell(self, ended: ev.PredecessorEnded) -> None:
-        """Many at a time, as they are written together; whoever comes meanwhile is told as well."""
-        while some := sorted(self._waiting.get(ended.task, ()))[:_TOGETHER]:
+    async def _notify(self, ended: ev.PredecessorEnded) -> None:
+        """Notify all waiting tasks, in batches; also those that are registered meanwhile."""
+        while some := sorted(self._waiting.get(ended.task, ()))[:_BATCH_SIZE]:
             for task in some:
-                self._leave(ended.task, task)
-            await asyncio.gather(*(self._tell_one(task, ended) for task in some))
+                self._unregister(ended.task, task)
+            await asyncio.gather(*(self._notify_one(task, ended) for task in some))
 
-    async def _tell_one(self, task: int, ended: ev.PredecessorEnded) -> None:
-        """One that is odd keeps no other from being told."""
+    async def _notify_one(self, task: int, ended: ev.PredecessorEnded) -> None:
+        """A failure for one task does not stop the others."""
         try:
-            await self._task_manager.insist(task, ended)
+            await self._task_manager.apply_when_stored(task, ended)
         except Exception as error:
-            what = "a task could not be told of the end of one that goes first"
-            log.error(what, task=task, first=ended.task, error=repr(error))
+            message = "a task could not be notified of the end of a dependency"
+            log.error(message, task=task, first=ended.task, error=repr(error))
 
 
 def _end(task: Task) -> ev.PredecessorEnded:

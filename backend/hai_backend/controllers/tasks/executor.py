@@ -1,4 +1,4 @@
-"""Performs instructions: tells agents, starts and ends ranks. Results come back as events."""
+"""Carries out instructions: sends messages to agents, launches and kills ranks. Results come back as events."""
 
 from __future__ import annotations
 
@@ -27,74 +27,72 @@ log = structlog.get_logger(__name__)
 
 class Applier(Protocol):
     async def apply(self, task_id: int, event: ev.Event) -> Task: ...
-    async def insist(self, task_id: int, event: ev.Event) -> Task: ...
+    async def apply_when_stored(self, task_id: int, event: ev.Event) -> Task: ...
 
 
-Mint = Callable[[RankKey], str]  # makes the token of a rank
+MakeToken = Callable[[RankKey], str]  # makes the token of a rank
 FindNode = Callable[[str], Node | None]
 Work = Callable[[], Awaitable[None]]
-Describe = Callable[[Task], Awaitable[RunRequest]]
-"""Raises HaiError or OSError when it cannot be launched."""
+RequestOf = Callable[[Task], Awaitable[RunRequest]]
+"""Raises HaiError or OSError when the task cannot be launched."""
 
 
-async def _nothing_asked(task: Task) -> RunRequest:
+async def _default_request(task: Task) -> RunRequest:
     return RunRequest()
 
 
 class Executor:
-    """Launcher calls of one task keep their order; those of different tasks run side by side."""
+    """Launcher calls of one task keep their order; those of different tasks run concurrently."""
 
     def __init__(
         self,
         launcher: Launcher,
-        hub: ConnectedAgents,
-        mint: Mint,
+        agents: ConnectedAgents,
+        make_token: MakeToken,
         node: FindNode,
-        describe: Describe = _nothing_asked,
+        request_of: RequestOf = _default_request,
     ) -> None:
         self._launcher = launcher
-        self._hub = hub
-        self._mint = mint
+        self._agents = agents
+        self._make_token = make_token
         self._node = node
-        self._describe = describe
+        self._request_of = request_of
         self._order: dict[int, asyncio.Lock] = {}
         self._work: set[asyncio.Task[None]] = set()
-        self.task_manager: Applier | None = (
-            None  # set once by server.term.components: the two know each other
-        )
+        self.task_manager: Applier | None = None  # set by server.term.components
 
     def perform(self, task: Task, instruction: do.Instruction) -> None:
-        """Do it, or begin to; never blocks, never raises."""
+        """Carry out an instruction, or start to. Never blocks, never raises."""
         match instruction:
             case do.Launch(run=run, ranks=ranks):
-                self._begin(task.id, partial(self._launch, task, run, ranks))
+                self._start(task.id, partial(self._launch, task, run, ranks))
             case do.KillRanks(run=run, ranks=ranks):
-                self._begin(task.id, partial(self._kill, task, run, ranks))
+                self._start(task.id, partial(self._kill, task, run, ranks))
             case do.StartPrograms():
-                self._hub.tell(task.id, instruction.run, instruction.ranks, go(task))
+                self._agents.send(task.id, instruction.run, instruction.ranks, start_message(task))
             case do.SuspendPrograms():
-                asked = pb.SuspendRequested(
+                suspend = pb.SuspendRequested(
                     save_within_seconds=instruction.save_within,
                     reason=task.run.reason if task.run else "",
                     wanted=instruction.by_owner,
                 )
-                self._tell(task, instruction, pb.AttachResponse(suspend=asked))
+                self._send(task, instruction, pb.AttachResponse(suspend=suspend))
             case do.EndPrograms():
                 end = pb.EndProgram(grace_seconds=instruction.grace, reason=instruction.reason)
-                self._tell(task, instruction, pb.AttachResponse(end=end))
+                self._send(task, instruction, pb.AttachResponse(end=end))
             case do.SendWholeLifeState():
                 state = pb.WholeLifeStateSet(value=instruction.value)
-                self._tell(task, instruction, pb.AttachResponse(whole_life_state=state))
+                self._send(task, instruction, pb.AttachResponse(whole_life_state=state))
 
-    def _tell(
+    def _send(
         self,
         task: Task,
         to: do.SuspendPrograms | do.EndPrograms | do.SendWholeLifeState,
         message: pb.AttachResponse,
     ) -> None:
-        self._hub.tell(task.id, to.run, to.ranks, message)
+        self._agents.send(task.id, to.run, to.ranks, message)
 
-    def _begin(self, task_id: int, work: Work) -> None:
+    def _start(self, task_id: int, work: Work) -> None:
         running = asyncio.ensure_future(self._in_order(task_id, work))
         self._work.add(running)
         running.add_done_callback(self._work.discard)
@@ -113,20 +111,22 @@ class Executor:
         assert task.run is not None
         assert self.task_manager is not None
         try:
-            request = await self._describe(task)
-        except (HaiError, OSError) as error:  # a full disk, say: nothing was started
+            request = await self._request_of(task)
+        except (HaiError, OSError) as error:  # such as a full disk: nothing was started
             for rank in ranks:
-                await self.task_manager.insist(task.id, ev.LaunchFailed(run, rank, str(error)))
+                await self.task_manager.apply_when_stored(
+                    task.id, ev.LaunchFailed(run, rank, str(error))
+                )
             return
         await self._launcher.start([self._rank_launch(task, run, i, request) for i in ranks])
-        await self.task_manager.insist(task.id, ev.RunLaunched(run))
+        await self.task_manager.apply_when_stored(task.id, ev.RunLaunched(run))
 
     def _rank_launch(self, task: Task, run: int, index: int, request: RunRequest) -> RankLaunch:
         assert task.run is not None
         key = RankKey(task.id, run, index)
         rank = task.run.ranks[index]
         gpus = gpus_of(task, rank, self._node(rank.node))
-        return RankLaunch(key, rank.node, self._mint(key), gpus, request)
+        return RankLaunch(key, rank.node, self._make_token(key), gpus, request)
 
     async def _kill(self, task: Task, run: int, ranks: tuple[int, ...]) -> None:
         assert task.run is not None
@@ -138,8 +138,8 @@ class Executor:
                 key, rank.node, ran=may_run(rank), exited=exited, preempted=preempted
             )
 
-    def forget(self, task: Task) -> None:
-        """The task is finished."""
+    def remove(self, task: Task) -> None:
+        """The task has finished."""
         self._order.pop(task.id, None)
 
     async def close(self) -> None:
@@ -148,8 +148,8 @@ class Executor:
         await asyncio.gather(*self._work, return_exceptions=True)
 
 
-def go(task: Task) -> pb.AttachResponse:
-    """All ranks have attached: who the master is and where everybody stands."""
+def start_message(task: Task) -> pb.AttachResponse:
+    """The message that starts the programs: address of the master, addresses of all ranks."""
     assert task.run is not None
     ranks = task.run.ranks
     return pb.AttachResponse(

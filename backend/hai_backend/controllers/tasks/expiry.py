@@ -1,4 +1,4 @@
-"""Who stays by a token or a right is looked at when one of those expires: nothing else would wake what is quiet."""
+"""Ends streams when the token or right of their caller expires: an idle stream would not notice it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from hai_backend.controllers.aio.clock import Clock
 
-_LONGEST = 24 * 3600.0  # timers of years overflow, and clocks are set
+_LONGEST = 24 * 3600.0  # timers of years overflow, and clocks are changed
 
 
 class Expiry:
-    """One timer, for the next moment at which something expires; `check` then sends away who may not stay."""
+    """One timer for the next expiry; `check` then ends the streams of callers without access."""
 
     def __init__(
         self, clock: Clock, next_expiry: Callable[[float], float], check: Callable[[], None]
@@ -23,24 +23,24 @@ class Expiry:
         self._next = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
-    def look(self) -> None:
-        """Now, and when the next one expires."""
+    def check_now(self) -> None:
+        """Check now, and again at the next expiry."""
         self._check()
-        self._wait(self._next_expiry(self._clock.now()))
+        self._schedule(self._next_expiry(self._clock.now()))
 
-    def hear(self, moment: float | None) -> None:
-        """There is something new that expires then; None: never."""
-        if moment is not None and moment < self._next:
-            self._wait(moment)
+    def expires_at(self, at: float | None) -> None:
+        """Something new expires at this time; None: never."""
+        if at is not None and at < self._next:
+            self._schedule(at)
 
-    def _wait(self, moment: float) -> None:
+    def _schedule(self, at: float) -> None:
         self.close()
-        self._next = moment
-        later = moment - self._clock.now() + 0.001  # what has expired, has expired
+        self._next = at
+        later = at - self._clock.now() + 0.001  # just after the expiry
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(min(later, _LONGEST), self.look)
+        self._timer = loop.call_later(min(later, _LONGEST), self.check_now)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()

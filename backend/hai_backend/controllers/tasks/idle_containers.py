@@ -1,4 +1,4 @@
-"""Dev containers that nobody uses are put away: asked whenever an agent says how its services are."""
+"""Suspends dev containers that nobody uses; called for each report of an agent about services."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from hai_backend.domain.task import RunState, Task
 from hai_backend.lifecycle import events as ev
 
 
-def put_away(task: Task, active_at: float | None, now: float) -> ev.SuspendAsked | None:
-    """What a container that has been idle for too long is told; None: nothing."""
+def suspend_if_idle(task: Task, active_at: float | None, now: float) -> ev.SuspendAsked | None:
+    """The event for a container that has been idle for too long; None: it has not."""
     timeout, run = task.spec.options.idle_timeout, task.run
     if not timeout or active_at is None or run is None or run.state is not RunState.RUNNING:
         return None

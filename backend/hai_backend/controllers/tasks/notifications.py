@@ -1,6 +1,8 @@
-"""Tells webhooks what becomes of tasks. A notice is written with the change it tells of, and deleted when it is told.
+"""Sends notices of tasks to webhooks. A notice is stored with the change that it reports, and deleted when it is
+delivered.
 
-So none is lost, whatever dies, and one may be told twice: its id says so. What cannot be told is tried again for a day.
+So no notice is lost in a crash. One may be delivered twice, with the same id. Failed deliveries are retried for a
+day.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 import structlog
 
 from hai_backend.controllers.aio.clock import Clock
-from hai_backend.controllers.aio.retry import insisted
+from hai_backend.controllers.aio.retry import retry_until_stored
 from hai_backend.controllers.tasks.webhooks import Webhooks
 from hai_backend.domain.accounts.webhook import Format, Notice, Webhook, is_allowed, origin_of
 from hai_backend.domain.errors import Unavailable
@@ -26,33 +28,33 @@ from hai_backend.webhooks.bodies import Letter, letter
 
 log = structlog.get_logger(__name__)
 
-GATHERING = 1.0  # seconds: what ends together is told together
+BATCH_SECONDS = 1.0  # notices within so many seconds are sent together
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0
-KEPT_SECONDS = 24 * 3600.0
-TOGETHER = 50  # notices in one request
-MANY = 10_000  # that wait for one webhook; what comes then is not kept
+RETENTION_SECONDS = 24 * 3600.0
+BATCH_SIZE = 50  # notices in one request
+MAX_PENDING = 10_000  # for one webhook; further notices are dropped
 Key = tuple[str, str]  # owner and name
 Post = Callable[[Letter, Format], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """How the last try went; `error` is empty when it was taken."""
+class DeliveryResult:
+    """The last delivery; `error` is empty when it was accepted."""
 
     time: float
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """To whom the operators let the server speak, and as which cluster."""
+class DeliveryPolicy:
+    """Which origins operators allow, and the name of the cluster in notices."""
 
     cluster: str
     origins: Collection[str]
 
 
 class Notifications:
-    """One request at a time for each webhook. `counted` is told of each: taken, failed, dropped."""
+    """One request at a time for each webhook. `counted` gets the result of each: taken, failed, dropped."""
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class Notifications:
         webhooks: Webhooks,
         clock: Clock,
         post: Post,
-        terms: Terms,
+        policy: DeliveryPolicy,
         begin: Callable[[Coroutine[Any, Any, None]], object],
         counted: Callable[[str], None] = lambda result: None,
     ) -> None:
@@ -68,22 +70,22 @@ class Notifications:
         self._webhooks = webhooks
         self._clock = clock
         self._post = post
-        self._terms = terms
+        self._policy = policy
         self._begin = begin
         self._counted = counted
-        self._rung: set[Key] = set()
+        self._scheduled: set[Key] = set()
         self._busy: set[Key] = set()
         self._full: set[Key] = set()
-        self._changed: dict[Key, asyncio.Event] = {}  # of webhooks that are tried again
-        self.told: dict[Key, Told] = {}
+        self._changed: dict[Key, asyncio.Event] = {}  # of webhooks that wait for a retry
+        self.results: dict[Key, DeliveryResult] = {}
 
     async def load(self) -> None:
-        """What another server had still to tell."""
+        """Send the notices that an earlier server has left."""
         for notice in await self._store.records(Notice):
-            self._ring(_key(notice))
+            self._schedule(_key(notice))
 
-    def noticed(self, before: Task, task: Task) -> Sequence[Notice]:
-        """What is to be written with this change."""
+    def notices_of(self, before: Task, task: Task) -> Sequence[Notice]:
+        """The notices to store with this change."""
         webhooks = self._webhooks.of(task.user)
         if not webhooks:
             return ()
@@ -91,72 +93,74 @@ class Notifications:
         return [notice for notice in found if _key(notice) not in self._full]
 
     def changed(self, before: Task | None, task: Task) -> None:
-        """It is written."""
+        """The change is stored: send its notices."""
         if before is not None:
-            for notice in self.noticed(before, task):
-                self._ring(_key(notice))
+            for notice in self.notices_of(before, task):
+                self._schedule(_key(notice))
 
-    def renewed(self, webhook: Webhook) -> None:
-        """It has changed: what it did not take is tried again now."""
+    def webhook_changed(self, webhook: Webhook) -> None:
+        """A webhook was changed: retry its failed deliveries now."""
         key = (webhook.owner_name, webhook.name)
         if key in self._changed:
             self._changed[key].set()
 
-    async def test(self, webhook: Webhook, notice: Notice) -> Told:
-        """Tell it this now, once."""
+    async def test(self, webhook: Webhook, notice: Notice) -> DeliveryResult:
+        """Send one notice now, without retries."""
         return await self._try(webhook, [notice])
 
-    def _ring(self, key: Key) -> None:
-        self._rung.add(key)
+    def _schedule(self, key: Key) -> None:
+        self._scheduled.add(key)
         if key not in self._busy:
             self._busy.add(key)
             self._begin(self._deliver(key))
 
     async def _deliver(self, key: Key) -> None:
         try:
-            while key in self._rung:
-                await asyncio.sleep(GATHERING)
-                self._rung.discard(key)
-                await insisted(partial(self._empty, key), "a notice")
+            while key in self._scheduled:
+                await asyncio.sleep(BATCH_SECONDS)
+                self._scheduled.discard(key)
+                await retry_until_stored(partial(self._send_pending, key), "a notice")
         finally:
             self._busy.discard(key)
 
-    async def _empty(self, key: Key) -> None:
+    async def _send_pending(self, key: Key) -> None:
         pause = FIRST_PAUSE
-        while waiting := await self._waiting(key):
+        while pending := await self._pending(key):
             webhook, now = self._webhooks.get(*key), self._clock.now()
-            late = [each for each in waiting if webhook is None or now - each.time > KEPT_SECONDS]
+            late = [
+                each for each in pending if webhook is None or now - each.time > RETENTION_SECONDS
+            ]
             if late:
                 await self._drop(late)
-            elif webhook is not None and (await self._try(webhook, waiting)).error:
-                pause = await self._rest(key, pause)
+            elif webhook is not None and (await self._try(webhook, pending)).error:
+                pause = await self._pause(key, pause)
             else:
-                await self._forget(waiting)
+                await self._delete(pending)
                 pause = FIRST_PAUSE
 
-    async def _waiting(self, key: Key) -> list[Notice]:
-        """The oldest ones."""
+    async def _pending(self, key: Key) -> list[Notice]:
+        """The oldest pending notices."""
         owner, name = key
         found = await self._store.records(Notice, owner_name=owner, webhook=name)
-        (self._full.add if len(found) >= MANY else self._full.discard)(key)
-        return sorted(found, key=attrgetter("time", "task_id", "run"))[:TOGETHER]
+        (self._full.add if len(found) >= MAX_PENDING else self._full.discard)(key)
+        return sorted(found, key=attrgetter("time", "task_id", "run"))[:BATCH_SIZE]
 
-    async def _try(self, webhook: Webhook, some: Sequence[Notice]) -> Told:
+    async def _try(self, webhook: Webhook, batch: Sequence[Notice]) -> DeliveryResult:
         now = self._clock.now()
         try:
-            if not is_allowed(webhook.url, self._terms.origins):
+            if not is_allowed(webhook.url, self._policy.origins):
                 raise Unavailable(f"operators do not allow {origin_of(webhook.url)} any more")
-            await self._post(letter(webhook, self._terms.cluster, some, now), webhook.format)
+            await self._post(letter(webhook, self._policy.cluster, batch, now), webhook.format)
         except Unavailable as error:
-            told = Told(now, str(error))
+            results = DeliveryResult(now, str(error))
         else:
-            told = Told(now, "")
-        self._counted("failed" if told.error else "taken")
-        self.told[webhook.owner_name, webhook.name] = told
-        return told
+            results = DeliveryResult(now, "")
+        self._counted("failed" if results.error else "taken")
+        self.results[webhook.owner_name, webhook.name] = results
+        return results
 
-    async def _rest(self, key: Key, pause: float) -> float:
-        """The pause after this one; it ends early when the webhook changes."""
+    async def _pause(self, key: Key, pause: float) -> float:
+        """Wait, less if the webhook is changed. Returns the next pause."""
         self._changed[key] = changed = asyncio.Event()
         try:
             async with asyncio.timeout(pause):
@@ -176,10 +180,10 @@ class Notifications:
             notices=len(late),
         )
         self._counted("dropped")
-        await self._forget(late)
+        await self._delete(late)
 
-    async def _forget(self, some: Sequence[Notice]) -> None:
-        await asyncio.gather(*(self._store.delete_record(each) for each in some))
+    async def _delete(self, batch: Sequence[Notice]) -> None:
+        await asyncio.gather(*(self._store.delete_record(each) for each in batch))
 
 
 def _key(notice: Notice) -> Key:

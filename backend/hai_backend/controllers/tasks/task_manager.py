@@ -1,7 +1,8 @@
-"""Every unfinished task, in memory exactly as in the store, and the one way to change it.
+"""All unfinished tasks, in memory exactly as in the store, and the only way to change them.
 
-Order within `apply`, which crash safety rests on: step (pure), write (durable), remember, publish, perform. Nothing is
-answered, shown or done before it is durable; what was not done before a crash is derived again by lifecycle.recovery.
+Crash safety depends on the order within `apply`: compute the step (pure), store it, update memory, publish, carry out
+instructions. Nothing is answered, shown or done before it is stored. After a crash, lifecycle.recovery derives the
+instructions that were not carried out.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from hai.redaction import redact
 from hai_backend.controllers.aio.batch import Batch
 from hai_backend.controllers.aio.change_feed import ChangeFeed
 from hai_backend.controllers.aio.clock import Clock
-from hai_backend.controllers.aio.retry import insisted
-from hai_backend.controllers.aio.shield import to_the_end
+from hai_backend.controllers.aio.retry import retry_until_stored
+from hai_backend.controllers.aio.shield import shielded
 from hai_backend.controllers.scheduling.binder import Occupants
 from hai_backend.domain.errors import Conflict, HaiError, NotFound, Unavailable
 from hai_backend.domain.priority import Priority
@@ -37,27 +38,29 @@ log = structlog.get_logger(__name__)
 
 Perform = Callable[[Task, Instruction], None]
 Changed = Callable[[Task | None, Task], None]  # before (None: it is new) and after
-Recall = Callable[[Task], Task]  # the task with what is known of it and not written yet
-Noticed = Callable[[Task, Task], Sequence[object]]  # before, after: records to write with it
+WithUnsaved = Callable[[Task], Task]  # the task with reports that are not stored yet
+Notices = Callable[
+    [Task, Task], Sequence[object]
+]  # before, after: records to store with the change
 
-_GATHERED = (*get_args(ev.RankEvent), ev.PredecessorEnded)  # a thousand may end at once
-_TRIES = 5  # how often a write is repeated after another replica was faster
-
-
-async def _to_the_end(work: Coroutine[Any, Any, Task]) -> Task:
-    """Whoever is cancelled meanwhile: a write may be durable before memory knows it."""
-    return await to_the_end(asyncio.create_task(work), _unheard)
+_BATCHED = (*get_args(ev.RankEvent), ev.PredecessorEnded)  # a thousand may come at once
+_TRIES = 5  # how often a write is repeated after a change by another replica
 
 
-def _unheard(error: BaseException) -> None:
-    """A refusal concerns nobody any more, a mistake of ours is for the log."""
+async def _finish(work: Coroutine[Any, Any, Task]) -> Task:
+    """Complete a change even if its caller is cancelled: it may be stored before memory is updated."""
+    return await shielded(asyncio.create_task(work), _log_error)
+
+
+def _log_error(error: BaseException) -> None:
+    """The caller is gone: a refusal is dropped, an unexpected error is logged."""
     if not isinstance(error, HaiError):
         trace = "".join(traceback.format_exception(error))
-        log.error("a change that nobody waits for has failed", trace=trace)
+        log.error("a change has failed after its caller was cancelled", trace=trace)
 
 
 class TaskManager:
-    """Callers: services (asks of people), the scheduling loop, the launcher loop, agents and timers."""
+    """Used by API services, the scheduling loop, the launch reconciler, agents and timers."""
 
     def __init__(
         self,
@@ -68,8 +71,8 @@ class TaskManager:
         perform: Perform,
         changed: Changed,
         limits: Limits = DEFAULTS,
-        recall: Recall = lambda task: task,
-        noticed: Noticed = lambda before, task: (),
+        with_unsaved: WithUnsaved = lambda task: task,
+        notices: Notices = lambda before, task: (),
     ) -> None:
         self.feed = feed
         self._store = store
@@ -77,37 +80,37 @@ class TaskManager:
         self._perform = perform
         self._changed = changed
         self._limits = limits
-        self._recall = recall
-        self._noticed = noticed
+        self._with_unsaved = with_unsaved
+        self._notices_of = notices
         self.occupants = Occupants()
         self._tasks: dict[int, Task] = {}
         self._per_user: Counter[str] = Counter()
-        self._letters: Counter[str] = Counter()  # of the specs of a user's tasks
-        self._locks = WeakValueDictionary[int, asyncio.Lock]()  # of those that are asked to change
-        self._together = Batch(self._try)
+        self._spec_lengths: Counter[str] = Counter()  # characters in the specs of a user's tasks
+        self._locks = WeakValueDictionary[int, asyncio.Lock]()  # of tasks that are being changed
+        self._batch = Batch(self._try)
 
     async def load(self) -> None:
-        """Read all unfinished tasks; call once, before anything else."""
+        """Read all unfinished tasks. Must be called once, before anything else."""
         for task in await self._store.unfinished_tasks():
-            self._remember(task)
+            self._put(task)
         self.feed.publish(await self._store.version())
 
-    async def knows_any(self) -> bool:
+    async def has_tasks(self) -> bool:
         """Whether there has ever been a task."""
         page = await self._store.find_tasks(TaskQuery(TaskFilter(), page_size=1))
         return bool(page.tasks)
 
     def unfinished(self) -> Mapping[int, Task]:
-        """By id. Do not keep: it changes under you."""
+        """By id. A live view: do not keep it."""
         return self._tasks
 
     def unfinished_of(self, user: str) -> int:
         """How many unfinished tasks a user has."""
         return self._per_user[user]
 
-    def letters_of(self, user: str) -> int:
-        """How long the specs of a user's unfinished tasks are together."""
-        return self._letters[user]
+    def spec_length_of(self, user: str) -> int:
+        """Total length of the specs of a user's unfinished tasks, in characters."""
+        return self._spec_lengths[user]
 
     async def get(self, task_id: int) -> Task:
         """Any task. Raises NotFound."""
@@ -117,45 +120,49 @@ class TaskManager:
         return task
 
     async def submit(self, user: str, spec: TaskSpec, request_id: str, note: str = "") -> Task:
-        """Put a validated task into the queue, with a note for its timeline.
+        """Queue a validated task, with a note for its timeline.
 
-        Durable on return; the same request_id answers with the same task.
+        Stored on return. The same request_id returns the same task.
         """
         new = _new(user, spec, self._clock.now())
         count = spec.resource.node_count
-        told = "; ".join(filter(None, (f"{count} node{'s' if count != 1 else ''}", redact(note))))
-        event = TaskEvent(new.created_at, user, "TaskSubmitted", told)
-        return self._made(await self._store.create_task(new, (event,), request_id))
+        description = "; ".join(
+            filter(None, (f"{count} node{'s' if count != 1 else ''}", redact(note)))
+        )
+        event = TaskEvent(new.created_at, user, "TaskSubmitted", description)
+        return self._registered(await self._store.create_task(new, (event,), request_id))
 
     async def submitted(self, user: str, request_id: str) -> Task | None:
-        """The task that this request has made already."""
+        """The task that this request has created before."""
         task = await self._store.task_of_request(user, request_id)
-        return None if task is None else self._made(task)
+        return None if task is None else self._registered(task)
 
-    def _made(self, task: Task) -> Task:
-        """As it is now; of one whose write broke off nobody here may have heard."""
+    def _registered(self, task: Task) -> Task:
+        """The task as it is now. One whose write was interrupted may be unknown here."""
         known = task.id in self._tasks or task.revision > 1
         if not known and task.state is not TaskState.FINISHED:
             self._publish(task)
         return self._tasks.get(task.id, task)
 
     async def apply(self, task_id: int, event: ev.Event) -> Task:
-        """Let something happen to a task and perform what follows from it. Nobody hears credentials in its texts."""
-        return await _to_the_end(self._apply(task_id, _redacted(event)))
+        """Apply an event to a task, and carry out the instructions. Credentials in its texts are redacted."""
+        return await _finish(self._apply(task_id, _redacted(event)))
 
-    async def insist(self, task_id: int, event: ev.Event) -> Task:
-        """Like `apply`, for what nobody would say again: while the store takes nothing (a full disk), it waits."""
-        return await insisted(lambda: self.apply(task_id, event), "an event", task=task_id)
+    async def apply_when_stored(self, task_id: int, event: ev.Event) -> Task:
+        """Like `apply`, for events that nobody would repeat: waits while the store is unavailable (a full disk)."""
+        return await retry_until_stored(
+            lambda: self.apply(task_id, event), "an event", task=task_id
+        )
 
-    async def keep(self, task_id: int) -> Task:
-        """Write what is known of a task and not written yet. Nothing happens to it: no line, nobody is woken for it."""
-        return await _to_the_end(self._locked(task_id, self._keep))
+    async def flush(self, task_id: int) -> Task:
+        """Store reports of a task that are not stored yet. No event: no line in the timeline, no scheduling pass."""
+        return await _finish(self._locked(task_id, self._flush))
 
     async def _apply(self, task_id: int, event: ev.Event) -> Task:
-        if not isinstance(event, _GATHERED):
+        if not isinstance(event, _BATCHED):
             return await self._locked(task_id, lambda task_id: self._try(task_id, (event,)))
-        mine = self._together.join(task_id, event)
-        return await self._locked(task_id, lambda task_id: self._together.write(task_id, mine))
+        pending = self._batch.join(task_id, event)
+        return await self._locked(task_id, lambda task_id: self._batch.write(task_id, pending))
 
     async def _locked(
         self, task_id: int, attempt: Callable[[int], Coroutine[Any, Any, Task | None]]
@@ -169,55 +176,55 @@ class TaskManager:
         raise Unavailable(f"task {task_id} changes too often just now; try again")
 
     async def _try(self, task_id: int, events: Sequence[ev.Event]) -> Task | None:
-        task = self._recall(await self.get(task_id))
-        done = steps(task, events, self._clock.now(), self._limits)
+        task = self._with_unsaved(await self.get(task_id))
+        step = steps(task, events, self._clock.now(), self._limits)
         saved: Task | None = task
-        if done.task is not task:
-            noticed = self._noticed(task, done.task)
-            saved = await self._store.save_task(done.task, done.events, noticed)
+        if step.task is not task:
+            notices = self._notices_of(task, step.task)
+            saved = await self._store.save_task(step.task, step.events, notices)
             if saved is None:
                 return None
             self._publish(saved)
         assert saved is not None
-        for instruction in done.instructions:
+        for instruction in step.instructions:
             self._perform(saved, instruction)
         return saved
 
-    async def _keep(self, task_id: int) -> Task | None:
+    async def _flush(self, task_id: int) -> Task | None:
         task = await self.get(task_id)
-        known = self._recall(task)
+        known = self._with_unsaved(task)
         if known is task:
             return task
         saved = await self._store.save_task(replace(known, revision=task.revision + 1), ())
         if saved is not None:
-            self._remember(saved)
+            self._put(saved)
             self.feed.publish(saved.version)
         return saved
 
     async def _reload(self, task_id: int) -> None:
         task = await self._store.get_task(task_id)
         if task is not None:
-            self._remember(task)
+            self._put(task)
 
     def _publish(self, task: Task) -> None:
         before = self._tasks.get(task.id)
-        self._remember(task)
+        self._put(task)
         self.feed.publish(task.version)
         self._changed(before, task)
 
-    def _remember(self, task: Task) -> None:
+    def _put(self, task: Task) -> None:
         known = task.id in self._tasks
-        self.occupants.note(task)
+        self.occupants.update(task)
         if task.state is TaskState.FINISHED:
             self._tasks.pop(task.id, None)
             self._per_user[task.user] -= known
-            self._letters[task.user] -= known and letters(task.spec)
+            self._spec_lengths[task.user] -= known and letters(task.spec)
         else:
             self._tasks[task.id] = task
             self._per_user[task.user] += not known
-            self._letters[task.user] += 0 if known else letters(task.spec)
+            self._spec_lengths[task.user] += 0 if known else letters(task.spec)
 
-    # What people ask; each answers with the task as it then is.
+    # Requests of people; each returns the task afterwards.
 
     async def stop(self, task_id: int, by: str, outcome: Outcome | None) -> Task:
         return await self.apply(task_id, ev.StopAsked(by, outcome))
@@ -229,8 +236,8 @@ class TaskManager:
                 f"task {task_id} is not running, so there is nothing to suspend; --hold keeps it from starting",
                 reason="NOT_RUNNING",
             )
-        asked = ev.SuspendAsked(by, f"suspended by {by}", hold=hold, delay=delay)
-        return await self.apply(task_id, asked)
+        event = ev.SuspendAsked(by, f"suspended by {by}", hold=hold, delay=delay)
+        return await self.apply(task_id, event)
 
     async def suspend_on(self, node: str, reason: str) -> None:
         """Suspend every task that has a rank on this node."""
@@ -261,7 +268,7 @@ class TaskManager:
 
 
 def _redacted(event: ev.Event) -> ev.Event:
-    """Here, for all that becomes of a task follows from its events: rows, answers, notices to webhooks."""
+    """Redact here: rows, answers and notices of webhooks all follow from events."""
     texts = {f.name: text for f in fields(event) if isinstance(text := getattr(event, f.name), str)}
     changed: dict[str, Any] = {n: clean for n, t in texts.items() if (clean := redact(t)) != t}
     return replace(event, **changed) if changed else event

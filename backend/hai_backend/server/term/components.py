@@ -35,7 +35,7 @@ from hai_backend.controllers.tasks.deadlines import Deadlines
 from hai_backend.controllers.tasks.dependencies import Dependencies
 from hai_backend.controllers.tasks.executor import Executor
 from hai_backend.controllers.tasks.expiry import Expiry
-from hai_backend.controllers.tasks.notifications import Notifications, Terms
+from hai_backend.controllers.tasks.notifications import DeliveryPolicy, Notifications
 from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.controllers.tasks.webhooks import Webhooks
 from hai_backend.domain.task import Task
@@ -77,7 +77,7 @@ class Components:
         self.standings = task_metrics.TaskCounts(tools.metrics)
         self.directory = directory = Directory(store, changed=self._ring)
         self.expiring = Expiry(self.clock, directory.next_expiry, directory.check)
-        directory.expiring = self.expiring.hear
+        directory.expiring = self.expiring.expires_at
         self.hub = ConnectedAgents()
         self.tunnels = Tunnels(self.hub)
         directory.checking.append(self.tunnels.check)
@@ -115,7 +115,7 @@ class Components:
             self.webhooks,
             self.clock,
             post,
-            Terms(self.settings.cluster, self.settings.webhook_origins),
+            DeliveryPolicy(self.settings.cluster, self.settings.webhook_origins),
             self.work.run,
             self.tools.metrics.told,
         )
@@ -139,8 +139,8 @@ class Components:
             perform=self.executor.perform,
             changed=self._changed,
             limits=self._limits,
-            recall=self.checkpoints.recall,
-            noticed=self.notifying.noticed,
+            with_unsaved=self.checkpoints.with_unsaved,
+            notices=self.notifying.notices_of,
         )
         self.executor.task_manager = self.checkpoints.task_manager = self.task_manager
         self.cluster.suspend_on = self.task_manager.suspend_on
@@ -171,7 +171,7 @@ class Components:
             self.clock,
             self.policy,
             resync=self.settings.resync_seconds,
-            passed=self._passed,
+            observe_pass=self._passed,
             recorder=self._recorder(),
             plan_check=PlanCheck(self.policy, self.tools.metrics),
         )
@@ -179,7 +179,7 @@ class Components:
         self.launching = LaunchReconciler(
             self.launcher, self.task_manager, self.cluster, self.executor
         )
-        self.timers = Deadlines(self.clock, self._tick, self._limits, waits=True)
+        self.timers = Deadlines(self.clock, self._tick, self._limits, paused=True)
         self.agent_silence = AgentSilence(
             self.task_manager,
             self.clock,
@@ -222,7 +222,7 @@ class Components:
         return run_tokens.make(self.tools.secret, key.task_id, key.run, key.rank)
 
     def _ring(self) -> None:
-        self.scheduling.wakeup.ring()
+        self.scheduling.wakeup.notify()
 
     def _passed(self, seconds: float) -> None:
         self.tools.metrics.passed(seconds)
@@ -235,4 +235,4 @@ class Components:
         self.work.run(self._ticked(task_id, ev.Ticked(run, deadline)))
 
     async def _ticked(self, task_id: int, event: ev.Ticked) -> None:
-        await self.task_manager.insist(task_id, event)
+        await self.task_manager.apply_when_stored(task_id, event)

@@ -18,7 +18,7 @@ from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.api.tasks.submission import ContainerTerms, Submission
 from hai_backend.api.webhooks.service import WebhookDeps
 from hai_backend.auth import container_tokens
-from hai_backend.controllers.tasks.idle_containers import put_away
+from hai_backend.controllers.tasks.idle_containers import suspend_if_idle
 from hai_backend.domain.errors import NoLeader
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.shared_dirs import container_of
@@ -111,14 +111,14 @@ class Serving:
             environment=rooms.pinning,
             workspace=rooms.pins.path,
             report=rooms.checkpoints.report,
-            used=rooms.usage.heard,
+            used=rooms.usage.record,
             tunnels=rooms.tunnels,
             base_url=_no_prefix if addresses is None else addresses.base_url,
             services_said=self._services_said,
             level=self._level,
             owner_token=self._owner_token,
             fresh=rooms.tools.fresh,
-            heard=rooms.agent_silence.heard,
+            heard=rooms.agent_silence.message_received,
         )
 
     def _proxy(self) -> Facade | None:
@@ -150,18 +150,18 @@ class Serving:
     def _goodput(self, task: Task) -> Goodput:
         rooms = self._rooms
         history = rooms.interruptions.of(task.spec.resource.group)
-        return goodput(rooms.checkpoints.recall(task), history, rooms.clock.now())
+        return goodput(rooms.checkpoints.with_unsaved(task), history, rooms.clock.now())
 
     def _services_said(self, task: Task, key: RankKey, said: ServicesReported) -> None:
         rooms = self._rooms
         idle = said.idle_seconds if said.HasField("idle_seconds") else None
         rooms.board.report(key, said.services, idle)
-        asked = put_away(task, rooms.board.active_at(task), rooms.clock.now())
+        asked = suspend_if_idle(task, rooms.board.active_at(task), rooms.clock.now())
         if asked is not None:
             rooms.work.run(self._insist(task.id, asked))
 
     async def _insist(self, task_id: int, event: ev.Event) -> None:
-        await self._rooms.task_manager.insist(task_id, event)
+        await self._rooms.task_manager.apply_when_stored(task_id, event)
 
     async def _owner_token(self, task: Task) -> str:
         return await container_tokens.make(self._rooms.directory, task, self._rooms.clock.now())

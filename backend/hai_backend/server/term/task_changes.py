@@ -11,7 +11,7 @@ from hai_backend.auth import container_tokens
 from hai_backend.auth.directory import Directory
 from hai_backend.controllers.aio.background import BackgroundTasks
 from hai_backend.controllers.aio.clock import Clock
-from hai_backend.controllers.aio.retry import insisted
+from hai_backend.controllers.aio.retry import retry_until_stored
 from hai_backend.controllers.cluster.agent_silence import AgentSilence
 from hai_backend.controllers.cluster.agents import ConnectedAgents
 from hai_backend.controllers.cluster.service_status import ServiceStates
@@ -59,7 +59,7 @@ class TaskChanges:
         self.tunnels.follow(task)
         if container_tokens.over(before, task):
             delete = partial(container_tokens.delete, self.directory, task)
-            self.work.run(insisted(delete, "the end of a token", task=task.id))
+            self.work.run(retry_until_stored(delete, "the end of a token", task=task.id))
         self.board.follow(task)
         self.scheduling.changed(task)
         self.successors.changed(before, task)
@@ -67,10 +67,10 @@ class TaskChanges:
         self._count(before, task)
         if task.run is not None and task.state is not TaskState.RUNNING:
             self.hub.forget(task.id, task.run.number)
-            self.checkpoints.forget(task.id)
+            self.checkpoints.remove(task.id)
         if task.state is TaskState.FINISHED:
             self._forget(task)
-        self.scheduling.wakeup.ring()
+        self.scheduling.wakeup.notify()
 
     def _count(self, before: Task | None, task: Task) -> None:
         self.interruptions.changed(before, task)
@@ -78,6 +78,6 @@ class TaskChanges:
         task_metrics.count(self.metrics, before, task, self.clock.now())
 
     def _forget(self, task: Task) -> None:
-        self.executor.forget(task)
+        self.executor.remove(task)
         self.pinning.forget(task.id)
         self.pins.finished(task)

@@ -6,7 +6,7 @@ import asyncio
 
 from hai_backend.auth import container_tokens
 from hai_backend.config import Settings
-from hai_backend.controllers.aio.retry import insisted
+from hai_backend.controllers.aio.retry import retry_until_stored
 from hai_backend.controllers.scheduling import history
 from hai_backend.launch.base import Launcher
 from hai_backend.server.paths import first_admin, newest_trace
@@ -29,7 +29,7 @@ class LeadershipTerm(Components):
         await self.store.open()
         traces = asyncio.create_task(asyncio.to_thread(newest_trace, self.settings.common))
         await self.directory.load()
-        self.expiring.look()
+        self.expiring.check_now()
         await self.cluster.load()
         await self.webhooks.load()
         await self.task_manager.load()
@@ -48,9 +48,9 @@ class LeadershipTerm(Components):
         self.work.keep_running("scheduling", self._schedule())
         self.work.keep_running("usage", self.usage.run())
         self.work.keep_running("workspaces", self.workspaces.keep_tidy())
-        self.work.run(insisted(self.environments.begin, "the list of environments"))
-        self.work.run(insisted(self.notifying.load, "what webhooks are still to be told"))
-        self.work.run(insisted(self._sweep_tokens, "the end of tokens of dev containers"))
+        self.work.run(retry_until_stored(self.environments.begin, "the list of environments"))
+        self.work.run(retry_until_stored(self.notifying.load, "what webhooks are still to be told"))
+        self.work.run(retry_until_stored(self._sweep_tokens, "the end of tokens of dev containers"))
         self.successors.load(self.task_manager.unfinished().values())
         self.work.run(history.recall(self.store, self.scheduling.learn))
 

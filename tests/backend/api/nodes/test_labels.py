@@ -105,7 +105,7 @@ async def test_changes_at_once_are_all_kept_also_when_the_launcher_reports(platf
     await asyncio.gather(
         *(olga.nodes.LabelNode(request(**{f"k{i}": "x"})) for i in range(5)),
         olga.nodes.CordonNode(npb.CordonNodeRequest(name="n0", reason="fan")),
-        platform.cluster.seen([Node("n0", gpus=4)]),
+        platform.cluster.update_nodes([Node("n0", gpus=4)]),
     )
     node = await olga.nodes.GetNode(npb.GetNodeRequest(name="n0"))
     assert (sorted(node.labels), node.cordoned) == (["k0", "k1", "k2", "k3", "k4"], True)

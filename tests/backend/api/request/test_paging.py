@@ -29,7 +29,7 @@ async def listed(platform: Any, many: int) -> dict[str, tuple[Ask, list[Any]]]:
     task = await platform.task_manager.submit("ada", a_spec("t"), "")
     for number in range(1, many + 1):
         name = f"m{number:03}"
-        await platform.cluster.seen([Node(name, group="many")])
+        await platform.cluster.update_nodes([Node(name, group="many")])
         await ada.artifacts.CreateArtifact(
             artifacts.CreateArtifactRequest(artifact=Artifact(name=name, location="/m"))
         )
@@ -119,7 +119,7 @@ def test_the_size_of_a_page() -> None:
 
 async def test_a_page_of_nodes_is_bounded_whatever_is_asked_for(platform: Any) -> None:
     ada = await platform.caller("ada")
-    await platform.cluster.seen([Node(f"m{i:04}") for i in range(1500)])
+    await platform.cluster.update_nodes([Node(f"m{i:04}") for i in range(1500)])
     for asked in (0, 1200):
         page = await ada.nodes.ListNodes(nodes.ListNodesRequest(page_size=asked))
         assert (len(page.nodes), page.next_page_token) == (1000, "m0999")

@@ -97,7 +97,7 @@ async def truth(data: st.DataObject) -> Outcome:
     rig = Rig(People(tuple(data.draw(st.lists(row, max_size=4)))))
     await rig.cluster.save_group(Group("default", packed=data.draw(st.booleans())))
     bad = data.draw(st.lists(st.booleans(), min_size=1, max_size=5))
-    await rig.cluster.seen([Node(f"n{i}", gpus=4, cordoned=b) for i, b in enumerate(bad)])
+    await rig.cluster.update_nodes([Node(f"n{i}", gpus=4, cordoned=b) for i, b in enumerate(bad)])
     await rig.task_manager.load()
     *earlier, new = data.draw(st.lists(submissions(), min_size=1, max_size=7))
     for number, (user, resource, level, seconds) in enumerate(earlier):
@@ -311,7 +311,7 @@ async def test_who_comes_when_many_ask_is_told_what_is_known_without_a_search(
 
 async def test_a_search_that_takes_too_long_ends_with_what_is_known() -> None:
     rig = Rig()
-    await rig.cluster.seen([Node("n0")])
+    await rig.cluster.update_nodes([Node("n0")])
     for name, count in (("one", 1), ("other", 2)):
         await rig.task_manager.submit("ada", a_spec(name, count), "")
     await rig.step(1.0)

@@ -48,7 +48,7 @@ async def test_the_queue(platform: Any, make_spec: Any) -> None:
 
 async def test_the_groups(platform: Any) -> None:
     ada = await platform.caller("ada")
-    await platform.cluster.seen([Counted("m1", group="many")])
+    await platform.cluster.update_nodes([Counted("m1", group="many")])
     Counted.threads.clear()
     groups = (await ada.nodes.ListGroups(nodes.ListGroupsRequest())).groups
     assert {group.name: group.free_nodes for group in groups}["many"] == 1

@@ -205,7 +205,7 @@ async def test_nodes_that_take_no_work_are_counted_alike_by_all(
         Node("n2", state=lost, reason="off"),
         Node("n3", held="not ready: silent"),
     )
-    await platform.cluster.seen(seen)
+    await platform.cluster.update_nodes(seen)
     await submit(ada, make_spec, "mine")
     platform.scheduling.found[1] = Wait(1, WaitReason.NODES_UNUSABLE, "x", 1, Priority.NORMAL)
     platform.scheduling.given = Snapshot(

@@ -27,7 +27,7 @@ ENDS = [
 @pytest.fixture
 def tunnels() -> Tunnels:
     hub = ConnectedAgents()
-    hub.enter(KEY, Session())
+    hub.attach(KEY, Session())
     return Tunnels(hub)
 
 
@@ -41,7 +41,7 @@ async def test_of_the_caller(tunnels: Tunnels, end: BaseException) -> None:
         with pytest.raises(type(end)):
             await _send(requests(), tunnel)
         assert isinstance(tunnel.why, Unavailable)
-        assert await tunnel.heard() is None
+        assert await tunnel.next_for_caller() is None
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -54,7 +54,7 @@ async def test_of_the_agent(tunnels: Tunnels, end: BaseException) -> None:
         with pytest.raises(type(end)):
             await _take(tunnel, requests())
         assert isinstance(tunnel.why, Unavailable)
-        heard = await tunnel.heard()
+        heard = await tunnel.next_for_caller()
         assert heard is not None
         assert heard.data == b"out"
-        assert await tunnel.heard() is None
+        assert await tunnel.next_for_caller() is None

@@ -46,8 +46,8 @@ async def asked(caller: Any, task_id: int, **more: Any) -> pb.ListTaskUsageRespo
 async def test_what_was_measured_comes_back(platform: Any, ada: Any, make_spec: Any) -> None:
     task = await a_task(ada, make_spec, nodes=2)
     for second in range(0, 100, 20):
-        platform.usage.heard(RankKey(task, 1, 0), use(1.0 + second / 20, gpu=0.5))
-        platform.usage.heard(RankKey(task, 1, 1), use(0.5))
+        platform.usage.record(RankKey(task, 1, 0), use(1.0 + second / 20, gpu=0.5))
+        platform.usage.record(RankKey(task, 1, 1), use(0.5))
         platform.clock.advance(20)
         if second == 40:
             await platform.usage.write()
@@ -83,7 +83,7 @@ async def test_the_open_minute_is_seen_and_counted_once(
     platform: Any, ada: Any, make_spec: Any
 ) -> None:
     task = await a_task(ada, make_spec)
-    platform.usage.heard(RankKey(task, 1, 0), use(3.0))
+    platform.usage.record(RankKey(task, 1, 0), use(3.0))
     assert (await asked(ada, task)).ranks[0].points[0].cpus == 3.0
     platform.clock.advance(60)
     await platform.usage.write()
@@ -153,9 +153,9 @@ async def test_periods_that_no_series_can_cover_are_refused(
 async def test_what_is_used_on_nodes_just_now(platform: Any, ada: Any) -> None:
     task = await platform.task_manager.submit("ada", a_spec("train", 2), "")
     await platform.task_manager.apply(task.id, ev.RunPlaced(("n0", "n1"), Priority.NORMAL, "fits"))
-    platform.usage.heard(RankKey(task.id, 1, 0), use(1.0, gpu=0.25))
-    platform.usage.heard(RankKey(task.id, 1, 0), use(3.0, gpu=0.75))
-    platform.usage.heard(RankKey(task.id, 7, 1), use(9.0))  # no run of now
+    platform.usage.record(RankKey(task.id, 1, 0), use(1.0, gpu=0.25))
+    platform.usage.record(RankKey(task.id, 1, 0), use(3.0, gpu=0.75))
+    platform.usage.record(RankKey(task.id, 7, 1), use(9.0))  # no run of now
 
     async def seen(**more: Any) -> list[tuple[str, float, float, int]]:
         answer = await ada.usage.ListNodeUsage(pb.ListNodeUsageRequest(**more))
@@ -167,7 +167,7 @@ async def test_what_is_used_on_nodes_just_now(platform: Any, ada: Any) -> None:
     assert await seen() == [("n0", 2.0, 0.5, 2048)]
     await platform.usage.write()
     assert await seen(group="default") == [("n0", 2.0, 0.5, 2048)]
-    platform.usage.heard(RankKey(task.id, 1, 0), use(4.0))
+    platform.usage.record(RankKey(task.id, 1, 0), use(4.0))
     assert [n[1] for n in await seen()] == [4.0]
     platform.clock.advance(120)
     await platform.usage.write()

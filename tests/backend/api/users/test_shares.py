@@ -110,7 +110,9 @@ async def test_guaranteed_parts_of_a_group_fit_into_it_together(
     platform: Any, expect_refusal: Any
 ) -> None:
     root = await platform.caller("root")
-    await platform.cluster.seen([Node(f"n{i}", gpus=8) for i in range(4)] + [Node("b0", "big")])
+    await platform.cluster.update_nodes(
+        [Node(f"n{i}", gpus=8) for i in range(4)] + [Node("b0", "big")]
+    )
     await root.users.SetShare(share(guaranteed=3))
     await root.users.SetShare(share("speech", "big", guaranteed=1))
     await root.users.SetShare(share("speech", guaranteed=1))
@@ -152,7 +154,7 @@ async def test_what_no_longer_fits_may_stay_and_shrink(platform: Any, expect_ref
     root = await platform.caller("root")
     await platform.cluster.save_group(Group("new"))
     await root.users.SetShare(share(group="new", guaranteed=8))
-    await platform.cluster.seen([Node("b0", "new")])
+    await platform.cluster.update_nodes([Node("b0", "new")])
     assert (await root.users.SetShare(share(group="new", guaranteed=8, weight=5))).weight == 5
     assert (await root.users.SetShare(share(group="new", guaranteed=4))).guaranteed == 4
     async with expect_refusal():
@@ -161,7 +163,7 @@ async def test_what_no_longer_fits_may_stay_and_shrink(platform: Any, expect_ref
 
 async def test_who_sees_which(platform: Any, expect_refusal: Any) -> None:
     root, ada = await platform.caller("root"), await platform.caller("ada")
-    await platform.cluster.seen([Node("n0"), Node("b0", "big")])
+    await platform.cluster.update_nodes([Node("n0"), Node("b0", "big")])
     for request in (share(), share("speech"), share(group="big"), share("ada")):
         await root.users.SetShare(request)
     assert await told(ada) == [("vision", "big", 0), ("vision", "default", 0)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from hai_backend.controllers.aio.retry import insisted
+from hai_backend.controllers.aio.retry import retry_until_stored
 from hai_backend.controllers.scheduling import history
 from hai_backend.domain.errors import Denied, Unavailable
 from hai_backend.domain.node import Node, NodeState
@@ -52,7 +52,7 @@ def test_it_is_tried_until_the_store_takes_it(away: int) -> None:
             raise Unavailable("the database is starting up")
         return "done"
 
-    assert run_virtually(insisted(work, "it")) == "done"
+    assert run_virtually(retry_until_stored(work, "it")) == "done"
     assert len(tries) == away + 1
 
 
@@ -61,7 +61,7 @@ def test_other_errors_leave_at_once() -> None:
         raise Denied("no")
 
     with pytest.raises(Denied):
-        run_virtually(insisted(work, "it"))
+        run_virtually(retry_until_stored(work, "it"))
 
 
 def test_nodes_that_are_told_once_are_known_when_the_store_is_back() -> None:
@@ -84,7 +84,7 @@ def test_what_was_seen_of_nodes_meanwhile_is_not_undone() -> None:
         world = World(store, FakeLauncher([Node("n0")]))
         await world.start()
         lost = Node("n0", state=NodeState.NOT_READY)
-        await world.launching._take(NodesSeen((lost,)))
+        await world.launching._handle(NodesSeen((lost,)))
         await asyncio.sleep(60)
         await world.stop()
         return world.cluster.nodes()["n0"].state

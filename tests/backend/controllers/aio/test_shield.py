@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from hai.client.cancellation import CancelledWithin
-from hai_backend.controllers.aio.shield import to_the_end
+from hai_backend.controllers.aio.shield import shielded
 
 
 async def test_a_change_goes_on_without_its_caller() -> None:
     unheard: list[BaseException] = []
     go = asyncio.Event()
     change = asyncio.ensure_future(go.wait())
-    caller = asyncio.ensure_future(to_the_end(change, unheard.append))
+    caller = asyncio.ensure_future(shielded(change, unheard.append))
     await asyncio.sleep(0)
     caller.cancel()
     await asyncio.wait([caller])
@@ -34,7 +34,7 @@ async def test_a_change_that_is_cancelled_itself_is_told(left: bool) -> None:
         await part
 
     change = asyncio.ensure_future(work())
-    caller = asyncio.ensure_future(to_the_end(change, unheard.append))
+    caller = asyncio.ensure_future(shielded(change, unheard.append))
     await asyncio.sleep(0)
     if left:
         caller.cancel()

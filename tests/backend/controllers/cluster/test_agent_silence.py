@@ -78,7 +78,7 @@ class Server:
 
     def beat(self, *ranks: int) -> None:
         for rank in ranks:
-            self.silence.heard(RankKey(1, 1, rank))
+            self.silence.message_received(RankKey(1, 1, rank))
 
     async def beats(self, seconds: float, *ranks: int) -> None:
         """These agents send heartbeats for so long."""

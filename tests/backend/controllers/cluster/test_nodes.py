@@ -41,7 +41,7 @@ async def written(store: Store, cluster: Cluster, nodes: Sequence[Node]) -> list
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "save_nodes", counted)
-        await cluster.seen(nodes)
+        await cluster.update_nodes(nodes)
     return [count for count in counts if count]
 
 
@@ -57,21 +57,21 @@ async def test_all_nodes_are_written_at_once_and_after_a_restart_only_what_is_ne
 
 async def test_when_a_node_changed_is_not_when_a_server_looked(store: Store) -> None:
     clock = ManualClock()
-    await (await started(store, clock)).seen(NODES)
+    await (await started(store, clock)).update_nodes(NODES)
     before = clock.now()
     clock.advance(60)
     again = await started(store, clock)
-    await again.seen(NODES)
+    await again.update_nodes(NODES)
     assert {node.updated_at for node in again.nodes().values()} == {before}
 
 
 async def test_why_a_node_is_cordoned_is_known_after_a_restart(store: Store) -> None:
     cluster = await started(store)
-    await cluster.seen(NODES)
+    await cluster.update_nodes(NODES)
     said = (await cluster.set_cordoned("n001", True, "a fan is loud", "olga")).reason
     again = await started(store)
     assert again.nodes()["n001"].reason == said
-    await again.seen(NODES)
+    await again.update_nodes(NODES)
     assert (again.nodes()["n001"].reason, again.nodes()["n001"].cordoned) == (said, True)
 
 
@@ -80,14 +80,14 @@ async def test_removed_nodes_are_forgotten_after_a_month_if_nothing_was_said_of_
 ) -> None:
     clock = ManualClock()
     cluster = await started(store, clock)
-    await cluster.seen(NODES[:4])
+    await cluster.update_nodes(NODES[:4])
     await cluster.set_cordoned("n001", True, "", "olga")
     await cluster.set_labels("n002", lambda had: (("rack", "r7"),))
-    await cluster.seen(NODES[:1])
+    await cluster.update_nodes(NODES[:1])
     assert len((await started(store, clock)).nodes()) == 4
     clock.advance(MONTH)
     again = await started(store, clock)
     assert sorted(again.nodes()) == ["n000", "n001", "n002"]
-    assert [node.name for node in await again.seen(NODES[:1])] == ["n001", "n002"]
+    assert [node.name for node in await again.update_nodes(NODES[:1])] == ["n001", "n002"]
     assert again.nodes()["n002"].state is NodeState.NOT_READY
     assert sorted((await started(store, clock)).nodes()) == ["n000", "n001", "n002"]

@@ -14,7 +14,7 @@ from hai_backend.controllers.cluster import tunnels as tunnels_module
 from hai_backend.controllers.cluster.agents import ConnectedAgents, Session
 from hai_backend.controllers.cluster.service_status import ServiceStates
 from hai_backend.controllers.cluster.tunnels import Tunnels, rank_of
-from hai_backend.controllers.tasks.idle_containers import put_away
+from hai_backend.controllers.tasks.idle_containers import suspend_if_idle
 from hai_backend.domain.errors import Denied, Exhausted, NotFound, Unavailable
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import OptionsSpec, ProgramSpec, TaskSpec, TaskType
@@ -41,24 +41,24 @@ def task(
 @pytest.fixture
 def hub() -> ConnectedAgents:
     made = ConnectedAgents()
-    made.enter(KEY, Session())
+    made.attach(KEY, Session())
     return made
 
 
 async def test_bytes_of_both_directions_and_a_clean_end(hub: ConnectedAgents) -> None:
     tunnels = Tunnels(hub)
     with tunnels.opened(KEY, TARGET, "ada") as tunnel:
-        tunnels.called_back(KEY, tunnel.name).carried()
+        tunnels.accept(KEY, tunnel.name).carried()
         await tunnel.reached()
-        assert await tunnel.say(pb.CarryResponse(data=b"in"))
-        tunnel.brought(pb.CarryRequest(data=b"out"))
-        tunnel.brought(pb.CarryRequest(end=TunnelEnd()))
+        assert await tunnel.send_to_rank(pb.CarryResponse(data=b"in"))
+        tunnel.receive_from_agent(pb.CarryRequest(data=b"out"))
+        tunnel.receive_from_agent(pb.CarryRequest(end=TunnelEnd()))
         tunnel.end_half()
         assert (await tunnel.to_rank.take()).data == b"in"  # type: ignore[union-attr]
-        assert (await tunnel.heard()).data == b"out"  # type: ignore[union-attr]
-        assert (await tunnel.heard()).HasField("end")  # type: ignore[union-attr]
+        assert (await tunnel.next_for_caller()).data == b"out"  # type: ignore[union-attr]
+        assert (await tunnel.next_for_caller()).HasField("end")  # type: ignore[union-attr]
         tunnel.end_half()
-        assert await tunnel.heard() is None
+        assert await tunnel.next_for_caller() is None
         assert tunnel.why is None
     assert tunnels.count == 0
 
@@ -67,19 +67,19 @@ async def test_a_caller_waits_until_the_rank_takes_what_it_said(hub: ConnectedAg
     with Tunnels(hub).opened(KEY, TARGET, "ada") as tunnel:
         piece = pb.CarryResponse(data=b"x" * (LEAD_BYTES // 2))
         for _ in range(3):
-            await tunnel.say(piece)
-        waiting = asyncio.ensure_future(tunnel.say(piece))
+            await tunnel.send_to_rank(piece)
+        waiting = asyncio.ensure_future(tunnel.send_to_rank(piece))
         await asyncio.sleep(0)
         assert not waiting.done()
-        tunnel.brought(pb.CarryRequest(taken=LEAD_BYTES))
+        tunnel.receive_from_agent(pb.CarryRequest(taken=LEAD_BYTES))
         assert await waiting
 
 
 async def test_nobody_waits_for_a_tunnel_that_has_ended(hub: ConnectedAgents) -> None:
     with Tunnels(hub).opened(KEY, TARGET, "ada") as tunnel:
         piece = pb.CarryResponse(data=b"x" * (2 * LEAD_BYTES))
-        await tunnel.say(piece)
-        waiting = asyncio.ensure_future(tunnel.say(piece))
+        await tunnel.send_to_rank(piece)
+        waiting = asyncio.ensure_future(tunnel.send_to_rank(piece))
         await asyncio.sleep(0)
         tunnel.end()
         assert not await waiting
@@ -87,25 +87,25 @@ async def test_nobody_waits_for_a_tunnel_that_has_ended(hub: ConnectedAgents) ->
 
 async def test_the_agent_hears_what_the_caller_has_taken(hub: ConnectedAgents) -> None:
     with Tunnels(hub).opened(KEY, TARGET, "ada") as tunnel:
-        tunnel.brought(pb.CarryRequest(data=b"x" * LEAD_BYTES))
-        await tunnel.heard()
+        tunnel.receive_from_agent(pb.CarryRequest(data=b"x" * LEAD_BYTES))
+        await tunnel.next_for_caller()
         assert (await tunnel.to_rank.take()).taken == LEAD_BYTES  # type: ignore[union-attr]
 
 
 async def test_an_agent_that_brings_more_than_it_may_is_cut_off(hub: ConnectedAgents) -> None:
     with Tunnels(hub).opened(KEY, TARGET, "ada") as tunnel:
         for _ in range(9):
-            tunnel.brought(pb.CarryRequest(data=b"x" * LEAD_BYTES))
+            tunnel.receive_from_agent(pb.CarryRequest(data=b"x" * LEAD_BYTES))
         assert isinstance(tunnel.why, Unavailable)
 
 
 async def test_messages_that_hold_nothing_count_too(
     hub: ConnectedAgents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tunnels_module, "_MOST_BYTES", 100)
+    monkeypatch.setattr(tunnels_module, "_MAX_BYTES", 100)
     with Tunnels(hub).opened(KEY, TARGET, "ada") as tunnel:
         for _ in range(101):
-            tunnel.brought(pb.CarryRequest(data=b""))
+            tunnel.receive_from_agent(pb.CarryRequest(data=b""))
         assert isinstance(tunnel.why, Unavailable)
 
 
@@ -114,14 +114,14 @@ async def test_a_name_is_good_for_its_own_rank_only(hub: ConnectedAgents) -> Non
     with tunnels.opened(KEY, TARGET, "ada") as tunnel:
         for key, name in ((RankKey(7, 1, 1), tunnel.name), (KEY, "x")):
             with pytest.raises(NotFound):
-                tunnels.called_back(key, name)
+                tunnels.accept(key, name)
     with pytest.raises(NotFound):
-        tunnels.called_back(KEY, tunnel.name)
+        tunnels.accept(KEY, tunnel.name)
 
 
 async def test_the_last_step_of_all_stays_one_that_can_be_told(hub: ConnectedAgents) -> None:
     session = Session()
-    hub.enter(KEY, session)
+    hub.attach(KEY, session)
     hub.step_reported(KEY, 2**63 - 1, frozenset({0}))
     told = await session.next()
     assert told is not None
@@ -157,7 +157,7 @@ async def test_who_may_not_any_more_is_cut_off(hub: ConnectedAgents) -> None:
     ):
         tunnels.check()
         assert isinstance(gone.why, Denied)
-        assert await gone.heard() is None
+        assert await gone.next_for_caller() is None
         assert stays.why is None
 
 
@@ -274,6 +274,6 @@ class TestIdleness:
         ],
     )
     def test_when_it_is_put_away(self, given: Task, active_at: float | None, away: bool) -> None:
-        asked = put_away(given, active_at, 170.0)
+        asked = suspend_if_idle(given, active_at, 170.0)
         assert (asked is not None) is away
         assert asked is None or (asked.hold and "idle_timeout 60 s" in asked.reason)

@@ -79,9 +79,9 @@ async def test_a_minute_is_written_once_when_it_is_over(
     usage: Usage, store: Kept, clock: ManualClock
 ) -> None:
     for _ in range(6):
-        usage.heard(KEY, use())
+        usage.record(KEY, use())
         clock.advance(10)
-    usage.heard(KEY, use())
+    usage.record(KEY, use())
     await usage.write()
     await usage.write()
     assert store.beats == {0: 6}
@@ -94,7 +94,7 @@ async def test_what_the_store_does_not_take_waits_for_ten_minutes(
 ) -> None:
     store.away = True
     for _ in range(12):
-        usage.heard(KEY, use())
+        usage.record(KEY, use())
         clock.advance(60)
         with pytest.raises(Unavailable):
             await usage.write()

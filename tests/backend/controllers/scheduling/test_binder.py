@@ -45,7 +45,7 @@ def holds(task: Task, *places: tuple[str, tuple[int, ...]], gone: bool = False) 
 
 def book(*tasks: Task, groups: Any = PACKED) -> Binder:
     made = Binder({"n0", "n1"}, NODES, groups)
-    made.hold(tasks)
+    made.add_existing(tasks)
     return made
 
 
@@ -100,20 +100,20 @@ STARTS = [
 def test_a_start_fits_or_not(
     there: list[Task], task: Task, names: tuple[str, ...], gpus: object
 ) -> None:
-    assert book(*there).start(task, names) == gpus
+    assert book(*there).allocate(task, names) == gpus
 
 
 def test_nodes_that_are_not_shared_have_one_holder() -> None:
     whole = book(holds(waits(2), ("n0", ())), groups={})
-    assert whole.start(waits(), ("n0",)) is None
-    assert whole.start(waits(), ("n1",)) == ((0, 1, 2, 3),)
-    assert whole.start(waits(), ("n1",)) is None
+    assert whole.allocate(waits(), ("n0",)) is None
+    assert whole.allocate(waits(), ("n1",)) == ((0, 1, 2, 3),)
+    assert whole.allocate(waits(), ("n1",)) is None
 
 
 def test_a_refused_start_books_nothing() -> None:
     there = book()
-    assert there.start(waits(gpu=3), ("n1", "n0", "n0")) is None
-    assert there.start(waits(gpu=4), ("n1",)) == ((0, 1, 2, 3),)
+    assert there.allocate(waits(gpu=3), ("n1", "n0", "n0")) is None
+    assert there.allocate(waits(gpu=4), ("n1",)) == ((0, 1, 2, 3),)
 
 
 asks = st.lists(
@@ -128,7 +128,7 @@ def test_no_gpu_is_given_twice_and_no_node_takes_more_than_it_has(
 ) -> None:
     there, taken, cpus, memory = book(), list[int](), 0, 0
     for gpu, cpu, gigabytes, ranks in wanted:
-        gpus = there.start(waits(gpu=gpu, cpu=cpu, memory=gigabytes), ("n0",) * ranks)
+        gpus = there.allocate(waits(gpu=gpu, cpu=cpu, memory=gigabytes), ("n0",) * ranks)
         if gpus is not None:
             whole = not (gpu or cpu or gigabytes)
             taken += [i for rank in gpus for i in rank]

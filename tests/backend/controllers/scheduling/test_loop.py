@@ -70,7 +70,7 @@ async def test_a_pass_that_fails_forgets_nothing_that_was_learned(world: World, 
     scheduling.learn(learned)
     loop = asyncio.ensure_future(scheduling.run())
     for done in range(1, 4):
-        scheduling.wakeup.ring()
+        scheduling.wakeup.notify()
         await world.until(lambda done=done: recorder.passes == done)  # type: ignore[misc]
     assert [*(await scheduling.snapshot()).endings] == learned
     loop.cancel()

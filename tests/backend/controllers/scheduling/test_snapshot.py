@@ -18,7 +18,7 @@ def running(number: int = 1, revision: int = 5) -> Task:
 
 
 def saved_at(seen: Changes, task: Task) -> float | None:
-    seen.note(task)
+    seen.update(task)
     return seen.take().tasks[0].saved_at
 
 
@@ -77,7 +77,7 @@ def test_similar_names_have_one_pattern() -> None:
 
 def test_each_change_is_told_once() -> None:
     seen = Changes()
-    seen.note(running())
+    seen.update(running())
     assert [task.id for task in seen.take().tasks] == [7]
     assert seen.take().tasks == ()
 
@@ -85,13 +85,13 @@ def test_each_change_is_told_once() -> None:
 def test_a_finished_task_is_gone_and_tells_how_long_it_ran() -> None:
     seen = Changes()
     seen.saved(running(), 1, 100.0)
-    seen.note(replace(running(), state=TaskState.FINISHED, run_seconds=30.0))
+    seen.update(replace(running(), state=TaskState.FINISHED, run_seconds=30.0))
     news = seen.take()
-    assert (news.tasks, news.gone, [e.seconds for e in news.endings]) == ((), (7,), [30.0])
+    assert (news.tasks, news.ended, [e.seconds for e in news.endings]) == ((), (7,), [30.0])
     assert saved_at(seen, running()) is None
 
 
 def test_a_task_that_never_ran_teaches_nothing() -> None:
     seen = Changes()
-    seen.note(replace(a_task(7), state=TaskState.FINISHED))
+    seen.update(replace(a_task(7), state=TaskState.FINISHED))
     assert seen.take().endings == ()

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hai_backend.controllers.metrics.interruptions import Interruptions
-from hai_backend.controllers.tasks.checkpoints import Checkpoints, Report, counted
+from hai_backend.controllers.tasks.checkpoints import Checkpoints, Report, merged
 from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.goodput_facts import Progress
@@ -50,7 +50,7 @@ RUN = Run(1, RunState.RUNNING, (Rank(0, "n0", started_at=100.0),), 90.0, Priorit
 def test_what_is_reported_is_bounded_by_what_is_measured(
     known: Progress, report: Report, now: float, saved_at: float, saves: int, cost: float | None
 ) -> None:
-    found = counted(known, RUN, 0, report, now)
+    found = merged(known, RUN, 0, report, now)
     assert (found.saved_at, found.saves) == (saved_at, saves)
     assert found.save_seconds == (None if cost is None else pytest.approx(cost))
 
@@ -78,8 +78,8 @@ class Place:
         self.told: list[tuple[int, int, float]] = []
         self.checkpoints = Checkpoints(self.clock, lambda *said: self.told.append(said), every)
         self.task_manager = self.world.task_manager
-        self.task_manager._recall = (
-            self.checkpoints.recall
+        self.task_manager._with_unsaved = (
+            self.checkpoints.with_unsaved
         )  # as app.py does when it makes the ledger
         self.checkpoints.task_manager = self.task_manager
 
@@ -102,7 +102,7 @@ class Place:
         return task.progress
 
     def known(self) -> Progress:
-        return self.checkpoints.recall(self.task_manager.unfinished()[1]).progress
+        return self.checkpoints.with_unsaved(self.task_manager.unfinished()[1]).progress
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ async def test_any_write_takes_them_along(place: Place) -> None:
     place.report(0.25)
     await place.task_manager.set_rank(1, "ada", 2.0)
     assert (await place.stored()).saves == 1
-    await place.task_manager.keep(1)
+    await place.task_manager.flush(1)
     assert place.store.writes == 1  # nothing was left to write
 
 
@@ -183,7 +183,7 @@ async def test_nonsense_changes_nothing_and_is_logged_once(place: Place, report:
     with capture_logs() as logs:
         place.report(*report)
         place.report(*report)
-    assert [entry["event"] for entry in logs] == ["a report of checkpoints makes no sense"]
+    assert [entry["event"] for entry in logs] == ["a report of checkpoints is implausible"]
     assert place.known() == place.task_manager.unfinished()[1].progress
     assert place.told == []
 
@@ -225,7 +225,7 @@ async def test_a_program_that_has_not_started_has_saved_nothing(place: Place) ->
 
 async def test_a_new_server_goes_on_where_it_was_written(place: Place) -> None:
     place.report(0.25)
-    await place.task_manager.keep(1)
+    await place.task_manager.flush(1)
     again = Place(every=1000.0)
     again.world.store = place.store
     task_manager = TaskManager(
@@ -240,8 +240,8 @@ async def test_a_new_server_goes_on_where_it_was_written(place: Place) -> None:
     anew.task_manager = task_manager
     place.clock.advance(10)
     anew.report(RankKey(1, 1, 0), Report(0.25))
-    assert anew.recall(task_manager.unfinished()[1]).progress.saves == 2
-    anew.forget(1)
+    assert anew.with_unsaved(task_manager.unfinished()[1]).progress.saves == 2
+    anew.remove(1)
 
 
 def test_losses_are_counted_by_group() -> None:

@@ -95,7 +95,7 @@ async def test_a_program_has_its_time_from_when_agents_are_back(
 async def test_no_deadline_is_met_before_agents_may_come_back() -> None:
     clock, rung = ManualClock(), asyncio.Queue[int]()
     limits = Limits(return_within=0.05)
-    timers = Deadlines(clock, lambda task, *_: rung.put_nowait(task), limits, waits=True)
+    timers = Deadlines(clock, lambda task, *_: rung.put_nowait(task), limits, paused=True)
     task = running(clock.now() - 1.0, asked_at=clock.now() - 2.0)
     timers.set(task)
     await asyncio.sleep(0.15)  # longer than all that the program was given

@@ -102,7 +102,7 @@ async def test_many_are_written_together_and_ask_once_how_it_ended(world: World)
     await end(world, first)
     again = World(world.store, world.launcher)
     asked, writes, most = Counter[int](), set[int](), 0
-    get, insist = again.task_manager.get, again.task_manager.insist
+    get, apply_when_stored = again.task_manager.get, again.task_manager.apply_when_stored
 
     async def counted(task: int) -> Task:
         asked[task] += 1
@@ -113,11 +113,11 @@ async def test_many_are_written_together_and_ask_once_how_it_ended(world: World)
         writes.add(task)
         most = max(most, len(writes))
         try:
-            return await insist(task, event)
+            return await apply_when_stored(task, event)
         finally:
             writes.remove(task)
 
-    again.task_manager.get, again.task_manager.insist = counted, written  # type: ignore[method-assign]
+    again.task_manager.get, again.task_manager.apply_when_stored = counted, written  # type: ignore[method-assign]
     await again.start()
     await again.until(lambda: not any(t.awaited for t in again.task_manager.unfinished().values()))
     assert (asked[first], set(again.task_manager.unfinished())) == (1, many)

@@ -48,7 +48,7 @@ class Stay:
         self.streams = Closing()
         self.directory.checking.append(self.streams.check)
         self.expiring = Expiry(clock, self.directory.next_expiry, self.directory.check)
-        self.directory.expiring = self.expiring.hear
+        self.directory.expiring = self.expiring.expires_at
 
     async def stream(self, seconds: float | None = None) -> asyncio.Task[Any]:
         """Of somebody whose token is good for so long."""

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from hai_backend.controllers.aio.background import BackgroundTasks
 from hai_backend.controllers.aio.change_feed import ChangeFeed
 from hai_backend.controllers.tasks import notifications
-from hai_backend.controllers.tasks.notifications import Notifications, Terms
+from hai_backend.controllers.tasks.notifications import DeliveryPolicy, Notifications
 from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.controllers.tasks.webhooks import Webhooks
 from hai_backend.domain.accounts.webhook import Format, Notice, Webhook
@@ -46,7 +46,7 @@ class Platform:
             self.known,
             self.clock,
             self._post,
-            Terms("lab", {ORIGIN}),
+            DeliveryPolicy("lab", {ORIGIN}),
             self.work.run,
             self.counted.append,
         )
@@ -56,7 +56,7 @@ class Platform:
             ChangeFeed(),
             perform=lambda task, what: None,
             changed=self.notifying.changed,
-            noticed=self.notifying.noticed,
+            notices=self.notifying.notices_of,
         )
 
     async def start(self) -> None:
@@ -131,7 +131,7 @@ def test_what_is_not_taken_is_tried_again_more_and_more_seldom() -> None:
             (71, ["1.0.ended", "2.0.ended"]),
         ]
         assert await platform.waiting() == 0
-        assert platform.notifying.told["ada", "phone"].error == ""
+        assert platform.notifying.results["ada", "phone"].error == ""
 
     virtually(work)
 
@@ -141,10 +141,10 @@ def test_a_webhook_that_is_mended_is_told_at_once() -> None:
         platform.answers = lambda letter: "" if letter.url.endswith("/right") else "404"
         await platform.ended("t")
         await asyncio.sleep(1000)
-        assert platform.notifying.told["ada", "phone"].error == "404"
+        assert platform.notifying.results["ada", "phone"].error == "404"
         mended = replace(PHONE, url=f"{ORIGIN}/right")
         await platform.known.save(mended)
-        platform.notifying.renewed(mended)
+        platform.notifying.webhook_changed(mended)
         await asyncio.sleep(0.1)
         assert await platform.waiting() == 0
 
@@ -171,7 +171,7 @@ def test_of_a_webhook_that_is_deleted_nothing_is_left() -> None:
         await platform.ended("t")
         await asyncio.sleep(2)
         await platform.known.delete(PHONE)
-        platform.notifying.renewed(PHONE)
+        platform.notifying.webhook_changed(PHONE)
         await asyncio.sleep(3600)
         assert (await platform.waiting(), len(platform.letters)) == (0, 1)
 
@@ -184,7 +184,7 @@ def test_an_origin_that_is_no_longer_allowed_hears_nothing() -> None:
         await platform.ended("t")
         await asyncio.sleep(2)
         assert platform.letters == []
-        why = platform.notifying.told["ada", "phone"].error
+        why = platform.notifying.results["ada", "phone"].error
         assert why == "operators do not allow https://inside.example.org any more"
 
     virtually(work)
@@ -232,7 +232,7 @@ def test_what_was_not_written_is_not_told() -> None:
 
 
 def test_of_very_many_that_wait_no_more_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifications, "MANY", 3)
+    monkeypatch.setattr(notifications, "MAX_PENDING", 3)
 
     async def work(platform: Platform) -> None:
         platform.answers = lambda letter: "404"

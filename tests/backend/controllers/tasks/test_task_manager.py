@@ -74,12 +74,12 @@ async def test_letters_of_specs_count_until_their_tasks_are_finished(world: Worl
     long = replace(spec, spec=replace(spec.spec, environments={"A": "bc"}))
     task = await world.task_manager.submit("ada", long, "r1")
     await world.task_manager.submit("ada", long, "r1")
-    assert world.task_manager.letters_of("ada") == 3
+    assert world.task_manager.spec_length_of("ada") == 3
     again = World(world.store, world.launcher)
     await again.task_manager.load()
-    assert again.task_manager.letters_of("ada") == 3
+    assert again.task_manager.spec_length_of("ada") == 3
     await again.task_manager.stop(task.id, "ada", None)
-    assert again.task_manager.letters_of("ada") == 0
+    assert again.task_manager.spec_length_of("ada") == 0
 
 
 async def test_the_same_request_submits_once(world: World) -> None:
@@ -108,7 +108,7 @@ async def test_what_nobody_says_again_waits_for_the_store(monkeypatch: pytest.Mo
     await world.attach_all(task.id)
     store.full = True
     world.launcher.end(RankKey(task.id, 1, 0))
-    tick = asyncio.ensure_future(world.task_manager.insist(task.id, ev.Ticked(1)))
+    tick = asyncio.ensure_future(world.task_manager.apply_when_stored(task.id, ev.Ticked(1)))
     await asyncio.sleep(0.01)
     assert world.task_manager.unfinished()[task.id].state is TaskState.RUNNING
     store.full = False
@@ -164,7 +164,9 @@ async def test_a_write_goes_on_when_its_caller_hangs_up(world: World) -> None:
     [
         pytest.param(Unavailable("full"), [], id="a refusal"),
         pytest.param(
-            RuntimeError(), ["a change that nobody waits for has failed"], id="a mistake of ours"
+            RuntimeError(),
+            ["a change has failed after its caller was cancelled"],
+            id="a mistake of ours",
         ),
     ],
 )

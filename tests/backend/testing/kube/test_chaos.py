@@ -42,7 +42,9 @@ async def test_objects_are_consistent_whatever_happens(clusters: Any, pod: Pod, 
     http = await clusters(nodes=3, manual=False)
     http.cluster.faults.seed(seed, rate=0.3)
 
-    async def insist(method: str, path: str, body: Any = None, good: tuple[int, ...] = ()) -> None:
+    async def apply_when_stored(
+        method: str, path: str, body: Any = None, good: tuple[int, ...] = ()
+    ) -> None:
         for _ in range(100):
             try:
                 code, answer = await http.ask(method, path, body)
@@ -54,10 +56,10 @@ async def test_objects_are_consistent_whatever_happens(clusters: Any, pod: Pod, 
 
     path = "api/v1/namespaces/default/pods"
     for name in "abc":
-        await insist("POST", path, pod(name), (409,))
+        await apply_when_stored("POST", path, pod(name), (409,))
     await http.cluster.settle()
     assert [p["status"]["phase"] for p in http.cluster.objects("pods")] == ["Running"] * 3
     for name in "abc":
-        await insist("DELETE", f"{path}/{name}", None, (404,))
+        await apply_when_stored("DELETE", f"{path}/{name}", None, (404,))
     await http.cluster.settle()
     assert http.cluster.objects("pods") == []
