@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
+from hai.toml import loads
 from haienv.names import is_layer, is_name, variable_fault
-from haienv.toml import loads
 
 SCHEMA = 1
 _PYTHON = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}[A-Za-z0-9.+-]{0,16}")

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from hai.client.toml import loads
+from hai.toml import loads
 from hai_backend.domain.catalog.dataset import Visibility
 from hai_backend.domain.environment import LAYER, LOCK_HASH, NAME, EnvironmentName
 from hai_backend.environments.errors import Broken

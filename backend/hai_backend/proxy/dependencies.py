@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from hai_backend.api.protocols import TaskManager
+from hai_backend.api.server import audit
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.cluster.service_status import ServiceStates
@@ -13,7 +13,6 @@ from hai_backend.controllers.cluster.tunnels import Tunnels
 from hai_backend.proxy.addresses import Addresses
 from hai_backend.proxy.sessions import Sessions
 from hai_backend.proxy.status_page import StatusPage
-from hai_backend.store.base import AuditRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,4 +27,4 @@ class ProxyDeps:
     tunnels: Tunnels
     board: ServiceStates
     clock: Clock
-    record: Callable[[Sequence[AuditRow]], Awaitable[None]]  # stores rows of the audit
+    record: audit.Record

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 
-import structlog
 from aiohttp import web
 
-from hai_backend.domain.errors import HaiError
+from hai_backend.api.server import audit
 from hai_backend.proxy.addresses import Place
 from hai_backend.proxy.dependencies import ProxyDeps
 from hai_backend.proxy.headers import cookie_value, set_cookie
 from hai_backend.proxy.replies import PRIVATE, page
 from hai_backend.proxy.sessions import SESSION_SECONDS
 from hai_backend.store.base import AuditRow
-
-log = structlog.get_logger(__name__)
 
 _COOKIE, _SECURE_COOKIE = "hai_session", "__Host-hai_session"
 _NAME = re.compile(r"[a-z0-9-]{1,63}")
@@ -57,10 +53,7 @@ class Login:
             return
         now, task = self._r.clock.now(), str(place.task_id)
         row = AuditRow(now, visitor.actor, "BrowserLogin", task, f"service={place.service!r}", "OK")
-        try:
-            await self._r.record([row])
-        except HaiError as error:
-            log.error("audit row not stored", why=str(error), **asdict(row))
+        await audit.store(self._r.record, row)
 
     def renewed(self, place: Place, session: str) -> str:
         """The header that lets a session go on, once much of its time is over; else empty."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hai.client.toml import loads
+from hai.toml import loads
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _CURRENT = re.compile(r"\.\./(\.layers/[0-9a-f]{24})")

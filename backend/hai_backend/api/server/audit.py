@@ -5,11 +5,20 @@ It names the scalars of a request only; the insides of a task spec (environments
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import asdict
 from typing import Any
 
+import structlog
 from google.protobuf.message import Message
+
+from hai_backend.domain.errors import HaiError
+from hai_backend.store.base import AuditRow
+
+log = structlog.get_logger()
+
+Record = Callable[[Sequence[AuditRow]], Awaitable[None]]  # returns when the rows are durable
 
 _CHARS = 500
 _IDENTITIES = ("id", "task_id", "name", "subject", "user_group", "prefix", "node_port")
@@ -23,6 +32,14 @@ _SECRET = frozenset({"password", "token", "lease_token", "url"})
 _ZERO_SAYS = frozenset({"priority", "nodes", "guaranteed"})  # LOW; none at all
 _TOLD_CHARS = 4000
 _TOLD: ContextVar[list[str] | None] = ContextVar("hai_audit_told", default=None)
+
+
+async def store(record: Record, row: AuditRow) -> None:
+    """Record what has happened. It is answered as it was, also when its row cannot be stored: the log has it then."""
+    try:
+        await record([row])
+    except HaiError as error:
+        log.error("audit row not stored", why=str(error), **asdict(row))
 
 
 def listen() -> list[str]:

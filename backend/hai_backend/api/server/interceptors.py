@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 import grpc
-import structlog
 from google.protobuf.message import Message
 from google.rpc import status_pb2
 from grpc import aio
@@ -39,13 +38,10 @@ from hai_backend.auth.tokens import bearer
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.aio.shield import shielded
 from hai_backend.domain.accounts.user import TokenScope
-from hai_backend.domain.errors import Denied, HaiError, Unavailable
+from hai_backend.domain.errors import Denied, Unavailable
 from hai_backend.store.base import AuditRow
 
-log = structlog.get_logger()
-
 Observe = Callable[[str, str, float], None]  # method, code, seconds
-Record = Callable[[Sequence[AuditRow]], Awaitable[None]]  # returns when the rows are durable
 
 
 class Identifies(Protocol):
@@ -88,7 +84,7 @@ class Gate:
     def __init__(
         self,
         directory: Identifies,
-        record: Record,
+        record: audit.Record,
         clock: Clock,
         *,
         limits: CallLimits = DEFAULTS,
@@ -172,7 +168,7 @@ class Gate:
         finally:
             self._observe(call.method, call.code, self._monotonic() - began)
             if call.identity is not None and call.is_recorded(call.identity):
-                await self._keep(self._row(call, call.identity, told))
+                await audit.store(self._record, self._row(call, call.identity, told))
             self._running.discard(handling)
         if refusal is not None:
             await abort(context, refusal)
@@ -225,13 +221,6 @@ class Gate:
         assert task is not None
         self._running.add(task)
         return task
-
-    async def _keep(self, row: AuditRow) -> None:
-        """What has happened is answered as it was, also when its row cannot be stored: the log has it then."""
-        try:
-            await self._record([row])
-        except HaiError as error:
-            log.error("audit row not stored", why=str(error), **asdict(row))
 
     def _row(self, call: _Call, identity: Identity, told: Sequence[str]) -> AuditRow:
         request = call.request if isinstance(call.request, Message) else None

@@ -13,7 +13,6 @@ from hai.v1.tunnel_service_pb2_grpc import TunnelServiceServicer
 from hai_backend.api.request import limits
 from hai_backend.api.server import audit, caller
 from hai_backend.api.server.handler_wrapper import Context
-from hai_backend.api.server.interceptors import Record
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity, require_oneself
@@ -36,7 +35,7 @@ class TunnelDeps:
     access: TaskAccess
     directory: Directory
     clock: Clock
-    record: Record
+    record: audit.Record
 
 
 class TunnelService(TunnelServiceServicer):

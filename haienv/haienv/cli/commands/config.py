@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import click
 
+from hai.toml import loads
 from haienv.cli.common import EnvGroup, Settings, environment, names, own
 from haienv.cli.view import aligned
 from haienv.errors import NotFound, UsageError
@@ -26,7 +27,6 @@ from haienv.records import (
     value_fault,
 )
 from haienv.registry import Environment
-from haienv.toml import loads
 
 FIELDS = {"extra-search-dir": "search_dirs", "extra-search-bin-dir": "bin_dirs", "hook": "hooks"}
 VARIABLES = "extra-environment"

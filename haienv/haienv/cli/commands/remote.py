@@ -106,8 +106,8 @@ def pull(settings: Settings, /, source: str, name: str, parent: str, **options: 
 
 
 def _config(text: str) -> Any:
+    from hai.toml import loads
     from haienv.records import config_from
-    from haienv.toml import loads
 
     try:
         return config_from(loads(text))

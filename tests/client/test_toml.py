@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,34 +10,25 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-import hai.client.toml
-import haienv.toml
+from hai.toml import loads
 
-BOTH = pytest.mark.parametrize(
-    "loads", [haienv.toml.loads, hai.client.toml.loads], ids=["haienv", "client"]
-)
 LONG = ".".join("a" * 40)
 values = st.text() | st.lists(st.text()) | st.dictionaries(st.text(), st.text())
 
 
-@BOTH
 @given(table=st.dictionaries(st.text(), values))
-def test_what_haienv_writes_is_read(
-    loads: Callable[[str], dict[str, Any]], table: dict[str, Any]
-) -> None:
+def test_what_haienv_writes_is_read(table: dict[str, Any]) -> None:
     text = tomli_w.dumps(table)
     assert loads(text) == tomllib.loads(text) == table
 
 
-@BOTH
 @pytest.mark.parametrize(
     "text", ["# it's mine\nx = 1\n", f"x = '{LONG}' # {LONG}\n", 'x = "\\""\n']
 )
-def test_what_people_write_is_read(loads: Callable[[str], dict[str, Any]], text: str) -> None:
+def test_what_people_write_is_read(text: str) -> None:
     assert loads(text) == tomllib.loads(text)
 
 
-@BOTH
 @pytest.mark.parametrize(
     "text",
     [
@@ -55,6 +45,6 @@ def test_what_people_write_is_read(loads: Callable[[str], dict[str, Any]], text:
         pytest.param("x = " + "[" * 100_000, id="nesting"),
     ],
 )
-def test_what_costs_too_much_is_refused(loads: Callable[[str], dict[str, Any]], text: str) -> None:
+def test_what_costs_too_much_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         loads(text)
