@@ -18,7 +18,7 @@ AGENT = ROOT / "backend" / "hai_backend" / "agent"
 # who may break a rule, and why
 NO_STREAMS_OF_GRPC = {
     "backend/hai_backend/api/server/watch_service.py": "asks the services of this process",
-    "proto/hai/client/multi_address.py": "is a channel to stubs; what they make is wrapped by their callers",
+    "proto/hai/client/connection/multi_address.py": "is a channel to stubs; what they make is wrapped by their callers",
 }
 MAKES_TASKS = {"backend/hai_backend/agent/parts.py": "the task group of the agent"}
 OUTERMOST = {
@@ -159,7 +159,7 @@ def findings(
 
 
 def test_every_stream_is_read_and_written_through_stream_call() -> None:
-    """See hai.client.streams: grpc.aio ends the readers of a cancelled call as if their tasks had been cancelled."""
+    """Because grpc.aio ends the readers of a cancelled call as if their tasks had been cancelled (see StreamCall)."""
     assert findings(raw_streams, MODULES, NO_STREAMS_OF_GRPC) == {}
 
 

@@ -21,7 +21,7 @@ WANTED = [
     "hai/v1/task_service_pb2_grpc.py",
     "hai/v1/task_service_pb2_grpc.pyi",
     "hai/v1/task.proto",
-    "hai/client/task.schema.json",
+    "hai/client/taskfile/task.schema.json",
     "hai/task/control.py",
     "hai_backend/main.py",
     "hai_backend/store/migrations/env.py",

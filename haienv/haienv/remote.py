@@ -184,7 +184,7 @@ def listed(owner: str) -> tuple[str, list[dict[str, Any]]]:
 
 def _as_dict(found: Remote) -> dict[str, Any]:
     """As what is here, without what the server does not know."""
-    from hai.client.enum_names import word
+    from hai.client.text.enum_names import word
     from hai.v1.environment_pb2 import EnvironmentState, EnvironmentVisibility
 
     return {

@@ -22,7 +22,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from hai.client.client import Client
 from hai.client.errors import HaiError, explained
 from hai.client.profile import load
-from hai.client.spec import apply_option, read_spec
+from hai.client.taskfile.spec import apply_option, read_spec
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import AfterSpec, TaskSpec
 from hai_jupyter.contents_path import ContentsPaths

@@ -12,9 +12,9 @@ from typing import Any
 
 from hai.client.client import Client
 from hai.client.errors import HaiError
-from hai.client.resolve import quoted
-from hai.client.spec import read_spec
-from hai.client.spec_writer import mapping
+from hai.client.taskfile.spec import read_spec
+from hai.client.taskfile.writer import mapping
+from hai.client.tasks.references import quoted
 from hai.v1.task_spec_pb2 import TaskSpec
 from hai_jupyter.contents_path import ContentsPaths
 from hai_jupyter.errors import invalid

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from hai.client.silence import of_run, phrase
+from hai.client.tasks.agent_silence import of_run, phrase
 from hai.v1.task_pb2 import Task
 from hai_jupyter.live.rows import task_row
 

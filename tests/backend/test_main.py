@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from hai.client.disk_reserve import Room
+from hai.host.disk_reserve import Room
 from hai_backend import main
 from hai_backend.testing.kube.kubeconfig import write_kubeconfig
 from tests.small_disk import fill, small_disk

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import aiohttp
 import psutil
 
-from hai.client.container_spec import Wish, container_spec
+from hai.client.tasks.container_spec import Wish, container_spec
 from tests.e2e.kernels import execute, kernel, printed
 from tests.e2e.reaching import browser, origin_of, reach, signed_in
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 FORBIDDEN_FOR_HELP = ["grpc", "google", "rich", "yaml", "asyncio", "textual"]
-FORBIDDEN_FOR_HELP += ["hai.client.client", "hai.client.connection", "hai.client.errors"]
+FORBIDDEN_FOR_HELP += ["hai.client.client", "hai.client.connection.transport", "hai.client.errors"]
 FORBIDDEN_FOR_LIST = ["rich", "yaml", "kubernetes", "textual", "hai_backend", "sqlalchemy"]
 
 FORBIDDEN_FOR_CLUSTER = ["kubernetes", "grpc", "google", "yaml", "hai_backend", "textual"]

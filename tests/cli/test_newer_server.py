@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
-from hai.client.enum_names import word
+from hai.client.text.enum_names import word
 from hai.v1.artifact_pb2 import TaskArtifact
 from hai.v1.container_pb2 import ServiceStatus
 from hai.v1.dataset_pb2 import Dataset

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hai.client.spec import read_spec
+from hai.client.taskfile.spec import read_spec
 from hai_tui.cli.main import main
 
 ODD = [

@@ -13,7 +13,7 @@ import nbformat
 from playwright.async_api import Page, async_playwright
 
 from hai.client.client import Client
-from hai.client.container_spec import Wish, container_spec
+from hai.client.tasks.container_spec import Wish, container_spec
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from tests.jupyter.browsing import CHROMIUM, FLAGS, open_file, open_lab, row

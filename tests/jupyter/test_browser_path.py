@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import async_playwright, expect
 
 from hai.client.client import Client
-from hai.client.container_spec import Wish, container_spec
+from hai.client.tasks.container_spec import Wish, container_spec
 from hai_backend.testing.server import ServerProcess
 from tests.jupyter.browsing import CHROMIUM, FLAGS, READABLE, execute
 

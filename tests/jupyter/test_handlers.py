@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from hai.client.client import Client
-from hai.client.diagnosis import diagnosed
+from hai.client.tasks.diagnosis import diagnosed
 from hai.v1.artifact_pb2 import Artifact
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from tests.jupyter.conftest import Page, Place

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import grpc.aio
 
-from hai.client.streams import StreamCall
+from hai.client.connection.stream_call import StreamCall
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import agent_service_pb2_grpc as rpc
 from hai_backend.launch.base import RankKey

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from hai.client.cancellation import CancelledWithin
+from hai.client.connection.cancellation import CancelledWithin
 from hai.client.fake.server import FakeClient
 from hai_tui.feed.connection_state import Link
 from hai_tui.logs.reader import Reader, Source

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hai.client.diagnosis import failing, first_failing
-from hai.client.enum_names import STOP_CODES
+from hai.client.tasks.diagnosis import failing, first_failing
+from hai.client.text.enum_names import STOP_CODES
 from hai.v1.task_pb2 import (
     RANK_STATE_FAILED,
     RANK_STATE_STOPPED,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hai.client.connection import Connection
+from hai.client.connection.transport import Connection
 from hai.client.profile import Profile
 from hai_backend.testing.server import server_process
 from hai_sync.cli.session_factory import open_session

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hai.client.files import replace_file
 from hai.client.profile import config_path
+from hai.host.files import replace_file
 
 VERSION = 1
 

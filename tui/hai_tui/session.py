@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from hai.client.cancellation import error_of
-from hai.client.enum_names import word
+from hai.client.connection.cancellation import error_of
 from hai.client.errors import HaiError
+from hai.client.text.enum_names import word
 from hai_tui.actions import Caller
 from hai_tui.feed.connection_state import Link
 
@@ -214,7 +214,7 @@ class Session:
             self._questions -= 1
 
     async def _insist(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        from hai.client.backoff import delays
+        from hai.client.connection.backoff import delays
         from hai.client.errors import Denied
         from hai_tui.feed.reconnecting_stream import FINAL, pause
 

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hai.client.cancellation import cancelled_only_from_outside
+from hai.client.connection.cancellation import cancelled_only_from_outside
 from hai_backend.launch import local_nodes, processes, rank_dirs
 from hai_backend.launch.base import (
     LauncherEvent,

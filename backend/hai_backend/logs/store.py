@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from hai.client.disk_reserve import DiskReserve
+from hai.host.disk_reserve import DiskReserve
 from hai_backend.domain.errors import Unavailable
 from hai_backend.logs import backwards, reader, segments
 from hai_backend.logs import cursor as cursors

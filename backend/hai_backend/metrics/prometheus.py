@@ -15,7 +15,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from hai.client.disk_reserve import room_of
+from hai.host.disk_reserve import room_of
 from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Task, TaskState

@@ -8,7 +8,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
-from hai.client.connection import on_loopback
+from hai.client.connection.transport import on_loopback
 
 
 def proxy_to(url: str) -> str | None:

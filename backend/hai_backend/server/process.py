@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol
 
 import structlog
 
-from hai.client.cancellation import CancelledWithin, error_of
+from hai.client.connection.cancellation import CancelledWithin, error_of
 from hai_backend.api.server.certificate_reload import CertificateReload
 from hai_backend.api.server.certificates import Certificates
 from hai_backend.api.server.router import Nobody, Router

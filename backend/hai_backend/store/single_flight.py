@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from hai.client.cancellation import being_cancelled
+from hai.client.connection.cancellation import being_cancelled
 from hai_backend.domain.errors import Unavailable
 
 

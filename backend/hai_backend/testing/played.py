@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import grpc
 
-from hai.client.streams import StreamCall
+from hai.client.connection.stream_call import StreamCall
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1.agent_service_pb2_grpc import AgentServiceStub
 from hai_backend.domain.node import Node

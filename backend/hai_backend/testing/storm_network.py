@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from google.rpc import status_pb2
 from grpc import StatusCode, aio
 
-from hai.client.streams import StreamCall
+from hai.client.connection.stream_call import StreamCall
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.rank_dir import ServerAddress
 from hai_backend.testing.freezing import Host

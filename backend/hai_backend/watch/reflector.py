@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from hai.client.cancellation import cancelled_only_from_outside
+from hai.client.connection.cancellation import cancelled_only_from_outside
 from hai_backend.watch.cache import Change, ObjectCache, Seen
 from hai_backend.watch.source import BOOKMARK, Body, Broken, Expired, Source
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
 
-from hai.client.disk_reserve import DiskReserve
+from hai.host.disk_reserve import DiskReserve
 from hai_backend.domain.errors import NotFound
 from hai_backend.domain.workspace import Revision
 from hai_backend.workspaces.chunks import appended_files

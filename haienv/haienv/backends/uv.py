@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hai.client.disk_reserve import DiskReserve
+from hai.host.disk_reserve import DiskReserve
 from haienv.backends.subprocess_guard import run
 from haienv.errors import BuildFailed, installer_failed
 from haienv.layout import CACHE, Home

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from hai.client.lazy_group import LazyGroup
+from hai.command_line import LazyGroup
 from hai.redaction import redact
 from haienv.errors import FULL, NO_ROOM, EnvError, NoRoom
 
@@ -91,9 +91,9 @@ def main(argv: Sequence[str] | None = None, program: str = "haienv") -> int:
         return _run(arguments, program)
     except (EnvError, click.ClickException, OSError) as error:
         if isinstance(error, BrokenPipeError):
-            from hai.client.stdout import nobody_reads
+            from hai.command_line import closed_pipe_exit_code
 
-            return nobody_reads()
+            return closed_pipe_exit_code()
         return _report(error, arguments)
     except ModuleNotFoundError as error:
         return _report(_missing(error), arguments)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from hai.client.container_spec import KINDS, Wish, container_spec
+from hai.client.tasks.container_spec import KINDS, Wish, container_spec
 from hai.v1.container_pb2 import ServiceAction
 from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers

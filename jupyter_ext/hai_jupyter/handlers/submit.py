@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hai.client.errors import HaiError, Invalid
-from hai.client.spec import json_schema, read_spec, to_yaml
-from hai.client.spec_writer import mapping
+from hai.client.taskfile.spec import json_schema, read_spec, to_yaml
+from hai.client.taskfile.writer import mapping
 from hai.v1.task_spec_pb2 import TaskSpec
 from hai_jupyter import errors, submission, submission_history, syncing
 from hai_jupyter.errors import invalid

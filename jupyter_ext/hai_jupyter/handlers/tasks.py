@@ -9,8 +9,8 @@ from typing import Any
 
 from hai.client.client import Client
 from hai.client.errors import HaiError
-from hai.client.silence import of_run
-from hai.client.spec import to_yaml
+from hai.client.taskfile.spec import to_yaml
+from hai.client.tasks.agent_silence import of_run
 from hai.v1.task_pb2 import (
     TASK_OUTCOME_FAILED,
     TASK_STATE_FINISHED,

@@ -10,8 +10,8 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from hai.client.enum_names import word
-from hai.client.silence import Silence, of_one, of_run
+from hai.client.tasks.agent_silence import Silence, of_one, of_run
+from hai.client.text.enum_names import word
 from hai.v1.node_pb2 import NODE_STATE_READY, Node, NodeTenant
 from hai.v1.task_pb2 import RunState, Task, TaskOutcome, TaskState
 

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, Protocol
 
-from hai.client.cancellation import cancelled_only_from_outside
+from hai.client.connection.cancellation import cancelled_only_from_outside
 from hai_jupyter.live.state_store import StateStore
 from hai_jupyter.live.subscriber import Subscriber
 

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing
 
-from hai.client.backoff import delays
-from hai.client.cancellation import raise_forgotten_cancellation
 from hai.client.client import Client
+from hai.client.connection.backoff import delays
+from hai.client.connection.cancellation import raise_forgotten_cancellation
 from hai.client.errors import HaiError
 from hai.v1.task_service_pb2 import TASK_VIEW_BASIC
 from hai.v1.watch_service_pb2 import WatchResponse

@@ -10,7 +10,7 @@ from typing import Any
 
 import nbformat
 
-from hai.client.files import replacing
+from hai.host.files import replacing
 
 _nbformat: Any = nbformat  # it has no annotations
 

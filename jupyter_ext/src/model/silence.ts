@@ -1,4 +1,4 @@
-/** Agents that the server does not hear, in one sentence; the same as hai.client.silence makes elsewhere. */
+/** Agents that the server does not hear, in one sentence; the same as hai.client.tasks.agent_silence makes elsewhere. */
 import { Say } from './language';
 import { NodeRow, Silence } from './types';
 import { span } from './words';

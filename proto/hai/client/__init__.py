@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.client.errors import HaiError
     from hai.client.profile import Profile, load
-    from hai.client.spec import apply_option, read_spec, to_yaml
+    from hai.client.taskfile.spec import apply_option, read_spec, to_yaml
 
 __all__ = ["Client", "HaiError", "Profile", "apply_option", "load", "read_spec", "to_yaml"]
 
@@ -24,10 +24,10 @@ _HOMES = {
     "Client": "hai.client.client",
     "HaiError": "hai.client.errors",
     "Profile": "hai.client.profile",
-    "apply_option": "hai.client.spec",
+    "apply_option": "hai.client.taskfile.spec",
     "load": "hai.client.profile",
-    "read_spec": "hai.client.spec",
-    "to_yaml": "hai.client.spec",
+    "read_spec": "hai.client.taskfile.spec",
+    "to_yaml": "hai.client.taskfile.spec",
 }
 
 

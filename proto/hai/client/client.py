@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import Self
 
-from hai.client.artifacts import Artifacts
-from hai.client.audit import Audit
-from hai.client.connection import Connection, Transport
-from hai.client.containers import Containers
-from hai.client.datasets import Datasets
-from hai.client.environments import Environments
-from hai.client.images import Images
-from hai.client.logs import Logs
-from hai.client.messages import Messages
-from hai.client.nodes import Nodes
-from hai.client.ports import Ports
+from hai.client.connection.transport import Connection, Transport
 from hai.client.profile import Profile
-from hai.client.server import Server
-from hai.client.storage import Storage
-from hai.client.tasks import Tasks
-from hai.client.tunnels import Tunnels
-from hai.client.usage import Usage
-from hai.client.users import Users
-from hai.client.watches import Watches
-from hai.client.webhooks import Webhooks
-from hai.client.workspaces import Workspaces
+from hai.client.resources.artifacts import Artifacts
+from hai.client.resources.audit import Audit
+from hai.client.resources.datasets import Datasets
+from hai.client.resources.environments import Environments
+from hai.client.resources.images import Images
+from hai.client.resources.messages import Messages
+from hai.client.resources.nodes import Nodes
+from hai.client.resources.ports import Ports
+from hai.client.resources.server import Server
+from hai.client.resources.storage import Storage
+from hai.client.resources.usage import Usage
+from hai.client.resources.users import Users
+from hai.client.resources.watches import Watches
+from hai.client.resources.webhooks import Webhooks
+from hai.client.resources.workspaces import Workspaces
+from hai.client.tasks.containers import Containers
+from hai.client.tasks.logs import Logs
+from hai.client.tasks.tasks import Tasks
+from hai.client.tasks.tunnels import Tunnels
 
 
 class Client:

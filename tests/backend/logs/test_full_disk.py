@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hai.client.disk_reserve import room_of
+from hai.host.disk_reserve import room_of
 from hai_backend.domain.errors import Unavailable
 from hai_backend.logs import store as store_module
 from hai_backend.logs.store import LogStore

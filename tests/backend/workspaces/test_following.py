@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
-from hai.client.inotify import Inotify
+from hai.host.inotify import Inotify
 from hai.v1 import workspace_pb2 as pb
 from hai_backend.api.workspaces import cluster_changes
 from hai_backend.api.workspaces.cluster_changes import WorkspaceFollowing

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from hai.client.client import Client
-from hai.client.disk_reserve import RESERVE_BYTES, DiskReserve, Room, room_of
 from hai.client.errors import LimitReached
-from hai.client.spec import read_spec
+from hai.client.taskfile.spec import read_spec
+from hai.host.disk_reserve import RESERVE_BYTES, DiskReserve, Room, room_of
 from hai_backend.testing.server import running_server
 from hai_backend.testing.workspaces import Pusher
 from hai_backend.workspaces import checkouts, garbage
@@ -48,7 +48,7 @@ def test_the_reserve_of_a_disk(total: int, available: int, free: int, monkeypatc
 
 
 def test_a_disk_that_says_nothing_of_its_size_has_no_reserve(monkeypatch) -> None:
-    monkeypatch.setattr("hai.client.disk_reserve.room_of", lambda path: Room(0, 0, 0))
+    monkeypatch.setattr("hai.host.disk_reserve.room_of", lambda path: Room(0, 0, 0))
     DiskReserve(Path("/")).require(1 << 50)
 
 

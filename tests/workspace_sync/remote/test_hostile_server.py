@@ -10,7 +10,7 @@ from blake3 import blake3
 from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import aio
 
-from hai.client.connection import Connection
+from hai.client.connection.transport import Connection
 from hai.client.errors import Conflict, ServerError
 from hai.client.profile import Profile
 from hai.v1 import workspace_service_pb2 as pb

@@ -9,7 +9,7 @@ import pytest
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 
-from hai.client.connection import Connection
+from hai.client.connection.transport import Connection
 from hai.client.errors import Unreachable
 from hai_sync.cli import session_factory
 from hai_sync.cli.main import main

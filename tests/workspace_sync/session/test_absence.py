@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hai.client.connection import Connection
+from hai.client.connection.transport import Connection
 from hai_backend.testing.server import running_server
 
 SIZE = 3_000_000

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from hai.client.cancellation import CancelledWithin
+from hai.client.connection.cancellation import CancelledWithin
 from hai.client.errors import NotFound, Unauthenticated, Unreachable
-from hai.client.inotify import Inotify
+from hai.host.inotify import Inotify
 from hai_sync.cli import errors as failures
 from hai_sync.cli.daemon_reply import tell
 from hai_sync.cli.main import main

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hai.client.connection import Connection
+from hai.client.connection.transport import Connection
 from hai.client.errors import LimitReached
 from hai_backend.testing.server import running_server
 from hai_backend.workspaces.push.push import Push

@@ -20,7 +20,7 @@ from hai_tui.views.tasks import TASKS
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-    from hai.client.resolve import Kind
+    from hai.client.tasks.references import Kind
     from hai.v1.task_pb2 import Task
 
 _SHOWN = 20

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hai.client.lazy_group import LazyGroup
+from hai.command_line import LazyGroup
 from hai_tui.cli.messages import text
 
 

@@ -145,9 +145,9 @@ def main(
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        from hai.client.stdout import nobody_reads
+        from hai.command_line import closed_pipe_exit_code
 
-        return nobody_reads()
+        return closed_pipe_exit_code()
     except Exception as error:
         from hai_tui.cli.errors import report
 

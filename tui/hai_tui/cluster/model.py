@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from hai.client.silence import of_node
+from hai.client.tasks.agent_silence import of_node
 from hai.v1.node_pb2 import NODE_STATE_READY, Node
 from hai.v1.node_service_pb2 import WatchNodesResponse
 from hai.v1.task_pb2 import Task

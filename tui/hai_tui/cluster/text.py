@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from rich.style import Style
 from rich.text import Text
 
-from hai.client.sizes import size_text
+from hai.client.text.sizes import size_text
 from hai.v1.node_pb2 import Node
 from hai_tui.cluster.label_patch import told
 from hai_tui.cluster.model import LOOKS, condition

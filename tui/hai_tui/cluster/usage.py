@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from hai.client.sizes import size_text
+from hai.client.text.sizes import size_text
 from hai.v1.node_pb2 import Node
 from hai.v1.usage_service_pb2 import NodeUsage
 from hai_tui.cluster.model import LOOKS, condition

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from hai.client.fake.server import FakeClient
 from hai.client.fake.world import copy
-from hai.client.tasks import Tasks
+from hai.client.tasks.tasks import Tasks
 from hai.v1.task_pb2 import (
     RANK_STATE_FAILED,
     RANK_STATE_STOPPED,

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
-from hai.client.backoff import delays
+from hai.client.connection.backoff import delays
 from hai.client.errors import Denied, HaiError, Invalid, NotFound, Unauthenticated
 from hai_tui.feed.connection_state import Link
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hai.client.diagnosis import CAUSES
+from hai.client.tasks.diagnosis import CAUSES
 
 TEXTS: dict[str, tuple[str, str]] = {
     "tab.overview": ("overview", "概览"),

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hai.client.cancellation import cancelled_only_from_outside
+from hai.client.connection.cancellation import cancelled_only_from_outside
 from hai_tui.feed.connection_state import Link
 from hai_tui.logs.search import Test
 from hai_tui.logs.window import Change, Line, Window

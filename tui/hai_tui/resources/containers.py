@@ -15,7 +15,7 @@ from hai_tui.views.table import Column
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-    from hai.client.container_spec import Wish
+    from hai.client.tasks.container_spec import Wish
     from hai.v1.container_pb2 import Container, ServiceStatus
     from hai.v1.container_service_pb2 import OpenContainerResponse
     from hai.v1.task_pb2 import Task
@@ -32,7 +32,7 @@ async def _load(client: Client) -> Sequence[Task]:
 
 
 def _wish(item: Any, answers: Answers) -> Wish:
-    from hai.client.container_spec import Wish
+    from hai.client.tasks.container_spec import Wish
 
     return Wish(
         name=answers.text("name") or "lab",
@@ -49,7 +49,7 @@ def _wish(item: Any, answers: Answers) -> Wish:
 
 
 async def _create(client: Client, wish: Wish) -> Task:
-    from hai.client.container_spec import container_spec
+    from hai.client.tasks.container_spec import container_spec
 
     return await client.tasks.create(await container_spec(client, wish))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hai.client.sizes import size_text
+from hai.client.text.sizes import size_text
 from hai_tui.cli.output.documents import short
 from hai_tui.resources.resource_spec import ResourceSpec, Verb
 from hai_tui.views.formatting import local

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hai.client.enum_names import word
+from hai.client.text.enum_names import word
 from hai_tui.cli.commands.accounts.audit import AUDIT
 from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb
 from hai_tui.resources.subject_fields import EXPIRES, IS_GROUP, expire

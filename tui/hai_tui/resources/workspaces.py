@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hai.client.sizes import size_text
+from hai.client.text.sizes import size_text
 from hai_tui.resources.resource_spec import Field, ResourceSpec, Verb
 from hai_tui.views.formatting import local
 from hai_tui.views.table import Column, View

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hai.client import diagnosis
-from hai.client.enum_names import stop_code_names
+from hai.client.tasks import diagnosis
+from hai.client.text.enum_names import stop_code_names
 from hai_tui.i18n import text
 
 

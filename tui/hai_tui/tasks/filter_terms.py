@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
-from hai.client.silence import is_silent
+from hai.client.tasks.agent_silence import is_silent
 from hai.task.levels import PRIORITIES
 from hai_tui.i18n import text
 from hai_tui.safe_regex import SafeRegex
@@ -250,7 +250,9 @@ def _regex(pattern: str) -> Term:
 
 
 def _listed(key: str, values: Iterable[str]) -> str:
-    from hai.client.resolve import quoted  # loads protobuf, which a first paint does without
+    from hai.client.tasks.references import (
+        quoted,  # loads protobuf, which a first paint does without
+    )
 
     return f"{key}:{','.join(map(quoted, values))}"
 

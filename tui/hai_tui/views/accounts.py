@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from hai.client.enum_names import word
+from hai.client.text.enum_names import word
 from hai.v1.user_pb2 import Quota, Role, Share, Token, TokenScope
 from hai_tui.views.formatting import local, priority_name
 from hai_tui.views.table import Column, View

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hai.client.silence import Silence, of_node, of_one, of_run, phrase, shortened
+from hai.client.tasks.agent_silence import Silence, of_node, of_one, of_run, phrase, shortened
 from hai_tui.cli.messages import language, text
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hai.client.enum_names import word
+from hai.client.text.enum_names import word
 from hai.v1.container_pb2 import Container, ServiceState, ServiceStatus
 from hai_tui.cli.messages import text
 from hai_tui.views.formatting import local, since, span

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from hai.client.enum_names import word
+from hai.client.text.enum_names import word
 from hai.v1.node_pb2 import Group, Node, NodeState
 from hai.v1.policy_pb2 import GroupEffect, TaskChanges
 from hai_tui.cli.messages import text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hai.client.enum_names import word
+from hai.client.text.enum_names import word
 from hai.v1.storage_pb2 import MountAction, MountKind, MountRule
 from hai_tui.views.table import Column, View
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hai.client.enum_names import word
+from hai.client.text.enum_names import word
 from hai.v1.task_pb2 import (
     RUN_STATE_RUNNING,
     TASK_STATE_FINISHED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from hai.client.sizes import size_text
+from hai.client.text.sizes import size_text
 from hai_tui.cli.messages import text
 from hai_tui.usage.sparkline import mean, most, spark
 from hai_tui.views.formatting import span

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from hai.client.lazy_group import LazyGroup
+from hai.command_line import LazyGroup
 
 COMMANDS = {
     "init": ("init:init", "Make a directory a workspace."),

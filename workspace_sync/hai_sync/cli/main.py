@@ -27,9 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        from hai.client.stdout import nobody_reads
+        from hai.command_line import closed_pipe_exit_code
 
-        return nobody_reads()
+        return closed_pipe_exit_code()
     except TimeoutError as error:  # of a daemon; other commands tell their own
         from hai_sync.cli.errors import tell
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from hai.client.sizes import size_text
+from hai.client.text.sizes import size_text
 from hai_sync.cli.reporting import (
     change_facts,
     conflict_facts,

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from hai.client.sizes import size_text
+from hai.client.text.sizes import size_text
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.core.rules import Conflict

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from typing import TypeVar
 
-from hai.client.connection import Connection
+from hai.client.connection.transport import Connection
 from hai.client.errors import UsageError
-from hai.client.memory import keep_memory
 from hai.client.profile import load
+from hai.host.memory import keep_memory
 from hai_sync.index import Index
 from hai_sync.remote.endpoint import Remote
 from hai_sync.session.options import Listener, Silent

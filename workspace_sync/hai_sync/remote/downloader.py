@@ -15,7 +15,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from hai.client.backoff import delays
+from hai.client.connection.backoff import delays
 from hai.client.errors import Conflict, HaiError, TimedOut, Unreachable
 from hai.v1.workspace_service_pb2 import FetchFilesRequest, FetchFilesResponse, FilePart
 from hai_sync.core.entry import Entry

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hai.client.backoff import delays
-from hai.client.connection import Connection
+from hai.client.connection.backoff import delays
+from hai.client.connection.transport import Connection
 from hai.client.errors import HaiError, NotFound, Unreachable
 from hai.v1 import workspace_service_pb2 as wire_pb
 from hai.v1.workspace_pb2 import TaskTree, Workspace, WorkspaceLease, WorkspaceRevision

@@ -6,9 +6,9 @@ import asyncio
 import os
 from collections.abc import Iterable
 
-from hai.client.connection import Connection, on_loopback
-from hai.client.server import Server
-from hai.client.storage import Storage
+from hai.client.connection.transport import Connection, on_loopback
+from hai.client.resources.server import Server
+from hai.client.resources.storage import Storage
 from hai_sync.core.entry import below
 
 

@@ -17,8 +17,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hai.client.backoff import delays
-from hai.client.cancellation import error_of
+from hai.client.connection.backoff import delays
+from hai.client.connection.cancellation import error_of
 from hai.client.errors import HaiError
 from hai_sync.core.rules import Mode
 from hai_sync.error_mapping import failure_of

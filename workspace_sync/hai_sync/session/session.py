@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hai.client.backoff import delays
-from hai.client.connection import on_loopback
+from hai.client.connection.backoff import delays
+from hai.client.connection.transport import on_loopback
 from hai.client.errors import Conflict, HaiError, LimitReached, Unreachable
 from hai_sync.core.diff import Change, apply
 from hai_sync.core.rules import Mode, Outcome

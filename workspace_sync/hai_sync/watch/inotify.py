@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import closing, suppress
 
-from hai.client.inotify import Inotify
+from hai.host.inotify import Inotify
 from hai_sync.core.names import is_own
 from hai_sync.root_identity import mark
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from grpc import aio
 
-from hai.client.streams import StreamCall
+from hai.client.connection.stream_call import StreamCall
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import tunnel_pb2
 from hai_backend.agent.program.reaper import Reaper

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hai.client.validation.violations import nearest
+from hai.client.taskfile.validation.violations import nearest
 from hai_backend.api.environments.environments import Environments
 from hai_backend.auth.permissions import Identity
 from hai_backend.domain.environment import (

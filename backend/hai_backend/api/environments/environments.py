@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from hai.client.validation.violations import nearest
+from hai.client.taskfile.validation.violations import nearest
 from hai_backend.api.protocols import TaskManager
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity

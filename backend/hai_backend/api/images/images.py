@@ -8,7 +8,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
-from hai.client.validation.violations import nearest
+from hai.client.taskfile.validation.violations import nearest
 from hai_backend.auth.permissions import Identity
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.accounts.right import Right

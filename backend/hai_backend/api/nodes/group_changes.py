@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hai.client.validation.violations import nearest
+from hai.client.taskfile.validation.violations import nearest
 from hai.v1.node_service_pb2 import UpdateGroupRequest
 from hai_backend.api.request.rules import NAME, Rules
 from hai_backend.api.scheduling.convert_policy import NAMES, policy_from_proto

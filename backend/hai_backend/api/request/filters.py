@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hai.client.validation.violations import nearest
+from hai.client.taskfile.validation.violations import nearest
 from hai_backend.api.request import limits
 from hai_backend.api.request.filter_values import age, boolean, day, number
 from hai_backend.api.request.rules import Rules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hai.client.validation.limits import (
+from hai.client.taskfile.validation.limits import (
     COMMAND_CHARS,
     IMAGE_CHARS,
     NAME_CHARS,

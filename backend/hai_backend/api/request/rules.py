@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TypeVar
 
-from hai.client.validation.violations import Violations, nearest, shown
+from hai.client.taskfile.validation.violations import Violations, nearest, shown
 from hai_backend.domain.errors import Invalid, Violation
 
 Choice = TypeVar("Choice", bound=StrEnum)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hai.client.diagnosis import diagnosed
+from hai.client.tasks.diagnosis import diagnosed
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.api.nodes.allocation import held_by, nodes_held
 from hai_backend.api.request.convert_time import timestamp

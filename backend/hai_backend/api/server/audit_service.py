@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grpc
 
-from hai.client.validation.violations import nearest
+from hai.client.taskfile.validation.violations import nearest
 from hai.v1 import audit_service_pb2 as pb
 from hai.v1.audit_service_pb2_grpc import AuditServiceServicer
 from hai_backend.api.request import limits, paging

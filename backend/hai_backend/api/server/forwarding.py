@@ -12,7 +12,7 @@ from typing import Any, cast
 import grpc
 from grpc import aio
 
-from hai.client.streams import StreamCall
+from hai.client.connection.stream_call import StreamCall
 from hai_backend.api.server import errors
 from hai_backend.api.server.handler_wrapper import Context, Handler
 from hai_backend.api.server.interceptors import abort

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
-from hai.client.merge_streams import merged
+from hai.client.connection.merge_streams import merged
 from hai.v1 import node_service_pb2, task_service_pb2
 from hai.v1 import watch_service_pb2 as pb
 from hai.v1.watch_service_pb2_grpc import WatchServiceServicer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hai.client.validation import tag_violations
+from hai.client.taskfile.validation import tag_violations
 from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.api.request import limits

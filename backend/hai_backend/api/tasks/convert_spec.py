@@ -13,7 +13,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from hai.client.validation.conditions import node_count
+from hai.client.taskfile.validation.conditions import node_count
 from hai.redaction import redact_values
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.api.containers.rules import container_options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from hai.client.validation.violations import nearest
+from hai.client.taskfile.validation.violations import nearest
 from hai.v1 import user_pb2
 from hai_backend.api.nodes.allocation import held_of_shares
 from hai_backend.api.nodes.group_capacity import Capacity, GroupCapacity

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import structlog
 
-from hai.client.cancellation import error_of
+from hai.client.connection.cancellation import error_of
 from hai_backend.domain.errors import HaiError, Unavailable
 
 log = structlog.get_logger(__name__)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from hai.client.cancellation import cancelled_only_from_outside, error_of
+from hai.client.connection.cancellation import cancelled_only_from_outside, error_of
 
 Result = TypeVar("Result")
 

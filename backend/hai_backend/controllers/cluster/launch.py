@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from hai.client.cancellation import error_of
+from hai.client.connection.cancellation import error_of
 from hai_backend.controllers.cluster.nodes import Cluster
 from hai_backend.controllers.tasks.executor import Executor
 from hai_backend.controllers.tasks.task_manager import TaskManager

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import structlog
 
-from hai.client.cancellation import cancelled_only_from_outside
+from hai.client.connection.cancellation import cancelled_only_from_outside
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.controllers.cluster.agents import ConnectedAgents
 from hai_backend.controllers.scheduling.binder import gpus_of

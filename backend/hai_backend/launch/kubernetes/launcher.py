@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from hai.client.cancellation import error_of
+from hai.client.connection.cancellation import error_of
 from hai_backend.domain.errors import Unavailable
 from hai_backend.launch.base import (
     LauncherEvent,

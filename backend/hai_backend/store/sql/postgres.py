@@ -17,7 +17,7 @@ from weakref import WeakSet
 from sqlalchemy import URL, Connection, event, func, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from hai.client.cancellation import CancelledWithin, cancelled_only_from_outside
+from hai.client.connection.cancellation import CancelledWithin, cancelled_only_from_outside
 from hai_backend.domain.errors import Unavailable
 from hai_backend.store.migrations import upgrade
 from hai_backend.store.rows.server import LEADER

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from hai.client.inotify import Inotify
+from hai.host.inotify import Inotify
 from hai_backend.domain.workspace import OWN
 from hai_backend.workspaces.registry import WorkspaceRegistry
 

@@ -6,8 +6,8 @@ import operator
 import re
 from collections.abc import Callable
 
-from hai.client.enum_names import word
 from hai.client.errors import Invalid, Violation
+from hai.client.text.enum_names import word
 from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
 
 _TERMS = re.compile(r'(?:[^\s"]|"[^"]*")+')

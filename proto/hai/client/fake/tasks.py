@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from hai.client.diagnosis import diagnosed
-from hai.client.enum_names import word
 from hai.client.errors import Conflict, Invalid, Violation
 from hai.client.fake.filter import matcher
 from hai.client.fake.world import World, copy, finish, met, suspend_run
-from hai.client.silence import is_silent
-from hai.client.validation import violations
+from hai.client.taskfile.validation import violations
+from hai.client.tasks.agent_silence import is_silent
+from hai.client.tasks.diagnosis import diagnosed
+from hai.client.text.enum_names import word
 from hai.v1 import task_service_pb2 as rpc
 from hai.v1.log_service_pb2 import TailLogsRequest, TailLogsResponse
 from hai.v1.task_pb2 import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from hai.client.connection.merge_streams import merged
 from hai.client.fake.nodes import FakeNodeService
 from hai.client.fake.tasks import FakeTaskService
 from hai.client.fake.world import World
-from hai.client.merge_streams import merged
 from hai.v1 import watch_service_pb2 as rpc
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from hai.client.streams import StreamCall
+from hai.client.connection.stream_call import StreamCall
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import agent_service_pb2_grpc as rpc
 from hai.v1 import tunnel_pb2

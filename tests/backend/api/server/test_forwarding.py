@@ -13,7 +13,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from hai.client.streams import StreamCall
+from hai.client.connection.stream_call import StreamCall
 from hai.v1 import task_service_pb2 as pb
 from hai.v1.task_service_pb2_grpc import TaskServiceStub
 from hai_backend.api.assemble import gate_of, servicers

@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from grpc import aio
 
 import hai.v1
-from hai.client.streams import StreamCall
+from hai.client.connection.stream_call import StreamCall
 from hai.v1 import image_service_pb2, task_service_pb2
 from hai.v1.image_pb2 import Image
 from hai_backend.api.server.methods import RULES, Door

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hai.client.cancellation import CancelledWithin
+from hai.client.connection.cancellation import CancelledWithin
 from hai_backend.controllers.aio.shield import shielded
 
 

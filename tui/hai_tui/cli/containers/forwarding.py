@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hai.client.errors import Conflict, HaiError, Unreachable, UsageError
-from hai.client.tunnels import PIECE_BYTES, Tunnel
+from hai.client.tasks.tunnels import PIECE_BYTES, Tunnel
 from hai.v1.tunnel_pb2 import TunnelTarget
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from hai_tui.cli.confirm import confirmed
 from hai_tui.cli.messages import text
 
 if TYPE_CHECKING:
-    from hai.client.container_spec import Wish
+    from hai.client.tasks.container_spec import Wish
 
 
 def wish_of(name: str, options: Mapping[str, Any]) -> Wish:
     """What was said on the command line."""
-    from hai.client.container_spec import Wish
+    from hai.client.tasks.container_spec import Wish
     from hai_tui.cli.submission.options import variables
 
     said = {key: value for key, value in options.items() if key != "env" and value is not None}

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 import click
 
-from hai.client.tunnels import PIECE_BYTES, Tunnel
+from hai.client.tasks.tunnels import PIECE_BYTES, Tunnel
 from hai.v1.tunnel_pb2 import TerminalSize
 from hai.v1.tunnel_service_pb2 import OpenTunnelResponse
 

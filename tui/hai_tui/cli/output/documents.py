@@ -15,7 +15,7 @@ from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from hai.client.fields import is_map
+from hai.client.taskfile.fields import is_map
 
 
 def to_dict(message: Message) -> dict[str, Any]:

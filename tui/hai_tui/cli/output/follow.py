@@ -22,7 +22,7 @@ from hai_tui.views.tasks import status
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-    from hai.client.resume import Lost
+    from hai.client.connection.resume import Lost
     from hai.v1.log_service_pb2 import LogLine
     from hai.v1.task_pb2 import Task
 

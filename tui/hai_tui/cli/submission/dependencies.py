@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from hai.client.errors import NotFound, UsageError
-from hai.client.ids import is_id
-from hai.client.resolve import quoted
+from hai.client.tasks.ids import is_id
+from hai.client.tasks.references import quoted
 from hai_tui.cli.messages import text
 from hai_tui.cli.output.output import note
 from hai_tui.cli.settings import Settings

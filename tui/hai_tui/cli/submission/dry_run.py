@@ -35,7 +35,7 @@ def as_data(spec: TaskSpec, answer: DryRunTaskResponse) -> dict[str, Any]:
 
 def as_yaml(spec: TaskSpec, answer: DryRunTaskResponse) -> str:
     """The spec, and a comment."""
-    from hai.client.spec import to_yaml
+    from hai.client.taskfile.spec import to_yaml
 
     lines = (f"# {printable(line)}\n" for line in sentences(answer))
     return to_yaml(spec) + "".join(lines)

@@ -128,7 +128,7 @@ def override(settings: Settings, spec: TaskSpec, options: Mapping[str, Any]) -> 
 
     A task that names no environment then gets the one that is active in this shell.
     """
-    from hai.client.spec import apply_option
+    from hai.client.taskfile.spec import apply_option
 
     if options["nodes"] is not None:
         spec.resource.node_count = options["nodes"]
@@ -148,7 +148,7 @@ def override(settings: Settings, spec: TaskSpec, options: Mapping[str, Any]) -> 
 
 def _path(assignment: str) -> str:
     """From the top; what is of `options` may go without that word."""
-    from hai.client.fields import message_fields
+    from hai.client.taskfile.fields import message_fields
     from hai.v1.task_spec_pb2 import OptionsSpec, TaskSpec
 
     key = assignment.partition("=")[0].strip()

@@ -366,7 +366,7 @@ def parts(job: Job, nodes: int) -> Parts:
 
 def fill(spec: TaskSpec, job: Job) -> None:
     """Write what the lines say into a task, before its options do."""
-    from hai.client.spec import apply_option
+    from hai.client.taskfile.spec import apply_option
 
     spec.name = job.name or spec.name
     spec.resource.node_count = node_count(job)

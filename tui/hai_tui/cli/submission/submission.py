@@ -46,8 +46,8 @@ def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, 
 
 def _require_valid(specs: Sequence[TaskSpec]) -> None:
     """Before a push or a question to the server. Raises Invalid with every violation of the first that has some."""
-    from hai.client.spec import require_valid
-    from hai.client.validation import violations
+    from hai.client.taskfile.spec import require_valid
+    from hai.client.taskfile.validation import violations
 
     for spec in specs:
         require_valid(f"the task {spec.name}", violations(spec))
@@ -71,7 +71,7 @@ async def _check(client: Client, settings: Settings, specs: Sequence[TaskSpec]) 
 
 def tell_without_effect(settings: Settings, spec: TaskSpec) -> None:
     """Options that HAI's task files may have, and that nothing here reads."""
-    from hai.client.fields import without_effect
+    from hai.client.taskfile.fields import without_effect
 
     if paths := without_effect(spec):
         note(settings, text("schema.no_effect", fields=", ".join(paths)))

@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.containers import Vertical
 from textual.widget import Widget
 
-from hai.client.silence import of_node
+from hai.client.tasks.agent_silence import of_node
 from hai_tui.actions import Action
 from hai_tui.cluster.text import node_card
 from hai_tui.cluster.usage import numbers

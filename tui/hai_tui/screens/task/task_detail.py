@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hai.client.silence import of_run
+from hai.client.tasks.agent_silence import of_run
 from hai_tui.i18n import text
 from hai_tui.views.table import printable
 

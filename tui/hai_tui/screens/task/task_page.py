@@ -15,8 +15,8 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from hai.client.errors import HaiError, NotFound
-from hai.client.ids import possible_id
-from hai.client.silence import of_run
+from hai.client.tasks.agent_silence import of_run
+from hai.client.tasks.ids import possible_id
 from hai_tui.actions import Action
 from hai_tui.i18n import text
 from hai_tui.screens.task import tables as task_tables
@@ -263,7 +263,7 @@ class TaskPage(TaskPageBase):
         return self.query_one(f"#{id}", VirtualTable)
 
     def _yaml(self) -> str:
-        from hai.client.spec import to_yaml
+        from hai.client.taskfile.spec import to_yaml
 
         return to_yaml(self.seen.task.spec) if self.seen.task else ""
 

@@ -9,9 +9,9 @@ from rich.padding import Padding
 from rich.style import Style
 from rich.text import Text
 
-from hai.client.diagnosis import failing, first_failing
-from hai.client.enum_names import word
-from hai.client.silence import is_silent, of_run
+from hai.client.tasks.agent_silence import is_silent, of_run
+from hai.client.tasks.diagnosis import failing, first_failing
+from hai.client.text.enum_names import word
 from hai.v1.task_pb2 import (
     TASK_OUTCOME_FAILED,
     Rank,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hai.client.silence import of_run
+from hai.client.tasks.agent_silence import of_run
 from hai_tui.i18n import text
 from hai_tui.status_style import SILENT, look
 from hai_tui.tasks.state_names import status_of

@@ -44,7 +44,7 @@ class DiffPage(Page):
         return [await client.tasks.get(id) for id in ids]
 
     def _show(self, tasks: Sequence[Task]) -> None:
-        from hai.client.spec import to_yaml
+        from hai.client.taskfile.spec import to_yaml
 
         before, after = (to_yaml(task.spec).splitlines() for task in tasks)
         lines = list(difflib.ndiff(before, after))

@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.widget import Widget
 
 from hai.client.errors import HaiError
-from hai.client.silence import of_run
+from hai.client.tasks.agent_silence import of_run
 from hai_tui.cli.name_suggestions import doubts_of_filter
 from hai_tui.feed.sorted_filtered_index import SortedFilteredIndex
 from hai_tui.i18n import text

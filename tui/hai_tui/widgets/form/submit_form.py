@@ -9,7 +9,7 @@ from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import Input
 
-from hai.client.fields import ENUMS
+from hai.client.taskfile.fields import ENUMS
 from hai.task.levels import PRIORITIES
 from hai.v1.task_spec_pb2 import TaskSpec
 from hai_tui.i18n import known, text

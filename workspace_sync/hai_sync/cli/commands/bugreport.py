@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from hai.client.connection import Connection
+from hai.client.connection.transport import Connection
 from hai.client.errors import explained
 from hai.v1.server_service_pb2 import GetServerInfoRequest
 from hai.v1.server_service_pb2_grpc import ServerServiceStub

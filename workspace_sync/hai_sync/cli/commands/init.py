@@ -22,7 +22,7 @@ def init(name: str, **options: Any) -> int:
 
     The name is yours on the cluster too; an existing workspace of that name is joined.
     """
-    from hai.client.connection import Connection
+    from hai.client.connection.transport import Connection
     from hai_sync.remote.endpoint import Remote
 
     note_unused(options)

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from hai.client.connection import Connection
+from hai.client.connection.transport import Connection
 from hai.client.errors import NotFound
-from hai.client.sizes import size_text
+from hai.client.text.sizes import size_text
 from hai.v1.workspace_pb2 import Workspace
 from hai_sync.cli.options import common
 from hai_sync.cli.reporting import event

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hai.client.sizes import size_text
+from hai.client.text.sizes import size_text
 from hai.v1.workspace_pb2 import TaskTree
 from hai_sync.cli.options import common
 from hai_sync.cli.remote_selector import there, there_of

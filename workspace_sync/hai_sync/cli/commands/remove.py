@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from hai.client.connection import Connection
+from hai.client.connection.transport import Connection
 from hai.client.errors import Conflict, HaiError, NotFound, UsageError
 from hai_sync.cli.options import common
 from hai_sync.cli.reporting import Progress, printable

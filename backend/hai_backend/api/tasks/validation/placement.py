@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hai.client.validation.conditions import BUILT_IN_SERVICE, node_count
-from hai.client.validation.violations import nearest
+from hai.client.taskfile.validation.conditions import BUILT_IN_SERVICE, node_count
+from hai.client.taskfile.validation.violations import nearest
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.api.nodes.group_capacity import GroupCapacity
 from hai_backend.api.request.rules import Rules

@@ -7,7 +7,7 @@ would wait for ever helps nobody.
 
 from __future__ import annotations
 
-from hai.client.validation import violations
+from hai.client.taskfile.validation import violations
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.api.containers.rules import check_container
 from hai_backend.api.request import limits

@@ -11,8 +11,8 @@ from google.protobuf import text_format
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hai.client.validation import violations
-from hai.client.validation.rules import RULES
+from hai.client.taskfile.validation import violations
+from hai.client.taskfile.validation.rules import RULES
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.api.nodes.group_capacity import GroupCapacity
 from hai_backend.api.request import limits

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai.client.enum_names import word
+from hai.client.text.enum_names import word
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.output.output import dump, table

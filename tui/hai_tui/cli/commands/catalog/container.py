@@ -94,7 +94,7 @@ def container() -> None:
 @click.pass_obj
 def create(settings: Settings, /, name: str, **options: Any) -> int:
     """The function behind the command."""
-    from hai.client.container_spec import container_spec
+    from hai.client.tasks.container_spec import container_spec
     from hai_tui.cli.containers.options import wish_of
 
     wish = wish_of(name, options)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai.client.enum_names import word
-from hai.client.sizes import size_text
+from hai.client.text.enum_names import word
+from hai.client.text.sizes import size_text
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import datasets as complete_datasets

@@ -127,7 +127,7 @@ def resume(settings: Settings, tasks: tuple[str, ...], kind: Any) -> int:
 
 def _resumed(task: Task) -> str:
     """What will be; a task that is being stopped ends, whatever is asked of it."""
-    from hai.client.enum_names import stop_code_names
+    from hai.client.text.enum_names import stop_code_names
 
     at = status(task)
     final = not _FINAL.isdisjoint(stop_code_names(task.run.stop_code))

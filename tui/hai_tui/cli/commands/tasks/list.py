@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai.client.resolve import quoted
+from hai.client.tasks.references import quoted
 from hai.task.levels import PRIORITIES
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import TableCommand

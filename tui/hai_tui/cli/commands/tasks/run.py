@@ -19,7 +19,7 @@ from hai_tui.cli.submission.options import SubmitCommand, override, submit_optio
 from hai_tui.cli.submission.submission import submit, tell_without_effect
 
 if TYPE_CHECKING:
-    from hai.client.spec import Document
+    from hai.client.taskfile.spec import Document
     from hai.v1.task_spec_pb2 import TaskSpec
 
 _FILES = click.argument(
@@ -67,7 +67,7 @@ def run(settings: Settings, /, files: tuple[str, ...], **options: Any) -> int:
 
 def _overridden(settings: Settings, file: str, options: Mapping[str, Any]) -> list[TaskSpec]:
     """The tasks of a file as the options want them. Raises Invalid with every violation of the file."""
-    from hai.client.spec import require_valid
+    from hai.client.taskfile.spec import require_valid
 
     documents, specs = _read(file), []
     for document in documents:
@@ -94,7 +94,7 @@ def _settle(spec: TaskSpec) -> None:
 def validate_schema(settings: Settings, files: tuple[str, ...], schema: bool) -> int:
     """The function behind the command."""
     if schema:
-        from hai.client.spec import json_schema
+        from hai.client.taskfile.spec import json_schema
 
         dump(settings, json_schema())
         return 0
@@ -105,7 +105,7 @@ def validate_schema(settings: Settings, files: tuple[str, ...], schema: bool) ->
 
 def _check(settings: Settings, file: str) -> int:
     from hai.client.errors import HaiError
-    from hai.client.spec import require_valid
+    from hai.client.taskfile.spec import require_valid
     from hai_tui.cli.errors import exit_code, tell
 
     try:
@@ -126,7 +126,7 @@ def _worst(codes: list[int]) -> int:
 
 
 def _read(file: str) -> Sequence[Document]:
-    from hai.client.spec import read_documents
+    from hai.client.taskfile.spec import read_documents
 
     if file == "-":
         return read_documents(getattr(sys.stdin, "buffer", sys.stdin))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai.client.sizes import size_text
+from hai.client.text.sizes import size_text
 from hai_tui.cli.client_call import call, told_when_lost
 from hai_tui.cli.command import HaiCommand, TableCommand
 from hai_tui.cli.commands.tasks.top import cluster_lines
@@ -163,7 +163,7 @@ def _dropped_output(task: Task) -> None:
 
 
 def _last_lines(task: Task) -> None:
-    from hai.client.diagnosis import diagnosed
+    from hai.client.tasks.diagnosis import diagnosed
 
     for rank in task.run.ranks:
         if rank.last_lines:
@@ -199,6 +199,6 @@ def _describe(settings: Settings, spec: TaskSpec, *, first: bool) -> None:
 
         dump(settings, to_dict(spec))
     else:
-        from hai.client.spec import to_yaml
+        from hai.client.taskfile.spec import to_yaml
 
         click.echo(("" if first else "---\n") + to_yaml(spec), nl=False)

@@ -55,7 +55,7 @@ def _show(
     if settings.output in ("json", "yaml"):
         _dump(settings, groups, running, queue)
         return
-    from hai.client.silence import of_run
+    from hai.client.tasks.agent_silence import of_run
     from hai_tui.cli.messages import text
     from hai_tui.cli.output.output import note_cut, show
     from hai_tui.views.tasks import QUEUE, TASKS

@@ -1,0 +1,269 @@
+"""One channel to the server: TLS, token, deadlines, retries; errors leave it as HaiError."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
+
+import grpc
+from grpc import aio
+
+from hai.client.connection.backoff import delays
+from hai.client.connection.cancellation import being_cancelled
+from hai.client.connection.multi_address import MultiAddressChannel
+from hai.client.connection.stream_call import StreamCall
+from hai.client.errors import Closed, HaiError, TimedOut, Unreachable, Untrusted, UsageError
+from hai.client.profile import Profile
+
+Stub = TypeVar("Stub")
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+DEADLINE_SECONDS = 10.0
+ATTEMPTS = 4
+LEADERLESS_ATTEMPTS = 12
+"""Where servers are there but none leads: four to nine seconds. One leads again within four."""
+MESSAGE_BYTES = 16 * 1024 * 1024
+
+_CORRECT_CA = "correct `ca` in the profile"
+
+_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", 30_000),  # the server must allow pings this often
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # a new channel tries anew
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+)
+
+
+class Transport(Protocol):
+    """What resources need of a connection; fake/server.py has another one."""
+
+    def stub(self, stub_class: Callable[[aio.Channel], Stub]) -> Stub:
+        """The calls of a service."""
+
+    async def unary(
+        self,
+        call: aio.UnaryUnaryMultiCallable[Request, Answer],
+        request: Request,
+        *,
+        retry: bool = False,
+        deadline: float | None = None,
+    ) -> Answer:
+        """One call, within its or the usual deadline; repeated when the server is away only if `retry`."""
+
+    def stream(
+        self, call: aio.UnaryStreamMultiCallable[Request, Answer], request: Request
+    ) -> AsyncGenerator[Answer, None]:
+        """One streaming call, without a deadline."""
+
+    def duplex(
+        self,
+        call: aio.StreamStreamMultiCallable[Request, Answer],
+        requests: AsyncIterator[Request],
+    ) -> AsyncGenerator[Answer, None]:
+        """Requests one way, answers the other, without a deadline."""
+
+    async def close(self) -> None:
+        """End the connection."""
+
+
+class Connection:
+    """The transport that speaks to a real server."""
+
+    def __init__(self, profile: Profile, *, deadline: float = DEADLINE_SECONDS) -> None:
+        profile.check()
+        self.profile = profile
+        self._deadline = deadline
+        self._metadata = (("authorization", f"Bearer {profile.token}"),) if profile.token else ()
+        self._is_closed = False
+
+    @cached_property
+    def _channel(
+        self,
+    ) -> MultiAddressChannel:  # made on first use: it belongs to the running event loop
+        profile = self.profile
+        return MultiAddressChannel(
+            profile.addresses, lambda server: open_channel(replace(profile, server=server))
+        )
+
+    def stub(self, stub_class: Callable[[aio.Channel], Stub]) -> Stub:
+        """The calls of a service."""
+        return stub_class(cast(aio.Channel, self._channel))
+
+    async def unary(
+        self,
+        call: aio.UnaryUnaryMultiCallable[Request, Answer],
+        request: Request,
+        *,
+        retry: bool = False,
+        deadline: float | None = None,
+    ) -> Answer:
+        """One call. The deadline covers all attempts together."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + (self._deadline if deadline is None else deadline)
+        await self._connect()
+        attempts = ATTEMPTS
+        for attempt, delay in enumerate(delays(largest=1.0), start=1):
+            left = ends - loop.time()
+            try:
+                return await call(request, timeout=left, metadata=self._metadata)
+            except aio.AioRpcError as error:
+                failure = self._error(error)
+                if failure.reason == "NO_LEADER":
+                    attempts = LEADERLESS_ATTEMPTS
+                last = attempt >= attempts or delay >= ends - loop.time()
+                if last or not retry or not _passes(failure):
+                    raise failure from error
+            except asyncio.CancelledError:
+                if being_cancelled():
+                    raise
+                raise self._closed() from None  # so gRPC tells that the channel was
+            await asyncio.sleep(delay)
+            await self._connect()
+        raise AssertionError("delays never end")
+
+    def stream(
+        self, call: aio.UnaryStreamMultiCallable[Request, Answer], request: Request
+    ) -> AsyncGenerator[Answer, None]:
+        """One streaming call; it is cancelled when its consumer leaves."""
+        return self._answers(lambda: call(request, metadata=self._metadata))
+
+    def duplex(
+        self,
+        call: aio.StreamStreamMultiCallable[Request, Answer],
+        requests: AsyncIterator[Request],
+    ) -> AsyncGenerator[Answer, None]:
+        """Requests one way, answers the other, without a deadline; cancelled when its consumer leaves."""
+        return self._answers(lambda: call(metadata=self._metadata), requests)
+
+    async def _answers(
+        self,
+        begin: Callable[[], aio.UnaryStreamCall[Any, Answer] | aio.StreamStreamCall[Any, Answer]],
+        requests: AsyncIterator[Any] | None = None,
+    ) -> AsyncGenerator[Answer, None]:
+        await self._connect()
+        stream: StreamCall[Any, Answer] = StreamCall(begin())
+        async with _written(stream, requests):
+            try:
+                async for answer in stream:
+                    yield answer
+            except aio.AioRpcError as error:
+                raise self._error(error) from error
+            finally:
+                stream.cancel("its reader left")
+
+    async def close(self) -> None:
+        """End the connection if one was opened. Calls that run raise Closed, and so do later ones."""
+        self._is_closed = True
+        if "_channel" in self.__dict__:
+            await self._channel.close()
+
+    async def _connect(self) -> None:
+        """See Roving.connect. Raises Closed."""
+        try:
+            if not self._is_closed:
+                await self._channel.connect()
+        except aio.UsageError:  # gRPC's word for a channel that is closed meanwhile
+            if not self._is_closed:
+                raise
+        if self._is_closed:
+            raise self._closed()
+
+    def _closed(self) -> Closed:
+        return Closed(f"the connection to the server at {self.profile.server} was closed")
+
+    def _error(self, error: aio.AioRpcError) -> HaiError:
+        if self._is_closed and error.code() is grpc.StatusCode.CANCELLED:
+            return self._closed()
+        from hai.client.connection.grpc_errors import to_error  # most programs never see an error
+
+        failure = to_error(error, self.profile.server, token=bool(self._metadata))
+        if isinstance(failure, Unreachable | TimedOut):
+            self._channel.move_on()
+        return failure
+
+
+@asynccontextmanager
+async def _written(
+    stream: StreamCall[Any, Any], requests: AsyncIterator[Any] | None
+) -> AsyncGenerator[None, None]:
+    """Write to a call while this lasts. Raises what the requests raise, which ends the call.
+
+    grpc would do it, but waits for ever for the next request of a call that has ended.
+    """
+    if requests is None:
+        yield
+        return
+    writing = asyncio.create_task(_write(stream, requests))
+    try:
+        yield
+    finally:
+        writing.cancel()
+        await asyncio.wait([writing])
+        if not writing.cancelled() and (error := writing.exception()) is not None:
+            raise error
+
+
+async def _write(stream: StreamCall[Any, Any], requests: AsyncIterator[Any]) -> None:
+    try:
+        async for request in requests:
+            await stream.write(request)
+        await stream.done_writing()
+    except aio.AioRpcError:
+        return  # who reads hears why
+    except BaseException:  # also a cancellation: nobody would send the rest
+        stream.cancel("its requests broke off")
+        raise
+
+
+def open_channel(profile: Profile) -> aio.Channel:
+    """A channel as the profile asks: plaintext on loopback or if insecure, else TLS."""
+    options = list(_OPTIONS)
+    if on_loopback(profile.server):
+        options.append(("grpc.enable_http_proxy", 0))  # a proxy cannot reach our loopback
+    if not profile.ca and (profile.insecure or on_loopback(profile.server)):
+        return aio.insecure_channel(profile.server, options=options)
+    roots = _read_ca(profile.ca) if profile.ca else None
+    credentials = grpc.ssl_channel_credentials(root_certificates=roots)
+    return aio.secure_channel(profile.server, credentials, options=options)
+
+
+def on_loopback(server: str) -> bool:
+    """True for addresses that never leave this machine."""
+    if server.startswith(("unix:", "unix-abstract:")):
+        return True
+    host = server.rpartition(":")[0].strip("[]") or server
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _passes(failure: HaiError) -> bool:
+    """Whether another attempt may do better."""
+    return isinstance(failure, Unreachable) and not isinstance(failure, Untrusted | Closed)
+
+
+def _read_ca(path: str) -> bytes:
+    try:
+        found = Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the certificate file {path}: {error.strerror}", hint=_CORRECT_CA
+        ) from error
+    if b"-----BEGIN CERTIFICATE-----" not in found:
+        raise UsageError(f"there is no certificate (PEM) in {path}", hint=_CORRECT_CA)
+    return found

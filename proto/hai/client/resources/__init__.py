@@ -1,0 +1,1 @@
+"""One class for each service of the API except those of tasks."""

@@ -1,0 +1,107 @@
+"""What tasks have made and need."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hai.client.connection.transport import Transport
+from hai.client.resources.paging import pages
+from hai.v1.artifact_pb2 import (
+    ARTIFACT_DIRECTION_UNSPECIFIED,
+    Artifact,
+    ArtifactDirection,
+    TaskArtifact,
+)
+from hai.v1.artifact_service_pb2 import (
+    CreateArtifactRequest,
+    DeleteArtifactRequest,
+    GetArtifactRequest,
+    ListArtifactsRequest,
+    ListArtifactsResponse,
+    ListTaskArtifactsRequest,
+    MapArtifactRequest,
+    UnmapArtifactRequest,
+    UpdateArtifactRequest,
+)
+from hai.v1.artifact_service_pb2_grpc import ArtifactServiceStub
+
+if TYPE_CHECKING:
+    from hai.v1.artifact_service_pb2_grpc import ArtifactServiceAsyncStub
+
+
+class Artifacts:
+    """Own ones, and those of the own user groups."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @cached_property
+    def _stub(self) -> ArtifactServiceAsyncStub:
+        return self._transport.stub(ArtifactServiceStub)
+
+    async def list(self, name: str = "", user_group: str = "") -> Sequence[Artifact]:
+        """Artifacts that the caller sees, of a name, of a user group."""
+
+        def ask(token: str) -> Awaitable[ListArtifactsResponse]:
+            request = ListArtifactsRequest(name=name, user_group=user_group, page_token=token)
+            return self._transport.unary(self._stub.ListArtifacts, request, retry=True)
+
+        return [artifact async for page in pages(ask) for artifact in page.artifacts]
+
+    async def get(
+        self, name: str, version: str = "", user_group: str = "", owner: str = ""
+    ) -> Artifact:
+        """One artifact; of a private one the owner, empty: the caller."""
+        request = GetArtifactRequest(name=name, version=version, user_group=user_group, owner=owner)
+        return await self._transport.unary(self._stub.GetArtifact, request, retry=True)
+
+    async def create(self, artifact: Artifact) -> Artifact:
+        """Add one, private or of an own user group."""
+        request = CreateArtifactRequest(artifact=artifact)
+        return await self._transport.unary(self._stub.CreateArtifact, request)
+
+    async def update(self, artifact: Artifact) -> Artifact:
+        """Set type, location and description."""
+        request = UpdateArtifactRequest(artifact=artifact)
+        return await self._transport.unary(self._stub.UpdateArtifact, request, retry=True)
+
+    async def delete(
+        self, name: str, version: str = "", user_group: str = "", owner: str = ""
+    ) -> None:
+        """Remove one from the list; what it names stays."""
+        request = DeleteArtifactRequest(
+            name=name, version=version, user_group=user_group, owner=owner
+        )
+        await self._transport.unary(self._stub.DeleteArtifact, request)
+
+    async def of_task(self, task_id: int) -> Sequence[TaskArtifact]:
+        """The artifacts of a task, input first."""
+        call, request = self._stub.ListTaskArtifacts, ListTaskArtifactsRequest(task_id=task_id)
+        return (await self._transport.unary(call, request, retry=True)).artifacts
+
+    async def map(
+        self,
+        task_id: int,
+        direction: ArtifactDirection.ValueType,
+        name: str,
+        version: str = "",
+        user_group: str = "",
+    ) -> TaskArtifact:
+        """Give a task an artifact, in place of the one in that direction."""
+        request = MapArtifactRequest(
+            task_id=task_id,
+            direction=direction,
+            name=name,
+            version=version,
+            user_group=user_group,
+        )
+        return await self._transport.unary(self._stub.MapArtifact, request, retry=True)
+
+    async def unmap(
+        self, task_id: int, direction: ArtifactDirection.ValueType = ARTIFACT_DIRECTION_UNSPECIFIED
+    ) -> None:
+        """Take away what a task has in a direction, or in both."""
+        request = UnmapArtifactRequest(task_id=task_id, direction=direction)
+        await self._transport.unary(self._stub.UnmapArtifact, request, retry=True)

@@ -1,0 +1,123 @@
+"""Python environments on the cluster's storage: the server's list of them, and builds there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hai.client.connection.transport import Transport
+from hai.client.errors import NotFound
+from hai.v1.environment_pb2 import Environment
+from hai.v1.environment_service_pb2 import (
+    BuildEnvironmentRequest,
+    DeleteEnvironmentRequest,
+    EnvironmentDescription,
+    ExportEnvironmentRequest,
+    GetEnvironmentRequest,
+    ListEnvironmentsRequest,
+    ListEnvironmentsResponse,
+    RegisterEnvironmentRequest,
+    WheelPart,
+)
+from hai.v1.environment_service_pb2_grpc import EnvironmentServiceStub
+
+if TYPE_CHECKING:
+    from hai.v1.environment_service_pb2_grpc import EnvironmentServiceAsyncStub
+
+_PART_BYTES = 1 << 20
+_WHEELS_GONE = "WHEELS_GONE"
+
+
+class Environments:
+    """Those that the caller sees."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @cached_property
+    def _stub(self) -> EnvironmentServiceAsyncStub:
+        return self._transport.stub(EnvironmentServiceStub)
+
+    async def list(self, owner: str = "") -> Sequence[Environment]:
+        """Of an owner, or all, by owner and name."""
+        return (await self._listed(ListEnvironmentsRequest(owner=owner))).environments
+
+    async def root(self) -> str:
+        """The directory of all environments on the cluster's storage."""
+        return (await self._listed(ListEnvironmentsRequest())).root
+
+    async def layers_in_use(self) -> Sequence[str]:
+        """Layers of the caller's that programs of tasks run in, or that environments of others stand on."""
+        return (await self._listed(ListEnvironmentsRequest(layers_in_use=True))).layers_in_use
+
+    async def _listed(self, request: ListEnvironmentsRequest) -> ListEnvironmentsResponse:
+        return await self._transport.unary(self._stub.ListEnvironments, request, retry=True)
+
+    async def get(self, name: str, owner: str = "") -> Environment:
+        """One environment; without an owner the caller's."""
+        request = GetEnvironmentRequest(name=name, owner=owner)
+        return await self._transport.unary(self._stub.GetEnvironment, request, retry=True)
+
+    async def register(self, environment: Environment) -> Environment:
+        """Tell the server of an own environment that was made or changed on the storage."""
+        request = RegisterEnvironmentRequest(environment=environment)
+        return await self._transport.unary(self._stub.RegisterEnvironment, request, retry=True)
+
+    async def delete(self, name: str, owner: str = "") -> None:
+        """Take it off the list, with its files where the server may; refused while it is used or extended."""
+        request = DeleteEnvironmentRequest(name=name, owner=owner)
+        await self._transport.unary(self._stub.DeleteEnvironment, request)
+
+    async def export(self, name: str, owner: str = "") -> EnvironmentDescription:
+        """What makes the same one elsewhere."""
+        request = ExportEnvironmentRequest(name=name, owner=owner)
+        answer = await self._transport.unary(self._stub.ExportEnvironment, request, retry=True)
+        return answer.description
+
+    async def build(
+        self, description: EnvironmentDescription, wheels: Mapping[str, Path]
+    ) -> AsyncGenerator[str | Environment, None]:
+        """Build it on the cluster: its output line by line, then the environment.
+
+        `wheels`: files of the description's local wheels, by SHA-256; only what the server lacks is sent,
+        once more when some went from there meanwhile.
+        """
+        try:
+            async for answer in self._built(description, wheels):
+                yield answer
+        except NotFound as error:
+            if error.reason != _WHEELS_GONE:
+                raise
+            async for answer in self._built(description, wheels):
+                yield answer
+
+    async def _built(
+        self, description: EnvironmentDescription, wheels: Mapping[str, Path]
+    ) -> AsyncGenerator[str | Environment, None]:
+        missing: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
+        requests = _requests(description, wheels, missing)
+        async for answer in self._transport.duplex(self._stub.BuildEnvironment, requests):
+            if answer.WhichOneof("message") == "missing":
+                missing.set_result(answer.missing.sha256)
+            elif answer.WhichOneof("message") == "environment":
+                yield answer.environment
+            else:
+                yield answer.line
+
+
+async def _requests(
+    description: EnvironmentDescription,
+    wheels: Mapping[str, Path],
+    missing: asyncio.Future[Sequence[str]],
+) -> AsyncIterator[BuildEnvironmentRequest]:
+    yield BuildEnvironmentRequest(description=description)
+    for sha256 in await missing:
+        path = wheels[sha256]
+        with path.open("rb") as file:
+            while data := await asyncio.to_thread(file.read, _PART_BYTES):
+                yield BuildEnvironmentRequest(
+                    wheel=WheelPart(name=path.name, sha256=sha256, data=data)
+                )

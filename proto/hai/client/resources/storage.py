@@ -1,0 +1,54 @@
+"""Storage in tasks: what they see, and the rules that it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hai.client.connection.transport import Transport
+from hai.v1.storage_pb2 import MountRule
+from hai.v1.storage_service_pb2 import (
+    CreateMountRuleRequest,
+    CreateMountRuleResponse,
+    DeleteMountRuleRequest,
+    ListMountRulesRequest,
+    ListMountsRequest,
+    ListMountsResponse,
+)
+from hai.v1.storage_service_pb2_grpc import StorageServiceStub
+
+if TYPE_CHECKING:
+    from hai.v1.storage_service_pb2_grpc import StorageServiceAsyncStub
+
+
+class Storage:
+    """Mounts and, for operators, their rules."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @cached_property
+    def _stub(self) -> StorageServiceAsyncStub:
+        return self._transport.stub(StorageServiceStub)
+
+    async def mounts(self, user: str = "", task_id: int = 0) -> ListMountsResponse:
+        """What every task of a user (empty: the caller) sees, or one task."""
+        request = ListMountsRequest(user=user, task_id=task_id)
+        return await self._transport.unary(self._stub.ListMounts, request, retry=True)
+
+    async def rules(self) -> Sequence[MountRule]:
+        """All rules, by id."""
+        call, request = self._stub.ListMountRules, ListMountRulesRequest()
+        return (await self._transport.unary(call, request, retry=True)).rules
+
+    async def create_rule(
+        self, rule: MountRule, *, force: bool = False, validate_only: bool = False
+    ) -> CreateMountRuleResponse:
+        """Add a rule; the answer tells what is odd about it."""
+        request = CreateMountRuleRequest(rule=rule, force=force, validate_only=validate_only)
+        return await self._transport.unary(self._stub.CreateMountRule, request)
+
+    async def delete_rule(self, id: int) -> None:
+        """Remove a rule."""
+        await self._transport.unary(self._stub.DeleteMountRule, DeleteMountRuleRequest(id=id))

@@ -1,0 +1,75 @@
+"""What ranks use of their nodes, and how busy the cluster is, over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hai.client.connection.transport import Transport
+from hai.client.resources.times import timestamp
+from hai.v1.usage_service_pb2 import (
+    ListClusterUsageRequest,
+    ListClusterUsageResponse,
+    ListNodeUsageRequest,
+    ListNodeUsageResponse,
+    ListTaskUsageRequest,
+    ListTaskUsageResponse,
+)
+from hai.v1.usage_service_pb2_grpc import UsageServiceStub
+
+if TYPE_CHECKING:
+    from hai.v1.usage_service_pb2_grpc import UsageServiceAsyncStub
+
+
+class Usage:
+    """Series of at most `points` steps; 0: the server's choice."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @cached_property
+    def _stub(self) -> UsageServiceAsyncStub:
+        return self._transport.stub(UsageServiceStub)
+
+    async def of_task(
+        self,
+        task_id: int,
+        *,
+        ranks: Iterable[int] = (),
+        start: datetime | None = None,
+        end: datetime | None = None,
+        points: int = 0,
+        sum: bool = False,
+    ) -> ListTaskUsageResponse:
+        """CPUs, memory and GPUs of ranks (none: all), or of all these together (`sum`); not given: since the task was
+        started, until now or its end."""
+        request = ListTaskUsageRequest(
+            task_id=task_id,
+            ranks=ranks,
+            start_time=timestamp(start),
+            end_time=timestamp(end),
+            points=points,
+            sum=sum,
+        )
+        return await self._transport.unary(self._stub.ListTaskUsage, request, retry=True)
+
+    async def of_cluster(
+        self,
+        group: str = "",
+        *,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        points: int = 0,
+    ) -> ListClusterUsageResponse:
+        """Nodes, GPUs and waiting tasks of a node group, empty: of all; not given: the last 3 hours."""
+        request = ListClusterUsageRequest(
+            group=group, start_time=timestamp(start), end_time=timestamp(end), points=points
+        )
+        return await self._transport.unary(self._stub.ListClusterUsage, request, retry=True)
+
+    async def of_nodes(self, group: str = "") -> ListNodeUsageResponse:
+        """What is used on each node of a group just now, empty: of all."""
+        request = ListNodeUsageRequest(group=group)
+        return await self._transport.unary(self._stub.ListNodeUsage, request, retry=True)

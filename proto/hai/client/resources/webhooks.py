@@ -1,0 +1,51 @@
+"""Whom the server tells what becomes of the caller's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hai.client.connection.transport import Transport
+from hai.v1.webhook_service_pb2 import (
+    DeleteWebhookRequest,
+    ListWebhooksRequest,
+    SetWebhookRequest,
+    SetWebhookResponse,
+    TestWebhookRequest,
+    Webhook,
+)
+from hai.v1.webhook_service_pb2_grpc import WebhookServiceStub
+
+if TYPE_CHECKING:
+    from hai.v1.webhook_service_pb2_grpc import WebhookServiceAsyncStub
+
+
+class Webhooks:
+    """The caller's own."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @cached_property
+    def _stub(self) -> WebhookServiceAsyncStub:
+        return self._transport.stub(WebhookServiceStub)
+
+    async def list(self) -> Sequence[Webhook]:
+        """All, by name."""
+        request = ListWebhooksRequest()
+        return (await self._transport.unary(self._stub.ListWebhooks, request, retry=True)).webhooks
+
+    async def set(self, webhook: Webhook) -> SetWebhookResponse:
+        """Add or replace one; of a new one the answer has the secret, which is told once."""
+        request = SetWebhookRequest(webhook=webhook)
+        return await self._transport.unary(self._stub.SetWebhook, request)
+
+    async def delete(self, name: str) -> None:
+        """Forget one."""
+        await self._transport.unary(self._stub.DeleteWebhook, DeleteWebhookRequest(name=name))
+
+    async def test(self, name: str) -> str:
+        """Send it a sample now; why it was not taken, or nothing."""
+        request = TestWebhookRequest(name=name)
+        return (await self._transport.unary(self._stub.TestWebhook, request)).error

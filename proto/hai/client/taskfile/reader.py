@@ -1,0 +1,281 @@
+"""A tree to a TaskSpec: shape and types only, every violation at once. hai.client.validation has the rules."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import shlex
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+from hai.client.errors import Violation
+from hai.client.taskfile import fields
+from hai.client.taskfile.tree import Items, Mark, Scalar, Table, Tree
+from hai.client.taskfile.validation.rules import RULES, Level, Number
+from hai.task.levels import PRIORITIES
+
+_INT32 = (-(2**31), 2**31 - 1)
+_INT64 = (-(2**63), 2**63 - 1)
+
+
+class Wrong(Exception):
+    """One value that cannot be read; becomes a Violation at the value's place."""
+
+
+class SpecReader:
+    """Fills messages from trees; gathers what is wrong, and where each value stands."""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.marks: dict[str, Mark] = {}
+
+    def message(self, target: Message, tree: Tree, path: str) -> None:
+        """Fill a message from a mapping."""
+        self.marks[path] = tree.mark
+        if not isinstance(tree, Table):
+            self._wrong(path, f"must be a mapping of keys, not {_kind(tree)}", tree.mark)
+            return
+        known = fields.message_fields(fields.descriptor(target))
+        seen: dict[str, Mark] = {}
+        for entry in tree.entries:
+            inner = f"{path}.{entry.key}" if path else entry.key
+            if entry.key in seen:
+                self._wrong(
+                    inner, f"is given twice, first in line {seen[entry.key].line}", entry.mark
+                )
+            elif entry.key not in known:
+                self._wrong(inner, unknown(entry.key, fields.descriptor(target)), entry.mark)
+            else:
+                self.field(target, known[entry.key], entry.value, inner)
+            seen.setdefault(entry.key, entry.mark)
+        self._missing(target, tree, path)
+
+    def field(self, target: Message, field: FieldDescriptor, tree: Tree, path: str) -> None:
+        """Set one field; null leaves it unset."""
+        self.marks[path] = tree.mark
+        if isinstance(tree, Scalar) and tree.kind == "null":
+            return
+        if fields.is_map(field):
+            self._map(getattr(target, field.name), field, tree, path)
+        elif field.is_repeated:
+            self._list(getattr(target, field.name), field, tree, path)
+        elif field.message_type is not None:
+            inner = getattr(target, field.name)
+            inner.SetInParent()
+            self.message(inner, tree, path)
+        else:
+            value = self._scalar(field, tree, path)
+            if value is not None:
+                setattr(target, field.name, value)
+
+    def _map(self, target: Any, field: FieldDescriptor, tree: Tree, path: str) -> None:
+        if not isinstance(tree, Table):
+            self._wrong(path, f"must be a mapping of names to values, not {_kind(tree)}", tree.mark)
+            return
+        value_field = fields.map_value(field)
+        seen: dict[str, Mark] = {}
+        for entry in tree.entries:
+            inner = f"{path}[{entry.key[:64]}]"
+            if entry.key in seen:
+                self._wrong(
+                    inner, f"is given twice, first in line {seen[entry.key].line}", entry.mark
+                )
+                continue
+            seen[entry.key] = self.marks[inner] = entry.mark
+            value = self._scalar(value_field, entry.value, inner, booleans=True)
+            if value is not None:
+                target[entry.key] = value
+
+    def _list(self, target: Any, field: FieldDescriptor, tree: Tree, path: str) -> None:
+        if isinstance(tree, Scalar) and tree.kind != "null" and _splits(field):
+            self._extend_split(target, field, tree, path)
+            return
+        if not isinstance(tree, Items):
+            self._wrong(path, f"must be a list{_or_text(field)}, not {_kind(tree)}", tree.mark)
+            return
+        for index, item in enumerate(tree.values):
+            inner = f"{path}[{index}]"
+            self.marks[inner] = item.mark
+            if field.message_type is not None:
+                self.message(target.add(), item, inner)
+                continue
+            booleans = fields.field_key(field) in fields.SHELL_WORDS
+            value = self._scalar(field, item, inner, booleans=booleans)
+            if value is not None:
+                target.append(value)
+
+    def _extend_split(self, target: Any, field: FieldDescriptor, tree: Scalar, path: str) -> None:
+        try:
+            target.extend(_split(field, tree))
+        except Wrong as wrong:
+            self._wrong(path, str(wrong), tree.mark)
+
+    def _scalar(
+        self, field: FieldDescriptor, tree: Tree, path: str, *, booleans: bool = False
+    ) -> Any:
+        try:
+            if not isinstance(tree, Scalar):
+                raise Wrong(f"must be {_wanted(field)}, not {_kind(tree)}")
+            return scalar(field, tree, booleans=booleans)
+        except Wrong as wrong:
+            self._wrong(path, str(wrong), tree.mark)
+            return None
+
+    def _missing(self, target: Message, tree: Table, path: str) -> None:
+        given = {
+            e.key for e in tree.entries if not (isinstance(e.value, Scalar) and _null(e.value))
+        }
+        for name in fields.REQUIRED.get(target.DESCRIPTOR.name, ()):
+            if name not in given:
+                self._wrong(f"{path}.{name}" if path else name, "is missing", tree.mark)
+
+    def _wrong(self, path: str, message: str, mark: Mark) -> None:
+        self.violations.append(Violation(path, message, mark.line, mark.column))
+
+
+def scalar(field: FieldDescriptor, tree: Scalar, *, booleans: bool = False) -> Any:
+    """The value of a scalar field. Raises Wrong."""
+    key = fields.field_key(field)
+    if key == fields.PRIORITY and tree.kind == "text":
+        return _priority(tree)
+    if key in fields.DURATIONS:
+        return _in_range(field, _duration(tree))
+    match field.type:
+        case FieldDescriptor.TYPE_STRING:
+            return _text(field, tree, booleans)
+        case FieldDescriptor.TYPE_BOOL:
+            return _exactly(field, tree, "boolean")
+        case FieldDescriptor.TYPE_DOUBLE:
+            return _double(field, tree)
+        case _:
+            value = _in_range(field, _exactly(field, tree, "integer"))
+            if key == "TaskSpec.version" and value != fields.VERSION:
+                raise Wrong(f"must be {fields.VERSION}: the only schema that this platform reads")
+            return value
+
+
+def _text(field: FieldDescriptor, tree: Scalar, booleans: bool) -> str:
+    key = fields.field_key(field)
+    choices = fields.ENUMS.get(key)
+    if key == "TaskSpec.task_type" and (refused := fields.refused_task_type(tree.text)):
+        raise Wrong(refused)
+    if choices and (tree.kind != "text" or tree.text not in choices):
+        raise Wrong(
+            f"must be one of {', '.join(filter(None, choices))}, not {tree.text!r}{_near(tree.text, choices)}"
+        )
+    if tree.kind == "null" or (tree.kind == "boolean" and not booleans):
+        raise Wrong(f"must be text, not {_kind(tree)}: put it in quotes")
+    try:
+        tree.text.encode()
+    except UnicodeEncodeError:
+        raise Wrong("holds half a character (a lone surrogate)") from None
+    return tree.text
+
+
+def _exactly(field: FieldDescriptor, tree: Scalar, kind: str) -> Any:
+    if tree.kind != kind:
+        raise Wrong(f"must be {_wanted(field)}, not {_kind(tree)}")
+    return tree.value
+
+
+def _double(field: FieldDescriptor, tree: Scalar) -> float:
+    if not isinstance(tree.value, int | float) or tree.kind == "boolean":
+        raise Wrong(f"must be {_wanted(field)}, not {_kind(tree)}")
+    value = float(tree.value)
+    if not math.isfinite(value):
+        raise Wrong("must be a finite number")
+    return value
+
+
+def _in_range(field: FieldDescriptor, value: int) -> int:
+    low, high = _INT64 if field.type == FieldDescriptor.TYPE_INT64 else _INT32
+    if not low <= value <= high:
+        rule = RULES.get(fields.field_key(field))
+        known = rule if isinstance(rule, Number | Level) else Number(low, high)
+        raise Wrong(known.problem(value))
+    return value
+
+
+def _priority(tree: Scalar) -> int:
+    name = tree.text.upper()
+    if name not in PRIORITIES:
+        known = ", ".join(PRIORITIES)
+        raise Wrong(
+            f"no priority is called {tree.text!r}{_near(name, PRIORITIES)}; there are {known}"
+        )
+    return PRIORITIES[name]
+
+
+def _duration(tree: Scalar) -> int:
+    # An integer may come from yaml's own base 60 (1:30:00): it means the same seconds.
+    value = tree.value if tree.kind == "integer" else fields.seconds(tree.text)
+    if tree.kind not in ("integer", "text") or not isinstance(value, int):
+        raise Wrong("must be a duration: seconds, 90m, 2h30m or D-HH:MM:SS")
+    return value
+
+
+def _splits(field: FieldDescriptor) -> bool:
+    return fields.field_key(field) in fields.SHELL_WORDS | fields.COMMA_WORDS
+
+
+def _split(field: FieldDescriptor, tree: Scalar) -> list[str]:
+    if tree.kind == "boolean":
+        raise Wrong("must be a list, or one string, not true or false")
+    if fields.field_key(field) in fields.COMMA_WORDS:
+        return [word for part in tree.text.split(",") if (word := part.strip())]
+    try:
+        return shlex.split(tree.text)
+    except ValueError as error:
+        raise Wrong(
+            f"cannot be split into words: {str(error).lower()}; a list needs no quotes"
+        ) from None
+
+
+def _or_text(field: FieldDescriptor) -> str:
+    return " or one string" if _splits(field) else ""
+
+
+def _wanted(field: FieldDescriptor) -> str:
+    if fields.field_key(field) in fields.DURATIONS:
+        return "a duration"
+    return {
+        FieldDescriptor.TYPE_STRING: "text",
+        FieldDescriptor.TYPE_BOOL: "true or false",
+        FieldDescriptor.TYPE_DOUBLE: "a number",
+    }.get(field.type, "a whole number")
+
+
+def _kind(tree: Tree) -> str:
+    match tree:
+        case Table():
+            return "a mapping"
+        case Items():
+            return "a list"
+        case Scalar(kind="null"):
+            return "nothing"
+        case Scalar(kind="text"):
+            return f"the text {tree.text[:40]!r}"
+        case Scalar():
+            return f"the {tree.kind} {tree.text}"
+
+
+def _null(tree: Scalar) -> bool:
+    return tree.kind == "null"
+
+
+def unknown(key: str, message: Descriptor) -> str:
+    """What to say about a key that a message does not have, with what it may have meant."""
+    near = difflib.get_close_matches(key, fields.message_fields(message), n=2)
+    if near:
+        return f"is not a known key; did you mean {' or '.join(near)}?"
+    elsewhere = [p for p in fields.paths() if p.rpartition(".")[2] == key]
+    if elsewhere:
+        return f"is not known here; it belongs at {' or '.join(elsewhere[:2])}"
+    return f"is not a known key; known are {', '.join(fields.message_fields(message))}"
+
+
+def _near(word: str, choices: Any) -> str:
+    near = difflib.get_close_matches(word, list(choices), n=1)
+    return f" (did you mean {near[0]}?)" if near else ""

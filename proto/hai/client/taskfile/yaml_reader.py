@@ -1,0 +1,161 @@
+"""YAML text to a tree with positions. Nothing is ever constructed from a tag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from hai.client.taskfile.tree import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    Budget,
+    Entry,
+    Items,
+    Kind,
+    Malformed,
+    Mark,
+    Scalar,
+    Table,
+    Tree,
+)
+
+Composed = TypeVar("Composed")
+
+_CORE = "tag:yaml.org,2002:"
+_KINDS: dict[str, Kind] = {
+    "str": "text",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "null": "null",
+    "timestamp": "text",  # a date is the text that it is written as
+    "merge": "text",
+    "value": "text",
+}
+
+
+def parse(text: str) -> Tree:
+    """The tree of one yaml document. Raises Malformed."""
+    node = _composed(text, lambda: yaml.compose(text, Loader=yaml.SafeLoader))
+    return Table(()) if node is None else _Builder().tree(node, 0)
+
+
+def parse_all(text: str) -> Sequence[Tree]:
+    """The trees of all documents, but of empty ones. Raises Malformed."""
+    nodes = _composed(text, lambda: list(yaml.compose_all(text, Loader=yaml.SafeLoader)))
+    trees = [_Builder().tree(node, 0) for node in nodes]
+    return [tree for tree in trees if not (isinstance(tree, Scalar) and tree.value is None)]
+
+
+def _composed(text: str, compose: Callable[[], Composed]) -> Composed:
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise Malformed(f"the document is larger than {MAX_BYTES // 1024} KiB")
+    try:
+        _check_depth(text)
+        return compose()
+    except yaml.MarkedYAMLError as error:
+        raise Malformed(_sentence(error), _mark(error.problem_mark)) from error
+    except yaml.reader.ReaderError as error:
+        raise Malformed(_bad_character(error), _position(text, error.position)) from error
+
+
+def _check_depth(text: str) -> None:
+    """Refuse deep nesting before the recursive composer meets it."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            raise Malformed(
+                f"the document is nested deeper than {MAX_DEPTH} levels", _mark(event.start_mark)
+            )
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self._budget = Budget()
+        self._scalars = yaml.SafeLoader("")
+
+    def tree(self, node: Node, depth: int) -> Tree:
+        mark = _mark(node.start_mark)
+        self._budget.spend(depth, mark)
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, mark)
+        if isinstance(node, MappingNode):
+            _expect_tag(node, "map")
+            return Table(tuple(self._entries(node, depth)), mark)
+        _expect_tag(node, "seq")
+        return Items(tuple(self.tree(child, depth + 1) for child in node.value), mark)
+
+    def _scalar(self, node: ScalarNode, mark: Mark) -> Scalar:
+        kind = _KINDS.get(node.tag.removeprefix(_CORE)) if node.tag.startswith(_CORE) else None
+        if kind is None:
+            raise Malformed(f"the yaml tag {node.tag} is not accepted", mark)
+        if kind == "text":
+            return Scalar(kind, node.value, node.value, mark)
+        try:
+            value = self._scalars.construct_object(node)  # core tags only: int, float, bool, null
+        except (ValueError, KeyError, yaml.YAMLError) as error:
+            raise Malformed(f"{node.value!r} is not a {kind}", mark) from error
+        return Scalar(kind, node.value, value, mark)
+
+    def _entries(self, node: MappingNode, depth: int) -> list[Entry]:
+        own: list[Entry] = []
+        merged: list[Entry] = []
+        for key, value in node.value:
+            if key.tag == f"{_CORE}merge":
+                merged += self._merged(value, depth)
+            else:
+                own.append(Entry(_key(key), self.tree(value, depth + 1), _mark(key.start_mark)))
+        taken = {entry.key for entry in own}
+        for entry in merged:  # an own key wins over a merged one, an earlier merge over a later
+            if entry.key not in taken:
+                taken.add(entry.key)
+                own.append(entry)
+        return own
+
+    def _merged(self, node: Node, depth: int) -> list[Entry]:
+        sources = node.value if isinstance(node, SequenceNode) else [node]
+        found: list[Entry] = []
+        for source in sources:
+            if not isinstance(source, MappingNode):
+                raise Malformed("only a mapping can be merged with <<", _mark(source.start_mark))
+            self._budget.spend(depth + 1, _mark(source.start_mark))
+            found += self._entries(source, depth + 1)
+        return found
+
+
+def _key(node: Node) -> str:
+    if not isinstance(node, ScalarNode) or not node.tag.startswith(_CORE):
+        raise Malformed("a key must be a word, not a list or mapping", _mark(node.start_mark))
+    return str(node.value)
+
+
+def _expect_tag(node: Node, tag: str) -> None:
+    if node.tag != _CORE + tag:
+        raise Malformed(f"the yaml tag {node.tag} is not accepted", _mark(node.start_mark))
+
+
+def _mark(mark: Any) -> Mark:
+    return Mark(mark.line + 1, mark.column + 1) if mark else Mark()
+
+
+def _position(text: str, index: int) -> Mark:
+    before = text[:index]
+    return Mark(before.count("\n") + 1, index - before.rfind("\n"))
+
+
+def _sentence(error: yaml.MarkedYAMLError) -> str:
+    parts = [part for part in (error.context, error.problem) if part]
+    return "not valid yaml: " + ", ".join(parts)
+
+
+def _bad_character(error: yaml.reader.ReaderError) -> str:
+    character = error.character
+    code = ord(character) if isinstance(character, str) else character
+    return f"not valid yaml: the character U+{code:04X} must be written as an escape in quotes"

@@ -1,0 +1,1 @@
+"""Calls about tasks, and what clients derive from a task: state, diagnosis, silent agents."""

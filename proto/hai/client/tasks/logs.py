@@ -1,0 +1,83 @@
+"""What programs print."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hai.client.connection.resume import Lost, resumed
+from hai.client.connection.transport import Transport
+from hai.client.resources.times import timestamp
+from hai.v1.log_service_pb2 import TailLogsRequest, TailLogsResponse
+from hai.v1.log_service_pb2_grpc import LogServiceStub
+
+if TYPE_CHECKING:
+    from hai.v1.log_service_pb2_grpc import LogServiceAsyncStub
+
+
+class Logs:
+    """Lines of ranks over all runs of a task."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @cached_property
+    def _stub(self) -> LogServiceAsyncStub:
+        return self._transport.stub(LogServiceStub)
+
+    def tail(
+        self,
+        id: int,
+        *,
+        ranks: Iterable[int] = (),
+        run: int = 0,
+        tail_lines: int = 0,
+        since: datetime | None = None,
+        follow: bool = False,
+        cursor: str = "",
+        patience: float | None = None,
+        lost: Lost | None = None,
+    ) -> AsyncGenerator[TailLogsResponse, None]:
+        """Lines from a cursor on; no line is lost or repeated when the server goes and comes back.
+
+        After `patience` seconds without a server it raises Unreachable. Not given: for ever with
+        follow, at once without. `lost` hears that the server stays away.
+        """
+        wanted = TailLogsRequest(
+            id=id,
+            ranks=ranks,
+            run=run,
+            tail_lines=tail_lines,
+            since=timestamp(since),
+            follow=follow,
+        )
+
+        def reopen(last: str) -> AsyncGenerator[TailLogsResponse, None]:
+            request = TailLogsRequest(cursor=last)
+            request.MergeFrom(wanted)
+            return self._transport.stream(self._stub.TailLogs, request)
+
+        limit = patience if follow or patience is not None else 0.0
+        return resumed(reopen, cursor, lambda r: r.cursor, patience=limit, lost=lost)
+
+    async def page(
+        self,
+        id: int,
+        cursor: str = "",
+        *,
+        ranks: Iterable[int] = (),
+        run: int = 0,
+        back: bool = True,
+    ) -> TailLogsResponse:
+        """The lines right before a cursor (none: the last ones of all), or with `back` False those after it.
+
+        `begin` and `cursor` of the answer stand for its two ends; without lines `begin` is empty: the way back ends.
+        """
+        request = TailLogsRequest(id=id, ranks=ranks, run=run, cursor=cursor, back=back)
+        async with aclosing(self._transport.stream(self._stub.TailLogs, request)) as answers:
+            async for answer in answers:
+                return answer
+        return TailLogsResponse(cursor=cursor)

@@ -1,0 +1,104 @@
+"""What a user's word for a task means: an id, a yaml file, or a name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Literal, Protocol
+
+from hai.client.errors import Ambiguous, Candidate, NotFound, UsageError
+from hai.client.tasks.ids import is_id, possible_id
+from hai.client.text.enum_names import word
+from hai.v1.task_pb2 import Task, TaskState
+
+Kind = Literal["auto", "yaml", "name", "id"]
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./-]+")
+
+
+class Finder(Protocol):
+    """Tasks.all."""
+
+    def __call__(self, *, filter: str, page_size: int) -> AsyncIterator[Task]:
+        """Tasks that match a filter, newest first."""
+
+
+class Resolver:
+    """Looks names up among the caller's own tasks first, then among all that the caller may see."""
+
+    def __init__(self, find: Finder) -> None:
+        self._find = find
+
+    async def resolve(self, ref: str, kind: Kind) -> int:
+        """The id that `ref` means."""
+        if not ref.strip():
+            raise UsageError("no task is given", hint="give an id, a name or a yaml file")
+        match kind if kind != "auto" else guess(ref):
+            case "id":
+                return _id(ref)
+            case "yaml":
+                return await self._by_name(_name_in(ref))
+            case _:
+                return await self._by_name(ref)
+
+    async def _by_name(self, name: str) -> int:
+        term = f"name:{quoted(name)}"
+        async for task in self._find(filter=f"user:me {term}", page_size=50):
+            if task.name == name:
+                return task.id
+        others = await self._latest_of_each_user(name, term)
+        if not others:
+            raise NotFound(f"no task is named {name!r}", hint="`hai list` shows your tasks")
+        if len(others) > 1:
+            raise _ambiguous(name, others)
+        return others[0].id
+
+    async def _latest_of_each_user(self, name: str, term: str) -> list[Task]:
+        latest: dict[str, Task] = {}
+        async for task in self._find(filter=term, page_size=50):
+            if task.name == name:
+                latest.setdefault(task.user, task)
+        return list(latest.values())
+
+
+def guess(ref: str) -> Kind:
+    """Digits are an id, an existing yaml file is its task's name, everything else is a name."""
+    if is_id(ref):
+        return "id"
+    if ref.endswith((".yml", ".yaml")) and Path(ref).is_file():
+        return "yaml"
+    return "name"
+
+
+def quoted(value: str) -> str:
+    """A value for a filter term, in quotes where it holds more than plain characters."""
+    if _PLAIN.fullmatch(value) and not value.startswith("-"):
+        return value
+    widened = value.replace('"', "*")  # the filter language cannot say a quote, * stands for it too
+    return f'"{widened}"'
+
+
+def _id(ref: str) -> int:
+    if not is_id(ref):
+        raise UsageError(
+            f"{ref!r} is not a task id", hint="an id is a number; names need kind name"
+        )
+    id = possible_id(ref)
+    if not id:
+        raise NotFound(f"there is no task {ref}", hint="`hai list` shows your tasks")
+    return id
+
+
+def _name_in(ref: str) -> str:
+    from hai.client.taskfile.spec import read_spec  # only a yaml reference pays for the reader
+
+    return read_spec(Path(ref), rules=False).name
+
+
+def _ambiguous(name: str, tasks: list[Task]) -> Ambiguous:
+    candidates = tuple(Candidate(t.id, t.name, t.user, word(TaskState, t.state)) for t in tasks)
+    listed = ", ".join(f"{c.id} of {c.user}" for c in candidates)
+    return Ambiguous(
+        f"{name!r} names tasks of several users: {listed}", candidates, hint="give the id instead"
+    )

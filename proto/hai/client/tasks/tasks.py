@@ -1,0 +1,284 @@
+"""Tasks: submit, look, steer, follow."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
+from contextlib import aclosing
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hai.client.connection.resume import Lost, resumed
+from hai.client.connection.transport import Transport
+from hai.client.errors import ServerError, TimedOut
+from hai.client.resources.paging import pages
+from hai.client.tasks.references import Kind, Resolver
+from hai.client.tasks.states import reached, task_state
+from hai.v1.task_pb2 import (
+    TASK_OUTCOME_UNSPECIFIED,
+    Run,
+    Task,
+    TaskEvent,
+    TaskOutcome,
+    TaskState,
+)
+from hai.v1.task_service_pb2 import (
+    TASK_VIEW_UNSPECIFIED,
+    CreateTaskRequest,
+    DryRunTaskRequest,
+    DryRunTaskResponse,
+    ExplainTaskRequest,
+    ExplainTaskResponse,
+    GetTaskRequest,
+    ListQueueRequest,
+    ListRunsRequest,
+    ListRunsResponse,
+    ListTaskEventsRequest,
+    ListTaskEventsResponse,
+    ListTasksRequest,
+    ListTasksResponse,
+    MoveTaskRequest,
+    ResumeTaskRequest,
+    StarTaskRequest,
+    StopTaskRequest,
+    SuspendTaskRequest,
+    TagTaskRequest,
+    TaskView,
+    UpdateTaskPriorityRequest,
+    WatchTasksRequest,
+    WatchTasksResponse,
+)
+from hai.v1.task_service_pb2_grpc import TaskServiceStub
+from hai.v1.task_spec_pb2 import TaskSpec
+
+if TYPE_CHECKING:
+    from hai.v1.task_service_pb2_grpc import TaskServiceAsyncStub
+
+
+class Tasks:
+    """Tasks of the caller, and of others where the caller may see them."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._resolver = Resolver(self.all)
+        self._heeds_after = False  # not known yet
+
+    @cached_property
+    def _stub(self) -> TaskServiceAsyncStub:
+        return self._transport.stub(TaskServiceStub)
+
+    async def create(
+        self, spec: TaskSpec, *, request_id: str | None = None, validate_only: bool = False
+    ) -> Task:
+        """Submit; durable once this returns. With validate_only nothing is created and the id is 0."""
+        if spec.options.after and not validate_only and not self._heeds_after:
+            await self.create(spec, validate_only=True)
+        request = CreateTaskRequest(
+            spec=spec, request_id=request_id or str(uuid.uuid4()), validate_only=validate_only
+        )
+        task = await self._transport.unary(self._stub.CreateTask, request, retry=True)
+        self._learn(spec, task)
+        return task
+
+    async def dry_run(self, spec: TaskSpec) -> DryRunTaskResponse:
+        """What the next scheduling pass would do with a task; nothing is stored. Raises what `create` would."""
+        request = DryRunTaskRequest(spec=spec)
+        answer = await self._transport.unary(self._stub.DryRunTask, request, retry=True)
+        self._learn(spec, answer.task)
+        return answer
+
+    def _learn(self, spec: TaskSpec, understood: Task) -> None:
+        """Servers refuse what they do not know, but not yet those that know no `after`: they would start the task."""
+        if spec.options.after and not understood.spec.options.after:
+            raise ServerError(
+                "the server knows no options.after: it is older than this client",
+                reason="UNIMPLEMENTED",
+                hint="have the server upgraded, or submit the task when those that go first have ended",
+            )
+        self._heeds_after = self._heeds_after or bool(spec.options.after)
+
+    async def get(self, id: int) -> Task:
+        """One task, with its spec."""
+        return await self._transport.unary(self._stub.GetTask, GetTaskRequest(id=id), retry=True)
+
+    async def resolve(self, ref: str, kind: Kind = "auto") -> int:
+        """The id that a user's word for a task means: an id, a yaml file or a name."""
+        return await self._resolver.resolve(ref, kind)
+
+    async def list(
+        self,
+        *,
+        filter: str = "",
+        order_by: str = "",
+        page_size: int = 50,
+        page_token: str = "",
+        view: TaskView.ValueType = TASK_VIEW_UNSPECIFIED,
+        count: bool = False,
+    ) -> ListTasksResponse:
+        """A page of tasks."""
+        request = ListTasksRequest(
+            filter=filter,
+            order_by=order_by,
+            page_size=page_size,
+            page_token=page_token,
+            view=view,
+            count=count,
+        )
+        return await self._transport.unary(self._stub.ListTasks, request, retry=True)
+
+    async def all(
+        self,
+        *,
+        filter: str = "",
+        order_by: str = "",
+        view: TaskView.ValueType = TASK_VIEW_UNSPECIFIED,
+        page_size: int = 500,
+    ) -> AsyncGenerator[Task, None]:
+        """Every task that matches, page by page."""
+
+        def ask(token: str) -> Awaitable[ListTasksResponse]:
+            return self.list(
+                filter=filter, order_by=order_by, view=view, page_size=page_size, page_token=token
+            )
+
+        async for page in pages(ask):
+            for task in page.tasks:
+                yield task
+
+    async def runs(self, id: int, after: int = 0) -> Sequence[Run]:
+        """Runs of a task after a number, oldest first."""
+
+        def ask(token: str) -> Awaitable[ListRunsResponse]:
+            request = ListRunsRequest(id=id, after=after, page_token=token)
+            return self._transport.unary(self._stub.ListRuns, request, retry=True)
+
+        return [run async for page in pages(ask) for run in page.runs]
+
+    async def events(self, id: int, after: int = 0) -> Sequence[TaskEvent]:
+        """Timeline of a task after a sequence number, oldest first."""
+
+        def ask(token: str) -> Awaitable[ListTaskEventsResponse]:
+            request = ListTaskEventsRequest(id=id, after=after, page_token=token)
+            return self._transport.unary(self._stub.ListTaskEvents, request, retry=True)
+
+        return [event async for page in pages(ask) for event in page.events]
+
+    def watch(
+        self,
+        filter: str = "",
+        after_version: int = 0,
+        *,
+        patience: float | None = None,
+        lost: Lost | None = None,
+    ) -> AsyncGenerator[WatchTasksResponse, None]:
+        """Changes from a version on; goes on from the last one seen when the server comes back.
+
+        Without `patience` it waits for ever; with it, it raises Unreachable after so many seconds.
+        `lost` hears that the server stays away.
+        """
+
+        def reopen(version: int) -> AsyncGenerator[WatchTasksResponse, None]:
+            request = WatchTasksRequest(filter=filter, after_version=version)
+            return self._transport.stream(self._stub.WatchTasks, request)
+
+        return resumed(
+            reopen,
+            after_version,
+            lambda r: r.version,
+            patience=patience,
+            endless=True,
+            lost=lost,
+        )
+
+    async def stop(
+        self, id: int, outcome: TaskOutcome.ValueType = TASK_OUTCOME_UNSPECIFIED
+    ) -> Task:
+        """End a task; asking twice is not an error."""
+        request = StopTaskRequest(id=id, outcome=outcome)
+        return await self._transport.unary(self._stub.StopTask, request, retry=True)
+
+    async def suspend(self, id: int, hold: bool = False, delay_seconds: float = 0.0) -> Task:
+        """Ask the program to save and yield. Never repeated: it could hit the task's next run."""
+        request = SuspendTaskRequest(id=id, hold=hold, delay_seconds=delay_seconds)
+        return await self._transport.unary(self._stub.SuspendTask, request)
+
+    async def resume(self, id: int) -> Task:
+        """Let a held task be started again."""
+        return await self._transport.unary(self._stub.ResumeTask, ResumeTaskRequest(id=id))
+
+    async def set_priority(self, id: int, priority: int) -> Task:
+        """Change the priority; -1 is AUTO."""
+        request = UpdateTaskPriorityRequest(id=id, priority=priority)
+        return await self._transport.unary(self._stub.UpdateTaskPriority, request, retry=True)
+
+    async def move(self, id: int, before: int = 0) -> Task:
+        """Put a task before another of one's own; 0: before all of them."""
+        request = MoveTaskRequest(id=id, before=before)
+        return await self._transport.unary(self._stub.MoveTask, request)
+
+    async def tag(self, id: int, add: Iterable[str] = (), remove: Iterable[str] = ()) -> Task:
+        """Add and remove labels."""
+        request = TagTaskRequest(id=id, add=add, remove=remove)
+        return await self._transport.unary(self._stub.TagTask, request, retry=True)
+
+    async def star(self, id: int, starred: bool = True) -> Task:
+        """Mark or unmark a task."""
+        request = StarTaskRequest(id=id, starred=starred)
+        return await self._transport.unary(self._stub.StarTask, request, retry=True)
+
+    async def explain(self, id: int) -> ExplainTaskResponse:
+        """Why a task waits, what is ahead of it and what would help."""
+        request = ExplainTaskRequest(id=id)
+        return await self._transport.unary(self._stub.ExplainTask, request, retry=True)
+
+    async def queue(self, group: str = "") -> Sequence[Task]:
+        """Waiting tasks of a node group, or of all, in order."""
+        request = ListQueueRequest(group=group)
+        return (await self._transport.unary(self._stub.ListQueue, request, retry=True)).tasks
+
+    async def wait(
+        self,
+        id: int,
+        until: str = "finished",
+        timeout: float | None = None,
+        lost: Lost | None = None,
+    ) -> Task:
+        """Follow a task until it is in a state, or finished. Raises TimedOut after `timeout` seconds.
+
+        `lost` hears that the server stays away.
+        """
+        return (await self.wait_all([id], until, timeout, lost))[0]
+
+    async def wait_all(
+        self,
+        ids: Sequence[int],
+        until: str = "finished",
+        timeout: float | None = None,
+        lost: Lost | None = None,
+    ) -> Sequence[Task]:
+        """The same of several, one after the other: who has got there meanwhile is not waited for."""
+        state = task_state(until)
+        found: dict[int, Task] = {}
+        try:
+            async with asyncio.timeout(timeout):
+                for id in ids:
+                    found[id] = await self._until(id, state, lost)
+        except TimeoutError as error:
+            id = next(id for id in ids if id not in found)
+            raise TimedOut(
+                f"task {id} was not {until} after {timeout:g} s",
+                hint=f"`hai status {id}` shows where it stands; wait longer with a larger timeout",
+            ) from error
+        return [found[id] for id in ids]
+
+    async def _until(self, id: int, state: TaskState.ValueType, lost: Lost | None) -> Task:
+        task = await self.get(id)
+        if reached(task, state):
+            return task
+        async with aclosing(self.watch(f"id:{id}", task.version, lost=lost)) as answers:
+            async for answer in answers:
+                for task in answer.tasks:
+                    if reached(task, state):
+                        return task
+        raise AssertionError("a watch never ends by itself")

@@ -1,0 +1,1 @@
+"""Texts for people that all faces share."""

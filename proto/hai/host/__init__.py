@@ -1,0 +1,1 @@
+"""What the server and the tools need of the machine that they run on: disk, memory, files, events."""

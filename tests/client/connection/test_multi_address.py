@@ -1,0 +1,142 @@
+"""A profile with several addresses: any server that answers will do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from grpc import StatusCode
+
+from hai.client import errors, profile
+from hai.client.client import Client
+from hai.client.connection import multi_address, transport
+from hai.client.profile import Profile
+from hai.v1.server_service_pb2 import ServerInfo
+from hai.v1.task_pb2 import Task
+from hai.v1.task_service_pb2 import WatchTasksResponse
+from tests.ports import free_port
+
+
+def answering(value: Any) -> Any:
+    async def call(request: Any, context: Any) -> Any:
+        return value
+
+    return call
+
+
+def several(*addresses: str) -> Profile:
+    return Profile("test", ", ".join(addresses), "secret")
+
+
+async def test_an_address_where_nobody_listens_is_passed_over_also_by_what_is_not_repeated(
+    scripted: Any,
+) -> None:
+    scripted.unary["SuspendTask"] = answering(Task(id=7))
+    async with Client(several(f"127.0.0.1:{free_port()}", scripted.profile.server)) as client:
+        assert (await client.tasks.suspend(7)).id == 7
+    assert len(scripted.calls) == 1
+
+
+async def test_when_the_server_dies_the_next_one_is_asked(two: Any) -> None:
+    for number, server in enumerate(two):
+        server.unary["GetServerInfo"] = answering(ServerInfo(version=str(number)))
+    async with Client(several(*(server.profile.server for server in two))) as client:
+        assert (await client.server.info()).version == "0"
+        await two[0].stop()
+        assert (await client.server.info()).version == "1"
+        assert (await client.server.info()).version == "1"
+
+
+async def test_a_server_that_is_back_is_asked_at_once(
+    scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC would wait, ever longer, before it tries again."""
+    slow = {**dict(transport._OPTIONS), "grpc.initial_reconnect_backoff_ms": 60_000}
+    slow["grpc.max_reconnect_backoff_ms"] = 60_000
+    monkeypatch.setattr(transport, "_OPTIONS", tuple(slow.items()))
+    scripted.unary["SuspendTask"] = answering(Task(id=7))
+    async with Client(scripted.profile) as client:
+        for fresh in (99.0, 0.0):
+            monkeypatch.setattr(multi_address, "FRESH_SECONDS", fresh)
+            await scripted.stop()
+            with pytest.raises(errors.Unreachable):
+                await client.tasks.suspend(7)
+            await scripted.start()
+            if fresh:  # a moment ago it was not there
+                with pytest.raises(errors.Unreachable):
+                    await client.tasks.suspend(7)
+            else:
+                assert (await client.tasks.suspend(7)).id == 7
+
+
+async def test_a_stream_goes_on_while_its_server_leaves_and_others_are_refused(
+    scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multi_address, "FRESH_SECONDS", 0.0)
+    end = asyncio.Event()
+
+    async def watch(request: Any, context: Any) -> AsyncIterator[Any]:
+        yield WatchTasksResponse(version=1)
+        await end.wait()
+        yield WatchTasksResponse(version=2)
+
+    scripted.streams["WatchTasks"] = watch
+    async with Client(scripted.profile) as client:
+        watching = client.tasks.watch()
+        assert (await anext(watching)).version == 1
+        leaving = asyncio.create_task(scripted.stop(grace=20))
+        for _ in range(3):
+            with pytest.raises(errors.Unreachable):
+                await client.tasks.suspend(7)
+        end.set()
+        assert (await anext(watching)).version == 2
+        await watching.aclose()
+        await leaving
+
+
+async def test_one_that_cannot_work_is_left_for_the_next(two: Any, refuse: Any) -> None:
+    two[0].unary["GetTask"] = refuse(StatusCode.UNAVAILABLE, "no server leads", "NO_LEADER")
+    two[1].unary["GetTask"] = answering(Task(id=7))
+    async with Client(several(*(server.profile.server for server in two))) as client:
+        assert (await client.tasks.get(7)).id == 7
+    assert (len(two[0].calls), len(two[1].calls)) == (1, 1)
+
+
+async def test_a_stream_is_opened_again_elsewhere(two: Any) -> None:
+    async def watch(request: Any, context: Any) -> AsyncIterator[Any]:
+        yield WatchTasksResponse(version=request.after_version + 1)
+        if request.after_version == 0:
+            await context.abort(StatusCode.UNAVAILABLE, "it dies")
+
+    for server in two:
+        server.streams["WatchTasks"] = watch
+    heard = []
+    async with Client(several(*(server.profile.server for server in two))) as client:
+        async for answer in client.tasks.watch():
+            heard.append(answer.version)
+            if len(heard) == 2:
+                break
+    assert heard == [1, 2]
+    assert (len(two[0].calls), len(two[1].calls)) == (1, 1)
+
+
+async def test_nobody_at_any_address_is_one_error_that_names_all() -> None:
+    wanted = several(f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}")
+    async with Client(wanted) as client:
+        with pytest.raises(errors.Unreachable) as caught:
+            await client.server.info()
+    assert wanted.server in caught.value.message
+
+
+def test_a_list_is_kept_in_a_profile(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAI_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.delenv("HAI_SERVER", raising=False)
+    kept = replace(several("a:1", "b:2"), name="lab")
+    profile.save(kept)
+    assert profile.load() == kept
+    assert profile.load().addresses == ("a:1", "b:2")
+    monkeypatch.setenv("HAI_SERVER", "a:1, b:2")
+    assert profile.load().token == "secret", "the token goes to the servers that it is stored for"

@@ -1,0 +1,106 @@
+"""How long an agent is silent, in words; and which agents of a task or of a node are silent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hai.client.fake.server import FakeClient
+from hai.client.tasks.agent_silence import Silence, duration, of_node, of_one, of_run, phrase
+from hai.v1.task_pb2 import Run
+from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+
+TESTDATA = Path(__file__).parents[2] / "testdata"
+NOW = 1_800_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("silence", "english", "chinese"),
+    [
+        pytest.param(
+            Silence((0,), 1, NOW - 40),
+            "agent silent for 40 s",
+            "agent 已失联 40 s",
+            id="the only rank",
+        ),
+        pytest.param(
+            Silence((3,), 8, NOW - 40),
+            "agent of rank 3 silent for 40 s",
+            "rank 3 的 agent 已失联 40 s",
+            id="one of several",
+        ),
+        pytest.param(
+            Silence((1, 2, 5), 8, NOW - 120),
+            "agents of 3 of 8 ranks silent, longest for 2 min",
+            "8 个 rank 中 3 个的 agent 失联，最长 2 min",
+            id="several",
+        ),
+        pytest.param(
+            Silence((0, 1), 2, NOW - 10),
+            "agents of all 2 ranks silent, longest for 10 s",
+            "全部 2 个 rank 的 agent 失联，最长 10 s",
+            id="all",
+        ),
+        pytest.param(
+            Silence((0, 4), 0, NOW - 10),
+            "agents of 2 ranks silent, longest for 10 s",
+            "2 个 rank 的 agent 失联，最长 10 s",
+            id="on a node that knows only its own ranks",
+        ),
+    ],
+)
+def test_one_sentence_says_who_is_silent_and_for_how_long(
+    silence: Silence, english: str, chinese: str
+) -> None:
+    assert phrase(silence, NOW) == english
+    assert phrase(silence, NOW, chinese=True) == chinese
+
+
+def test_the_panel_says_the_same() -> None:
+    """jupyter_ext/test/model.test.ts reads the same cases."""
+    for case in json.loads((TESTDATA / "silence.json").read_text()):
+        silence = Silence(tuple(case["ranks"]), case["rank_count"], NOW)
+        assert phrase(silence, NOW + case["seconds"]) == case["english"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-5, "0 s"), (0.9, "0 s"), (10, "10 s"), (60, "1 min"), (200, "3 min 20 s"), (3600, "1 h"),
+        (7500, "2 h 5 min"), (3601, "1 h"), (4 * 86_400 + 3 * 3600 + 59, "4 d 3 h"),
+    ],
+)  # fmt: skip
+def test_a_duration_has_at_most_two_units(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+async def test_the_fake_silences_agents_of_a_task_and_on_its_nodes() -> None:
+    fake = FakeClient(nodes=["n0", "n1"])
+    spec = TaskSpec(
+        version=2,
+        name="train",
+        spec=ProgramSpec(entrypoint="train.py", workspace="/work"),
+        resource=ResourceSpec(node_count=2),
+    )
+    task = await fake.tasks.create(spec)
+    fake.start(task.id, ["n0", "n1"])
+    fake.silence(task.id, 1, seconds=40)
+
+    found = of_run((await fake.tasks.get(task.id)).run)
+    assert found == Silence((1,), 2, fake.world.now - 40)
+    assert of_node(await fake.nodes.get("n0")) == {}
+    node = await fake.nodes.get("n1")
+    assert of_node(node) == {task.id: Silence((1,), 0, fake.world.now - 40)}
+    assert of_one(node.tenants[0]) == Silence((0,), 1, fake.world.now - 40)
+    answer = await fake.tasks.explain(task.id)
+    assert [(silent.rank, silent.node) for silent in answer.silent_ranks] == [(1, "n1")]
+
+    fake.hear(task.id)
+    assert of_run((await fake.tasks.get(task.id)).run) is None
+    assert of_node(await fake.nodes.get("n1")) == {}
+
+
+def test_a_run_without_ranks_is_not_silent() -> None:
+    assert of_run(Run()) is None
