@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hai.task.channel import AgentError, current
+from hai.task.channel import AgentError
+from hai.task.current_channel import current
 from hai.task.env import NOTICE_FILE as VARIABLE
 from hai_jupyter.live.state_store import StateStore
 
@@ -54,4 +55,4 @@ def read(path: Path) -> dict[str, Any] | None:
 async def say_saved() -> None:
     """Tell the agent that nothing is left to save; it then need not wait. It does not matter when nobody hears."""
     with suppress(AgentError):
-        await asyncio.to_thread(current().tell, "saved", _CALL_SECONDS)
+        await asyncio.to_thread(current().request, "saved", _CALL_SECONDS)

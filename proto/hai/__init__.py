@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_OF_TASK = frozenset(
+_TASK_NAMES = frozenset(
     {
         "EXP_PRIORITY",
         "WARN_TYPE",
@@ -58,7 +58,7 @@ _OF_TASK = frozenset(
 if not TYPE_CHECKING:  # so that type checkers find misspelt names
 
     def __getattr__(name: str) -> object:
-        value = globals()[name] = _find(name)  # the next look at it costs nothing
+        value = globals()[name] = _find(name)  # later accesses do not call this function
         return value
 
 
@@ -69,10 +69,10 @@ def _find(name: str) -> object:
         return importlib.import_module("importlib.metadata").version("hai-platform")
     if name == "task":
         return importlib.import_module("hai.task")
-    if name in _OF_TASK:
+    if name in _TASK_NAMES:
         return getattr(importlib.import_module("hai.task"), name)
     raise AttributeError(f"module 'hai' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_OF_TASK, "task", "__version__"})
+    return sorted({*globals(), *_TASK_NAMES, "task", "__version__"})

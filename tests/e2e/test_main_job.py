@@ -188,10 +188,10 @@ async def test_a_killed_agent_is_a_node_failure_and_its_program_dies_with_it(her
 
 BLAMING = """
 import os, sys
-from hai.task.channel import current
+from hai.task.current_channel import current
 print("ran on", os.environ["HAI_NODE_NAME"], flush=True)
 if os.environ["HAI_RUN"] == "1":
-    current().tell("report_node", 10.0, healthy=False, error="xid 79")
+    current().request("report_node", 10.0, healthy=False, error="xid 79")
     sys.exit(1)
 """
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hai.task import channel, control, env
+from hai.task import control, current_channel, env
 
 Call = dict[str, Any]
 _NAMES = [value for name, value in vars(env).items() if name.isupper()]
@@ -50,7 +50,7 @@ class FakeAgent:
         return [call["call"] for call in self.calls]
 
     def ask(self) -> None:
-        self._map[control.FLAG] = control.ASKED
+        self._map[control.FLAG] = control.REQUESTED
 
     def agree(self, step: int) -> None:
         self._put(control.STOP_STEP, step)
@@ -109,9 +109,9 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """No cluster, no simulation, and a fresh channel."""
     for name in _NAMES:
         monkeypatch.delenv(name, raising=False)
-    channel.forget()
+    current_channel.reset()
     yield monkeypatch
-    channel.forget()
+    current_channel.reset()
 
 
 @pytest.fixture

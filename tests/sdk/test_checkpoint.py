@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hai.task import channel, checkpoint, env
+from hai.task import checkpoint, current_channel, env
 from tests.small_disk import small_disk
 
 
@@ -223,7 +223,7 @@ def test_a_part_of_a_checkpoint_is_not_reported(cluster):
 
 
 def test_a_silent_agent_costs_no_checkpoint(cluster, monkeypatch):
-    monkeypatch.setattr(channel, "REPORT_SECONDS", 0.05)
+    monkeypatch.setattr(current_channel, "REPORT_SECONDS", 0.05)
     cluster.close()
     assert checkpoint.save_bytes("m", b"x", step=7).intact()
 

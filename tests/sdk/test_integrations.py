@@ -30,7 +30,7 @@ def task_world(cluster, monkeypatch):
     def leave() -> None:
         raise SystemExit("suspended")
 
-    monkeypatch.setattr("hai.task.agent._wait_to_be_ended", leave)
+    monkeypatch.setattr("hai.task.agent_channel._wait_for_termination", leave)
     return cluster
 
 
@@ -68,7 +68,7 @@ class TestTorch:
             self.train(at, task_world, workers)
         assert task_world.names[-2:] == ["checkpoint_saved", "go_suspend"]
         assert checkpoint.latest().step == at + 1
-        task_world._map[control.FLAG] = control.NOTHING
+        task_world._map[control.FLAG] = control.NONE
         resumed, loop = self.train(workers=workers)
         assert loop.step == self.STEPS
         monkeypatch.setenv(env.CHECKPOINT_DIR, os.environ[env.CHECKPOINT_DIR] + "-other")
@@ -165,7 +165,7 @@ class TestLightning:
         seen = self.model.seen
         assert task_world.names[-2:] == ["checkpoint_saved", "go_suspend"]
         assert checkpoint.latest("lightning").step == at + 1
-        task_world._map[control.FLAG] = control.NOTHING
+        task_world._map[control.FLAG] = control.NONE
         resumed, trainer = self.train()
         seen += self.model.seen
         assert trainer.global_step == 20
@@ -223,7 +223,7 @@ class TestTransformers:
             self.train(tmp_path / "a", task_world, at)
         assert task_world.names[-2:] == ["checkpoint_saved", "go_suspend"]
         assert latest(tmp_path / "a") == str(tmp_path / "a" / f"checkpoint-{at + 1}")
-        task_world._map[control.FLAG] = control.NOTHING
+        task_world._map[control.FLAG] = control.NONE
         resumed, trainer = self.train(tmp_path / "a")
         assert trainer.state.global_step == 12
         undisturbed, _ = self.train(tmp_path / "b")

@@ -16,8 +16,8 @@ import pytest
 
 import hai
 from hai import task
-from hai.task import channel, control, env
-from hai.task.simulated import SimulatedChannel
+from hai.task import control, current_channel, env
+from hai.task.simulated_channel import SimulatedChannel
 
 TABLE = [
     pytest.param(task.receive_suspend_command, False, False, False, id="receive_suspend_command"),
@@ -68,7 +68,7 @@ class TestSuspend:
         assert cluster.calls == [{"call": "suspend_received"}]
 
     def test_is_seen_although_the_agent_is_silent(self, cluster, monkeypatch, capsys):
-        monkeypatch.setattr("hai.task.agent._ACKNOWLEDGE_SECONDS", 0.05)
+        monkeypatch.setattr("hai.task.agent_channel._ACKNOWLEDGE_SECONDS", 0.05)
         cluster.close()
         cluster.ask()
         assert task.receive_suspend_command()
@@ -104,9 +104,9 @@ class TestSuspend:
     def test_simulated_suspend_comes_after_its_seconds(self):
         now = 100.0
         world = SimulatedChannel(suspend_at=105.0, clock=lambda: now)
-        assert not world.suspend_asked()
+        assert not world.suspend_requested()
         now = 105.0
-        assert world.suspend_asked()
+        assert world.suspend_requested()
         assert world.suspend_agreed(0)
 
     @pytest.mark.parametrize("call", [task.go_suspend, task.wait_suspended])
@@ -160,7 +160,7 @@ class TestAgreement:
 
     def test_a_withdrawn_request_lets_it_go_on(self, cluster):
         cluster.ask()
-        cluster.on_call = lambda call: cluster._map.__setitem__(control.FLAG, control.NOTHING)
+        cluster.on_call = lambda call: cluster._map.__setitem__(control.FLAG, control.NONE)
         assert not task.suspend_agreed(8)
 
     def test_too_many_processes_are_told_what_to_do(self, cluster, monkeypatch):
@@ -226,10 +226,10 @@ class TestTelling:
         release.set()
 
     def test_an_agent_that_hangs_up_is_asked_again(self, cluster, monkeypatch):
-        from hai.task import agent
+        from hai.task import agent_channel
 
         tries: list[object] = []
-        real = agent._answer
+        real = agent_channel._answer
 
         def flaky(connection: Any) -> Any:
             tries.append(connection)
@@ -237,7 +237,7 @@ class TestTelling:
                 raise ConnectionResetError("the agent hung up")
             return real(connection)
 
-        monkeypatch.setattr(agent, "_answer", flaky)
+        monkeypatch.setattr(agent_channel, "_answer", flaky)
         assert task.disable_warn(4)
         assert len(tries) == 2
 
@@ -300,7 +300,7 @@ def test_a_report_that_is_no_number_never_raises(cluster, capsys):
 
 
 def test_a_silent_agent_costs_a_report_only(cluster, monkeypatch, capsys):
-    monkeypatch.setattr(channel, "REPORT_SECONDS", 0.05)
+    monkeypatch.setattr(current_channel, "REPORT_SECONDS", 0.05)
     cluster.close()
     assert not task.checkpoint_saved(1.0)
     assert "no agent at" in capsys.readouterr().err
@@ -323,7 +323,7 @@ def test_children_may_use_it_too(cluster, method):
     child.join(20)
     assert child.exitcode == 0
     assert cluster.names == ["suspend_received", "set_whole_life_state"]
-    assert channel.current() is not None
+    assert current_channel.current() is not None
 
 
 @pytest.mark.parametrize("module", ["hai", "hai.task"])
@@ -351,7 +351,7 @@ def test_import_is_cheap_and_has_no_side_effects(program_environ, module):
 
 def test_every_name_is_reachable_from_hai():
     assert set(dir(hai)) >= {"receive_suspend_command", "go_suspend", "task", "__version__"}
-    for name in hai._OF_TASK:
+    for name in hai._TASK_NAMES:
         assert getattr(hai, name) is getattr(task, name)
     for name in task.__all__:
         assert getattr(task, name) is not None

@@ -1,4 +1,4 @@
-"""The in-task SDK: what a program running in a task may ask of, and tell, the platform.
+"""The in-task SDK: how a program in a task learns of a suspend, and reports to the platform.
 
     for step in range(first_step, steps):
         if hai.suspend_agreed(step):            # or receive_suspend_command() in a single process
@@ -13,38 +13,39 @@ the cluster nothing is printed. What each call returns:
 ========================  ==========================  ==========================  ==================
 call                      in a task                   HFAI_SIMULATE=1             elsewhere
 ========================  ==========================  ==========================  ==================
-receive_suspend_command   asked?                      SIMULATE_SUSPEND s passed?  False
+receive_suspend_command   requested?                  SIMULATE_SUSPEND s passed?  False
 suspend_agreed            stop before this step?      SIMULATE_SUSPEND s passed?  False
 go_suspend                never returns [1]           exits 0                     False
 wait_suspended            never returns [1]           exits 0                     False
 get_whole_life_state      int                         int                         None
 set_whole_life_state      True if it was changed      True if it was changed      False
-set_watchdog_time         True when told              True                        False
+set_watchdog_time         True when set               True                        False
 set_priority              True if granted             True                        False
 checkpoint_saved          True if accepted            True                        False
 disable_warn              True, without effect [2]    True                        False
 ========================  ==========================  ==========================  ==================
 
-[1] In a dev container both print why, and return False: it has no run that a program of its could end.
-[2] Nothing warns by itself here. What webhooks tell is chosen with `hai webhook set NAME --on failed --tag TAG`.
+[1] In a dev container both print why, and return False: its programs cannot end its run.
+[2] The platform sends no warnings by itself. Choose messages with `hai webhook set NAME --on failed --tag TAG`.
 """
 
 from __future__ import annotations
 
 import os
 
-from hai.task import channel, env
-from hai.task.channel import AgentError, current, say
+from hai.task import env
+from hai.task.channel import AgentError, log_line
+from hai.task.current_channel import current, report_saved
 
 TYPE_CHECKING = False  # read as true by type checkers
 if TYPE_CHECKING:
+    from hai.task.channel import Answer, Value
     from hai.task.gpu import print_gpu_info as print_gpu_info
     from hai.task.health import HealthReport as HealthReport
     from hai.task.health import self_health_check as self_health_check
     from hai.task.hook import bind_hf_except_hook as bind_hf_except_hook
     from hai.task.levels import EXP_PRIORITY as EXP_PRIORITY
     from hai.task.levels import WARN_TYPE as WARN_TYPE
-    from hai.task.protocol import Answer, Value
 
 __all__ = [  # noqa: RUF022 - in the order in which one meets them
     "receive_suspend_command",
@@ -72,7 +73,7 @@ __all__ = [  # noqa: RUF022 - in the order in which one meets them
     "integrations",
 ]
 
-_LATER = {
+_LAZY = {
     "checkpoint": "",
     "integrations": "",
     "print_gpu_info": "gpu",
@@ -88,25 +89,25 @@ _CALL_SECONDS = 60.0  # for calls whose signature has no timeout
 if not TYPE_CHECKING:  # so that type checkers find misspelt names
 
     def __getattr__(name: str) -> object:
-        if name not in _LATER:
+        if name not in _LAZY:
             raise AttributeError(f"module 'hai.task' has no attribute {name!r}")
         import importlib
 
-        module = importlib.import_module(f"hai.task.{_LATER[name] or name}")
-        return getattr(module, name) if _LATER[name] else module
+        module = importlib.import_module(f"hai.task.{_LAZY[name] or name}")
+        return getattr(module, name) if _LAZY[name] else module
 
 
 def receive_suspend_command(timeout: float = 500, raise_exception: bool = False) -> bool:
-    """True once the platform asks this task to leave: save, then call go_suspend(). Costs under a microsecond.
+    """True once the platform requests a suspend: save, then call go_suspend(). Costs under a microsecond.
 
     The first true answer acknowledges the request. That takes one exchange with the agent and never more than two
     seconds; the parameters exist because HAI has them and change nothing.
     """
-    return current().suspend_asked()
+    return current().suspend_requested()
 
 
 def suspend_agreed(step: int) -> bool:
-    """True if every rank shall save and leave before step `step`. Call it before each step, in every process.
+    """True if every rank must save and suspend before step `step`. Call it before each step, in every process.
 
     All ranks get True for the same step, without talking to one another: the platform picks the first step that no
     rank has entered. Steps may be numbered with gaps, and in the same way on all ranks.
@@ -115,9 +116,9 @@ def suspend_agreed(step: int) -> bool:
 
 
 def go_suspend(timeout: float = 500, raise_exception: bool = False) -> bool:
-    """Say that the task has saved: all its ranks are ended now, and started again later. Never returns in a task.
+    """Report that the task has saved: its ranks are terminated now, and started again later. Never returns in a task.
 
-    One rank speaks for all, so call it when every rank has saved; ranks that leave saving to another call
+    One call suspends all ranks, so call it when every rank has saved; ranks that do not save themselves call
     wait_suspended(). Waits up to `timeout` seconds for the agent; with `raise_exception` an AgentError ends the wait.
     In a dev container it says so and returns False: notebooks are saved there by the platform.
     """
@@ -125,23 +126,23 @@ def go_suspend(timeout: float = 500, raise_exception: bool = False) -> bool:
 
 
 def wait_suspended() -> bool:
-    """Stand still until the platform ends this rank, because another one saves and calls go_suspend()."""
+    """Wait until the platform terminates this rank, because another one saves and calls go_suspend()."""
     return current().wait_suspended()
 
 
 def get_whole_life_state() -> int | None:
-    """The integer that this task keeps in the platform over all its runs; None outside the cluster."""
+    """The integer that the platform stores for this task over all its runs; None outside the cluster."""
     return current().whole_life_state()
 
 
 def set_whole_life_state(state: int, timeout: float = 500, raise_exception: bool = True) -> bool:
-    """Keep `state` for the task's later runs. True when it is durable and was another value before."""
+    """Store `state` for the task's later runs. True when it is durable and was another value before."""
     try:
-        answer = current().tell("set_whole_life_state", timeout, value=int(state))
+        answer = current().request("set_whole_life_state", timeout, value=int(state))
     except AgentError as error:
         if raise_exception:
             raise
-        say(str(error))
+        log_line(str(error))
         return False
     return _accepted("set_whole_life_state", answer) and bool(answer.get("changed"))
 
@@ -150,28 +151,28 @@ def set_watchdog_time(seconds: int) -> bool:
     """The task counts as hung after `seconds` without a line of output (default 1800; 0: never)."""
     if seconds < 0:
         raise ValueError(f"set_watchdog_time({seconds}): give a number of seconds, or 0 for never")
-    return _tell("set_watchdog_time", seconds=seconds)
+    return _request("set_watchdog_time", seconds=seconds)
 
 
 def set_priority(priority: int) -> bool:
-    """Ask for another priority (EXP_PRIORITY). False if refused; the reason is printed."""
+    """Request another priority (EXP_PRIORITY). False if refused; the reason is printed."""
     from hai.task.levels import EXP_PRIORITY
 
-    return _tell("set_priority", priority=int(EXP_PRIORITY(priority)))
+    return _request("set_priority", priority=int(EXP_PRIORITY(priority)))
 
 
 def checkpoint_saved(seconds: float = 0.0, step: int = -1) -> bool:
-    """Say that the program has just saved by itself, and for how many seconds its work stood still (0: unknown).
+    """Report that the program has just saved by itself, and for how many seconds it paused its work (0: unknown).
 
-    hai.task.checkpoint and the integrations say so themselves. The platform then knows how little a suspension would
-    lose, and `hai status` advises how often to save. Never raises; what is refused is printed once.
+    hai.task.checkpoint and the integrations report it themselves. From it the platform knows how much work a suspend
+    would lose, and `hai status` advises how often to save. Never raises; the first refusal is printed.
     """
-    return channel.report_saved(seconds, step)
+    return report_saved(seconds, step)
 
 
 def disable_warn(mask: int) -> bool:
-    """Accepted because HAI has it, without effect: nothing warns by itself here, only webhooks do."""
-    return _tell("disable_warn", mask=int(mask))
+    """Accepted because HAI has it, without effect: only webhooks send messages."""
+    return _request("disable_warn", mask=int(mask))
 
 
 def nb_name() -> str | None:
@@ -195,15 +196,15 @@ def node_name() -> str | None:
     return os.environ.get(env.NODE_NAME)
 
 
-def _tell(call: str, **values: Value) -> bool:
+def _request(call: str, **values: Value) -> bool:
     try:
-        return _accepted(call, current().tell(call, _CALL_SECONDS, **values))
+        return _accepted(call, current().request(call, _CALL_SECONDS, **values))
     except AgentError as error:
-        say(str(error))
+        log_line(str(error))
         return False
 
 
 def _accepted(call: str, answer: Answer) -> bool:
     if "error" in answer:
-        say(f"{call} was refused: {answer['error']}")
+        log_line(f"{call} was refused: {answer['error']}")
     return bool(answer.get("ok"))

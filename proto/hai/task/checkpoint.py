@@ -1,11 +1,11 @@
-"""Checkpoints that survive a kill at any moment: each is whole and proven, or it does not exist.
+"""Checkpoints that survive a kill at any time: each is complete and verified, or it does not exist.
 
     checkpoint.save("model", lambda file: numpy.savez(file, **arrays), step=step)
     found = checkpoint.latest("model")
     if found:
         with found.path.open("rb") as file: ...
 
-A checkpoint is one file, `NAME.STEP.SHA256`, in HAI_CHECKPOINT_DIR (kept over all runs of a task; `./checkpoints`
+A checkpoint is one file, `NAME.STEP.SHA256`, in HAI_CHECKPOINT_DIR (retained over all runs of a task; `./checkpoints`
 outside the cluster). It is written under another name, flushed to disk and renamed, so one rename publishes data and
 digest together and readers (torch.load, numpy.load) need no unwrapping. A file that does not match its digest is set
 aside as `….damaged` and the one before it is used. The newest is always the one saved last: a program that goes back to
@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hai.task import env
-from hai.task.channel import report_saved, say
+from hai.task.channel import log_line
+from hai.task.current_channel import report_saved
 
 _WRITING = ".writing"
 _DAMAGED = ".damaged"
@@ -43,7 +44,7 @@ class Checkpoint:
     sha256: str
 
     def read_bytes(self) -> bytes:
-        """The whole content."""
+        """The complete content."""
         return self.path.read_bytes()
 
     def intact(self) -> bool:
@@ -53,7 +54,7 @@ class Checkpoint:
 
 
 def directory() -> Path:
-    """Where checkpoints with a bare name are kept."""
+    """The directory of checkpoints with a bare name."""
     return Path(os.environ.get(env.CHECKPOINT_DIR) or "checkpoints")
 
 
@@ -68,8 +69,8 @@ def save(
     """Let `write(file)` write a checkpoint, publish it, and keep the `keep` newest ones.
 
     `name` is a bare name in directory(), or a path. Without `step` the checkpoint counts on from the one before.
-    An error while writing leaves the earlier checkpoints as they were. The platform is told of it and of the time that
-    it took; with report=False the program does that itself, once the whole of which this is a part has been saved.
+    An error while writing leaves the earlier checkpoints as they were. The checkpoint and the time that it took are
+    reported to the platform; with report=False the program reports them, once all parts of its state are saved.
     """
     return _save(_target(name), lambda file, path: write(file), step, keep, report)
 
@@ -97,13 +98,13 @@ def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Check
     """The newest intact checkpoint, or the one of exactly `step`; None if there is none."""
     target = _target(name)
     while True:
-        wanted = [c for c in _published(target) if step is None or c.step == step]
-        if not wanted:
+        candidates = [c for c in _published(target) if step is None or c.step == step]
+        if not candidates:
             return None
-        with contextlib.suppress(FileNotFoundError):  # pruned while we looked: look again
-            if wanted[-1].intact():
-                return wanted[-1]
-            _set_aside(wanted[-1], _DAMAGED, "does not match its sha256")
+        with contextlib.suppress(FileNotFoundError):  # pruned meanwhile: list them again
+            if candidates[-1].intact():
+                return candidates[-1]
+            _set_aside(candidates[-1], _DAMAGED, "does not match its sha256")
 
 
 def _save(
@@ -132,7 +133,7 @@ def _target(name: str | Path) -> Path:
 
 
 def _published(target: Path) -> list[Checkpoint]:
-    """All of this name, oldest first."""
+    """All checkpoints of this name, oldest first."""
     form = re.compile(re.escape(target.name) + r"\.(\d+)\.([0-9a-f]{64})")
     try:
         entries = os.listdir(target.parent)
@@ -164,8 +165,8 @@ def _prune(target: Path, saved: Checkpoint, keep: int) -> None:
         old.path.unlink(missing_ok=True)
 
 
-def _set_aside(found: Checkpoint, suffix: str, why: str) -> None:
-    say(f"{found.path} {why}: it is set aside as {suffix}")
+def _set_aside(found: Checkpoint, suffix: str, reason: str) -> None:
+    log_line(f"{found.path} {reason}: it is set aside as {suffix}")
     found.path.rename(found.path.with_name(found.path.name + suffix))
 
 
@@ -184,19 +185,19 @@ def _scratch(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
 
 
 def _create_locked(path: Path) -> BinaryIO:
-    """Create `path` and hold its lock; whoever can take the lock knows that the writer is dead."""
+    """Create `path` and lock it. A process that gets the lock later knows that the writer is dead."""
     while True:
         file = path.open("xb")
-        # A file system without locks: nothing will be cleared away
+        # A file system without locks: leftovers stay
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
         if path.exists():
             return file
-        file.close()  # cleared away between open and lock
+        file.close()  # removed between open and lock
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Remove what writers left that were killed while they wrote."""
+    """Remove the files of writers that were killed while they wrote."""
     for entry in os.listdir(target.parent):
         if entry.startswith(f".{target.name}.") and entry.endswith(_WRITING):
             with contextlib.suppress(OSError), (target.parent / entry).open("rb") as file:

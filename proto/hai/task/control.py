@@ -3,12 +3,12 @@
 Layout, little endian, 1024 bytes:
 
 ====  =====  =========================================================================================
-  0   u8     suspend flag: 0 nothing, 1 asked, 2 asked and the step to stop before stands at 16
+  0   u8     suspend flag: 0 none, 1 requested, 2 agreed: the step to stop before is at 16
   8   i64    whole-life state
  16   i64    step before which every rank stops (valid when the flag is 2)
  64   i64    last step that was entered, one slot per LOCAL_RANK (96 slots); -1 none
 
-The agent writes 0-23, programs write only their own slot from 64 on. Aligned 8-byte stores are atomic on the machines
+The agent writes 0-23, each program writes only its slot from 64 on. Aligned 8-byte stores are atomic on the machines
 that we run on, so no lock is needed.
 """
 
@@ -21,6 +21,6 @@ STOP_STEP = 16
 STEPS = 64
 STEP_SLOTS = 96
 
-NOTHING = 0
-ASKED = 1
+NONE = 0
+REQUESTED = 1
 AGREED = 2

@@ -1,4 +1,4 @@
-"""A worker process that dies of an error asks first whether its node is to blame.
+"""A worker process that dies of an error first checks whether its node is broken.
 
 The target of each process is wrapped when the process is started, so the hook reaches children made by fork, spawn and
 forkserver alike. torch.multiprocessing.spawn turns an error into exit code 1, so a non-zero exit counts as an error.
@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hai.task.channel import AgentError, current, say
+from hai.task.channel import AgentError, log_line
+from hai.task.current_channel import current
 from hai.task.health import HealthReport, self_health_check
 
 _REPORT_SECONDS = 10.0
@@ -27,9 +28,9 @@ class Guarded:
     def __call__(self, *arguments: object, **options: object) -> object:
         try:
             return self.target(*arguments, **options)
-        except SystemExit as leaving:
-            if leaving.code not in (None, 0):
-                report(self_health_check(), f"a worker exited with {leaving.code}")
+        except SystemExit as error:
+            if error.code not in (None, 0):
+                report(self_health_check(), f"a worker exited with {error.code}")
             raise
         except Exception as error:
             report(self_health_check(), f"a worker died of {type(error).__name__}: {error}")
@@ -39,7 +40,7 @@ class Guarded:
 def bind_hf_except_hook(Process: type[Any]) -> None:
     """From now on, an uncaught error in a process of this class (e.g. torch.multiprocessing.Process) checks the node.
 
-    The report is printed; if the node looks broken it is also told to the platform, which restarts the task elsewhere.
+    The report is printed. If the node looks broken the platform gets it too, and restarts the task elsewhere.
     """
     base: Any = next((c for c in Process.__mro__ if c.__name__ == "BaseProcess"), Process)
     start = base.start
@@ -57,17 +58,17 @@ def bind_hf_except_hook(Process: type[Any]) -> None:
     base.start = guarded_start
 
 
-def report(health: HealthReport, what: str) -> None:
-    """Print what was found, and tell the platform when the node is to blame."""
-    say(f"{what} (process {os.getpid()}); {health}")
+def report(health: HealthReport, cause: str) -> None:
+    """Print the report, and send it to the platform if the node is broken."""
+    log_line(f"{cause} (process {os.getpid()}); {health}")
     if health.healthy:
         return
     try:
-        answer = current().tell(
-            "report_node", _REPORT_SECONDS, healthy=False, error=f"{what}; {health}"
+        answer = current().request(
+            "report_node", _REPORT_SECONDS, healthy=False, error=f"{cause}; {health}"
         )
     except AgentError as error:
-        say(str(error))
+        log_line(str(error))
         return
     if "error" in answer:
-        say(f"the node could not be reported: {answer['error']}")
+        log_line(f"the node could not be reported: {answer['error']}")

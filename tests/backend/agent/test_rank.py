@@ -498,7 +498,7 @@ async def test_the_whole_life_state_stands_in_the_control_file(agents):
     rank.tell(whole_life_state=pb.WholeLifeStateSet(value=6))
     rank.tell(suspend=pb.SuspendRequested())
     await rank.until("step_reported")
-    assert (int.from_bytes(memory[8:16], "little"), memory[0]) == (6, layout.ASKED)
+    assert (int.from_bytes(memory[8:16], "little"), memory[0]) == (6, layout.REQUESTED)
 
 
 async def test_the_watchdog_ends_a_silent_program(agents, server):

@@ -40,7 +40,7 @@ class Control:
 
     def ask(self) -> None:
         """Raise the suspend flag."""
-        self._memory[layout.FLAG] = layout.ASKED
+        self._memory[layout.FLAG] = layout.REQUESTED
 
     def agree(self, step: int) -> None:
         """Say before which step to stop; the step must stand there before the flag does."""

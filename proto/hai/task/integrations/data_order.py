@@ -1,9 +1,9 @@
-"""The order in which a plain DataLoader gives its samples, kept so that a resumed epoch goes on with the next one.
+"""Saves the order in which a plain DataLoader gives its samples, so that a resumed epoch continues with the next one.
 
-A sampler draws the order of an epoch when it is first asked. `keep_order` lets a loader note the state of all random
-generators at that moment; `DataOrder.state` says what a checkpoint must hold, and after `DataOrder.resume` the loader
-draws the same order again and skips what was trained, without loading it. What is skipped is compared with what was
-trained, so that an order which cannot be repeated is noticed.
+A sampler draws the order of an epoch when it is first iterated. `keep_order` makes a loader record the state of all
+random generators at that time; `DataOrder.state` returns what a checkpoint must hold, and after `DataOrder.resume` the
+loader draws the same order again and skips what was trained, without loading it. The skipped batches are compared with
+those that were trained, which detects an order that cannot be repeated.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _OURS = "_hai_order"
 
 
 class DataOrder:
-    """Of one loader. `say` is told what goes wrong."""
+    """The order of one loader. `warn` is called with what goes wrong."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
         self._begun: dict[str, Any] | None = None  # how the order of this epoch was drawn
         self._drawn: deque[tuple[int, int]] = deque()  # batches, and a checksum of all up to each
         self._resumed: dict[str, Any] | None = None
 
     def trained(self, count: int) -> None:
-        """So many batches of the epoch were trained."""
+        """Record that `count` batches of the epoch were trained."""
         while self._drawn and self._drawn[0][0] < count:
             self._drawn.popleft()
 
@@ -48,19 +48,19 @@ class DataOrder:
         return {**self._begun, "trained": trained, "checksum": checksum}
 
     def resume(self, state: dict[str, Any] | None) -> None:
-        """The next epoch that begins is the rest of this one."""
+        """Let the next epoch continue the one of this state."""
         self._resumed = state
 
     def batches(self, loader: DataLoader[Any], sampler: Iterable[Any]) -> Iterator[Any]:
         """The sampler's batches of indices that are left of an epoch."""
         state, self._resumed = self._resumed, None
         if state is not None:
-            rest = self._skipped(loader, sampler, state)
-            if rest is not None:
-                yield from rest
+            remaining = self._skipped(loader, sampler, state)
+            if remaining is not None:
+                yield from remaining
                 return
-        own = [generator.get_state() for generator in _own_generators(loader)]
-        self._begun = {"generators": get_generators(), "own": own, "epoch": _epoch(loader)}
+        states = [generator.get_state() for generator in _generators(loader)]
+        self._begun = {"generators": get_generators(), "own": states, "epoch": _epoch(loader)}
         yield from self._counted(iter(sampler), 0, 0)
 
     def _skipped(
@@ -69,7 +69,7 @@ class DataOrder:
         """Draw the order again, and leave out what was trained; None: nothing is left of it."""
         self._begun = {key: state[key] for key in ("generators", "own", "epoch")}
         now, trained, checksum = get_generators(), int(state["trained"]), 0
-        _set_own_states(loader, state)
+        _set_generator_states(loader, state)
         set_generators(state["generators"])
         batches = iter(sampler)
         for batch in islice(batches, trained):
@@ -77,7 +77,7 @@ class DataOrder:
         first = next(batches, None)  # draws, if nothing has been skipped
         set_generators(now)
         if checksum != state["checksum"]:
-            self._say(
+            self._warn(
                 "the training data or their order are not those of the run before: some samples of this epoch may be"
                 " seen twice, others never. Keep the data set, the batch size and the number of ranks, and use a"
                 " sampler that draws its order when it is iterated"
@@ -97,7 +97,7 @@ def _checksum(batch: Any, before: int) -> int:
 
 
 def keep_order(loader: object, order: DataOrder) -> str:
-    """Let a loader keep its order. Answers why it cannot; empty: it does."""
+    """Let a loader record its order. Returns why it cannot; empty: it can."""
     if _OURS not in getattr(loader, "__dict__", {}) and hasattr(loader, "load_state_dict"):
         return ""  # it keeps its own position, in Lightning's checkpoint
     if not isinstance(loader, DataLoader):
@@ -105,12 +105,12 @@ def keep_order(loader: object, order: DataOrder) -> str:
     if isinstance(loader.dataset, IterableDataset):
         return f"{type(loader.dataset).__name__} is an IterableDataset, whose position is not known"
     if _OURS not in vars(loader):
-        loader.__class__ = _keeping(type(loader))
+        loader.__class__ = _resumable(type(loader))
     vars(loader)[_OURS] = order
     return ""
 
 
-def _keeping(kind: type[DataLoader[Any]]) -> type[DataLoader[Any]]:
+def _resumable(kind: type[DataLoader[Any]]) -> type[DataLoader[Any]]:
     """The same class, whose batches of indices go through a DataOrder. It says that it can be resumed, to Lightning."""
 
     def index_sampler(self: Any) -> _Batches:
@@ -150,7 +150,7 @@ def _samplers(loader: DataLoader[Any]) -> list[Any]:
     return [each for i, each in enumerate(found) if each is not None and each not in found[:i]]
 
 
-def _own_generators(loader: DataLoader[Any]) -> list[torch.Generator]:
+def _generators(loader: DataLoader[Any]) -> list[torch.Generator]:
     found = [getattr(each, "generator", None) for each in _samplers(loader)]
     return [each for each in found if isinstance(each, torch.Generator)]
 
@@ -160,9 +160,9 @@ def _epoch(loader: DataLoader[Any]) -> int:
     return max((int(getattr(each, "epoch", 0)) for each in _samplers(loader)), default=0)
 
 
-def _set_own_states(loader: DataLoader[Any], state: dict[str, Any]) -> None:
-    for generator, own in zip(_own_generators(loader), state["own"], strict=False):
-        generator.set_state(own)
+def _set_generator_states(loader: DataLoader[Any], state: dict[str, Any]) -> None:
+    for generator, saved in zip(_generators(loader), state["own"], strict=False):
+        generator.set_state(saved)
     for each in _samplers(loader):
         if hasattr(each, "set_epoch"):
             each.set_epoch(state["epoch"])

@@ -7,7 +7,7 @@
 Saves between two batches, so a resumed run neither repeats nor skips one. The order of a DataLoader and the random
 generators of every rank are kept (data_order.py); what a loader's workers draw is not. Where the position in the data
 cannot be kept, a line says so when training starts. With `batches` (StepBatches of integrations.torch), the order does
-not depend on generators at all. All processes leave together.
+not depend on generators at all. All processes suspend together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from hai import task
 from hai.task import checkpoint
-from hai.task.channel import say
+from hai.task.channel import log_line
 from hai.task.integrations.data_order import DataOrder, keep_order
 from hai.task.integrations.torch import (
     StepBatches,
@@ -32,7 +32,7 @@ from hai.task.integrations.torch import (
 
 
 class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
-    """Saves every `every` optimizer steps (0: only when suspended) and leaves when the platform asks."""
+    """Saves every `every` optimizer steps (0: only when suspended) and suspends when the platform requests it."""
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         self._batches = batches
         self._every = every
         self._keep = keep
-        self._order = DataOrder(lambda message: say(f"{message}."))
+        self._order = DataOrder(lambda message: log_line(f"{message}."))
         self._problem = ""  # why the position in the data is not kept
         self._trained = 0  # batches
         self._saved_at = 0
-        self._left = False
+        self._suspended = False
         self._rank = 0
         self._resumed: dict[str, Any] | None = None  # of this rank
 
@@ -74,7 +74,7 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
 
     def state_dict(self) -> dict[str, Any]:
         """Goes into the checkpoint, as it is on rank 0."""
-        return {"trained": self._trained, "step": self._saved_at, **self._own_state()}
+        return {"trained": self._trained, "step": self._saved_at, **self._rank_state()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Comes before the loader is iterated."""
@@ -82,10 +82,10 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         if self._rank == 0:
             self._resumed = state_dict
         else:
-            self._resumed = read(self._own_name(), state_dict["step"])
+            self._resumed = read(self._rank_name(), state_dict["step"])
             if self._resumed is None:
-                say(
-                    f"rank {self._rank} was not there at step {state_dict['step']}:"
+                log_line(
+                    f"rank {self._rank} did not exist at step {state_dict['step']}:"
                     " its random generators start anew, and so does the order of its data"
                 )
         self._order.resume(self._resumed["order"] if self._resumed else None)
@@ -99,7 +99,7 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         if isinstance(trainer.train_dataloader, (dict, list, tuple)):
             self._problem = "there are several training loaders, whose positions are not known"
         if self._problem and trainer.is_global_zero:
-            say(
+            log_line(
                 f"{self._problem}: after a suspension, the epoch goes on with data from its beginning."
                 " Use one DataLoader with a map-style data set, a loader with state_dict and load_state_dict,"
                 " or StepBatches."
@@ -117,12 +117,12 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """The batch before has been counted, this one has not: the only place where a checkpoint is exact."""
-        asked = not self._left and self._asked(trainer)
+        requested = not self._suspended and self._suspend_requested(trainer)
         due = self._every and trainer.global_step - self._saved_at >= self._every
-        if asked or due:
+        if requested or due:
             self._save(trainer)
-        if asked:
-            self._left = True
+        if requested:
+            self._suspended = True
             task.go_suspend()
 
     def on_train_batch_end(
@@ -136,14 +136,14 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         if self._batches is not None:
             self._batches.step = self._trained
 
-    def _asked(self, trainer: Trainer) -> bool:
-        asked = task.receive_suspend_command()
-        return bool(trainer.strategy.reduce_boolean_decision(asked, all=False))
+    def _suspend_requested(self, trainer: Trainer) -> bool:
+        requested = task.receive_suspend_command()
+        return bool(trainer.strategy.reduce_boolean_decision(requested, all=False))
 
-    def _own_name(self) -> str:
+    def _rank_name(self) -> str:
         return f"{self._name}.rank{self._rank}"
 
-    def _own_state(self) -> dict[str, Any]:
+    def _rank_state(self) -> dict[str, Any]:
         return {"generators": get_generators(), "order": self._order.state()}
 
     def _save(self, trainer: Trainer) -> None:
@@ -151,8 +151,8 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         self._saved_at = step = trainer.global_step
         if not trainer.is_global_zero:
             checkpoint.save_bytes(
-                self._own_name(),
-                pack(self._own_state()),
+                self._rank_name(),
+                pack(self._rank_state()),
                 step=step,
                 keep=self._keep + 1,
                 report=False,

@@ -7,7 +7,7 @@
     for step, batch in zip(loop.steps(1000), loader):
         ...
 
-What is kept: every part with state_dict/load_state_dict, the random generators of torch, CUDA, Python and (if loaded)
+What is saved: every part with state_dict/load_state_dict, the random generators of torch, CUDA, Python and (if loaded)
 NumPy of each process, and the step, which is the sampler's position too. With torch.distributed, rank 0 writes the
 parts, each process its own generators, and the processes agree on a suspend by one all-reduce a step.
 Random transforms inside DataLoader workers are seeded by torch when the loader is made: seed them by index instead.
@@ -28,7 +28,7 @@ from torch.utils.data import Sampler
 
 from hai import task
 from hai.task import checkpoint
-from hai.task.channel import say
+from hai.task.channel import log_line
 
 
 class Stateful(Protocol):
@@ -71,7 +71,7 @@ class StepBatches(Sampler[list[int]]):  # type: ignore[misc, unused-ignore]
 
 
 class Loop:
-    """Counts steps, saves every `every` of them (0: only when suspended), and leaves when the platform asks."""
+    """Counts steps, saves after every `every` steps (0: only when suspended), and suspends on request."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Loop:
         self._every = every
         self._keep = keep
         self._generators: dict[str, Any] | None = None
-        self._left = False
+        self._suspended = False
 
     def load(self) -> bool:
         """Restore the newest checkpoint; False if there is none. Call it before the loader is iterated."""
@@ -104,18 +104,18 @@ class Loop:
             )
         for key, part in self._parts.items():
             part.load_state_dict(state["parts"][key])
-        self._generators = state["generators"] if _rank() == 0 else self._own_generators(step)
+        self._generators = state["generators"] if _rank() == 0 else self._rank_generators(step)
         self._go_to(step)
         return True
 
     def steps(self, total: int) -> Iterator[int]:
-        """The numbers of the steps that are left of `total`."""
+        """The numbers of the remaining steps up to `total`."""
         # Only now: making a loader's iterator draws from torch's generator
         if self._generators is not None:
             set_generators(self._generators)
             self._generators = None
         while self.step < total:
-            self._leave_if_asked()
+            self._suspend_if_requested()
             yield self.step
             self.step += 1
             if self._every and self.step % self._every == 0:
@@ -127,7 +127,7 @@ class Loop:
         if _rank() != 0:
             data = pack({"generators": get_generators()})
             checkpoint.save_bytes(
-                self._own_name(), data, step=self.step, keep=self._keep + 1, report=False
+                self._rank_name(), data, step=self.step, keep=self._keep + 1, report=False
             )
         _barrier()  # a checkpoint of rank 0 promises that the others' exist
         if _rank() == 0:
@@ -140,12 +140,12 @@ class Loop:
                 keep=self._keep,
                 report=False,
             )
-            task.checkpoint_saved(time.monotonic() - started, self.step)  # the whole, once
-        _barrier()  # whoever goes on to suspend speaks for all
+            task.checkpoint_saved(time.monotonic() - started, self.step)  # once for all parts
+        _barrier()  # one call of go_suspend suspends all
 
-    def _leave_if_asked(self) -> None:
-        if not self._left and suspend_agreed(self.step):
-            self._left = True
+    def _suspend_if_requested(self) -> None:
+        if not self._suspended and suspend_agreed(self.step):
+            self._suspended = True
             self.save()
             task.go_suspend()
 
@@ -154,13 +154,15 @@ class Loop:
         if self._batches is not None:
             self._batches.step = step
 
-    def _own_name(self) -> str:
+    def _rank_name(self) -> str:
         return f"{self._name}.rank{_rank()}"
 
-    def _own_generators(self, step: int) -> dict[str, Any] | None:
-        state = read(self._own_name(), step)
+    def _rank_generators(self, step: int) -> dict[str, Any] | None:
+        state = read(self._rank_name(), step)
         if state is None:
-            say(f"rank {_rank()} was not there at step {step}: its random generators start anew")
+            log_line(
+                f"rank {_rank()} did not exist at step {step}: its random generators start anew"
+            )
             return None
         generators: dict[str, Any] = state["generators"]
         return generators
@@ -170,9 +172,9 @@ def suspend_agreed(step: int) -> bool:
     """hai.task.suspend_agreed for every process of a torch.distributed job, whatever its ranks are called."""
     if not _distributed():
         return task.suspend_agreed(step)
-    asked = torch.tensor([task.receive_suspend_command()], dtype=torch.int32, device=_device())
-    dist.all_reduce(asked, op=dist.ReduceOp.MAX)
-    return bool(asked.item())
+    requested = torch.tensor([task.receive_suspend_command()], dtype=torch.int32, device=_device())
+    dist.all_reduce(requested, op=dist.ReduceOp.MAX)
+    return bool(requested.item())
 
 
 def _distributed() -> bool:
@@ -202,7 +204,7 @@ def _same_step(found: checkpoint.Checkpoint | None) -> int:
 
 
 def read(name: str, step: int) -> dict[str, Any] | None:
-    """What a checkpoint of that step holds; None: it is not there."""
+    """What a checkpoint of that step holds; None: it does not exist."""
     found = checkpoint.latest(name, step=step)
     if found is None:
         return None
@@ -223,13 +225,13 @@ def get_generators() -> dict[str, Any]:
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state_all()
     if numpy := sys.modules.get("numpy"):
-        name, keys, *rest = numpy.random.get_state()
-        states["numpy"] = (name, keys.tolist(), *rest)
+        name, keys, *position = numpy.random.get_state()
+        states["numpy"] = (name, keys.tolist(), *position)
     return states
 
 
 def set_generators(states: dict[str, Any]) -> None:
-    """Go on drawing where get_generators() was called."""
+    """Continue the random sequences from where get_generators() was called."""
     torch.set_rng_state(states["torch"])
     random.setstate(states["python"])
     if "cuda" in states and torch.cuda.is_available():

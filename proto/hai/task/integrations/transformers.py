@@ -4,7 +4,7 @@
     trainer.train(resume_from_checkpoint=latest(arguments.output_dir))
 
 The Trainer writes its own checkpoints (also on its own schedule, `save_steps`); the callback makes it write one when
-the platform asks, and leaves once it is on disk. Keep `output_dir` on storage that all ranks share.
+the platform requests a suspend, and suspends once it is on disk. Keep `output_dir` on storage that all ranks share.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hai import task
-from hai.task.channel import say
+from hai.task.channel import log_line
 from hai.task.integrations.torch import suspend_agreed
 
 _MANIFEST = "hai-manifest.json"  # written after everything else: names and sizes
 
 
 class SuspendCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
-    """Asks for a checkpoint and leaves when the platform asks."""
+    """Requests a checkpoint and suspends when the platform requests it."""
 
     def __init__(self) -> None:
-        self._asked = False
-        self._left = False
+        self._suspend_requested = False
+        self._suspended = False
         self._step_ended = 0.0
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> TrainerControl:
-        """Between two optimizer steps: is it time to go?"""
+        """Between two optimizer steps: request a checkpoint if a suspend is requested."""
         self._step_ended = time.monotonic()
-        if not self._left and (self._asked or suspend_agreed(state.global_step)):
-            self._asked = control.should_save = True
+        if not self._suspended and (self._suspend_requested or suspend_agreed(state.global_step)):
+            self._suspend_requested = control.should_save = True
         return control
 
     def on_save(
@@ -50,9 +50,9 @@ class SuspendCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         if state.is_world_process_zero:
             _seal(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}")
             task.checkpoint_saved(time.monotonic() - self._step_ended, state.global_step)
-        if self._asked:
-            self._asked, self._left = False, True
-            _barrier()  # whoever goes on to suspend speaks for all
+        if self._suspend_requested:
+            self._suspend_requested, self._suspended = False, True
+            _barrier()  # one call of go_suspend suspends all
             task.go_suspend()
 
 
@@ -60,9 +60,9 @@ def latest(output_dir: str | Path) -> str | None:
     """The newest checkpoint that was written to its end; None in the first run."""
     found = Path(output_dir).glob(f"checkpoint-*/{_MANIFEST}")
     for manifest in sorted(found, key=lambda m: int(m.parent.name.split("-")[1]), reverse=True):
-        if _whole(manifest):
+        if _complete(manifest):
             return str(manifest.parent)
-        say(f"{manifest.parent} is damaged; the checkpoint before it is used")
+        log_line(f"{manifest.parent} is damaged; the checkpoint before it is used")
     return None
 
 
@@ -92,7 +92,7 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-def _whole(manifest: Path) -> bool:
+def _complete(manifest: Path) -> bool:
     sizes: dict[str, int] = json.loads(manifest.read_text())
     files = {manifest.parent / name: size for name, size in sizes.items()}
     return all(path.is_file() and path.stat().st_size == size for path, size in files.items())

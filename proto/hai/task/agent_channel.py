@@ -1,4 +1,4 @@
-"""The channel to a real agent: a mapped file that costs nothing to read, and a unix socket for what must be told.
+"""The channel to a real agent: a mapped file that costs nothing to read, and a unix socket for calls.
 
 `suspend_agreed` first stores the step and then loads the flag. The processor may let the load pass the store; the agent
 therefore waits 2 ms between raising the flag and reading the steps. A step is stored as one aligned 8-byte word
@@ -11,22 +11,22 @@ import json
 import mmap
 import os
 import signal
-import socket  # here, and not where it is used: when a suspend is asked there is no time to load it
+import socket  # here, and not where it is used: a suspend leaves no time to load it
 import sys
 import time
 from collections.abc import Mapping
 
 from hai.task import control, env
-from hai.task.channel import AgentError, say
+from hai.task.channel import AgentError, log_line
 
 TYPE_CHECKING = False  # read as true by type checkers
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from hai.task.protocol import Answer, Value
+    from hai.task.channel import Answer, Value
 
-_ACKNOWLEDGE_SECONDS = 2.0  # saving is more urgent than saying so
-_LOOK_SECONDS = 0.0005  # agents agree within milliseconds; see suspend_agreed
+_ACKNOWLEDGE_SECONDS = 2.0  # saving is more urgent than the acknowledgement
+_POLL_SECONDS = 0.0005  # agents agree within milliseconds; see suspend_agreed
 _RETRY_SECONDS = 0.05
 _MAX_ANSWER = 1 << 16
 _WORD = 8
@@ -54,54 +54,54 @@ class AgentChannel:
             variables.get(env.TASK_TYPE) == "jupyter",
         )
 
-    def suspend_asked(self) -> bool:
-        if self._bytes[control.FLAG] == control.NOTHING:
+    def suspend_requested(self) -> bool:
+        if self._bytes[control.FLAG] == control.NONE:
             return False
         self._acknowledge()
         return True
 
     def suspend_agreed(self, step: int) -> bool:
         self._words[self._slot()] = step  # before the load below
-        if self._bytes[control.FLAG] == control.NOTHING:
+        if self._bytes[control.FLAG] == control.NONE:
             return False
         self._acknowledge()
-        # Asked but not yet agreed lasts one exchange between agents and server; a mapped byte cannot wake us.
-        while (flag := self._bytes[control.FLAG]) == control.ASKED:
-            time.sleep(_LOOK_SECONDS)
+        # Agreement follows the request after one exchange between agents and server; a mapped byte cannot wake us.
+        while (flag := self._bytes[control.FLAG]) == control.REQUESTED:
+            time.sleep(_POLL_SECONDS)
         return flag == control.AGREED and step >= self._words[control.STOP_STEP // _WORD]
 
     def go_suspend(self, timeout: float, raise_exception: bool) -> bool:
         if self._container:
-            return _not_here("go_suspend")
+            return _refuse_in_container("go_suspend")
         sys.stdout.flush()
         try:
-            self.tell("go_suspend", timeout)
+            self.request("go_suspend", timeout)
         except AgentError as error:
             if raise_exception:
                 raise
-            say(f"go_suspend: {error}; waiting to be ended all the same")
-        _wait_to_be_ended()
+            log_line(f"go_suspend: {error}; waiting for termination all the same")
+        _wait_for_termination()
 
     def wait_suspended(self) -> bool:
         if self._container:
-            return _not_here("wait_suspended")
+            return _refuse_in_container("wait_suspended")
         sys.stdout.flush()
-        _wait_to_be_ended()
+        _wait_for_termination()
 
     def whole_life_state(self) -> int | None:
         return self._words[control.WHOLE_LIFE_STATE // _WORD]
 
-    def tell(self, call: str, timeout: float, **values: Value) -> Answer:
+    def request(self, call: str, timeout: float, **values: Value) -> Answer:
         deadline = time.monotonic() + timeout
         wait = _RETRY_SECONDS
         while True:
             try:
                 return self._exchange({"call": call, **values}, deadline)
             except (FileNotFoundError, ConnectionError) as error:  # the agent is being restarted
-                left = deadline - time.monotonic()
-                if left <= 0:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
                     raise AgentError(f"{call}: no agent at {self._socket_path}: {error}") from error
-                time.sleep(min(wait, left))
+                time.sleep(min(wait, remaining))
                 wait = min(2 * wait, 1.0)
 
     def _exchange(self, request: Mapping[str, Value], deadline: float) -> Answer:
@@ -119,9 +119,9 @@ class AgentChannel:
             return
         self._acknowledged = True
         try:
-            self.tell("suspend_received", _ACKNOWLEDGE_SECONDS)
+            self.request("suspend_received", _ACKNOWLEDGE_SECONDS)
         except AgentError as error:
-            say(f"the suspend request could not be acknowledged: {error}")
+            log_line(f"the suspend request could not be acknowledged: {error}")
 
     def _slot(self) -> int:
         if not 0 <= self._local_rank < control.STEP_SLOTS:
@@ -157,13 +157,15 @@ def _answer(connection: socket.socket) -> Answer:
     return answer if isinstance(answer, dict) else {"ok": False, "error": "no JSON object"}
 
 
-def _not_here(call: str) -> bool:
-    say(
-        f"{call} does nothing in a dev container, which leaves by itself once its notebooks are saved"
+def _refuse_in_container(call: str) -> bool:
+    log_line(
+        f"{call} does nothing in a dev container, which terminates by itself once its notebooks are saved"
     )
     return False
 
 
-def _wait_to_be_ended() -> NoReturn:
-    while True:  # a handler of the program's own may return; only the agent ends us
+def _wait_for_termination() -> NoReturn:
+    while (
+        True
+    ):  # a signal handler of the program may return; only the agent terminates this process
         signal.pause()

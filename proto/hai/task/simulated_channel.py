@@ -1,4 +1,4 @@
-"""The platform as `hai python FILE ++` pretends it to be: one rank, and a suspend after a number of seconds."""
+"""Simulates the platform for `hai python FILE ++`: one rank, and a suspend after a number of seconds."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from hai.task import channel, env
+from hai.task import env
 
 TYPE_CHECKING = False  # read as true by type checkers
 if TYPE_CHECKING:
-    from hai.task.protocol import Answer, Value
+    from hai.task.channel import Answer, Value
 
 
 def _number(variables: Mapping[str, str], name: str) -> float | None:
@@ -22,7 +22,7 @@ def _number(variables: Mapping[str, str], name: str) -> float | None:
 
 
 class SimulatedChannel:
-    """Remembers what is set, asks to suspend at `suspend_at` (None: never), and ends the process when it yields."""
+    """Stores the state, requests a suspend at `suspend_at` (None: never), and exits when the program suspends."""
 
     def __init__(
         self, suspend_at: float | None, state: int = 0, clock: Callable[[], float] = time.monotonic
@@ -32,16 +32,17 @@ class SimulatedChannel:
         self._clock = clock
 
     @classmethod
-    def from_environ(cls, variables: Mapping[str, str]) -> SimulatedChannel:
+    def from_environ(cls, variables: Mapping[str, str], started_at: float) -> SimulatedChannel:
+        """SIMULATE_SUSPEND counts seconds from `started_at`."""
         after = _number(variables, env.SIMULATE_SUSPEND)
         state = _number(variables, env.WHOLE_LIFE_STATE)
-        return cls(None if after is None else channel.STARTED + after, int(state or 0))
+        return cls(None if after is None else started_at + after, int(state or 0))
 
-    def suspend_asked(self) -> bool:
+    def suspend_requested(self) -> bool:
         return self._suspend_at is not None and self._clock() >= self._suspend_at
 
     def suspend_agreed(self, step: int) -> bool:
-        return self.suspend_asked()  # a simulated task has one rank: it agrees with itself
+        return self.suspend_requested()  # a simulated task has one rank: it agrees with itself
 
     def go_suspend(self, timeout: float, raise_exception: bool) -> bool:
         sys.exit(0)
@@ -52,7 +53,7 @@ class SimulatedChannel:
     def whole_life_state(self) -> int | None:
         return self._state
 
-    def tell(self, call: str, timeout: float, **values: Value) -> Answer:
+    def request(self, call: str, timeout: float, **values: Value) -> Answer:
         if call != "set_whole_life_state":
             return {"ok": True}
         before, self._state = self._state, int(values["value"])

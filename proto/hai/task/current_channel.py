@@ -1,0 +1,87 @@
+"""The channel of this process, which is opened on first use and never at import.
+
+It holds no connection, thread or lock, so that processes made by fork (DataLoader workers) and by spawn may use it too.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from hai.task import env
+from hai.task.channel import AgentError, log_line
+
+TYPE_CHECKING = False  # read as true by type checkers
+if TYPE_CHECKING:
+    from hai.task.channel import Answer, Channel, Value
+
+REPORT_SECONDS = 2.0  # a report is not worth more of the time that a suspend allows
+_IMPORTED_AT = time.monotonic()  # the time to a simulated suspend counts from the import
+
+
+class OfflineChannel:
+    """Outside the cluster: every call does nothing."""
+
+    def suspend_requested(self) -> bool:
+        return False
+
+    def suspend_agreed(self, step: int) -> bool:
+        return False
+
+    def go_suspend(self, timeout: float, raise_exception: bool) -> bool:
+        return False
+
+    def wait_suspended(self) -> bool:
+        return False
+
+    def whole_life_state(self) -> int | None:
+        return None
+
+    def request(self, call: str, timeout: float, **values: Value) -> Answer:
+        return {"ok": False}
+
+
+_current: Channel | None = None
+_report_refused = False
+
+
+def current() -> Channel:
+    """The channel of this process, opened at the first call."""
+    global _current
+    if _current is None:
+        _current = _open()
+    return _current
+
+
+def reset() -> None:
+    """Open a new channel at the next call, for tests that change the environment."""
+    global _current, _report_refused
+    _current, _report_refused = None, False
+
+
+def _open() -> Channel:
+    # Simulation first: `hai python FILE ++` may be typed inside a task
+    if os.environ.get(env.SIMULATE) == "1":
+        from hai.task.simulated_channel import SimulatedChannel
+
+        return SimulatedChannel.from_environ(os.environ, _IMPORTED_AT)
+    if env.CONTROL_FILE in os.environ and env.AGENT_SOCKET in os.environ:
+        from hai.task.agent_channel import AgentChannel
+
+        return AgentChannel.from_environ(os.environ)
+    return OfflineChannel()
+
+
+def report_saved(seconds: float, step: int) -> bool:
+    """Report a checkpoint to the agent. Never raises, and logs only the first fault: training matters more."""
+    global _report_refused
+    try:  # float and int also convert numbers of NumPy
+        values: dict[str, Value] = {"seconds": round(float(seconds), 6), "step": int(step)}
+        answer = current().request("checkpoint_saved", REPORT_SECONDS, **values)
+        error = answer.get("error")
+    except (AgentError, TypeError, ValueError) as failed:
+        answer, error = {}, failed
+    if error and not _report_refused:
+        _report_refused = True
+        log_line(f"a checkpoint was not reported: {error}")
+    return bool(answer.get("ok"))
