@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import aiohttp
 import psutil
 
-from hai.client.tasks.container_spec import Wish, container_spec
+from hai.client.tasks.container_spec import ContainerOptions, container_spec
 from tests.e2e.kernels import execute, kernel, printed
 from tests.e2e.reaching import browser, origin_of, reach, signed_in
 
@@ -25,7 +25,9 @@ from tests.e2e.reaching import browser, origin_of, reach, signed_in
 async def main(hours: float) -> None:
     with TemporaryDirectory(prefix="hai-soak-") as directory:
         async with reach(Path(directory)) as here, browser() as web:
-            task = await here.client.tasks.create(await container_spec(here.client, Wish("soak")))
+            task = await here.client.tasks.create(
+                await container_spec(here.client.nodes, ContainerOptions("soak"))
+            )
             url = await signed_in(web, here.client, task.id)
             await here.ready(task.id, "jupyter")
             await _soak(web, url, int(hours * 3600))

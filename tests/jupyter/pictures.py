@@ -13,7 +13,7 @@ import nbformat
 from playwright.async_api import Page, async_playwright
 
 from hai.client.client import Client
-from hai.client.tasks.container_spec import Wish, container_spec
+from hai.client.tasks.container_spec import ContainerOptions, container_spec
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from tests.jupyter.browsing import CHROMIUM, FLAGS, open_file, open_lab, row
@@ -111,7 +111,9 @@ async def play(page: Page, place: Place, client: Client) -> None:
     await page.locator(".hai-batch").get_by_role("button", name="Unmark").click()
     for id in (first.id, waiting.id):
         await client.tasks.stop(id)
-    lab = await client.tasks.create(await container_spec(client, Wish("lab", lifetime=43200)))
+    lab = await client.tasks.create(
+        await container_spec(client.nodes, ContainerOptions("lab", lifetime=43200))
+    )
     await page.get_by_role("tab", name="Containers").click()
     await page.locator(".hai-service", has_text="ready").wait_for()
     await shoot(page, "containers")

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import async_playwright, expect
 
 from hai.client.client import Client
-from hai.client.tasks.container_spec import Wish, container_spec
+from hai.client.tasks.container_spec import ContainerOptions, container_spec
 from hai_backend.testing.server import ServerProcess
 from tests.jupyter.browsing import CHROMIUM, FLAGS, READABLE, execute
 
@@ -33,7 +33,9 @@ async def test_lab_its_panel_and_a_kernel_work_below_a_path(tmp_path: Path) -> N
 async def _work(server: ServerProcess) -> None:
     profile = server.start()
     async with Client(profile) as client, async_playwright() as playwright:
-        task = await client.tasks.create(await container_spec(client, Wish("lab")))
+        task = await client.tasks.create(
+            await container_spec(client.nodes, ContainerOptions("lab"))
+        )
         opened = await client.containers.open(task.id)
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         page = await browser.new_page()

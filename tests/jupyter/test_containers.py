@@ -18,7 +18,7 @@ from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 from hai.v1.workspace_service_pb2 import FetchFilesResponse
 from hai_jupyter.contents_path import ContentsPaths
 from hai_jupyter.errors import body
-from hai_jupyter.handlers.containers import wish
+from hai_jupyter.handlers.containers import container_options
 from hai_jupyter.notebooks import executed, nbformat_files
 from hai_jupyter.syncing import last_event, run, shortened, workspace_of
 from tests.jupyter.conftest import Page, Place, sync_command
@@ -62,10 +62,10 @@ async def test_what_is_not_there_is_not_found(page: Page, method: str, path: str
 
 def test_a_wish_with_mistakes_names_all() -> None:
     with pytest.raises(Invalid) as raised:
-        wish({"gpu": "1", "kind": "royal", "token": "x", "memory": True})
+        container_options({"gpu": "1", "kind": "royal", "token": "x", "memory": True})
     fields = {violation["field"] for violation in body(raised.value)["violations"]}
     assert fields == {"gpu", "kind", "token", "memory"}
-    assert wish({"name": "n", "gpu": 1}).gpu == 1
+    assert container_options({"name": "n", "gpu": 1}).gpu == 1
 
 
 async def test_the_folder_of_a_workspace_is_pushed_pulled_and_a_conflict_shown(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from hai.client.tasks.container_spec import KINDS, Wish, container_spec
+from hai.client.tasks.container_spec import KINDS, ContainerOptions, container_spec
 from hai.v1.container_pb2 import ServiceAction
 from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
@@ -19,7 +19,11 @@ from hai_jupyter.proto_json import plain
 ACTIONS = "start|stop|restart"
 _TEXT, _NUMBER = ((str,), "a text"), ((int, float), "a number")
 _TYPES = {"str": _TEXT, "str | None": _TEXT, "int": ((int,), "a whole number"), "float": _NUMBER}
-_SAID = {field.name: _TYPES[str(field.type)] for field in fields(Wish) if field.type in _TYPES}
+_SAID = {
+    field.name: _TYPES[str(field.type)]
+    for field in fields(ContainerOptions)
+    if field.type in _TYPES
+}
 
 
 class ContainersHandler(Handler):
@@ -28,7 +32,7 @@ class ContainersHandler(Handler):
     @answers
     async def post(self) -> Any:
         """The task."""
-        spec = await container_spec(self.client, wish(self.body()))
+        spec = await container_spec(self.client.nodes, container_options(self.body()))
         return task_row(await self.client.tasks.create(spec))
 
 
@@ -79,7 +83,7 @@ class ServiceHandler(Handler):
         return plain(await self.client.containers.control(int(id), service, wanted))
 
 
-def wish(said: Mapping[str, Any]) -> Wish:
+def container_options(said: Mapping[str, Any]) -> ContainerOptions:
     """From what the page sent, with every mistake named at once."""
     wrong = [(key, "is not known") for key in said if key not in _SAID]
     wrong += [
@@ -91,4 +95,4 @@ def wish(said: Mapping[str, Any]) -> Wish:
         wrong.append(("kind", f"must be one of {', '.join(KINDS)}"))
     if wrong:
         raise invalid(*wrong)
-    return Wish(**said)
+    return ContainerOptions(**said)

@@ -15,7 +15,7 @@ from hai_tui.views.table import Column
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-    from hai.client.tasks.container_spec import Wish
+    from hai.client.tasks.container_spec import ContainerOptions
     from hai.v1.container_pb2 import Container, ServiceStatus
     from hai.v1.container_service_pb2 import OpenContainerResponse
     from hai.v1.task_pb2 import Task
@@ -31,10 +31,10 @@ async def _load(client: Client) -> Sequence[Task]:
     return (await client.tasks.list(filter=wanted, page_size=_MOST, view=TASK_VIEW_FULL)).tasks
 
 
-def _wish(item: Any, answers: Answers) -> Wish:
-    from hai.client.tasks.container_spec import Wish
+def _container_options(item: Any, answers: Answers) -> ContainerOptions:
+    from hai.client.tasks.container_spec import ContainerOptions
 
-    return Wish(
+    return ContainerOptions(
         name=answers.text("name") or "lab",
         kind=answers.choice("kind", ("", *_KINDS)) or None,
         gpu=answers.number("gpu"),
@@ -48,10 +48,10 @@ def _wish(item: Any, answers: Answers) -> Wish:
     )
 
 
-async def _create(client: Client, wish: Wish) -> Task:
+async def _create(client: Client, options: ContainerOptions) -> Task:
     from hai.client.tasks.container_spec import container_spec
 
-    return await client.tasks.create(await container_spec(client, wish))
+    return await client.tasks.create(await container_spec(client.nodes, options))
 
 
 def _link(answer: OpenContainerResponse) -> str:
@@ -77,7 +77,7 @@ CONTAINERS_PAGE = ResourceSpec(
             "a",
             "new",
             _create,
-            _wish,
+            _container_options,
             (
                 Field("name", lambda item: "lab"),
                 Field("kind", choices=_KINDS, violation="resource.is_spot"),

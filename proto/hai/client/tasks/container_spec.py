@@ -1,4 +1,4 @@
-"""A dev container as a task: what `hai container create` and the panel in JupyterLab ask for."""
+"""Builds the task of a dev container, for `hai container create` and the panel in JupyterLab."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from hai.client.errors import UsageError
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, ServiceSpec, TaskSpec
 
 if TYPE_CHECKING:
-    from hai.client.client import Client
+    from hai.client.resources.nodes import Nodes
 
 KINDS = ("shared", "dedicated", "spot")
-_CPUS, _MEMORY_GB = 2, 4  # of a share that says nothing
-_MARGIN_SECONDS = 2.0  # the server's: to save within that much more than the warning lasts
+_CPUS, _MEMORY_GB = 2, 4  # default of a share
+_MARGIN_SECONDS = 2.0  # the server lets a container save for so much longer than the warning lasts
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What one may say of a container. Without a kind it is as its group is; times are seconds, memory is GB."""
+class ContainerOptions:
+    """What a user chooses. Without a kind, the group decides it. Times are in seconds, memory is in GB."""
 
     name: str = "lab"
     kind: str | None = None
@@ -38,72 +38,72 @@ class Wish:
     shared_in_group: bool = False
 
 
-async def container_spec(client: Client, wish: Wish) -> TaskSpec:
-    """The task: a share where nodes are shared and nothing else is asked for. Raises UsageError."""
-    asked = bool(wish.gpu or wish.cpu or wish.memory)
-    if wish.kind == "dedicated" and asked:
+async def container_spec(nodes: Nodes, options: ContainerOptions) -> TaskSpec:
+    """The task. By default it gets a share of a node where nodes are shared, else a whole node. Raises UsageError."""
+    requests_resources = bool(options.gpu or options.cpu or options.memory)
+    if options.kind == "dedicated" and requests_resources:
         raise UsageError(
             "a dedicated container has its node to itself; leave gpu, cpu and memory out"
         )
-    spec = _spec(wish)
-    packed = await _is_packed(client, wish.group)
-    if packed is False and (asked or wish.kind == "shared"):
+    spec = _spec(options)
+    packed = await _is_packed(nodes, options.group)
+    if packed is False and (requests_resources or options.kind == "shared"):
         raise UsageError(
-            f"nodes of group {_name(wish.group)} are given whole; choose a group whose nodes are shared,"
+            f"nodes of group {_name(options.group)} are given whole; choose a group whose nodes are shared,"
             " or leave kind shared, gpu, cpu and memory out to take a whole node"
         )
-    if asked or wish.kind == "shared" or (wish.kind is None and packed):
+    if requests_resources or options.kind == "shared" or (options.kind is None and packed):
         spec.resource.cpu = spec.resource.cpu or _CPUS
         spec.resource.memory = spec.resource.memory or _MEMORY_GB
     return spec
 
 
-def _spec(wish: Wish) -> TaskSpec:
-    """Its program does nothing: people work in its services."""
+def _spec(options: ContainerOptions) -> TaskSpec:
+    """Its program sleeps: people work in its services."""
     return TaskSpec(
         version=2,
-        name=wish.name,
+        name=options.name,
         task_type="jupyter",
-        priority=wish.priority,
+        priority=options.priority,
         spec=ProgramSpec(
             entrypoint="sleep",
             parameters=["infinity"],
             entrypoint_executable=True,
-            workspace=wish.workspace,
-            environments=wish.variables,
+            workspace=options.workspace,
+            environments=options.variables,
         ),
-        resource=_resource(wish),
+        resource=_resource(options),
         services=[ServiceSpec(name="jupyter")],
-        options=_options(wish),
+        options=_task_options(options),
     )
 
 
-def _resource(wish: Wish) -> ResourceSpec:
+def _resource(options: ContainerOptions) -> ResourceSpec:
     return ResourceSpec(
-        image=wish.image,
-        group=wish.group,
-        is_spot=wish.kind == "spot",
-        gpu=wish.gpu,
-        cpu=wish.cpu,
-        memory=wish.memory,
+        image=options.image,
+        group=options.group,
+        is_spot=options.kind == "spot",
+        gpu=options.gpu,
+        cpu=options.cpu,
+        memory=options.memory,
     )
 
 
-def _options(wish: Wish) -> OptionsSpec:
-    chosen = OptionsSpec(
-        py_venv=wish.py_venv,
-        shared_in_group=wish.shared_in_group,
-        lifetime=int(wish.lifetime),
-        idle_timeout=int(wish.idle_timeout),
+def _task_options(options: ContainerOptions) -> OptionsSpec:
+    result = OptionsSpec(
+        py_venv=options.py_venv,
+        shared_in_group=options.shared_in_group,
+        lifetime=int(options.lifetime),
+        idle_timeout=int(options.idle_timeout),
     )
-    if wish.grace is not None:
-        chosen.save_within = wish.grace + _MARGIN_SECONDS
-    return chosen
+    if options.grace is not None:
+        result.save_within = options.grace + _MARGIN_SECONDS
+    return result
 
 
-async def _is_packed(client: Client, group: str) -> bool | None:
-    """None: there is no such group, which is the server's to say."""
-    groups = {each.name: each.packed for each in await client.nodes.groups()}
+async def _is_packed(nodes: Nodes, group: str) -> bool | None:
+    """Whether nodes of a group are shared. None: the group does not exist, which the server reports."""
+    groups = {each.name: each.packed for each in await nodes.groups()}
     return groups.get(_name(group))
 
 

@@ -12,16 +12,16 @@ from hai_tui.cli.confirm import confirmed
 from hai_tui.cli.messages import text
 
 if TYPE_CHECKING:
-    from hai.client.tasks.container_spec import Wish
+    from hai.client.tasks.container_spec import ContainerOptions
 
 
-def wish_of(name: str, options: Mapping[str, Any]) -> Wish:
-    """What was said on the command line."""
-    from hai.client.tasks.container_spec import Wish
+def container_options(name: str, options: Mapping[str, Any]) -> ContainerOptions:
+    """What was chosen on the command line."""
+    from hai.client.tasks.container_spec import ContainerOptions
     from hai_tui.cli.submission.options import variables
 
-    said = {key: value for key, value in options.items() if key != "env" and value is not None}
-    return Wish(name=name, variables=variables((), options["env"]), **said)
+    chosen = {key: value for key, value in options.items() if key != "env" and value is not None}
+    return ContainerOptions(name=name, variables=variables((), options["env"]), **chosen)
 
 
 def printed_by(names: Sequence[str], service: str) -> re.Pattern[str]:

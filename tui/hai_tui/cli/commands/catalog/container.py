@@ -95,12 +95,12 @@ def container() -> None:
 def create(settings: Settings, /, name: str, **options: Any) -> int:
     """The function behind the command."""
     from hai.client.tasks.container_spec import container_spec
-    from hai_tui.cli.containers.options import wish_of
+    from hai_tui.cli.containers.options import container_options
 
-    wish = wish_of(name, options)
+    chosen = container_options(name, options)
 
     async def work(client: Client) -> int:
-        task = await client.tasks.create(await container_spec(client, wish))
+        task = await client.tasks.create(await container_spec(client.nodes, chosen))
         if settings.sentences:
             click.echo(text("submitted", id=task.id, name=task.name))
             note(settings, text("container.next", id=task.id))
