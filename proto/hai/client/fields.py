@@ -1,0 +1,3 @@
+"""Moved; re-exported until the last import follows."""
+
+from hai.client.taskfile.fields import paths as paths
