@@ -2,6 +2,7 @@
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
+import { stateStyle } from './model/state_style';
 import { bytes } from './model/words';
 import { Context, useBoard, useLoaded } from './ui/context';
 
@@ -43,7 +44,7 @@ function Item(props: { context: Context; open: (tab: string) => void }): JSX.Ele
         </span>
       )}
       <button className="hai-status-button" onClick={() => open('tasks')} title={context.say('Tasks of the cluster')}>
-        {context.board.link.up ? `▶ ${running} ◔ ${waiting}` : context.say('HAI: no connection')}
+        {context.board.link.up ? `${stateStyle('RUNNING').glyph} ${running} ${stateStyle('WAITING').glyph} ${waiting}` : context.say('HAI: no connection')}
       </button>
       {unread > 0 && (
         <button className="hai-status-button" onClick={() => open('messages')} title={context.say('Messages')}>

@@ -20,7 +20,8 @@ import { Frame, LogRow, TaskRow } from '../src/model/types';
 import { pages, picture } from '../src/model/usage';
 import { silence, silenceOfRank } from '../src/model/silence';
 import { reveal, seen } from '../src/model/window';
-import { bytes, clock, glyph, held, lasting, level, span, status, verbs, whose } from '../src/model/words';
+import { stateStyle } from '../src/model/state_style';
+import { bytes, clock, held, lasting, level, span, status, verbs, whose } from '../src/model/words';
 
 function row(id: number, more: Partial<TaskRow> = {}): TaskRow {
   return { id, user: 'alice', name: `task${id}`, nodes: 1, state: 'RUNNING', priority: 10, version: id, ...more };
@@ -262,7 +263,7 @@ test('states have a word and a mark, and verbs that fit', () => {
   assert.deepEqual(verbs(row(1, { state: 'SUSPENDED', held: true })), ['resume', 'stop']);
   assert.deepEqual(verbs(row(1, { state: 'FINISHED', type: 'training' })), ['again']);
   assert.deepEqual(verbs(row(1, { state: 'FINISHED', type: 'jupyter' })), []);
-  const marks = ['RUNNING', 'SUCCEEDED', 'FAILED', 'STOPPED', 'WAITING', 'SUSPENDED', 'HELD'].map(glyph);
+  const marks = ['RUNNING', 'SUCCEEDED', 'FAILED', 'STOPPED', 'WAITING', 'SUSPENDED', 'HELD'].map(state => stateStyle(state).glyph);
   assert.equal(new Set(marks).size, marks.length);
   assert.deepEqual([level(30), level(-1), level(7)], ['HIGH', 'AUTO', '7']);
 });

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from hai.client.text import state_style
+from hai.client.text.state_style import StateStyle
+
 FRONT = Path(__file__).parents[2] / "jupyter_ext"
 SOURCES = [*FRONT.glob("src/**/*.ts"), *FRONT.glob("src/**/*.tsx")]
 _SAID = re.compile(
@@ -50,6 +53,17 @@ def test_names_are_told_in_filled_sentences_or_in_elements_of_their_own() -> Non
 def test_colours_come_from_labs_theme() -> None:
     style = (FRONT / "style" / "base.css").read_text()
     assert re.findall(r"#[0-9a-fA-F]{3,8}\b|\brgba?\(", style) == []
+
+
+def test_states_look_as_in_the_terminal_app() -> None:
+    table = (FRONT / "src" / "model" / "state_style.ts").read_text()
+    styles = re.findall(r"(\w+)(?:: | = |: StateStyle = )\{ glyph: '(.)', tone: '(\w+)' \}", table)
+    extra = {"SILENT": state_style.SILENT, "UNKNOWN": state_style.UNKNOWN}
+    expected = {**state_style.STATE_STYLES, **extra}
+    assert {name: StateStyle(glyph, tone) for name, glyph, tone in styles} == expected
+    style_sheet = (FRONT / "style" / "base.css").read_text()
+    tones = {style.tone for style in expected.values()} - {"plain"}
+    assert tones == {tone for tone in tones if f".hai-tone-{tone}" in style_sheet}
 
 
 def test_all_that_is_said_has_a_translation() -> None:

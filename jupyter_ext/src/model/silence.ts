@@ -3,9 +3,6 @@ import { Say } from './language';
 import { NodeRow, Silence } from './types';
 import { span } from './words';
 
-/** A mark for what runs, as far as is known. */
-export const SILENT_GLYPH = '◌';
-
 /** `agent silent for 40 s`; `agents of 3 of 8 ranks silent, longest for 2 min`. `now`: seconds since 1970. */
 export function silence(say: Say, silent: Silence, now: number): string {
   const { count, rank, of } = silent;

@@ -1,7 +1,5 @@
-/** How states, levels and times are called and marked: never by colour alone. */
+/** How statuses, levels and times are called. */
 import { TaskRow } from './types';
-
-export type Tone = 'go' | 'wait' | 'good' | 'bad' | 'off' | 'held';
 
 const LEVELS: ReadonlyArray<readonly [number, string]> = [
   [50, 'EXTREME_HIGH'],
@@ -35,34 +33,6 @@ export function status(task: TaskRow): string {
     return 'HELD';
   }
   return task.state === 'WAITING_INIT' ? 'WAITING' : task.state;
-}
-
-const TONES: Record<string, Tone> = {
-  RUNNING: 'go',
-  SUCCEEDED: 'good',
-  FAILED: 'bad',
-  STOPPED: 'off',
-  CANCELED: 'off',
-  HELD: 'held'
-};
-
-/** The colour family of a status; what has none is in between. */
-export function tone(status: string): Tone {
-  return TONES[status] ?? 'wait';
-}
-
-const GLYPHS: Record<Tone, string> = {
-  go: '▶',
-  wait: '◔',
-  good: '✓',
-  bad: '✗',
-  off: '■',
-  held: '‖'
-};
-
-/** A mark that says the same as the colour. */
-export function glyph(status: string): string {
-  return status === 'SUSPENDED' ? '◑' : GLYPHS[tone(status)];
 }
 
 /** Which verbs make sense for a task now. */

@@ -1,7 +1,8 @@
 /** The tab of the cluster: groups with their numbers, and a cell for each node. */
 import * as React from 'react';
 
-import { SILENT_GLYPH, hasSilent, silence } from '../model/silence';
+import { hasSilent, silence } from '../model/silence';
+import { SILENT } from '../model/state_style';
 import { NodeRow, Tenant } from '../model/types';
 import { Context, useBoard, useLoaded, useNow } from './context';
 import { Empty, Failed, Meter } from './parts';
@@ -90,7 +91,7 @@ function look(node: NodeRow): [string, string] {
     return ['╱', 'off'];
   }
   if (hasSilent(node)) {
-    return [SILENT_GLYPH, 'silent'];
+    return [SILENT.glyph, 'silent'];
   }
   return node.tenants.length ? ['■', 'busy'] : ['□', 'free'];
 }

@@ -1,18 +1,19 @@
 /** Small parts that several views share. */
 import * as React from 'react';
 
-import { SILENT_GLYPH, silence } from '../model/silence';
+import { silence } from '../model/silence';
+import { SILENT, stateStyle } from '../model/state_style';
 import { TaskRow } from '../model/types';
-import { glyph, status, tone, verbs } from '../model/words';
+import { status, verbs } from '../model/words';
 import { Context } from './context';
 
-/** The status of a task: mark, word and colour. */
+/** The status of a task: glyph, name and colour. */
 export function Status(props: { task: TaskRow; context: Context }): JSX.Element {
-  const { silent } = props.task;
-  const word = status(props.task);
+  const name = status(props.task);
+  const style = props.task.silent ? SILENT : stateStyle(name);
   return (
-    <span className={`hai-status hai-tone-${silent ? 'bad' : tone(word)}`}>
-      <span aria-hidden="true">{silent ? SILENT_GLYPH : glyph(word)}</span> {props.context.say(word)}
+    <span className={`hai-status hai-tone-${style.tone}`}>
+      <span aria-hidden="true">{style.glyph}</span> {props.context.say(name)}
     </span>
   );
 }

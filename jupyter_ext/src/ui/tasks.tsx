@@ -6,7 +6,8 @@ import { matcher } from '../model/filter';
 import { told } from '../model/columns';
 import { shortened, silence } from '../model/silence';
 import { TaskRow } from '../model/types';
-import { lasting, level, status, tone } from '../model/words';
+import { SILENT, stateStyle } from '../model/state_style';
+import { lasting, level, status } from '../model/words';
 import { Batch } from './batch';
 import { Columns, useUses } from './columns';
 import { Context, useBoard, useNow } from './context';
@@ -196,7 +197,7 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
   const where = `${task.nodes}×${task.group ?? ''}`;
   return (
     <div
-      className={`hai-row hai-edge-${task.silent ? 'bad' : tone(status(task))} ${props.chosen ? 'hai-chosen' : ''} ${props.marked ? 'hai-picked' : ''}`}
+      className={`hai-row hai-edge-${(task.silent ? SILENT : stateStyle(status(task))).tone} ${props.chosen ? 'hai-chosen' : ''} ${props.marked ? 'hai-picked' : ''}`}
       style={{ position: 'absolute', left: 0, right: 0, top: props.top, height: props.height }}
       role="option"
       id={elementOf(task)}

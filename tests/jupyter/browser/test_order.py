@@ -33,7 +33,7 @@ async def test_one_that_waits_leads_to_those_before_it_and_these_to_it(
     await shown.get_by_role("list", name="Starts after").get_by_role("link").click()
     await expect(shown.locator("h2")).to_contain_text("goes before")
     behind = shown.get_by_role("list", name="Wait for its end")
-    await expect(behind).to_contain_text(f"comes behind #{second.id} ◔ WAITING")
+    await expect(behind).to_contain_text(f"comes behind #{second.id} ○ WAITING")
     await shown.get_by_role("button", name="Stop").click()
     await expect(page.locator(".jp-Dialog")).to_contain_text("Tasks that wait for that: 1.")
     await page.keyboard.press("Escape")

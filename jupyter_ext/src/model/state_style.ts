@@ -1,0 +1,43 @@
+/** How states look: never by colour alone. The same table as `hai.client.text.state_style`; a test compares them. */
+export type Tone = 'good' | 'done' | 'busy' | 'waits' | 'held' | 'bad' | 'quiet' | 'plain';
+
+export interface StateStyle {
+  readonly glyph: string;
+  readonly tone: Tone;
+}
+
+const STATE_STYLES: Record<string, StateStyle> = {
+  WAITING_INIT: { glyph: '○', tone: 'waits' },
+  WAITING: { glyph: '○', tone: 'waits' },
+  SUSPENDED: { glyph: '◐', tone: 'waits' },
+  HELD: { glyph: '‖', tone: 'held' },
+  CREATED: { glyph: '◔', tone: 'busy' },
+  BUILDING: { glyph: '◔', tone: 'busy' },
+  RUNNING: { glyph: '●', tone: 'good' },
+  SUSPENDING: { glyph: '◑', tone: 'busy' },
+  STOPPING: { glyph: '◑', tone: 'busy' },
+  TERMINATING: { glyph: '◑', tone: 'busy' },
+  ENDED: { glyph: '■', tone: 'quiet' },
+  SUCCEEDED: { glyph: '✓', tone: 'done' },
+  FAILED: { glyph: '✗', tone: 'bad' },
+  STOPPED: { glyph: '■', tone: 'quiet' },
+  CANCELED: { glyph: '⊘', tone: 'quiet' },
+  UNSCHEDULABLE: { glyph: '!', tone: 'bad' },
+  SUCCEEDED_TERMINATING: { glyph: '✓', tone: 'busy' },
+  FAILED_TERMINATING: { glyph: '✗', tone: 'busy' },
+  STOPPED_TERMINATING: { glyph: '■', tone: 'busy' },
+  READY: { glyph: '●', tone: 'good' },
+  NOT_READY: { glyph: '✗', tone: 'bad' },
+  CORDONED: { glyph: '‖', tone: 'held' }
+};
+
+/** What runs as far as is known: its agent is silent. */
+export const SILENT: StateStyle = { glyph: '◌', tone: 'bad' };
+
+/** A state of a newer server. */
+export const UNKNOWN: StateStyle = { glyph: '?', tone: 'plain' };
+
+/** The style of a state by its name. */
+export function stateStyle(state: string): StateStyle {
+  return STATE_STYLES[state] ?? UNKNOWN;
+}
