@@ -16,6 +16,7 @@ from hai_tui.connection import Speaking
 from hai_tui.gc_scheduler import Rest
 from hai_tui.i18n import text
 from hai_tui.preferences import Preferences, state_path
+from hai_tui.textual_compat import repair_timers
 from hai_tui.widgets.header_footer import Heading
 from hai_tui.widgets.plain import Harmless
 
@@ -38,6 +39,7 @@ class HaiApp(Speaking):
     """
 
     def __init__(self, options: AppConfig | None = None) -> None:
+        repair_timers()
         super().__init__(options)
         self.state = Preferences.load(state_path())
         self._undos: list[Undo] = []

@@ -1,15 +1,43 @@
-"""Something that happens once, a little later, also where the machine is busy; and work beside what is shown.
+"""Callbacks after a delay that also fire on a busy machine, and background work of a page.
 
-Textual's own single shot is left out without a word when the process is held up for as long as its delay between two
-lines of its start (`Timer._run` skips what is late). Whoever waits for it then waits for ever.
+Textual's `Timer._run` skips a single shot that is late. Two faults follow. A timer whose process was held up for as
+long as its delay never fires. A timer with a negative delay never ends: it loops without awaiting anything and freezes
+the app. Textual makes one itself, for a notification that expires while its toast is built.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from textual.dom import DOMNode
+from textual.message_pump import MessagePump
+from textual.timer import Timer, TimerCallback
+
+
+def _set_timer(
+    self: MessagePump,
+    delay: float,
+    callback: TimerCallback | None = None,
+    *,
+    name: str | None = None,
+    pause: bool = False,
+) -> Timer:
+    """Start a timer that fires exactly once, also if it is late, as `MessagePump.set_timer` documents it."""
+    on_time = None if callback is None else partial(self.call_next, callback)
+    name = name or f"set_timer#{Timer._timer_count}"
+    timer = Timer(
+        self, max(0.0, delay), name=name, callback=on_time, repeat=0, skip=False, pause=pause
+    )
+    timer._start()
+    self._timers.add(timer)
+    return timer
+
+
+def repair_timers() -> None:
+    """Replace Textual's `set_timer` for all widgets, its own ones too. Safe to repeat."""
+    MessagePump.set_timer = _set_timer  # type: ignore[method-assign]
 
 
 def goes(node: DOMNode) -> bool:
