@@ -26,6 +26,7 @@ from hai.v1 import task_pb2
 from hai_backend import main as server
 from hai_backend.api.containers.rules import KINDS as CONTAINER_KINDS
 from hai_backend.api.scheduling.convert_policy import policy_to_proto
+from hai_backend.api.server.audit import Action
 from hai_backend.config import Settings
 from hai_backend.domain.accounts.right import Right
 from hai_backend.domain.accounts.webhook import Format, WebhookEvent
@@ -296,6 +297,7 @@ CLAIMS = [
         2,
         "hai_suspends_total",
     ),
+    Claim("operate.md", "Who changed what", "what", lambda: list(Action), r"[A-Z]\w+", 1),
     Claim("rights.md", "Rights", "right", lambda: list(Right), r"^\w+"),
     Claim("simulate.md", "Simulate", "option", lambda: _options("simulate"), OPTION),
     Claim("storage.md", "Rules", "kind", lambda: _choices("storage add", "--kind"), r"[\w-]+"),
@@ -310,7 +312,7 @@ PROSE = {
     *(("coming-from.md", section) for section in ("Slurm", "Scripts of sbatch", "HAI")),
     ("deploy.md", "What the chart creates"),
     ("images.md", "What a task runs in"),
-    *(("operate.md", section) for section in ("What is kept where", "Who changed what")),
+    ("operate.md", "What is kept where"),
     ("predictions.md", "How far to trust it"),
     ("simulate.md", "CSV"),
     ("simulate.md", "Figures"),

@@ -21,6 +21,7 @@ from hai.client.disk_reserve import room_of
 from hai.client.memory import keep_memory
 from hai.redaction import redact, redact_values
 from hai_backend import config, runtime
+from hai_backend.api.server.audit import Action
 from hai_backend.config import Settings
 from hai_backend.domain.errors import HaiError, Invalid
 from hai_backend.launch.process import sweep
@@ -41,11 +42,11 @@ def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_stor
             return _check(settings)
         if flags.sweep:
             sweep(settings.common)
-            record_command(settings.database_url, "ServerSweep", str(home))
+            record_command(settings.database_url, Action.SERVER_SWEEP, str(home))
             return 0
         if flags.backup:
             backup(settings.database_url, flags.backup)
-            record_command(settings.database_url, "ServerBackup", str(flags.backup))
+            record_command(settings.database_url, Action.SERVER_BACKUP, str(flags.backup))
             return 0
         _log_as_json()
         claim(home)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from hai_backend.domain.node import Node
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.testing.databases import create_database, drop_database
+from hai_backend.testing.databases import database as new_database
 from hai_backend.testing.server import ServerProcess, running_server
 
 
@@ -57,6 +59,36 @@ async def test_a_new_task_has_no_number_of_one_that_the_backup_does_not_know(
         ):
             made = await client.tasks.create(spec(f"new{expected}", tmp_path / "program.py"))
             assert made.id == expected
+
+
+@pytest.mark.parametrize(
+    "database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+)
+async def test_a_sweep_leaves_a_row_of_the_audit(
+    server: ServerProcess, request: pytest.FixtureRequest, database: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        options = []
+        if database == "postgres":
+            url = await stack.enter_async_context(new_database(request.getfixturevalue("postgres")))
+            options = ["--database", url]
+        command = [
+            sys.executable,
+            "-m",
+            "hai_backend.main",
+            "--home",
+            server.home,
+            *options,
+            "--sweep",
+        ]
+        before = run(*command)
+        async with Client(server.start("--nodes", "1", *options)) as client:
+            after = run(*command)
+            rows = [row async for row in client.audit.rows(method="ServerSweep")]
+        assert (before.returncode, after.returncode, after.stderr) == (0, 0, "")
+        assert [(row.resource, row.code) for row in rows] == [(str(server.home), "OK")]
+        assert rows[0].actor.endswith(" (hai-server)")
+        server.end()
 
 
 async def test_nor_of_one_of_which_only_files_are_left(tmp_path: Path) -> None:

@@ -86,6 +86,25 @@ async def test_a_browser_that_signs_in_leaves_a_row_of_the_audit(
     assert [(row.actor, row.resource) for row in found] == [("admin", str(task.id))]
 
 
+async def test_refused_links_are_recorded_and_counted(
+    here: Reach, web: aiohttp.ClientSession
+) -> None:
+    task = await here.task()
+    opened = await here.client.containers.open(task.id)
+    for _ in range(3):
+        assert await status(web, opened.link.replace("key=", "key=x")) == 403
+    for _ in range(500):  # the row is written beside the answer
+        if found := [row async for row in here.client.audit.rows(code="PERMISSION_DENIED")]:
+            break
+        await asyncio.sleep(0.02)
+    assert [(row.method, row.actor, row.what) for row in found] == [
+        ("BrowserLogin", "unknown", "refused 1 time: 127.0.0.1 (1)")
+    ]
+    labels = {"method": "BrowserLogin", "code": "PERMISSION_DENIED"}
+    registry = here.server.app.metrics.registry
+    assert registry.get_sample_value("hai_rpc_seconds_count", labels) == 3
+
+
 async def test_bodies_of_any_size_and_framing(here: Reach, web: aiohttp.ClientSession) -> None:
     url = await signed_in(web, here.client, (await here.task()).id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hai_backend.api.protocols import TaskManager
@@ -28,3 +29,4 @@ class ProxyDeps:
     board: ServiceStates
     clock: Clock
     record: audit.Record
+    observe: Callable[[str, str, float], None]  # method, code, seconds

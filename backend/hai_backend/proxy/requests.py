@@ -44,6 +44,7 @@ class Requests:
 
     async def close(self) -> None:
         """End the connections to services."""
+        await self._entrance.close()
         await self._session.close()
         await self._long.close()
 

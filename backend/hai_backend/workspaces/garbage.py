@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from math import inf
 
 from hai_backend.workspaces import checkouts, task_trees
@@ -28,6 +29,14 @@ _DEAD_CHUNKS = """DELETE FROM chunks WHERE file NOT IN (SELECT digest FROM entri
     AND hex(file) NOT IN (SELECT upper(value) FROM json_each(?))"""
 
 
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """How many revisions were deleted, and how many contents of files that no revision has any more."""
+
+    revisions: int
+    contents: int
+
+
 def collect(
     files: Files,
     *,
@@ -36,13 +45,13 @@ def collect(
     before: float,
     least: int = 1,
     settled: float = 0.0,
-) -> None:
+) -> Collected:
     """Forget revisions from before a moment, unless a task pins one or a tag names it; of the newest so many stay, at
     `least` one: a clock may be wrong. Of what programs wrote before `settled`, each hour keeps its last revision.
 
     `running`: tasks that have not ended; directories of others are tidied. Nobody may push meanwhile.
     """
-    known = {
+    parameters = {
         "floor": _floor(files, before, least),
         "pinned": json.dumps(sorted(pinned)),
         "programs": PROGRAMS,
@@ -52,15 +61,16 @@ def collect(
     }
     with files.index.transaction() as db:
         db.execute(_NAMES_OF_NOTHING)
-        db.execute(_OLD_REVISIONS, known)
-        db.execute(_FREQUENT_REVISIONS, known)
+        revisions = db.execute(_OLD_REVISIONS, parameters).rowcount
+        revisions += db.execute(_FREQUENT_REVISIONS, parameters).rowcount
         db.execute(_OLD_ENTRIES)
-    _drop_objects(files)
+    contents = _drop_objects(files)
     drop_arrived(files, before=now_ns() / 1e9 - LEFT_SECONDS)
     task_trees.drop_hidden(files)
     for task in checkouts.existing(files):
         if task not in running:
             checkouts.tidy(files, task)
+    return Collected(revisions, contents)
 
 
 def _floor(files: Files, before: float, least: int) -> int:
@@ -70,13 +80,14 @@ def _floor(files: Files, before: float, least: int) -> int:
     return min(old, files.index.newest().number - least + 1)
 
 
-def _drop_objects(files: Files) -> None:
+def _drop_objects(files: Files) -> int:
     """Rows last: a file without a row would stay for ever."""
     dead = [row[0] for row in files.index.rows(_DEAD)]
     for digest in dead:
         files.objects.remove(digest.hex())
     with files.index.transaction() as db:
         db.executemany("DELETE FROM objects WHERE digest = ?", ((digest,) for digest in dead))
+    return len(dead)
 
 
 def drop_arrived(files: Files, *, before: float = inf) -> None:

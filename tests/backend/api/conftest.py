@@ -153,7 +153,13 @@ class Platform:
     @cached_property
     def workspaces(self) -> Workspaces:
         root = self.home / "workspaces"
-        return Workspaces(root, self.task_manager.unfinished, self.directory, self.clock)
+        return Workspaces(
+            root,
+            self.task_manager.unfinished,
+            self.directory,
+            self.clock,
+            self.store.add_audit,
+        )
 
     @cached_property
     def pins(self) -> WorkspacePins:

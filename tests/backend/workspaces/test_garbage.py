@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from hai_backend.workspaces import garbage, tags
 from hai_backend.workspaces.files import Files, make
@@ -61,3 +62,16 @@ def test_of_what_programs_write_all_the_time_each_hour_keeps_its_last(tmp_path: 
     rows = files.index.rows("SELECT COUNT(*) FROM entries")[0][0]
     assert rows <= 2 * len(kept)
     files.close()
+
+
+async def test_deleted_revisions_leave_a_row_of_the_audit(here: Any) -> None:
+    pusher, workspaces = await here.pusher(), here.server.app.reign.workspaces
+    for content in (b"one", b"two", b"three"):
+        await pusher.push({"file": content})
+    for _ in range(2):  # the second one has nothing to delete
+        async with workspaces.rooms.open(("admin", "w")) as room:
+            await workspaces.collect(room, full=True)
+    rows = [row async for row in here.client.audit.rows(method="CollectRevisions")]
+    assert [(row.actor, row.resource, row.what, row.code) for row in rows] == [
+        ("system", "admin/w", "deleted revisions=2 contents=2", "OK")
+    ]

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from enum import StrEnum
 from typing import Any
 
 import structlog
 from google.protobuf.message import Message
 
+from hai.redaction import redact
 from hai_backend.domain.errors import HaiError
 from hai_backend.store.base import AuditRow
 
@@ -20,6 +22,8 @@ log = structlog.get_logger()
 
 Record = Callable[[Sequence[AuditRow]], Awaitable[None]]  # returns when the rows are durable
 
+SYSTEM, UNKNOWN = "system", "unknown"
+"""Actors that are no users: the server by itself, and whoever could not be identified."""
 _CHARS = 500
 _IDENTITIES = ("id", "task_id", "name", "subject", "user_group", "prefix", "node_port")
 _NESTED = frozenset(
@@ -34,8 +38,19 @@ _TOLD_CHARS = 4000
 _TOLD: ContextVar[list[str] | None] = ContextVar("hai_audit_told", default=None)
 
 
+class Action(StrEnum):
+    """Methods of rows that no call of the contract has left."""
+
+    AUTHENTICATE = "Authenticate"
+    BROWSER_LOGIN = "BrowserLogin"
+    COLLECT_REVISIONS = "CollectRevisions"
+    SERVER_BACKUP = "ServerBackup"
+    SERVER_SWEEP = "ServerSweep"
+
+
 async def store(record: Record, row: AuditRow) -> None:
-    """Record what has happened. It is answered as it was, also when its row cannot be stored: the log has it then."""
+    """Record what has happened, without credentials of URLs. A row that cannot be stored is logged."""
+    row = replace(row, resource=redact(row.resource), what=redact(row.what))
     try:
         await record([row])
     except HaiError as error:

@@ -32,6 +32,7 @@ from hai_backend.api.server.handler_wrapper import (
     wrap,
 )
 from hai_backend.api.server.methods import RULES, Door, Rule
+from hai_backend.api.server.refused_logins import RefusedLogins, host_of
 from hai_backend.auth import permissions
 from hai_backend.auth.permissions import Identity
 from hai_backend.auth.tokens import bearer
@@ -40,6 +41,8 @@ from hai_backend.controllers.aio.shield import shielded
 from hai_backend.domain.accounts.user import TokenScope
 from hai_backend.domain.errors import Denied, Unavailable
 from hai_backend.store.base import AuditRow
+
+_UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED.name
 
 Observe = Callable[[str, str, float], None]  # method, code, seconds
 
@@ -101,6 +104,7 @@ class Gate:
         self._wrapped: dict[str, tuple[Handler, Handler]] = {}
         self._running: set[asyncio.Task[Any]] = set()
         self._closing = Closing()
+        self._refused = RefusedLogins(record, clock, audit.Action.AUTHENTICATE, _UNAUTHENTICATED)
 
     def guarded(self, method: str, handler: Handler) -> Handler:
         """Wrap the handler of a call; the same handler is wrapped once."""
@@ -118,6 +122,7 @@ class Gate:
         self._closing.close(why)
         if self._running:
             await asyncio.wait(self._running, timeout=grace)
+        await self._refused.close()
 
     def _wrap(self, method: str, handler: Handler) -> Handler:
         rule = RULES.get(method)
@@ -169,6 +174,8 @@ class Gate:
             self._observe(call.method, call.code, self._monotonic() - began)
             if call.identity is not None and call.is_recorded(call.identity):
                 await audit.store(self._record, self._row(call, call.identity, told))
+            if call.code == _UNAUTHENTICATED:
+                self._refused.add(host_of(context.peer()))
             self._running.discard(handling)
         if refusal is not None:
             await abort(context, refusal)

@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from hai_backend.api.request.rules import NAME
+from hai_backend.api.server import audit
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity, require_reach
 from hai_backend.controllers.aio.clock import Clock
@@ -19,6 +20,7 @@ from hai_backend.domain.errors import Conflict, Exhausted, HaiError, NotFound
 from hai_backend.domain.formatting import listed
 from hai_backend.domain.task import Task
 from hai_backend.domain.workspace import Workspace, parse_reference
+from hai_backend.store.base import AuditRow
 from hai_backend.workspaces import garbage
 from hai_backend.workspaces.leases import Leases
 from hai_backend.workspaces.registry import Key, OpenWorkspace, WorkspaceRegistry
@@ -51,6 +53,7 @@ class Workspaces:
         unfinished: Callable[[], Mapping[int, Task]],
         directory: Directory,
         clock: Clock,
+        record: audit.Record,
         keeping: Keeping = DEFAULTS,
     ) -> None:
         self.rooms = WorkspaceRegistry(root, lambda user: directory.user(user).uid)
@@ -59,6 +62,7 @@ class Workspaces:
         self._unfinished = unfinished
         self._directory = directory
         self._keeping = keeping
+        self._record = record
         self._collecting: dict[Key, asyncio.Task[None]] = {}
         self._collected: dict[Key, float] = {}
 
@@ -149,7 +153,7 @@ class Workspaces:
         keep_seconds, least = (0.0, 1) if full else (self._keeping.seconds, _LEAST)
         pins = self.pins(room.key)
         async with room.changing:
-            await self.rooms.work(
+            collected = await self.rooms.work(
                 room.files.path,
                 garbage.collect,
                 room.files,
@@ -160,6 +164,17 @@ class Workspaces:
                 settled=self.clock.now() - _SETTLED_SECONDS,
             )
         room.stored = None
+        if collected.revisions:
+            what = f"deleted revisions={collected.revisions} contents={collected.contents}"
+            row = AuditRow(
+                self.clock.now(),
+                audit.SYSTEM,
+                audit.Action.COLLECT_REVISIONS,
+                "/".join(room.key),
+                what,
+                "OK",
+            )
+            await audit.store(self._record, row)
 
     def collect_now_and_then(self, key: Key) -> None:
         """After a change: at most once an hour."""

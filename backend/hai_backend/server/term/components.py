@@ -104,6 +104,7 @@ class Components:
             lambda: self.task_manager.unfinished(),
             self.directory,
             self.clock,
+            self.store.add_audit,
             Keeping(settings.workspace_bytes, settings.workspace_days * 24 * 3600.0),
         )
         self.pins = WorkspacePins(self.workspaces, self.shared.seen, run_here=self._runs_here)

@@ -136,6 +136,7 @@ class Serving:
                 board=rooms.board,
                 clock=rooms.clock,
                 record=rooms.store.add_audit,
+                observe=rooms.tools.metrics.call,
             ),
             rooms.tools.certificates,
         )

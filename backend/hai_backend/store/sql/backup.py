@@ -1,10 +1,11 @@
-"""Commands of an operator on the SQLite database of a server that may run: a copy of it, and rows of the audit.
+"""Commands of an operator on the database of a server that may run: a copy of SQLite, and rows of the audit.
 
 The copy is as of one moment, made while the server goes on writing (SQLite's online backup).
 """
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import os
 import sqlite3
@@ -12,10 +13,14 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import make_url
+from sqlalchemy import URL, create_engine, insert, make_url
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from hai_backend.domain.errors import Conflict, Invalid, Unavailable, Violation
+from hai_backend.store.rows.people import AUDIT
 
 _LOCKED_SECONDS = 5.0
 
@@ -39,21 +44,39 @@ def backup(url: str, target: Path) -> None:
 
 
 def record_command(url: str, method: str, resource: str) -> None:
-    """Leave a row of the audit: the user of this machine has given a command. A failure is only told.
+    """Record in the audit that the user of this machine has given a command. A failure is printed only.
 
-    Not on PostgreSQL, which logs its connections itself, nor before there is a database.
+    Does nothing while there is no database yet.
     """
+    row = {
+        "time": time.time(),
+        "actor": f"{getpass.getuser()} (hai-server)",
+        "method": method,
+        "resource": resource,
+        "what": "",
+        "code": "OK",
+    }
     try:
-        path = _file(url)
-    except Invalid:
-        return
-    row = (time.time(), f"{getpass.getuser()} (hai-server)", method, resource, "", "OK")
-    names = "time, actor, method, resource, what, code"
+        parsed = make_url(url)
+        if parsed.drivername.startswith("postgresql"):
+            asyncio.run(_insert(parsed.set(drivername="postgresql+asyncpg"), row))
+        elif Path(parsed.database or "").is_file():
+            engine = create_engine(parsed, connect_args={"timeout": _LOCKED_SECONDS})
+            with engine.begin() as connection:
+                connection.execute(insert(AUDIT).values(row))
+            engine.dispose()
+    except (SQLAlchemyError, OSError) as error:
+        cause = getattr(error, "orig", None) or error  # without the statement and its values
+        print(f"hai-server: this command is not recorded in the audit: {cause}", file=sys.stderr)
+
+
+async def _insert(url: URL, row: dict[str, Any]) -> None:
+    engine = create_async_engine(url, connect_args={"timeout": _LOCKED_SECONDS})
     try:
-        with closing(sqlite3.connect(path, timeout=_LOCKED_SECONDS)) as database, database:
-            database.execute(f"INSERT INTO audit ({names}) VALUES (?, ?, ?, ?, ?, ?)", row)
-    except sqlite3.Error as error:
-        print(f"hai-server: the audit has no row of this command: {error}", file=sys.stderr)
+        async with engine.begin() as connection:
+            await connection.execute(insert(AUDIT).values(row))
+    finally:
+        await engine.dispose()
 
 
 def _file(url: str) -> Path:
