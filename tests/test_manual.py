@@ -42,8 +42,8 @@ from hai_jupyter.magics import HaiMagics
 from hai_tui.cli import errors as failures
 from hai_tui.cli.command import COMMON, TABLE
 from hai_tui.cli.main import ENTRIES, _root
-from hai_tui.cli.policy_text import NAMES, settings_of
 from hai_tui.cli.settings import FORMATS
+from hai_tui.views.policy import NAMES, settings_of
 from haienv.cli.main import COMMANDS as HAIENV_COMMANDS
 from tests.markdown_tables import Table, code_spans, tables
 from tests.test_architecture import MODULES, ROOT

@@ -20,7 +20,8 @@ from hai.v1.image_pb2 import Image, Registry
 from hai.v1.port_pb2 import Port
 from hai.v1.storage_pb2 import MountRule
 from hai_tui.cli.main import ENTRIES, _root, main
-from hai_tui.cli.messages import TEXTS, language, text
+from hai_tui.i18n import language, text
+from hai_tui.i18n.cli import TEXTS
 
 
 def _command(name: str) -> click.Command:

@@ -16,10 +16,9 @@ from hai.v1.storage_pb2 import Mount, MountRule
 from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Rank, Run, Task, TaskState
 from hai.v1.user_pb2 import Token, User
 from hai_jupyter.live.rows import node_row, task_row
-from hai_tui.cli.commands.catalog import datasets
+from hai_tui.formatting.table import View, cells
 from hai_tui.screens.task.text import rank_word, run_state
 from hai_tui.views import accounts, artifacts, containers, nodes, storage, tasks
-from hai_tui.views.table import View, cells
 
 TOMORROWS = 99
 
@@ -50,7 +49,7 @@ def of_tomorrow(kind: type[Message], **fields: Any) -> Any:
         pytest.param(artifacts.TASK_ARTIFACTS, of_tomorrow(TaskArtifact), id="artifact"),
         pytest.param(storage.MOUNTS, of_tomorrow(Mount), id="mount"),
         pytest.param(storage.RULES, of_tomorrow(MountRule), id="rule"),
-        pytest.param(datasets.DATASETS, of_tomorrow(Dataset), id="dataset"),
+        pytest.param(storage.DATASETS, of_tomorrow(Dataset), id="dataset"),
     ],
 )
 def test_hai_lists_what_it_has_no_word_for(view: View, item: Message) -> None:

@@ -45,9 +45,9 @@ from hai.v1.task_service_pb2 import (
     Victim,
 )
 from hai.v1.task_spec_pb2 import TaskSpec
-from hai_tui.cli.output.documents import to_dict
-from hai_tui.views import formatting
-from hai_tui.views.table import Column, brief, plain, printable, width
+from hai_tui.formatting import values as formatting
+from hai_tui.formatting.documents import to_dict
+from hai_tui.formatting.table import Column, brief, plain, printable, width
 from hai_tui.views.tasks import RANKS
 
 ON_TERMINAL = """

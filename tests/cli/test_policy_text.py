@@ -7,8 +7,8 @@ import json
 import pytest
 
 from hai.v1.policy_pb2 import GroupEffect, SchedulingPolicy, TaskChange, TaskChanges
-from hai_tui.cli.policy_text import NAMES, policy_of, settings_of
 from hai_tui.views.nodes import effect_lines
+from hai_tui.views.policy import NAMES, policy_of, settings_of
 
 
 def test_every_setting_of_the_contract_can_be_typed() -> None:

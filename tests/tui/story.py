@@ -20,7 +20,7 @@ from hai_backend.testing.server import running_server
 from hai_backend.testing.workspaces import Pusher
 from hai_tui.demo.cluster import TRACE, loss_line, training
 from hai_tui.demo.records import ALLOWED, PEOPLE, TREES, VENVS, Tree, Venv, furnish
-from hai_tui.tasks.state_names import status_of
+from hai_tui.feed.task_status import cached_status
 
 _GIB = 1 << 30
 _NODES = [
@@ -50,7 +50,7 @@ class Story:
 
     async def becomes(self, id: int, status: str) -> None:
         """Wait until a task is called that; one that runs, until all its programs do: the clock goes on then."""
-        await self.until(id, lambda task: status_of(task) == status and _is_whole(task))
+        await self.until(id, lambda task: cached_status(task) == status and _is_whole(task))
 
     async def until(self, id: int, true: Callable[[Task], bool]) -> None:
         """Wait until something is true of a task."""
@@ -78,7 +78,7 @@ class Story:
 
 def _is_whole(task: Task) -> bool:
     """No program of its gang is still to begin."""
-    running = status_of(task) == "RUNNING"
+    running = cached_status(task) == "RUNNING"
     return not running or all(rank.HasField("start_time") for rank in task.run.ranks)
 
 

@@ -10,13 +10,13 @@ from hai.v1.node_pb2 import NODE_STATE_NOT_READY, NODE_STATE_READY, Node, NodeTe
 from hai.v1.node_service_pb2 import WatchNodesResponse
 from hai.v1.task_pb2 import Task
 from hai.v1.usage_service_pb2 import NodeUsage
-from hai_tui.cluster.chart import area
-from hai_tui.cluster.label_patch import edited
 from hai_tui.cluster.layout import Place, beside, cell_for, natural, place_of, rows_of
 from hai_tui.cluster.model import LOOKS, NodeModel, condition, per_hour
 from hai_tui.cluster.tree import branches
 from hai_tui.cluster.usage import look_of
+from hai_tui.formatting.area_chart import area
 from hai_tui.status_style import StatusStyle
+from hai_tui.views.node_labels import edited
 
 
 def node(name: str, *users: str, group: str = "default", zone: str = "", **more: object) -> Node:

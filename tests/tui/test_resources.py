@@ -9,7 +9,7 @@ import pytest
 from hai.client.profile import Profile
 from hai.v1.user_pb2 import ROLE_USER, Quota, User
 from hai_backend.api.request.limits import QUEUE_TASKS
-from hai_tui.i18n import known
+from hai_tui.i18n import exists
 from hai_tui.page_registry import PAGES
 from hai_tui.resources import resources
 from hai_tui.resources.resource_spec import Answers
@@ -31,7 +31,7 @@ def test_every_kind_has_a_page_and_its_texts() -> None:
     wanted = {f"page.{name}" for name in NAMES} | {f"page.{name}.about" for name in NAMES}
     wanted |= {f"do.{verb.name}" for r in resources().values() for verb in r.verbs}
     wanted |= {f"kind.{r.name}" for r in resources().values() if r.verbs}
-    assert [key for key in sorted(wanted) if not known(key)] == []
+    assert [key for key in sorted(wanted) if not exists(key)] == []
 
 
 def test_keys_of_a_page_are_its_own() -> None:

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from hai.client.errors import Violation
 from hai.v1.task_spec_pb2 import ServiceSpec, TaskSpec
-from hai_tui.i18n import known
+from hai_tui.i18n import exists
 from hai_tui.submit import draft as drafts
 from hai_tui.submit import list_fields
 
 
 def test_every_line_has_a_name() -> None:
-    assert [path for path in drafts.FIELDS if not known(f"submit.{path}")] == []
+    assert [path for path in drafts.FIELDS if not exists(f"submit.{path}")] == []
 
 
 @pytest.mark.parametrize(

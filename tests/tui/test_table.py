@@ -10,8 +10,8 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.widgets import Input
 
+from hai_tui.formatting.cells import Cell, Column
 from hai_tui.gc_scheduler import REST_SECONDS, Rest, leave_it_to_rests
-from hai_tui.widgets.table.columns import Cell, Column
 from hai_tui.widgets.table.virtual_table import VirtualTable
 
 

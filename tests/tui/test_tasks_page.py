@@ -13,7 +13,7 @@ from hai.client.client import Client
 from hai.v1.task_pb2 import TASK_OUTCOME_STOPPED
 from hai.v1.task_spec_pb2 import OptionsSpec
 from hai.v1.user_pb2 import ROLE_USER, User
-from hai_tui.views.table import width
+from hai_tui.formatting.table import width
 from hai_tui.widgets.table.virtual_table import VirtualTable
 
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from hai.client import profile as profiles
 from hai.client.errors import HaiError, NotFound, UsageError
 from hai.client.profile import Profile
-from hai_tui.actions import Caller
 from hai_tui.app_config import AppConfig
 from hai_tui.feed.connection_state import LinkState, Phase
 from hai_tui.feed.debouncer import Debouncer
 from hai_tui.navigation import Navigation
 from hai_tui.page_registry import find
+from hai_tui.screens.page import make_page
 from hai_tui.session import Session
 from hai_tui.textual_compat import later
-
-if TYPE_CHECKING:
-    from hai.v1.task_pb2 import Task, Waiting
 
 REPAINT_SECONDS = 0.1
 """Changes of tasks reach the pages at most this often."""
@@ -30,38 +26,10 @@ FIRST_PAINT_SECONDS = 0.03
 class Speaking(Navigation):
     """An app that speaks to the server of a profile."""
 
-    _connected = False
-
     def __init__(self, options: AppConfig | None = None) -> None:
-        super().__init__()
-        self.options = options or AppConfig()
+        super().__init__(options)
         self._profile = self.options.profile
-        self.session = Session(Profile(), self.options.clock)
         self._gathered = Debouncer(self._tasks_changed, REPAINT_SECONDS, partial(later, self))
-
-    # What pages ask of it.
-
-    @property
-    def caller(self) -> Caller:
-        """Who sits here."""
-        return self.session.caller
-
-    def now(self) -> float:
-        """The server's time, so that ages are right on a machine whose clock is not."""
-        return self.options.clock() + self.session.skew
-
-    def banner(self) -> str:
-        """What stands above a page while the connection is not live."""
-        return self.session.link.state.banner(self.options.clock()) if self._connected else ""
-
-    def waiting(self, task: Task) -> Waiting:
-        """Why a task waits, as far as is known now."""
-        model = self.session.tasks
-        return model.waiting(task) if model else task.waiting
-
-    def look_at_queue(self) -> None:
-        """Places have moved."""
-        self.session.look_at_queue()
 
     def retry_now(self) -> None:
         """End the wait before the next try. Where a token was refused, another may be stored by now."""
@@ -97,7 +65,7 @@ class Speaking(Navigation):
         self.session.link.listen(self._link_changed)
         self._connected = True
         entry, words = find(self.options.start)
-        await self.push_screen(entry.make(words))
+        await self.push_screen(make_page(entry, words))
         later(self, FIRST_PAINT_SECONDS, partial(self._start, self.session))
 
     def _start(self, session: Session) -> None:

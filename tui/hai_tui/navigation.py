@@ -15,19 +15,17 @@ from textual.screen import Screen
 from textual.worker import active_worker
 
 from hai_tui.actions import Action, key_label
+from hai_tui.base_app import BaseApp
 from hai_tui.i18n import text
 from hai_tui.page_registry import PAGES, NoSuchPage, PageEntry, find
-from hai_tui.preferences import Preferences
-from hai_tui.screens.page import Page
-from hai_tui.shutdown import Shutdown
+from hai_tui.screens.page import Page, make_page
 from hai_tui.widgets.dialogs.prompt import Question
 
 
-class Navigation(Shutdown):
+class Navigation(BaseApp):
     """An app of pages."""
 
     ENABLE_COMMAND_PALETTE = True
-    state: Preferences
 
     def goto(self, line: str) -> None:
         """Open what follows `:`; a page that is open already comes to the top again."""
@@ -43,7 +41,7 @@ class Navigation(Shutdown):
         open_pages = self._pages()
         same = [i for i, p in enumerate(open_pages) if p.entry == entry and p.becomes(words)]
         if not same:
-            self.push_screen(entry.make(words))
+            self.push_screen(make_page(entry, words))
             return
         for _ in open_pages[same[0] + 1 :]:
             self.pop_screen()

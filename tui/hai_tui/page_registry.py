@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 from hai_tui.i18n import text
-
-if TYPE_CHECKING:
-    from hai_tui.screens.page import Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +32,6 @@ class PageEntry:
     def needs_words(self) -> int:
         """How many words must follow its name."""
         return sum(not word.startswith("[") for word in self.words.split())
-
-    def make(self, words: Sequence[str] = ()) -> Page:
-        """A new page."""
-        module, name = self.home.split(":")
-        made: Page = getattr(import_module(f"hai_tui.screens.{module}"), name)(*words)
-        made.entry, made.words = self, tuple(words)
-        return made
 
 
 PAGES: tuple[PageEntry, ...] = (

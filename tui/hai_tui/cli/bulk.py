@@ -13,9 +13,9 @@ from hai.client.errors import HaiError, Invalid
 from hai_tui.cli.client_call import call
 from hai_tui.cli.confirm import confirmed
 from hai_tui.cli.errors import exit_code, tell
-from hai_tui.cli.messages import text
 from hai_tui.cli.output.output import note, show
 from hai_tui.cli.settings import Settings
+from hai_tui.i18n import text
 from hai_tui.views.tasks import TASKS
 
 if TYPE_CHECKING:

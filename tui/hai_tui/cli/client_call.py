@@ -6,13 +6,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, TypeVar
 
-from hai_tui.cli.messages import text
-from hai_tui.cli.output.output import note
 from hai_tui.cli.settings import Settings
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-    from hai.client.errors import HaiError
 
 
 Answer = TypeVar("Answer")
@@ -24,11 +21,6 @@ def connect(profile: str | None) -> AbstractAsyncContextManager[Client]:
     from hai.client.profile import load
 
     return Client(load(profile))
-
-
-def told_when_lost(settings: Settings) -> Callable[[HaiError], None]:
-    """For streams that outlive their server: says that it stays away, so that nobody wonders."""
-    return lambda error: note(settings, text("follow.lost", error=error.message))
 
 
 def call(settings: Settings, work: Callable[[Client], Awaitable[Answer]]) -> Answer:

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from hai_tui.cli.messages import text
 from hai_tui.cli.settings import FORMATS, Settings
+from hai_tui.i18n import text
 
 
 def _sets(field: str, convert: Callable[[Any], Any] = lambda value: value) -> Any:

@@ -17,8 +17,8 @@ from typing import Any
 import click
 
 from hai.client import errors
-from hai_tui.cli.messages import text
 from hai_tui.cli.settings import Settings
+from hai_tui.i18n import text
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130
 _FULL = (errno.ENOSPC, errno.EDQUOT)

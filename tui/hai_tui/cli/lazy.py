@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hai.command_line import LazyGroup
-from hai_tui.cli.messages import text
+from hai_tui.i18n import text
 
 
 @dataclass(frozen=True, slots=True)

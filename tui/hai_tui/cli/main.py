@@ -16,8 +16,8 @@ import click
 
 from hai_tui.cli.client_call import connect
 from hai_tui.cli.lazy import Entry, HaiCommands
-from hai_tui.cli.messages import text
 from hai_tui.cli.settings import Connect, Settings
+from hai_tui.i18n import text
 
 ENTRIES = (
     Entry("python", "tasks.program:python", "run"),

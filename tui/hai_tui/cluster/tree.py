@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from hai.v1.node_pb2 import Node, NodeTenant
 from hai_tui.cluster.layout import natural
 from hai_tui.cluster.model import LOOKS, condition
+from hai_tui.formatting.cells import Cell
 from hai_tui.i18n import text
 from hai_tui.status_style import SILENT
 from hai_tui.views.agent_silence import silent_rank
-from hai_tui.widgets.table.columns import Cell
 
 
 @dataclass(frozen=True, slots=True)

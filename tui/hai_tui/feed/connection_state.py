@@ -9,8 +9,8 @@ from enum import StrEnum
 from math import ceil
 
 from hai.client.errors import HaiError
+from hai_tui.formatting.values import span
 from hai_tui.i18n import text
-from hai_tui.views.formatting import span
 
 
 class Phase(StrEnum):

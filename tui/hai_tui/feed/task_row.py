@@ -6,7 +6,7 @@ They are read once per version: a field of protobuf costs ten times as much.
 from __future__ import annotations
 
 from hai.v1.task_pb2 import Task
-from hai_tui.tasks.state_names import status_of
+from hai_tui.feed.task_status import cached_status
 
 
 class TaskRow:
@@ -17,7 +17,7 @@ class TaskRow:
     def __init__(self, task: Task) -> None:
         self.id = task.id
         self.task = task  # what is asked for more rarely
-        self.status = status_of(task)
+        self.status = cached_status(task)
         self.user = task.user
         self.tags = tuple(task.tags)
         self.name = task.name.lower()

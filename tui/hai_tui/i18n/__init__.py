@@ -1,45 +1,62 @@
-"""Sentences of the terminal app in English and Chinese, by the mechanism of the command's texts.
+"""Messages of the `hai` command and of the terminal app in English and Chinese.
 
-Each screen keeps its own table in a module here; a key that no table has is looked up in the command's.
+The environment chooses the language: HAI_LANG, else LC_ALL, LC_MESSAGES or LANG. A value that begins with zh
+means Chinese, any other means English.
 """
 
 from __future__ import annotations
 
+import os
+from functools import cache
 from importlib import import_module
 from string import Formatter
 from typing import Any
 
-from hai_tui.cli.messages import TEXTS, language
+SCREEN_TABLES = ("frame", "columns", "tasks", "task", "wizard", "logs", "resources", "cluster", "submit",
+                 "usage", "containers")  # fmt: skip
+"""Modules of this package that belong to the terminal app. Like `cli`, each has TEXTS: key -> (English, Chinese)."""
 
-TABLES = ("frame", "tasks", "task", "wizard", "logs", "resources", "cluster", "submit", "usage",
-          "containers")  # fmt: skip
-"""Modules of this package; each has TEXTS: key -> (English, Chinese)."""
+_VARIABLES = ("HAI_LANG", "LC_ALL", "LC_MESSAGES", "LANG")
 
-_TEXTS: dict[str, tuple[str, str]] = {
-    **TEXTS,
-    **{k: v for name in TABLES for k, v in import_module(f"{__name__}.{name}").TEXTS.items()},
-}
+
+def language() -> str:
+    """zh or en, from the environment."""
+    chosen = next((os.environ[v] for v in _VARIABLES if os.environ.get(v)), "")
+    return "zh" if chosen.lower().startswith("zh") else "en"
 
 
 def text(key: str, /, **values: object) -> str:
-    """The sentence of that key in the user's language."""
-    sentence = _TEXTS[key][language() == "zh"]
-    return _SENTENCES.vformat(sentence, (), values) if values else sentence
+    """The message of that key in the user's language."""
+    translations = _table("cli").get(key) or _screen_texts()[key]
+    message = translations[language() == "zh"]
+    return _FORMATTER.vformat(message, (), values) if values else message
 
 
-def known(key: str) -> bool:
-    """True when some table has that key."""
-    return key in _TEXTS
+def exists(key: str) -> bool:
+    """True when a table has that key."""
+    return key in _table("cli") or key in _screen_texts()
 
 
-class _Sentences(Formatter):
+@cache
+def _table(name: str) -> dict[str, tuple[str, str]]:
+    texts: dict[str, tuple[str, str]] = import_module(f"{__name__}.{name}").TEXTS
+    return texts
+
+
+@cache
+def _screen_texts() -> dict[str, tuple[str, str]]:
+    """The commands do not load these."""
+    return {key: texts for name in SCREEN_TABLES for key, texts in _table(name).items()}
+
+
+class _PluralFormatter(Formatter):
     """`{count:node|nodes}` becomes `1 node`, `2 nodes`."""
 
     def format_field(self, value: Any, format_spec: str) -> Any:
-        one, counts, many = format_spec.partition("|")
-        if not counts:
+        singular, has_plural, plural = format_spec.partition("|")
+        if not has_plural:
             return super().format_field(value, format_spec)
-        return f"{value} {one if str(value) == '1' else many}"
+        return f"{value} {singular if str(value) == '1' else plural}"
 
 
-_SENTENCES = _Sentences()
+_FORMATTER = _PluralFormatter()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hai_tui.formatting.values import local
 from hai_tui.i18n import text
-from hai_tui.views.formatting import local
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Run

@@ -5,12 +5,11 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from hai_tui.cli.commands.accounts.messages import MESSAGES
-from hai_tui.cli.commands.catalog.ports import PORTS
 from hai_tui.i18n import text
 from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
 from hai_tui.resources.subject_fields import IS_GROUP
-from hai_tui.views.accounts import TOKENS
+from hai_tui.views.accounts import MESSAGES, TOKENS
+from hai_tui.views.containers import PORTS
 
 if TYPE_CHECKING:
     from hai.v1.message_service_pb2 import Message

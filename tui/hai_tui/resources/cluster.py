@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hai_tui.cli.output.output import QUEUE_TASKS
-from hai_tui.cluster.label_patch import edited, told
 from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
+from hai_tui.views import QUEUE_TASKS
+from hai_tui.views.node_labels import edited, told
 from hai_tui.views.nodes import NODES
 from hai_tui.views.tasks import QUEUE
 

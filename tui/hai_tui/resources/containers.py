@@ -8,10 +8,10 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from hai_tui.formatting.table import Column
 from hai_tui.i18n import text
 from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
 from hai_tui.views.containers import CONTAINERS, SERVICES, remarks
-from hai_tui.views.table import Column
 
 if TYPE_CHECKING:
     from hai.client.client import Client

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hai_tui.cli.commands.catalog.datasets import DATASETS
 from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb, same
 from hai_tui.views.artifacts import ARTIFACTS
+from hai_tui.views.storage import DATASETS
 
 if TYPE_CHECKING:
     from hai.v1.artifact_pb2 import Artifact

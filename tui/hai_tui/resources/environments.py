@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hai.client.text.sizes import size_text
-from hai_tui.cli.output.documents import short
+from hai_tui.formatting.documents import short
+from hai_tui.formatting.table import Column, View
+from hai_tui.formatting.values import local
 from hai_tui.resources.resource_spec import ResourceSpec, Verb
-from hai_tui.views.formatting import local
-from hai_tui.views.table import Column, View
 
 if TYPE_CHECKING:
     from hai.v1.environment_pb2 import Environment

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.policy_text import NAMES, policy_of, settings_of
 from hai_tui.i18n import text
 from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb
 from hai_tui.views.nodes import GROUPS, effect_lines
+from hai_tui.views.policy import NAMES, policy_of, settings_of
 
 if TYPE_CHECKING:
     from hai.client.client import Client

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hai_tui.formatting import values as formatting
+from hai_tui.formatting.table import Column, View
 from hai_tui.i18n import text
-from hai_tui.views import formatting
-from hai_tui.views.table import Column, View
 
 if TYPE_CHECKING:
     from hai.client.client import Client

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hai.client.text.enum_names import word
-from hai_tui.cli.commands.accounts.audit import AUDIT
 from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb
 from hai_tui.resources.subject_fields import EXPIRES, IS_GROUP, expire
-from hai_tui.views.accounts import GRANTS, USERS
+from hai_tui.views.accounts import AUDIT, GRANTS, USERS
 
 if TYPE_CHECKING:
     from hai.client.client import Client

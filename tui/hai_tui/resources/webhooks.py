@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hai_tui.cli.commands.accounts.webhooks import FORMATS, WEBHOOKS
 from hai_tui.i18n import text
 from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb, same
+from hai_tui.views.accounts import WEBHOOK_FORMATS, WEBHOOKS
 
 if TYPE_CHECKING:
     from hai.v1.webhook_service_pb2 import SetWebhookResponse, Webhook
 
 _MORE = (
     Field("news", lambda item: ", ".join(item.news) if item else "ended"),
-    Field("format", lambda item: item.format if item else FORMATS[0], FORMATS),
+    Field("format", lambda item: item.format if item else WEBHOOK_FORMATS[0], WEBHOOK_FORMATS),
 )
 
 
@@ -32,7 +32,7 @@ def _said(name: str, answers: Answers) -> Webhook:
         name=name,
         url=answers.text("url"),
         news=answers.words("news"),
-        format=answers.choice("format", FORMATS),
+        format=answers.choice("format", WEBHOOK_FORMATS),
         tag=answers.text("tag"),
     )
 

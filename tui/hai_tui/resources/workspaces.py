@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hai.client.text.sizes import size_text
+from hai_tui.formatting.table import Column, View
+from hai_tui.formatting.values import local
 from hai_tui.resources.resource_spec import Field, ResourceSpec, Verb
-from hai_tui.views.formatting import local
-from hai_tui.views.table import Column, View
 
 if TYPE_CHECKING:
     from hai.v1.workspace_pb2 import Workspace

@@ -12,7 +12,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Input
 
 from hai.client.errors import HaiError, Invalid
-from hai_tui.i18n import known, text
+from hai_tui.i18n import exists, text
 from hai_tui.resources.resource_spec import Answers, Field
 from hai_tui.widgets.dialogs.dialog import Dialog
 from hai_tui.widgets.form.line import FormLine
@@ -31,7 +31,7 @@ class Done:
 
 def label(name: str) -> str:
     """What a field is called."""
-    return text(f"field.{name}") if known(f"field.{name}") else name
+    return text(f"field.{name}") if exists(f"field.{name}") else name
 
 
 class FormScreen(Dialog[Done | None]):
@@ -90,7 +90,7 @@ class FormScreen(Dialog[Done | None]):
             field.name,
             label(field.name),
             field.value(self._item),
-            hint=text(key) if known(key) else "",
+            hint=text(key) if exists(key) else "",
             choices=field.choices,
             secret=field.name == "password",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
 from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -19,7 +20,9 @@ from textual.widget import Widget
 
 from hai.client.errors import HaiError
 from hai_tui.actions import Action, pressed, refusal
+from hai_tui.base_app import BaseApp
 from hai_tui.i18n import text
+from hai_tui.page_registry import PageEntry
 from hai_tui.textual_compat import goes, in_background
 from hai_tui.theme import tones
 from hai_tui.widgets.dialogs.confirm import Confirm
@@ -29,9 +32,7 @@ from hai_tui.widgets.header_footer import Banner, KeyLine, StatusLine, TopLine
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-    from hai_tui.app import HaiApp
     from hai_tui.feed.connection_state import LinkState
-    from hai_tui.page_registry import PageEntry
 
 Answer = TypeVar("Answer")
 
@@ -56,9 +57,9 @@ class Page(Screen[None]):
     words: tuple[str, ...] = ()
 
     @property
-    def hai(self) -> HaiApp:
+    def hai(self) -> BaseApp:
         """The app, by its own type."""
-        return cast("HaiApp", self.app)
+        return cast("BaseApp", self.app)
 
     def compose(self) -> ComposeResult:
         """The frame around the content."""
@@ -281,3 +282,11 @@ class Page(Screen[None]):
     async def call(self, ask: Callable[[Client], Awaitable[Answer]]) -> Answer:
         """One request of an action, within its deadline. Raises HaiError, which is shown if nobody catches it."""
         return await ask(await self.hai.session.client())
+
+
+def make_page(entry: PageEntry, words: Sequence[str] = ()) -> Page:
+    """A new page. Its module is imported when it is first opened."""
+    module, name = entry.home.split(":")
+    page: Page = getattr(import_module(f"hai_tui.screens.{module}"), name)(*words)
+    page.entry, page.words = entry, tuple(words)
+    return page

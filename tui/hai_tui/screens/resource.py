@@ -11,18 +11,18 @@ from textual.widget import Widget
 from hai.client.errors import HaiError
 from hai_tui.actions import Action
 from hai_tui.feed.debouncer import Debouncer
-from hai_tui.i18n import known, text
+from hai_tui.formatting.cells import Cell, Column
+from hai_tui.formatting.table import Column as ViewColumn
+from hai_tui.formatting.table import printable, width
+from hai_tui.i18n import exists, text
+from hai_tui.name_warnings import field_warnings
 from hai_tui.resources import resources
-from hai_tui.resources.name_warnings import doubts
 from hai_tui.resources.resource_spec import Answers, Item, ResourceSpec, Verb
 from hai_tui.screens.form import Done, FormScreen
 from hai_tui.screens.page import Page
 from hai_tui.screens.text_dialog import ToldScreen
 from hai_tui.textual_compat import later
-from hai_tui.views.table import Column as ViewColumn
-from hai_tui.views.table import printable, width
 from hai_tui.widgets.dialogs.prompt import Question
-from hai_tui.widgets.table.columns import Cell, Column
 from hai_tui.widgets.table.virtual_table import VirtualTable
 
 _NARROWEST, _WIDEST = 16, 42
@@ -156,7 +156,7 @@ class ResourcePage(Page):
         ]
 
     def _column(self, column: ViewColumn, place: int, *, least: int) -> Column:
-        title = text(f"col.{column.key}") if known(f"col.{column.key}") else column.key.upper()
+        title = text(f"col.{column.key}") if exists(f"col.{column.key}") else column.key.upper()
         now = self.hai.now()
         cells = [printable(column.value(item, now)) for item in self._items.values()]
         widest = max([width(title), *map(width, cells)])
@@ -226,7 +226,7 @@ class ResourcePage(Page):
     async def _send(self, verb: Verb, item: Item | None, answers: Answers) -> Any:
         made = verb.make(item, answers)
         if not answers.wrong and not answers.sure:
-            answers.wrong |= await self.call(lambda client: doubts(client, answers.values))
+            answers.wrong |= await self.call(lambda client: field_warnings(client, answers.values))
             answers.doubted = bool(answers.wrong)
         if answers.wrong:
             return None
@@ -279,7 +279,7 @@ def as_yaml(item: Item) -> str:
     """Every field of a message."""
     import yaml
 
-    from hai_tui.cli.output.documents import to_dict
+    from hai_tui.formatting.documents import to_dict
 
     return str(yaml.safe_dump(to_dict(item), sort_keys=False, allow_unicode=True))
 

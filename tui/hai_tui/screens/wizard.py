@@ -24,7 +24,7 @@ from hai_tui.widgets.form.ordered_input import LineField
 from hai_tui.widgets.plain import Button, Label, plain
 
 if TYPE_CHECKING:
-    from hai_tui.app import HaiApp
+    from hai_tui.base_app import BaseApp
 
 
 class WizardScreen(Screen[None]):
@@ -95,7 +95,7 @@ class WizardScreen(Screen[None]):
     async def _try(self, profile: Profile) -> None:
         self._say(text("wizard.trying", server=profile.server))
         try:
-            async with cast("HaiApp", self.app).options.connect(profile) as client:
+            async with cast("BaseApp", self.app).options.connect(profile) as client:
                 await client.users.whoami()
             profiles.save(profile)
         except HaiError as error:
@@ -119,7 +119,7 @@ class WizardScreen(Screen[None]):
         await self._go(profiles.load("local"))
 
     async def _go(self, profile: Profile) -> None:
-        await cast("HaiApp", self.app).use(profile)
+        await cast("BaseApp", self.app).use(profile)
 
     def _say(self, sentence: str) -> None:
         self.query_one("#told", Label).update(sentence)

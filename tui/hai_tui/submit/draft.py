@@ -12,8 +12,8 @@ from hai.client.errors import HaiError, Invalid, Violation
 from hai.client.taskfile.spec import apply_option, read_spec, to_yaml
 from hai.client.taskfile.validation import violations as rule_violations
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+from hai_tui.formatting.values import priority_name
 from hai_tui.submit import list_fields
-from hai_tui.views.formatting import priority_name
 
 FIELDS: tuple[str, ...] = (
     "name",

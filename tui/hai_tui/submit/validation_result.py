@@ -10,9 +10,9 @@ from rich.style import Style
 from rich.text import Text
 
 from hai.client.errors import Violation
-from hai_tui.cli.submission.dry_run import sentences
 from hai_tui.i18n import text
 from hai_tui.submit.draft import field_of
+from hai_tui.views.dry_run import sentences
 from hai_tui.views.start_forecast import sentences as start_sentences
 
 if TYPE_CHECKING:

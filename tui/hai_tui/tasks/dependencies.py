@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hai_tui.widgets.table.columns import fit
+from hai_tui.formatting.cells import fit
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task

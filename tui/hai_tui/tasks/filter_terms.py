@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from hai.client.tasks.agent_silence import is_silent
 from hai.task.levels import PRIORITIES
+from hai_tui.formatting.values import held_seconds
 from hai_tui.i18n import text
 from hai_tui.safe_regex import SafeRegex
-from hai_tui.views.formatting import held_seconds
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task

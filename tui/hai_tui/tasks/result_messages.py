@@ -22,7 +22,7 @@ def status(task: Task) -> str:
 
 def priority(task: Task) -> str:
     """Its level."""
-    from hai_tui.views.formatting import priority_name
+    from hai_tui.formatting.values import priority_name
 
     return text("stands.is", what=priority_name(task.priority))
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from rich.text import Text
 
-from hai_tui.cluster.chart import area
+from hai_tui.formatting.area_chart import area
+from hai_tui.formatting.sparkline import Series, mean, most
 from hai_tui.i18n import text
 from hai_tui.usage.series import RankSeries, cluster_series, rank_series
-from hai_tui.usage.sparkline import Series, mean, most
 from hai_tui.views.usage import heading, number
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _of_ranks(series: Sequence[RankSeries], width: int, tones: Tones) -> Text:
             key = "usage.rank" if one.run else "usage.together"
             page.append("\n").append(text(key, rank=one.rank, run=one.run) + "\n", "bold")
         facts = (mean(one.values), most(one.peaks), _last(one.values))
-        page.append(_numbers(f"usage.{one.key}", facts, one.unit) + "\n")
+        page.append(_numbers(f"usage.rank.{one.key}", facts, one.unit) + "\n")
         page.append_text(_chart(one.values, one.top, width, tones[_TONES[one.key]]))
     return page
 

@@ -1,1 +1,4 @@
-"""What columns each kind of thing has; read by the command line and by the terminal app."""
+"""Columns of each kind of resource, for the command line and the terminal app."""
+
+QUEUE_TASKS = 2000
+"""A server lists at most this many waiting tasks."""

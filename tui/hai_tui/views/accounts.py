@@ -1,13 +1,17 @@
-"""Columns of users, rights, quotas, shares and tokens."""
+"""Columns of users, grants, quotas, shares, tokens, messages, webhooks and audit rows."""
 
 from __future__ import annotations
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from hai.client.text.enum_names import word
+from hai.v1.message_service_pb2 import Message
 from hai.v1.user_pb2 import Quota, Role, Share, Token, TokenScope
-from hai_tui.views.formatting import local, priority_name
-from hai_tui.views.table import Column, View
+from hai.v1.webhook_service_pb2 import Webhook
+from hai_tui.formatting.table import Column, View
+from hai_tui.formatting.values import local, priority_name, since
+
+WEBHOOK_FORMATS = ("json", "slack", "discord", "feishu", "dingtalk")
 
 
 def level(quota: Quota) -> str:
@@ -100,5 +104,63 @@ TOKENS = View(
         Column("expires", lambda t, now: until(t.expire_time)),
         Column("created", lambda t, now: local(t.create_time)),
         Column("description", lambda t, now: t.description or "-", folds=True),
+    ),
+)
+
+
+def _whom(message: Message) -> str:
+    group = " (group)" if message.subject_is_group else ""
+    return f"{message.subject or 'everybody'}{group}"
+
+
+MESSAGES = View(
+    key="messages",
+    name=lambda message: str(message.id),
+    empty="none.messages",
+    columns=(
+        Column("id", lambda m, now: str(m.id), right=True),
+        Column("created", lambda m, now: local(m.create_time)),
+        Column("author", lambda m, now: m.author),
+        Column("for", lambda m, now: _whom(m)),
+        Column("text", lambda m, now: m.text, folds=True),
+        Column("expires", lambda m, now: until(m.expire_time), wide=True),
+    ),
+)
+
+
+def _host(webhook: Webhook) -> str:
+    """The rest of a URL is often a secret, and screens are shared."""
+    return "/".join(webhook.url.split("/")[:3])
+
+
+WEBHOOKS = View(
+    key="webhooks",
+    name=lambda webhook: webhook.name,
+    empty="none.webhooks",
+    columns=(
+        Column("name", lambda w, now: w.name),
+        Column("host", lambda w, now: _host(w)),
+        Column("on", lambda w, now: ",".join(w.news)),
+        Column("tag", lambda w, now: w.tag or "-"),
+        Column("format", lambda w, now: w.format),
+        Column("told", lambda w, now: since(w.last_time, now)),
+        Column("error", lambda w, now: w.last_error or "-", folds=True),
+        Column("created", lambda w, now: local(w.create_time), wide=True),
+    ),
+)
+
+AUDIT = View(
+    key="rows",
+    name=lambda row: (
+        f"{row.time.ToJsonString()} {row.actor} {row.method} {row.resource} {row.code}"
+    ),
+    empty="none.audit",
+    columns=(
+        Column("time", lambda r, now: local(r.time)),
+        Column("actor", lambda r, now: r.actor),
+        Column("method", lambda r, now: r.method),
+        Column("resource", lambda r, now: r.resource or "-"),
+        Column("code", lambda r, now: r.code),
+        Column("what", lambda r, now: r.what or "-", folds=True),
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hai.client.tasks.agent_silence import Silence, of_node, of_one, of_run, phrase, shortened
-from hai_tui.cli.messages import language, text
+from hai_tui.i18n import language, text
 
 if TYPE_CHECKING:
     from hai.v1.node_pb2 import Node, NodeTenant

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hai.client.text.enum_names import word
 from hai.v1.artifact_pb2 import Artifact, ArtifactDirection
-from hai_tui.views.formatting import local
-from hai_tui.views.table import Column, View
+from hai_tui.formatting.table import Column, View
+from hai_tui.formatting.values import local
 
 
 def reference(artifact: Artifact) -> str:

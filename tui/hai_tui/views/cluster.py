@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hai_tui.views.table import Column, View
+from hai_tui.formatting.table import Column, View
 
 Server = Mapping[str, Any]
 

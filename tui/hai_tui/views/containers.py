@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from hai.client.text.enum_names import word
 from hai.v1.container_pb2 import Container, ServiceState, ServiceStatus
-from hai_tui.cli.messages import text
-from hai_tui.views.formatting import local, since, span
-from hai_tui.views.table import Column, View, brief
+from hai_tui.formatting.table import Column, View, brief
+from hai_tui.formatting.values import local, since, span
+from hai_tui.i18n import text
 from hai_tui.views.tasks import status, style
 
 if TYPE_CHECKING:
@@ -91,3 +91,17 @@ def remarks(container: Container) -> list[str]:
         until = local(container.notice_until)
         found.append(text("container.leaves", until=until, notice=container.notice))
     return found
+
+
+PORTS = View(
+    key="ports",
+    name=lambda port: str(port.node_port),
+    empty="none.ports",
+    columns=(
+        Column("port", lambda p, now: str(p.node_port), right=True),
+        Column("user", lambda p, now: p.user),
+        Column("task", lambda p, now: p.task_name, folds=True),
+        Column("service", lambda p, now: p.service),
+        Column("created", lambda p, now: local(p.create_time), wide=True),
+    ),
+)

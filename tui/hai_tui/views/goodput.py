@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hai.v1.task_pb2 import Goodput
-from hai_tui.views.formatting import since, span
+from hai_tui.formatting.values import since, span
 
 _BASES = {
     "task": "it loses work every {span}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hai_tui.views.table import Column, View
+from hai_tui.formatting.table import Column, View
 
 IMAGES = View(
     key="images",

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from hai.client.text.enum_names import word
 from hai.v1.node_pb2 import Group, Node, NodeState
 from hai.v1.policy_pb2 import GroupEffect, TaskChanges
-from hai_tui.cli.messages import text
-from hai_tui.cli.policy_text import settings_of
-from hai_tui.cluster.label_patch import told
+from hai_tui.formatting.table import Column, View, printable
+from hai_tui.i18n import text
 from hai_tui.views.agent_silence import silent_node
-from hai_tui.views.table import Column, View, printable
+from hai_tui.views.node_labels import told
+from hai_tui.views.policy import settings_of
 
 _STYLES = {"READY": "green", "CORDONED": "magenta", "NOT_READY": "red"}
 

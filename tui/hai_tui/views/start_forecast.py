@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from math import ceil
 from typing import TYPE_CHECKING
 
-from hai_tui.cli.messages import text
+from hai_tui.i18n import text
 
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp

@@ -1,10 +1,13 @@
-"""Columns of mounts and of the rules that they come from."""
+"""Columns of mounts, of the rules that they come from, and of datasets."""
 
 from __future__ import annotations
 
 from hai.client.text.enum_names import word
+from hai.client.text.sizes import size_text
+from hai.v1.dataset_pb2 import Dataset, DatasetVisibility
 from hai.v1.storage_pb2 import MountAction, MountKind, MountRule
-from hai_tui.views.table import Column, View
+from hai_tui.formatting.table import Column, View
+from hai_tui.formatting.values import local
 
 
 def _kind(number: int) -> str:
@@ -52,5 +55,26 @@ RULES = View(
             wide=True,
             folds=True,
         ),
+    ),
+)
+
+
+def _visibility(dataset: Dataset, now: float) -> str:
+    return word(DatasetVisibility, dataset.visibility)
+
+
+DATASETS = View(
+    key="datasets",
+    name=lambda dataset: f"{dataset.name}:{dataset.version}",
+    empty="none.datasets",
+    columns=(
+        Column("dataset", lambda d, now: f"{d.name}:{d.version}"),
+        Column("visibility", _visibility),
+        Column("user_group", lambda d, now: d.user_group or "-"),
+        Column("size", lambda d, now: size_text(d.size_bytes) if d.size_bytes else "-", right=True),
+        Column("path", lambda d, now: d.path, folds=True),
+        Column("owner", lambda d, now: d.owner, wide=True),
+        Column("created", lambda d, now: local(d.create_time), wide=True),
+        Column("description", lambda d, now: d.description or "-", wide=True, folds=True),
     ),
 )

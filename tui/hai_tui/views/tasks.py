@@ -16,10 +16,10 @@ from hai.v1.task_pb2 import (
     TaskOutcome,
     TaskState,
 )
+from hai_tui.formatting.table import Column, View, brief
+from hai_tui.formatting.values import held_seconds, local, priority_name, since, span
 from hai_tui.views.agent_silence import silent_rank, silent_task
-from hai_tui.views.formatting import held_seconds, local, priority_name, since, span
 from hai_tui.views.start_forecast import short
-from hai_tui.views.table import Column, View, brief
 
 _STYLES = {
     "RUNNING": "green",

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hai.client.text.sizes import size_text
-from hai_tui.cli.messages import text
-from hai_tui.usage.sparkline import mean, most, spark
-from hai_tui.views.formatting import span
-from hai_tui.views.table import Column, View
+from hai_tui.formatting.sparkline import mean, most, spark
+from hai_tui.formatting.table import Column, View
+from hai_tui.formatting.values import span
+from hai_tui.i18n import text
 
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp

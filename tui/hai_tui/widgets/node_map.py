@@ -16,9 +16,9 @@ from textual.strip import Strip
 
 from hai.v1.node_pb2 import Node
 from hai_tui.cluster.layout import CELL, MapRow, Place, beside, cell_for, place_of, rows_of
+from hai_tui.formatting.table import printable
 from hai_tui.status_style import StatusStyle
 from hai_tui.theme import tones
-from hai_tui.views.table import printable
 
 
 class NodeMap(ScrollView, can_focus=True):

@@ -22,7 +22,7 @@ from textual.filter import LineFilter
 from textual.visual import VisualType
 from textual.widgets.option_list import Option
 
-from hai_tui.views.table import width
+from hai_tui.formatting.table import width
 
 _STEERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters, ends of lines, and what turns the direction of writing around."""

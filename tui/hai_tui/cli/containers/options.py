@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hai_tui.cli.confirm import confirmed
-from hai_tui.cli.messages import text
+from hai_tui.i18n import text
 
 if TYPE_CHECKING:
     from hai.client.tasks.container_spec import ContainerOptions

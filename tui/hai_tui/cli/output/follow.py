@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import click
 
 from hai.client.errors import HaiError
-from hai_tui.cli.client_call import call, told_when_lost
-from hai_tui.cli.messages import text
-from hai_tui.cli.output.output import note
+from hai_tui.cli.client_call import call
+from hai_tui.cli.output.output import note, note_lost_connection
 from hai_tui.cli.settings import Settings
+from hai_tui.i18n import text
 from hai_tui.views.tasks import status
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def follow(settings: Settings, id: int, lines: Lines) -> int:
     async def work(client: Client) -> int:
         telling = asyncio.create_task(_tell_later(client, id, settings))
         try:
-            await print_lines(client, id, lines, follow=True, lost=told_when_lost(settings))
+            await print_lines(client, id, lines, follow=True, lost=note_lost_connection(settings))
         finally:
             telling.cancel()
         task = await client.tasks.get(id)
@@ -124,7 +124,7 @@ def _exit_codes(task: Task) -> Sequence[int]:
 
 
 def _structured(line: LogLine, lines: Lines) -> str:
-    from hai_tui.cli.output.documents import to_dict
+    from hai_tui.formatting.documents import to_dict
 
     found = ({"task": lines.task} if lines.task else {}) | to_dict(line)
     if lines.output == "json":

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.messages import text
-from hai_tui.views.table import Column, View, cells, plain
+from hai_tui.formatting.table import Column, View, cells, plain
+from hai_tui.i18n import text
+from hai_tui.views import QUEUE_TASKS
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
+    from hai.client.errors import HaiError
     from hai_tui.cli.settings import Settings
 
 _STRUCTURED = ("json", "yaml")
-
-QUEUE_TASKS = 2000
-"""So many waiting tasks a server names at most."""
 
 
 def show(
@@ -30,7 +29,7 @@ def show(
 ) -> None:
     """A list of things. `more` is added to the object of JSON and YAML."""
     if settings.output in _STRUCTURED:
-        from hai_tui.cli.output.documents import to_dict
+        from hai_tui.formatting.documents import to_dict
 
         dump(settings, {view.key: [to_dict(item) for item in items], **(more or {})})
     elif settings.output == "name" or settings.quiet:
@@ -44,7 +43,7 @@ def show(
 def show_one(settings: Settings, view: View, item: Message) -> None:
     """One thing; JSON and YAML are the thing itself."""
     if settings.output in _STRUCTURED:
-        from hai_tui.cli.output.documents import to_dict
+        from hai_tui.formatting.documents import to_dict
 
         dump(settings, to_dict(item))
     else:
@@ -75,6 +74,17 @@ def note(settings: Settings, sentence: str) -> None:
     """Something for a person: to stderr, so that a pipe gets data only; nothing with --quiet."""
     if not settings.quiet:
         click.echo(sentence, err=True)
+
+
+def warn(settings: Settings, *warnings: str) -> None:
+    """Notes; an empty sentence is no warning."""
+    for warning in filter(None, warnings):
+        note(settings, warning)
+
+
+def note_lost_connection(settings: Settings) -> Callable[[HaiError], None]:
+    """For streams that outlive their server: notes that it stays away."""
+    return lambda error: note(settings, text("follow.lost", error=error.message))
 
 
 def note_cut(settings: Settings, queue: Sequence[Any]) -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hai_tui.cli.settings import Settings
-from hai_tui.views.table import Column, natural_widths
+from hai_tui.formatting.table import Column, natural_widths
 
 _LEAST = 12
 """Narrower than this no column is folded: a name of one letter a line tells nobody anything."""

@@ -10,10 +10,10 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from hai.v1.task_pb2 import Task
-from hai_tui.cli.client_call import told_when_lost
-from hai_tui.cli.output.documents import to_dict
+from hai_tui.cli.output.output import note_lost_connection
 from hai_tui.cli.settings import Settings
-from hai_tui.views.table import cells, natural_widths, plain
+from hai_tui.formatting.documents import to_dict
+from hai_tui.formatting.table import cells, natural_widths, plain
 from hai_tui.views.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ async def watch_tasks(client: Client, settings: Settings, filter: str) -> int:
     if settings.decorated and settings.output in ("table", "wide"):
         return await _on_screen(client, settings, filter)
     write = _as_json if settings.json else _Lines(settings)
-    async with aclosing(client.tasks.watch(filter, lost=told_when_lost(settings))) as answers:
+    async with aclosing(client.tasks.watch(filter, lost=note_lost_connection(settings))) as answers:
         async for changes in answers:
             write(changes.tasks)
             sys.stdout.flush()

@@ -10,9 +10,9 @@ import click
 from hai.client.errors import NotFound, UsageError
 from hai.client.tasks.ids import is_id
 from hai.client.tasks.references import quoted
-from hai_tui.cli.messages import text
 from hai_tui.cli.output.output import note
 from hai_tui.cli.settings import Settings
+from hai_tui.i18n import text
 
 if TYPE_CHECKING:
     from hai.client.client import Client

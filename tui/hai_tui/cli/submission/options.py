@@ -12,12 +12,12 @@ import click
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.completion import groups as complete_groups
 from hai_tui.cli.completion import tasks as complete_tasks
-from hai_tui.cli.messages import text
 from hai_tui.cli.output.output import note
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.submission.dependencies import After
 from hai_tui.cli.submission.sweep import ArrayType, EachType
-from hai_tui.views.formatting import Priority
+from hai_tui.formatting.values import Priority
+from hai_tui.i18n import text
 
 if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import TaskSpec

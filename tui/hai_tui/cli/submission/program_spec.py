@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hai_tui.cli.client_call import call
-from hai_tui.cli.messages import text
 from hai_tui.cli.output.output import note
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.submission import sbatch
@@ -19,6 +18,7 @@ from hai_tui.cli.submission.local_run import program_path
 from hai_tui.cli.submission.options import override
 from hai_tui.cli.submission.sbatch_script import body_notes, directives, has_directives, wrapped
 from hai_tui.cli.submission.submission import submit
+from hai_tui.i18n import text
 
 if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hai_tui.cli.client_call import call
-from hai_tui.cli.messages import text
 from hai_tui.cli.output.output import dump, note, show, show_one
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.submission.dependencies import put_after
 from hai_tui.cli.submission.sweep import Sweep, swept
 from hai_tui.cli.submission.workspace_push import is_reference, push_workspaces
+from hai_tui.i18n import text
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -54,7 +54,7 @@ def _require_valid(specs: Sequence[TaskSpec]) -> None:
 
 
 async def _check(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -> int:
-    from hai_tui.cli.submission.dry_run import as_data, as_yaml, exit_code
+    from hai_tui.views.dry_run import as_data, as_yaml, exit_code
 
     worst = 0
     for number, spec in enumerate(specs):

@@ -16,7 +16,7 @@ import click
 
 from hai_tui.cli.output.output import note
 from hai_tui.cli.settings import Settings
-from hai_tui.views.table import printable
+from hai_tui.formatting.table import printable
 
 if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import TaskSpec

@@ -12,24 +12,24 @@ from textual.widget import Widget
 
 from hai.v1.task_pb2 import TASK_STATE_SUSPENDED, TASK_STATE_WAITING_INIT
 from hai_tui.actions import Action
-from hai_tui.cluster.chart import area
-from hai_tui.cluster.label_patch import told
 from hai_tui.cluster.model import LOOKS, NodeModel, condition, per_hour
 from hai_tui.cluster.text import Tones, node_card, summary
 from hai_tui.cluster.tree import Branch, branches
 from hai_tui.cluster.usage import legend, look_of, numbers
 from hai_tui.feed.debouncer import Debouncer
+from hai_tui.formatting.area_chart import area
+from hai_tui.formatting.cells import Cell, Column
+from hai_tui.formatting.sparkline import spark
 from hai_tui.i18n import text
 from hai_tui.screens.cluster.node_actions import NodeSteering
 from hai_tui.status_style import StatusStyle
 from hai_tui.textual_compat import in_background, later
 from hai_tui.theme import tones
-from hai_tui.usage.sparkline import spark
 from hai_tui.views.agent_silence import silent_node
+from hai_tui.views.node_labels import told
 from hai_tui.widgets.dialogs.prompt import Question
 from hai_tui.widgets.node_map import NodeMap
 from hai_tui.widgets.plain import Static
-from hai_tui.widgets.table.columns import Cell, Column
 from hai_tui.widgets.table.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class ClusterPage(NodeSteering):
             Action("/", "find", "cluster.find", self._ask_find),
             Action("v", "tree", "cluster.tree", self._toggle),
             Action("U", "use", "cluster.use", self._toggle_use),
-            Action("t", "same", "cluster.same", self._same, why_not=self._nobody),
+            Action("t", "same", "cluster.same_task", self._same, why_not=self._nobody),
             Action("n", "nodes", "cluster.list", lambda: self.hai.goto("nodes")),
             Action("w", "queue", "cluster.queue", lambda: self.hai.goto("queue")),
             *self.steering(),

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from hai.v1.node_pb2 import Node
 from hai_tui.actions import Action, Handler
-from hai_tui.cluster.label_patch import edited, told
 from hai_tui.i18n import text
 from hai_tui.screens.page import Page
+from hai_tui.views.node_labels import edited, told
 from hai_tui.widgets.dialogs.prompt import Question
 
 

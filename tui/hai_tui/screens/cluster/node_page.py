@@ -15,14 +15,14 @@ from hai_tui.actions import Action
 from hai_tui.cluster.text import node_card
 from hai_tui.cluster.usage import numbers
 from hai_tui.feed.debouncer import Debouncer
+from hai_tui.formatting.cells import Cell, Column
+from hai_tui.formatting.values import priority_name, since
 from hai_tui.i18n import text
 from hai_tui.screens.cluster.node_actions import NodeSteering
 from hai_tui.textual_compat import in_background, later
 from hai_tui.theme import tones
-from hai_tui.views.formatting import priority_name, since
 from hai_tui.views.start_forecast import short
 from hai_tui.widgets.plain import Static
-from hai_tui.widgets.table.columns import Cell, Column
 from hai_tui.widgets.table.virtual_table import VirtualTable
 
 if TYPE_CHECKING:

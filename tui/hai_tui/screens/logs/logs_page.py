@@ -12,11 +12,11 @@ from textual.widget import Widget
 
 from hai.client.errors import HaiError
 from hai_tui.actions import Action
+from hai_tui.formatting import values as formatting
 from hai_tui.i18n import text
 from hai_tui.logs.reader import Reader, Source
 from hai_tui.screens.logs.navigation import LogMoves
 from hai_tui.textual_compat import in_background
-from hai_tui.views import formatting
 from hai_tui.widgets.dialogs.prompt import Prompt, Question
 from hai_tui.widgets.log.pane import LogPane
 from hai_tui.widgets.log.view import LogView

@@ -11,20 +11,20 @@ from hai_tui.session import connect
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
-    from hai_tui.app import HaiApp
+    from hai_tui.base_app import BaseApp
 
 
-def why_no_shell(hai: HaiApp, task: Task | None) -> str:
+def why_no_shell(hai: BaseApp, task: Task | None) -> str:
     """Why there is none; empty: there is."""
-    from hai_tui.tasks.state_names import status_of
+    from hai_tui.feed.task_status import cached_status
 
     if hai.options.connect is not connect:
         return text("shell.made_up")
-    running = task is not None and status_of(task) == "RUNNING"
+    running = task is not None and cached_status(task) == "RUNNING"
     return "" if running else text("shell.not_running")
 
 
-def open_shell(hai: HaiApp, task: int, rank: int) -> None:
+def open_shell(hai: BaseApp, task: int, rank: int) -> None:
     """Until the shell ends. Nothing else happens meanwhile: the screen is the shell's."""
     name = hai.session.profile.name
     profile = ["--profile", name] if name else []

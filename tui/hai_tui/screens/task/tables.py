@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hai_tui.formatting.cells import Cell, Column
+from hai_tui.formatting.values import local, priority_name, span
 from hai_tui.i18n import text
 from hai_tui.status_style import look
-from hai_tui.views.formatting import local, priority_name, span
-from hai_tui.widgets.table.columns import Cell, Column
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Rank, Run, TaskEvent

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hai.client.tasks.agent_silence import of_run
+from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
-from hai_tui.views.table import printable
 
 if TYPE_CHECKING:
     from hai.client.client import Client

@@ -22,15 +22,15 @@ from hai.v1.task_pb2 import (
     Waiting,
 )
 from hai.v1.task_service_pb2 import ExplainTaskResponse, QuotaUse
-from hai_tui.cli.submission.dry_run import ahead
+from hai_tui.formatting.table import printable
+from hai_tui.formatting.values import held_seconds, local, priority_name, since, span
 from hai_tui.i18n import text
 from hai_tui.status_style import SILENT, StatusStyle, bar, look
 from hai_tui.tasks.failure_diagnosis import cause, stop_words
 from hai_tui.views.agent_silence import silent_run, silent_task
-from hai_tui.views.formatting import held_seconds, local, priority_name, since, span
+from hai_tui.views.dry_run import ahead
 from hai_tui.views.goodput import sentences as goodput_sentences
 from hai_tui.views.start_forecast import sentences as start_sentences
-from hai_tui.views.table import printable
 from hai_tui.views.tasks import status
 from hai_tui.widgets.plain import Group, Table, grid
 

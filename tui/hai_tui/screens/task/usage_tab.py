@@ -15,7 +15,7 @@ from hai_tui.widgets.usage_view import UsageView
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
     from hai.v1.usage_service_pb2 import ListTaskUsageResponse
-    from hai_tui.app import HaiApp
+    from hai_tui.base_app import BaseApp
 
 RANKS = 8
 """So many are drawn at once."""
@@ -24,7 +24,7 @@ RANKS = 8
 class UsageTab(UsageView):
     """`task` says which, once that is known."""
 
-    def __init__(self, hai: HaiApp, task: Callable[[], Task | None], id: str) -> None:
+    def __init__(self, hai: BaseApp, task: Callable[[], Task | None], id: str) -> None:
         super().__init__(self._answers, self._page, hai.fail, id)
         self._hai, self._whose, self._first = hai, task, 0
 

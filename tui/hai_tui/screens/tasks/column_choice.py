@@ -11,11 +11,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets.selection_list import Selection
 
+from hai_tui.formatting.cells import Column
 from hai_tui.i18n import text
 from hai_tui.widgets.dialogs.dialog import Dialog
 from hai_tui.widgets.form.checkbox import TickList
 from hai_tui.widgets.plain import plain
-from hai_tui.widgets.table.columns import Column
 
 _NEVER = ("id", "name", "status")
 

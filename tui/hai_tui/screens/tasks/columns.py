@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hai.client.tasks.agent_silence import of_run
+from hai_tui.feed.task_status import cached_status
+from hai_tui.formatting.cells import Cell, Column
+from hai_tui.formatting.values import held_seconds, local, priority_name, since, span
 from hai_tui.i18n import text
 from hai_tui.status_style import SILENT, look
-from hai_tui.tasks.state_names import status_of
 from hai_tui.tasks.usage_columns import TaskUse
-from hai_tui.views.formatting import held_seconds, local, priority_name, since, span
-from hai_tui.widgets.table.columns import Cell, Column
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task, Waiting
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def status_cell(task: Task, now: float) -> Cell:
     """Glyph, word and tone."""
-    word = status_of(task)
+    word = cached_status(task)
     seen = SILENT if of_run(task.run) else look(word)
     short = {"WAITING_INIT": "WAITING"}.get(word, word)
     return Cell(f"{seen.glyph} {short}", seen.tone)
@@ -82,7 +82,7 @@ _TABLE: tuple[tuple[str, int, Callable[[Any, float], Cell | str], Any, dict[str,
     ("id", 6, lambda t, now: str(t.id), _is("id"), _RIGHT),
     ("name", 18, lambda t, now: t.name, _is("name"), {"flex": True}),
     ("user", 9, lambda t, now: t.user, _is("user"), {"drop": 2}),
-    ("status", 13, status_cell, status_of, {}),
+    ("status", 13, status_cell, cached_status, {}),
     ("priority", 12, _level, lambda t: -t.priority, {"drop": 5}),
     ("nodes", 5, lambda t, now: str(t.node_count), _is("node_count"), _RIGHT),
     ("group", 10, _group, lambda t: (t.group, t.zone), {"drop": 6}),

@@ -11,9 +11,10 @@ from textual.widget import Widget
 
 from hai.client.errors import HaiError
 from hai.client.tasks.agent_silence import of_run
-from hai_tui.cli.name_suggestions import doubts_of_filter
 from hai_tui.feed.sorted_filtered_index import SortedFilteredIndex
+from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
+from hai_tui.name_warnings import filter_warnings
 from hai_tui.screens.tasks.column_choice import chosen
 from hai_tui.screens.tasks.columns import columns
 from hai_tui.screens.tasks.task_actions import TaskPageBase
@@ -21,7 +22,6 @@ from hai_tui.tasks.filter import Filter, FilterError, parse
 from hai_tui.tasks.usage_columns import TaskUse
 from hai_tui.textual_compat import in_background, later
 from hai_tui.theme import tones
-from hai_tui.views.table import printable
 from hai_tui.widgets.table.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
@@ -206,8 +206,8 @@ class TaskListPage(TaskPageBase):
             page = await client.tasks.list(filter=wanted.server, page_size=_OLDER)
             session.merge(page.tasks)
             if self.stands and not self.table.ids:
-                for doubt in await doubts_of_filter(client, wanted.source):
-                    self.hai.say(doubt, warning=True)
+                for warning in await filter_warnings(client, wanted.source):
+                    self.hai.say(warning, warning=True)
         except HaiError:
             return  # what is loaded is shown; the banner tells of a server that is away
         finally:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hai.client.errors import HaiError
 from hai.task.levels import PRIORITIES
 from hai_tui.actions import Action
+from hai_tui.formatting.cells import fit
 from hai_tui.i18n import text
 from hai_tui.screens.page import Page
 from hai_tui.tasks import commands, dependencies
@@ -19,7 +20,6 @@ from hai_tui.tasks.result_messages import Told
 from hai_tui.widgets.dialogs.choice import Choice, Choose
 from hai_tui.widgets.dialogs.prompt import Question
 from hai_tui.widgets.dialogs.results import Result, Results
-from hai_tui.widgets.table.columns import fit
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task

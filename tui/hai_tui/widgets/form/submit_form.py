@@ -12,7 +12,7 @@ from textual.widgets import Input
 from hai.client.taskfile.fields import ENUMS
 from hai.task.levels import PRIORITIES
 from hai.v1.task_spec_pb2 import TaskSpec
-from hai_tui.i18n import known, text
+from hai_tui.i18n import exists, text
 from hai_tui.submit import draft as drafts
 from hai_tui.submit import list_fields
 from hai_tui.submit.draft import Value
@@ -107,4 +107,4 @@ def _list(path: str) -> FormList:
 
 def _example(path: str) -> str:
     key = f"submit.{path}.example"
-    return text(key) if known(key) else ""
+    return text(key) if exists(key) else ""

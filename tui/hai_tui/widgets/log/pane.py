@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from hai_tui.feed.debouncer import Debouncer
+from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
 from hai_tui.logs.reader import Reader, Source
 from hai_tui.logs.runs import separator
@@ -22,7 +23,6 @@ from hai_tui.logs.window import Change, Line, Window
 from hai_tui.safe_regex import SafeRegex
 from hai_tui.textual_compat import later
 from hai_tui.theme import tones
-from hai_tui.views.table import printable
 from hai_tui.widgets.log.view import LogView
 
 if TYPE_CHECKING:

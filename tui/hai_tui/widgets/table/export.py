@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hai_tui.widgets.table.columns import Cell, Column
+from hai_tui.formatting.cells import Cell, Column
 
 
 def write_csv(path: Path, columns: Sequence[Column], rows: Iterable[Any], now: float) -> None:

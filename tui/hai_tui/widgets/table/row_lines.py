@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from hai_tui.widgets.table.columns import GAP, Cell, Column, fit, total
+from hai_tui.formatting.cells import GAP, Cell, Column, fit, total
 
 MARGIN = 2
 """Cells before the first column: cursor and mark."""

@@ -16,9 +16,9 @@ from textual import events
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
+from hai_tui.formatting.cells import Column, fitting, total
 from hai_tui.theme import tones
 from hai_tui.widgets.scroll_view import Scrolled
-from hai_tui.widgets.table.columns import Column, fitting, total
 from hai_tui.widgets.table.row_lines import MARGIN, RowLines
 from hai_tui.widgets.table.rows import Rows
 

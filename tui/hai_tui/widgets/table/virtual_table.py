@@ -9,7 +9,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from hai_tui.widgets.table.columns import GAP, Column
+from hai_tui.formatting.cells import GAP, Column
 from hai_tui.widgets.table.row_lines import MARGIN
 from hai_tui.widgets.table.table_view import TableView
 

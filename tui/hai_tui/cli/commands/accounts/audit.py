@@ -9,11 +9,11 @@ import click
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import TableCommand
 from hai_tui.cli.completion import users as complete_users
-from hai_tui.cli.name_suggestions import question_user
-from hai_tui.cli.output.output import show
+from hai_tui.cli.output.output import show, warn
 from hai_tui.cli.settings import Settings
-from hai_tui.views.formatting import before_now, local
-from hai_tui.views.table import Column, View
+from hai_tui.cli.time_options import before_now
+from hai_tui.name_warnings import user_warning
+from hai_tui.views.accounts import AUDIT
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,22 +32,6 @@ Examples:
   hai audit --method StopTask --resource 12
   hai audit --failed -n 0 --json | jq -r '.rows[].actor' | sort | uniq -c
 """
-
-AUDIT = View(
-    key="rows",
-    name=lambda row: (
-        f"{row.time.ToJsonString()} {row.actor} {row.method} {row.resource} {row.code}"
-    ),
-    empty="none.audit",
-    columns=(
-        Column("time", lambda r, now: local(r.time)),
-        Column("actor", lambda r, now: r.actor),
-        Column("method", lambda r, now: r.method),
-        Column("resource", lambda r, now: r.resource or "-"),
-        Column("code", lambda r, now: r.code),
-        Column("what", lambda r, now: r.what or "-", folds=True),
-    ),
-)
 
 
 @click.command("audit", cls=TableCommand, help=_HELP)
@@ -79,7 +63,7 @@ def audit(
         rows = await _newest(client, limit, start=since, end=until, **terms)
         show(settings, AUDIT, rows)
         if terms["actor"] and not rows:
-            await question_user(client, settings, terms["actor"])
+            warn(settings, await user_warning(client, terms["actor"]))
         return 0
 
     return call(settings, work)

@@ -9,38 +9,17 @@ import click
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import users as complete_users
-from hai_tui.cli.name_suggestions import question_user_group
-from hai_tui.cli.output.output import note, show, show_one
+from hai_tui.cli.output.output import note, show, show_one, warn
 from hai_tui.cli.settings import Settings
-from hai_tui.views.accounts import until
-from hai_tui.views.formatting import after_now, local
-from hai_tui.views.table import Column, View
+from hai_tui.cli.time_options import after_now
+from hai_tui.name_warnings import user_group_warning
+from hai_tui.views.accounts import MESSAGES
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from hai.client.client import Client
-    from hai.v1.message_service_pb2 import Message
 
-
-def _whom(message: Message) -> str:
-    group = " (group)" if message.subject_is_group else ""
-    return f"{message.subject or 'everybody'}{group}"
-
-
-MESSAGES = View(
-    key="messages",
-    name=lambda message: str(message.id),
-    empty="none.messages",
-    columns=(
-        Column("id", lambda m, now: str(m.id), right=True),
-        Column("created", lambda m, now: local(m.create_time)),
-        Column("author", lambda m, now: m.author),
-        Column("for", lambda m, now: _whom(m)),
-        Column("text", lambda m, now: m.text, folds=True),
-        Column("expires", lambda m, now: until(m.expire_time), wide=True),
-    ),
-)
 
 _SEND_HELP = """Tell everybody something, or one user, or a user group. For operators.
 
@@ -91,7 +70,7 @@ def send(
     async def work(client: Client) -> int:
         show_one(settings, MESSAGES, await client.messages.create(new))
         if is_group:
-            await question_user_group(client, settings, subject)
+            warn(settings, await user_group_warning(client, subject))
         return 0
 
     return call(settings, work)

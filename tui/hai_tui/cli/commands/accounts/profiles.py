@@ -17,10 +17,10 @@ from hai.client import profile as profiles
 from hai.client.profile import Profile
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import profiles as complete_profiles
-from hai_tui.cli.messages import text
 from hai_tui.cli.output.output import dump, note, table
 from hai_tui.cli.settings import Settings
-from hai_tui.views.table import Column, View
+from hai_tui.formatting.table import Column, View
+from hai_tui.i18n import text
 
 _INIT_HELP = """Store a server and a token as a profile, after trying them.
 

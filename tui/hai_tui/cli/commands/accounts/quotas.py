@@ -10,11 +10,12 @@ from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import groups as complete_groups
 from hai_tui.cli.completion import users as complete_users
-from hai_tui.cli.name_suggestions import question_group, question_subject, question_user_group
-from hai_tui.cli.output.output import note, show, show_one
+from hai_tui.cli.output.output import note, show, show_one, warn
 from hai_tui.cli.settings import Settings
+from hai_tui.cli.time_options import after_now
+from hai_tui.formatting.values import Priority
+from hai_tui.name_warnings import group_warning, subject_warning, user_group_warning
 from hai_tui.views.accounts import QUOTAS
-from hai_tui.views.formatting import Priority, after_now
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -72,7 +73,7 @@ def list_quotas(settings: Settings, subject: str) -> int:
         found = await client.users.quotas(subject)
         show(settings, QUOTAS, found)
         if subject and not found:
-            await question_subject(client, settings, subject)
+            warn(settings, await subject_warning(client, subject))
         return 0
 
     return call(settings, work)
@@ -96,9 +97,9 @@ def set_quota(
 
     async def work(client: Client) -> int:
         show_one(settings, QUOTAS, await client.users.set_quota(new))
-        await question_group(client, settings, new.group)
+        warn(settings, await group_warning(client, new.group))
         if is_group:
-            await question_user_group(client, settings, new.subject)
+            warn(settings, await user_group_warning(client, new.subject))
         return 0
 
     return call(settings, work)

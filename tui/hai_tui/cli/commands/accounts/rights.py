@@ -10,11 +10,11 @@ from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import rights as complete_rights
 from hai_tui.cli.completion import users as complete_users
-from hai_tui.cli.name_suggestions import question_subject, question_user_group
-from hai_tui.cli.output.output import note, show, show_one
+from hai_tui.cli.output.output import note, show, show_one, warn
 from hai_tui.cli.settings import Settings
+from hai_tui.cli.time_options import after_now
+from hai_tui.name_warnings import subject_warning, user_group_warning
 from hai_tui.views.accounts import GRANTS
-from hai_tui.views.formatting import after_now
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -53,7 +53,7 @@ def list_rights(settings: Settings, subject: str) -> int:
         found = await client.users.rights(subject)
         show(settings, GRANTS, found)
         if subject and not found:
-            await question_subject(client, settings, subject)
+            warn(settings, await subject_warning(client, subject))
         return 0
 
     return call(settings, work)
@@ -80,7 +80,7 @@ def grant(
     async def work(client: Client) -> int:
         show_one(settings, GRANTS, await client.users.grant(new))
         if is_group:
-            await question_user_group(client, settings, subject)
+            warn(settings, await user_group_warning(client, subject))
         return 0
 
     return call(settings, work)

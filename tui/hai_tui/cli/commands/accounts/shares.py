@@ -10,9 +10,9 @@ from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import groups as complete_groups
 from hai_tui.cli.completion import user_groups as complete_user_groups
-from hai_tui.cli.name_suggestions import question_group, question_user_group
-from hai_tui.cli.output.output import note, show, show_one
+from hai_tui.cli.output.output import note, show, show_one, warn
 from hai_tui.cli.settings import Settings
+from hai_tui.name_warnings import group_warning, user_group_warning
 from hai_tui.views.accounts import SHARES
 
 if TYPE_CHECKING:
@@ -87,9 +87,9 @@ def list_shares(settings: Settings, user_group: str, group: str) -> int:
         found = await client.users.shares(user_group, group)
         show(settings, SHARES, found)
         if user_group and not found:
-            await question_user_group(client, settings, user_group)
+            warn(settings, await user_group_warning(client, user_group))
         if group and not found:
-            await question_group(client, settings, group)
+            warn(settings, await group_warning(client, group))
         return 0
 
     return call(settings, work)
@@ -115,7 +115,7 @@ def set_share(settings: Settings, /, user_group: str, group: str, **changes: int
     async def work(client: Client) -> int:
         changed = _changed(await _find(client, user_group, group), changes)
         show_one(settings, SHARES, await client.users.set_share(changed))
-        await question_user_group(client, settings, user_group)
+        warn(settings, await user_group_warning(client, user_group))
         return 0
 
     return call(settings, work)

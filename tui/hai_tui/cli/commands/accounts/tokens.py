@@ -11,8 +11,8 @@ from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import users as complete_users
 from hai_tui.cli.output.output import dump, note, show
 from hai_tui.cli.settings import Settings
+from hai_tui.cli.time_options import after_now
 from hai_tui.views.accounts import TOKENS
-from hai_tui.views.formatting import after_now
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -94,7 +94,7 @@ def create(
 
 def _show_secret(settings: Settings, made: Token) -> None:
     if settings.output in ("json", "yaml"):
-        from hai_tui.cli.output.documents import to_dict
+        from hai_tui.formatting.documents import to_dict
 
         dump(settings, to_dict(made))
         return

@@ -10,9 +10,9 @@ from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import rights as complete_rights
 from hai_tui.cli.completion import users as complete_users
-from hai_tui.cli.name_suggestions import question_own_groups
-from hai_tui.cli.output.output import show, show_one
+from hai_tui.cli.output.output import show, show_one, warn
 from hai_tui.cli.settings import Settings
+from hai_tui.name_warnings import new_group_warnings
 from hai_tui.views.accounts import USERS
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def create(settings: Settings, /, name: str, role: str, **fields: Any) -> int:
 
     async def work(client: Client) -> int:
         show_one(settings, USERS, await client.users.create(new))
-        await question_own_groups(client, settings, new)
+        warn(settings, *await new_group_warnings(client, new))
         return 0
 
     return call(settings, work)
@@ -89,7 +89,7 @@ def update(settings: Settings, /, name: str, **changes: Any) -> int:
         changed = _changed(await _find(client, name), changes)
         show_one(settings, USERS, await client.users.update(changed))
         if changes["groups"]:
-            await question_own_groups(client, settings, changed)
+            warn(settings, *await new_group_warnings(client, changed))
         return 0
 
     return call(settings, work)

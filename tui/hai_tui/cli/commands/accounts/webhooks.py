@@ -12,38 +12,13 @@ from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import webhooks as complete_webhooks
 from hai_tui.cli.output.output import note, show, show_one
 from hai_tui.cli.settings import Settings
-from hai_tui.views.formatting import local, since
-from hai_tui.views.table import Column, View
+from hai_tui.views.accounts import WEBHOOK_FORMATS, WEBHOOKS
 
 if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.webhook_service_pb2 import SetWebhookResponse, Webhook
 
 _NEWS = ("started", "suspended", "ended", "failed")
-FORMATS = ("json", "slack", "discord", "feishu", "dingtalk")
-
-
-def _host(webhook: Webhook) -> str:
-    """The rest of a URL is often a secret, and screens are shared."""
-    return "/".join(webhook.url.split("/")[:3])
-
-
-WEBHOOKS = View(
-    key="webhooks",
-    name=lambda webhook: webhook.name,
-    empty="none.webhooks",
-    columns=(
-        Column("name", lambda w, now: w.name),
-        Column("host", lambda w, now: _host(w)),
-        Column("on", lambda w, now: ",".join(w.news)),
-        Column("tag", lambda w, now: w.tag or "-"),
-        Column("format", lambda w, now: w.format),
-        Column("told", lambda w, now: since(w.last_time, now)),
-        Column("error", lambda w, now: w.last_error or "-", folds=True),
-        Column("created", lambda w, now: local(w.create_time), wide=True),
-    ),
-)
-
 _SET_HELP = """Have the server tell URL what becomes of your tasks.
 
 What is not named stays as it is. Where the URL is a secret, give - and type it,
@@ -84,7 +59,9 @@ def list_webhooks(settings: Settings) -> int:
 @click.option(
     "--on", "news", multiple=True, type=click.Choice(_NEWS), help="Default of a new one: ended."
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default of a new one: json.")
+@click.option(
+    "--format", "form", type=click.Choice(WEBHOOK_FORMATS), help="Default of a new one: json."
+)
 @click.option("--tag", help="Only tasks with this tag; '' for all.")
 @click.pass_obj
 def set_webhook(
@@ -129,8 +106,8 @@ async def _find(client: Client, name: str) -> Webhook:
 
 def _show_set(settings: Settings, answer: SetWebhookResponse) -> None:
     if settings.output in ("json", "yaml"):
-        from hai_tui.cli.output.documents import to_dict
         from hai_tui.cli.output.output import dump
+        from hai_tui.formatting.documents import to_dict
 
         dump(settings, to_dict(answer))
         return

@@ -12,8 +12,8 @@ from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.output.output import dump, table
 from hai_tui.cli.settings import Settings
+from hai_tui.formatting.table import width
 from hai_tui.views.accounts import TOKENS, level
-from hai_tui.views.table import width
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -46,7 +46,7 @@ def whoami(settings: Settings, ascii: bool) -> int:
 
 def _show(settings: Settings, answer: WhoAmIResponse, glyphs: str) -> None:
     if settings.output in ("json", "yaml"):
-        from hai_tui.cli.output.documents import to_dict
+        from hai_tui.formatting.documents import to_dict
 
         dump(settings, to_dict(answer))
     elif settings.output == "name" or settings.quiet:

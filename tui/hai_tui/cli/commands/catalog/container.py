@@ -17,12 +17,12 @@ from hai_tui.cli.commands.catalog.container_services import (
     stop,
 )
 from hai_tui.cli.completion import groups as complete_groups
-from hai_tui.cli.messages import text
 from hai_tui.cli.output.output import dump, note, show, show_one
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.task_argument import many_tasks, one_task
+from hai_tui.formatting.values import Priority, Span
+from hai_tui.i18n import text
 from hai_tui.views.containers import CONTAINERS, standing, why
-from hai_tui.views.formatting import Priority, Span
 from hai_tui.views.tasks import status
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import click
 
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand
-from hai_tui.cli.messages import text
 from hai_tui.cli.output.output import dump, note, show
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.task_argument import one_task
+from hai_tui.i18n import text
 from hai_tui.views.containers import SERVICES, remarks
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _control(settings: Settings, service: str, rank: int, action: str) -> Verb:
 def show_services(settings: Settings, found: Container, **standing: str) -> None:
     """As a table with what is to be said of its life, or whole, with how the task stands."""
     if settings.output in ("json", "yaml"):
-        from hai_tui.cli.output.documents import to_dict
+        from hai_tui.formatting.documents import to_dict
 
         return dump(settings, {**to_dict(found), **standing})
     show(settings, SERVICES, found.services)

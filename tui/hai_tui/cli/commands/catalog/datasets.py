@@ -6,43 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai.client.text.enum_names import word
-from hai.client.text.sizes import size_text
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.completion import datasets as complete_datasets
 from hai_tui.cli.completion import user_groups as complete_user_groups
 from hai_tui.cli.output.output import note, show, show_one
 from hai_tui.cli.settings import Settings
-from hai_tui.views.formatting import local
-from hai_tui.views.table import Column, View
+from hai_tui.views.storage import DATASETS
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-    from hai.v1.dataset_pb2 import Dataset
 
-
-def _visibility(dataset: Dataset, now: float) -> str:
-    from hai.v1.dataset_pb2 import DatasetVisibility
-
-    return word(DatasetVisibility, dataset.visibility)
-
-
-DATASETS = View(
-    key="datasets",
-    name=lambda dataset: f"{dataset.name}:{dataset.version}",
-    empty="none.datasets",
-    columns=(
-        Column("dataset", lambda d, now: f"{d.name}:{d.version}"),
-        Column("visibility", _visibility),
-        Column("user_group", lambda d, now: d.user_group or "-"),
-        Column("size", lambda d, now: size_text(d.size_bytes) if d.size_bytes else "-", right=True),
-        Column("path", lambda d, now: d.path, folds=True),
-        Column("owner", lambda d, now: d.owner, wide=True),
-        Column("created", lambda d, now: local(d.create_time), wide=True),
-        Column("description", lambda d, now: d.description or "-", wide=True, folds=True),
-    ),
-)
 
 _CREATE_HELP = """Add a dataset to the list: NAME[:VERSION], and its PATH in tasks.
 

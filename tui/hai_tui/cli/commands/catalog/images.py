@@ -133,7 +133,7 @@ def tags(settings: Settings, image: str) -> int:
     async def work(client: Client) -> int:
         found = await client.images.tags(image)
         if settings.output in ("json", "yaml"):
-            from hai_tui.cli.output.documents import to_dict
+            from hai_tui.formatting.documents import to_dict
 
             dump(settings, to_dict(found))
         else:

@@ -12,24 +12,10 @@ from hai_tui.cli.completion import ports as complete_ports
 from hai_tui.cli.completion import users as complete_users
 from hai_tui.cli.output.output import note, show, show_one
 from hai_tui.cli.settings import Settings
-from hai_tui.views.formatting import local
-from hai_tui.views.table import Column, View
+from hai_tui.views.containers import PORTS
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-
-PORTS = View(
-    key="ports",
-    name=lambda port: str(port.node_port),
-    empty="none.ports",
-    columns=(
-        Column("port", lambda p, now: str(p.node_port), right=True),
-        Column("user", lambda p, now: p.user),
-        Column("task", lambda p, now: p.task_name, folds=True),
-        Column("service", lambda p, now: p.service),
-        Column("created", lambda p, now: local(p.create_time), wide=True),
-    ),
-)
 
 _CREATE_HELP = """Keep a port for SERVICE, a tcp service of your tasks named TASK_NAME.
 

@@ -13,9 +13,9 @@ import click
 from hai.host.files import replacing
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiGroup
-from hai_tui.cli.messages import text
 from hai_tui.cli.output.output import note
 from hai_tui.cli.settings import Settings
+from hai_tui.i18n import text
 
 if TYPE_CHECKING:
     from hai.client.client import Client

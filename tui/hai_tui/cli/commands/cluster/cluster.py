@@ -13,11 +13,11 @@ import click
 
 from hai.client import errors
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
-from hai_tui.cli.messages import text
 from hai_tui.cli.output.output import dump, note, table
 from hai_tui.cli.server.cluster_plan import Plan, plan
 from hai_tui.cli.server.helm import Cluster, chart
 from hai_tui.cli.settings import Settings
+from hai_tui.i18n import text
 from hai_tui.views.cluster import SERVERS, servers
 
 _HELP = """Run the servers in a Kubernetes cluster. Needs helm and kubectl.

@@ -8,10 +8,10 @@ import signal
 import click
 
 from hai_tui.cli.command import HaiCommand
-from hai_tui.cli.messages import text
 from hai_tui.cli.output.output import note
 from hai_tui.cli.server.local_server import ended, home_path, running, sweep
 from hai_tui.cli.settings import Settings
+from hai_tui.i18n import text
 
 _HELP = """Stop the server of this machine; running programs are ended, and continue after `hai up`.
 

@@ -9,13 +9,13 @@ import click
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiGroup, TableCommand
 from hai_tui.cli.completion import groups as complete_groups
-from hai_tui.cli.messages import text
-from hai_tui.cli.name_suggestions import question_group
-from hai_tui.cli.output.output import note, show, show_one, table
-from hai_tui.cli.policy_text import Name, Pair, Setting, policy_of
+from hai_tui.cli.output.output import note, show, show_one, table, warn
 from hai_tui.cli.settings import Settings
+from hai_tui.formatting.table import printable
+from hai_tui.i18n import text
+from hai_tui.name_warnings import group_warning
 from hai_tui.views.nodes import CHANGED_GROUP, GROUPS, SETTINGS, effect_lines, settings_in_force
-from hai_tui.views.table import printable
+from hai_tui.views.policy import Name, Pair, Setting, policy_of
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -115,7 +115,7 @@ def update(
             name, packed, policy=policy, unset=unset, preview=preview
         )
         _tell(settings, changed, preview)
-        await question_group(client, settings, name)
+        warn(settings, await group_warning(client, name))
         return 0
 
     return call(settings, work)

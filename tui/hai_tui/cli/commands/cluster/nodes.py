@@ -12,13 +12,13 @@ from hai_tui.cli.command import HaiGroup, TableCommand
 from hai_tui.cli.completion import groups as complete_groups
 from hai_tui.cli.completion import nodes as complete_nodes
 from hai_tui.cli.errors import exit_code, tell
-from hai_tui.cli.messages import text
-from hai_tui.cli.name_suggestions import question_group
-from hai_tui.cli.output.output import show
+from hai_tui.cli.output.output import show, warn
 from hai_tui.cli.settings import Settings
-from hai_tui.cluster.label_patch import has, relabelling, told
+from hai_tui.formatting.table import printable
+from hai_tui.i18n import text
+from hai_tui.name_warnings import group_warning
+from hai_tui.views.node_labels import has, relabelling, told
 from hai_tui.views.nodes import NODES, node_status, tree
-from hai_tui.views.table import printable
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -51,7 +51,7 @@ def nodes(settings: Settings, group: str, labels: tuple[str, ...], as_tree: bool
         else:
             show(settings, NODES, found)
         if group and not listed:
-            await question_group(client, settings, group)
+            warn(settings, await group_warning(client, group))
         return 0
 
     return call(settings, work)

@@ -17,10 +17,10 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from hai_tui.cli.command import HaiCommand
-from hai_tui.cli.messages import text
 from hai_tui.cli.output.output import dump, note
 from hai_tui.cli.server.local_server import NEEDED, Running, command, home_path, last_lines, running
 from hai_tui.cli.settings import Settings
+from hai_tui.i18n import text
 
 if TYPE_CHECKING:
     from hai.client.profile import Profile

@@ -10,7 +10,7 @@ from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.output.output import dump
 from hai_tui.cli.settings import Settings
-from hai_tui.views.formatting import local
+from hai_tui.formatting.values import local
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -60,7 +60,7 @@ def version(settings: Settings, only_client: bool) -> int:
 
 
 def _facts(info: ServerInfo | None) -> dict[str, object]:
-    from hai_tui.cli.output.documents import to_dict
+    from hai_tui.formatting.documents import to_dict
 
     facts: dict[str, object] = {"client": client_version(), "protocol": _PROTOCOL}
     if info is None:

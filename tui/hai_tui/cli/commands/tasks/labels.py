@@ -8,9 +8,9 @@ import click
 
 from hai_tui.cli.bulk import Action, on_each
 from hai_tui.cli.command import HaiCommand
-from hai_tui.cli.messages import text
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.task_argument import many_tasks, one_task
+from hai_tui.i18n import text
 
 if TYPE_CHECKING:
     from hai.client.client import Client

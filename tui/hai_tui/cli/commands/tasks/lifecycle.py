@@ -8,10 +8,10 @@ import click
 
 from hai_tui.cli.bulk import Action, on_each
 from hai_tui.cli.command import HaiCommand
-from hai_tui.cli.messages import text
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.task_argument import many_tasks
-from hai_tui.views.formatting import Span
+from hai_tui.formatting.values import Span
+from hai_tui.i18n import text
 from hai_tui.views.tasks import status
 
 if TYPE_CHECKING:

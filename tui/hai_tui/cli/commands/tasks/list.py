@@ -13,11 +13,11 @@ from hai_tui.cli.client_call import call
 from hai_tui.cli.command import TableCommand
 from hai_tui.cli.completion import groups as complete_groups
 from hai_tui.cli.completion import users as complete_users
-from hai_tui.cli.messages import text
-from hai_tui.cli.name_suggestions import question_filter
-from hai_tui.cli.output.output import note, show
+from hai_tui.cli.output.output import note, show, warn
 from hai_tui.cli.settings import Settings
-from hai_tui.views.formatting import Priority
+from hai_tui.formatting.values import Priority
+from hai_tui.i18n import text
+from hai_tui.name_warnings import filter_warnings
 from hai_tui.views.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ async def _pages(
 
 async def _question(client: Client, settings: Settings, filter: str, tasks: Sequence[Task]) -> None:
     if not tasks:
-        await question_filter(client, settings, filter)
+        warn(settings, *await filter_warnings(client, filter))
 
 
 async def _page(

@@ -13,8 +13,9 @@ from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.output.follow import Lines, follow, print_lines, tell_why_it_waits
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.task_argument import many_tasks
-from hai_tui.views.formatting import before_now, ranks
-from hai_tui.views.table import printable
+from hai_tui.cli.time_options import before_now
+from hai_tui.formatting.table import printable
+from hai_tui.formatting.values import ranks
 
 if TYPE_CHECKING:
     from hai.client.client import Client

@@ -10,16 +10,16 @@ import click
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, TableCommand
 from hai_tui.cli.completion import groups as complete_groups
-from hai_tui.cli.messages import text
-from hai_tui.cli.name_suggestions import question_group
-from hai_tui.cli.output.output import dump, note_cut, show
+from hai_tui.cli.output.output import dump, note_cut, show, warn
 from hai_tui.cli.settings import Settings
-from hai_tui.cli.submission.dry_run import ahead
 from hai_tui.cli.task_argument import one_task
+from hai_tui.formatting.table import Column, View, printable
+from hai_tui.formatting.values import local, priority_name
+from hai_tui.i18n import text
+from hai_tui.name_warnings import group_warning
 from hai_tui.views.agent_silence import silent_task
-from hai_tui.views.formatting import local, priority_name
+from hai_tui.views.dry_run import ahead
 from hai_tui.views.start_forecast import sentences as start_sentences
-from hai_tui.views.table import Column, View, printable
 from hai_tui.views.tasks import QUEUE, status
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def why(settings: Settings, task: str, kind: Any) -> int:
         id = await client.tasks.resolve(task, kind)
         answer = await client.tasks.explain(id)
         if settings.output in ("json", "yaml"):
-            from hai_tui.cli.output.documents import to_dict
+            from hai_tui.formatting.documents import to_dict
 
             dump(settings, to_dict(answer))
         else:
@@ -150,7 +150,7 @@ def queue(settings: Settings, group: str) -> int:
         show(settings, QUEUE, waiting)
         note_cut(settings, waiting)
         if group and not waiting:
-            await question_group(client, settings, group)
+            warn(settings, await group_warning(client, group))
         return 0
 
     return call(settings, work)

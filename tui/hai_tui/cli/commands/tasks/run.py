@@ -12,11 +12,11 @@ import click
 
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.completion import files as complete_files
-from hai_tui.cli.messages import text
 from hai_tui.cli.output.output import dump, note
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.submission.options import SubmitCommand, override, submit_options
 from hai_tui.cli.submission.submission import submit, tell_without_effect
+from hai_tui.i18n import text
 
 if TYPE_CHECKING:
     from hai.client.taskfile.spec import Document

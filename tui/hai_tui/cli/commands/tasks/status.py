@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hai.client.text.sizes import size_text
-from hai_tui.cli.client_call import call, told_when_lost
+from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, TableCommand
 from hai_tui.cli.commands.tasks.top import cluster_lines
-from hai_tui.cli.messages import text
 from hai_tui.cli.output.follow import task_exit_code
-from hai_tui.cli.output.output import dump, show, show_one
+from hai_tui.cli.output.output import dump, note_lost_connection, show, show_one
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.task_argument import any_tasks, many_tasks
+from hai_tui.formatting.values import Span
+from hai_tui.i18n import text
 from hai_tui.views.agent_silence import silent_task
-from hai_tui.views.formatting import Span
 from hai_tui.views.goodput import sentences
 from hai_tui.views.start_forecast import sentences as start_sentences
 from hai_tui.views.tasks import OWN, RANKS, TASKS
@@ -86,7 +86,7 @@ def status(
             return await _overview(client, settings)
         ids = [await client.tasks.resolve(task, kind) for task in tasks]
         if wait:
-            await client.tasks.wait_all(ids, wait, timeout, told_when_lost(settings))
+            await client.tasks.wait_all(ids, wait, timeout, note_lost_connection(settings))
         found = [await client.tasks.get(id) for id in ids]
         if len(found) > 1:
             show(settings, TASKS, found)
@@ -114,7 +114,7 @@ async def _overview(client: Client, settings: Settings) -> int:
 
 
 def _as_dicts(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    from hai_tui.cli.output.documents import to_dict
+    from hai_tui.formatting.documents import to_dict
 
     return [to_dict(group) for group in groups]
 
@@ -195,7 +195,7 @@ def describe(settings: Settings, tasks: tuple[str, ...], kind: Any) -> int:
 
 def _describe(settings: Settings, spec: TaskSpec, *, first: bool) -> None:
     if settings.json:
-        from hai_tui.cli.output.documents import to_dict
+        from hai_tui.formatting.documents import to_dict
 
         dump(settings, to_dict(spec))
     else:

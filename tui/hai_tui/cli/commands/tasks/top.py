@@ -56,8 +56,8 @@ def _show(
         _dump(settings, groups, running, queue)
         return
     from hai.client.tasks.agent_silence import of_run
-    from hai_tui.cli.messages import text
     from hai_tui.cli.output.output import note_cut, show
+    from hai_tui.i18n import text
     from hai_tui.views.tasks import QUEUE, TASKS
 
     if settings.sentences:
@@ -88,8 +88,8 @@ def cluster_lines(groups: Iterable[Group], running: int, waiting: int) -> Iterab
 
 
 def _dump(settings: Settings, *lists: Sequence[Any]) -> None:
-    from hai_tui.cli.output.documents import to_dict
     from hai_tui.cli.output.output import dump
+    from hai_tui.formatting.documents import to_dict
 
     keys = ("groups", "running", "queue")
     page = {k: [to_dict(m) for m in found] for k, found in zip(keys, lists, strict=True)}

@@ -12,7 +12,8 @@ from hai_tui.cli.completion import groups as complete_groups
 from hai_tui.cli.completion import tasks as complete_tasks
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.task_argument import kind_of_task
-from hai_tui.views.formatting import before_now, ranks
+from hai_tui.cli.time_options import before_now
+from hai_tui.formatting.values import ranks
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -108,8 +109,8 @@ def _show_cluster(settings: Settings, answer: ListClusterUsageResponse) -> None:
 def _structured(settings: Settings, answer: Any) -> bool:
     if settings.output not in ("json", "yaml"):
         return False
-    from hai_tui.cli.output.documents import to_dict
     from hai_tui.cli.output.output import dump
+    from hai_tui.formatting.documents import to_dict
 
     dump(settings, to_dict(answer))
     return True

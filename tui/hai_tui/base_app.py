@@ -1,0 +1,164 @@
+"""The part of the app that pages use: notes, the session with the server, and the way out.
+
+`HaiApp` adds what opens pages. Pages import this class only, so the app may import them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar
+
+import rich
+from rich.segment import Segments
+from rich.traceback import Traceback
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.notifications import SeverityLevel
+from textual.worker import active_worker
+
+from hai.client.errors import HaiError
+from hai.client.profile import Profile
+from hai_tui.actions import Action, Caller
+from hai_tui.app_config import AppConfig
+from hai_tui.preferences import Preferences
+from hai_tui.session import Session
+
+if TYPE_CHECKING:
+    from hai.v1.task_pb2 import Task, Waiting
+    from hai_tui.tasks.commands import Undo
+    from hai_tui.widgets.header_footer import Heading
+
+_ERROR_SECONDS = 12.0
+
+
+class BaseApp(App[int]):
+    """An app with one server at a time. Its session ends before the app does."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "app.quit", show=False, priority=True),
+    ]
+    state: Preferences
+    _connected = False
+
+    def __init__(self, options: AppConfig | None = None) -> None:
+        super().__init__()
+        self.options = options or AppConfig()
+        self.session = Session(Profile(), self.options.clock)
+
+    # What HaiApp adds.
+
+    def goto(self, line: str) -> None:
+        """Open the page that a line such as `logs 12` names."""
+        raise NotImplementedError
+
+    def back(self) -> None:
+        """Close the page on top."""
+        raise NotImplementedError
+
+    def show_help(self) -> None:
+        """Show the keys of the page on top."""
+        raise NotImplementedError
+
+    def heading(self) -> Heading:
+        """The top line of the page on top."""
+        raise NotImplementedError
+
+    def actions(self) -> Sequence[Action]:
+        """The actions that every page offers."""
+        raise NotImplementedError
+
+    def remember(self, undo: Undo, good: set[int]) -> None:
+        """Store how to undo what succeeded for these tasks."""
+        raise NotImplementedError
+
+    def forget_undo(self) -> Undo | None:
+        """Remove and return the last action that can be undone."""
+        raise NotImplementedError
+
+    def retry_now(self) -> None:
+        """Try to connect at once."""
+        raise NotImplementedError
+
+    async def use(self, profile: Profile | None) -> None:
+        """Connect to a server; without one, ask for it."""
+        raise NotImplementedError
+
+    # The session.
+
+    @property
+    def caller(self) -> Caller:
+        """The user of this session."""
+        return self.session.caller
+
+    def now(self) -> float:
+        """The server's time, so that ages are right on a machine whose clock is not."""
+        return self.options.clock() + self.session.skew
+
+    def banner(self) -> str:
+        """The line above a page while the connection is not live."""
+        return self.session.link.state.banner(self.options.clock()) if self._connected else ""
+
+    def waiting(self, task: Task) -> Waiting:
+        """Why a task waits, by the latest answer."""
+        model = self.session.tasks
+        return model.waiting(task) if model else task.waiting
+
+    def look_at_queue(self) -> None:
+        """Fetch the positions in the queue again soon."""
+        self.session.look_at_queue()
+
+    # Notes at the bottom right.
+
+    def say(self, sentence: str, *, warning: bool = False) -> None:
+        """Show a note for a short time. It replaces an equal one."""
+        self._note(sentence, "warning" if warning else "information")
+
+    def fail(self, error: HaiError) -> None:
+        """Show an error of the client, with what to do about it."""
+        hint = f"\n{error.hint}" if error.hint else ""
+        self._note(f"{error.message}{hint}\n[{error.reason}]", "error", _ERROR_SECONDS)
+
+    def _note(self, message: str, severity: SeverityLevel, seconds: float | None = None) -> None:
+        for note in [each for each in self._notifications if each.message == message]:
+            self._unnotify(note, refresh=False)
+        self.notify(message, severity=severity, timeout=seconds, markup=False)
+
+    # The end.
+
+    async def leave(self) -> None:
+        """Close every stream, then the app."""
+        await self.hang_up()
+        self.exit(0)
+
+    async def hang_up(self) -> None:
+        """Cancel all requests except the caller of this, then close the connection."""
+        for worker in [each for each in self.workers if each is not active_worker.get(None)]:
+            worker.cancel()
+        await self.session.close()
+
+    async def action_quit(self) -> None:
+        """As `q`."""
+        await self.leave()
+
+    async def on_unmount(self) -> None:
+        """However the app ends, no stream stays open."""
+        await self.hang_up()
+
+    def heed_signals(self) -> None:
+        """End in order when the window is closed or the process is terminated."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with suppress(ValueError, RuntimeError, NotImplementedError):  # not the main thread
+                asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
+
+    def _on_signal(self) -> None:
+        self.run_worker(self.leave())
+
+    def _fatal_error(self) -> None:
+        """As Textual does, but without local variables: one of them may be a token."""
+        self.bell()
+        trace = self.console.render(Traceback(suppress=[rich], width=None), self.console.options)
+        self._exit_renderables.append(Segments(trace))
+        self._close_messages_no_wait()

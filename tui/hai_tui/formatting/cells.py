@@ -1,0 +1,116 @@
+"""Columns of a virtual table: which fit, how wide each is, and a cell's text cut to its width. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from hai_tui.formatting.table import printable
+from hai_tui.formatting.table import width as places
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell's text and its tone (see status_style.py)."""
+
+    text: str
+    tone: str = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of fixed width. With `flex` it takes what is left; a larger `drop` leaves a narrow screen first.
+
+    `most`: how wide a flexible one grows (0: as there is room). `spare`: it comes only where all others have that.
+    """
+
+    key: str
+    title: str
+    width: int
+    cell: Callable[[Any, float], Cell | str]
+    right: bool = False
+    flex: bool = False
+    drop: int = 0  # 0: never left out
+    sort: Callable[[Any], Any] | None = None  # None: it can not be sorted by
+    optional: bool = False  # only shown when it is chosen
+    most: int = 0
+    spare: bool = False
+
+
+GAP = 2
+
+
+def fitting(columns: Sequence[Column], width: int, *, all: bool = False) -> tuple[Column, ...]:
+    """The columns for that width, the flexible one widened to fill it; with `all` none is left out."""
+    kept = list(columns)
+    if all:
+        kept = [replace(column, width=max(column.width, column.most)) for column in kept]
+    while not all and _total(kept, _full) > width and any(c.spare for c in kept):
+        kept.remove(next(c for c in reversed(kept) if c.spare))
+    while not all and _total(kept) > width and any(c.drop for c in kept):
+        kept.remove(max(reversed(kept), key=lambda c: c.drop))
+    return tuple(_widened(kept, max(0, width - _total(kept))))
+
+
+def _widened(columns: Sequence[Column], spare: int) -> Iterator[Column]:
+    """The spare cells go to the flexible columns, more to the last (it tells the longest story)."""
+    grown = {}
+    for column in sorted((c for c in columns if c.flex and c.most), key=lambda c: c.spare):
+        grown[column.key] = min(spare, max(0, column.most - column.width))
+        spare -= grown[column.key]
+    left = sum(c.flex and not c.most for c in columns)
+    for column in columns:
+        extra = grown.get(column.key, 0)
+        if column.flex and not column.most:
+            extra = spare if left == 1 else spare // 4
+            spare, left = spare - extra, left - 1
+        yield replace(column, width=column.width + extra) if extra else column
+
+
+def _full(column: Column) -> int:
+    """What it wants before a spare column comes; that one is content with less."""
+    return column.width if column.spare else max(column.width, column.most)
+
+
+def _as_it_is(column: Column) -> int:
+    return column.width
+
+
+def _total(columns: Sequence[Column], of: Callable[[Column], int] = _as_it_is) -> int:
+    return sum(map(of, columns)) + GAP * (len(columns) - 1)
+
+
+def total(columns: Sequence[Column]) -> int:
+    """Cells that a row takes."""
+    return max(0, _total(columns))
+
+
+def fit(text: str, width: int, right: bool = False) -> str:
+    """The text in exactly so many cells, cut with an ellipsis; it can steer no terminal."""
+    if len(text) <= width and text.isascii() and text.isprintable():  # nearly always
+        return text.rjust(width) if right else text.ljust(width)
+    return _fitted(text, width, right)
+
+
+@lru_cache(maxsize=2048)  # states, and names that are not English
+def _fitted(text: str, width: int, right: bool) -> str:
+    text = printable(text)
+    size = places(text)
+    if size > width:
+        text, size = _cut(text, width - 1) + "…", width
+        size = places(text)
+    blanks = " " * (width - size)
+    return blanks + text if right else text + blanks
+
+
+def _cut(text: str, width: int) -> str:
+    if text.isascii():
+        return text[: max(0, width)]
+    size = 0
+    for index, character in enumerate(text):
+        size += places(character)
+        if size > width:
+            return text[:index]
+    return text
