@@ -14,7 +14,7 @@ from hai.client.client import Client
 from hai.client.errors import HaiError
 from hai.client.taskfile.spec import read_spec
 from hai.client.taskfile.writer import mapping
-from hai.client.tasks.references import quoted
+from hai.client.tasks.filters import quote
 from hai.v1.task_spec_pb2 import TaskSpec
 from hai_jupyter.contents_path import ContentsPaths
 from hai_jupyter.errors import invalid
@@ -91,14 +91,14 @@ def default_name(source: Source) -> str:
 
 async def draft(client: Client, name: str) -> str:
     """One word for "the next submission of this": the same in every tab until one of them has submitted."""
-    page = await client.tasks.list(filter=f"user:me name:{quoted(name)}", page_size=20)
+    page = await client.tasks.list(filter=f"user:me name:{quote(name)}", page_size=20)
     last = max((task.id for task in page.tasks if task.name == name), default=0)
     return str(uuid.uuid5(_SPACE, f"{name}\n{last}"))
 
 
 async def last_spec(client: Client, name: str) -> TaskSpec | None:
     """How the task of that name was submitted last time."""
-    page = await client.tasks.list(filter=f"user:me name:{quoted(name)}", page_size=20)
+    page = await client.tasks.list(filter=f"user:me name:{quote(name)}", page_size=20)
     ids = [task.id for task in page.tasks if task.name == name]
     if not ids:
         return None

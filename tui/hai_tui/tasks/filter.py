@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hai.client.tasks.filters import split_words
 from hai_tui.tasks.filter_terms import KEYS, STATUS_WORDS, FilterError, Term, term
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYS", "STATUS_WORDS", "Filter", "FilterError", "parse"]
 
-_WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 _GROWS = re.compile(r"(?:name:|why:)?[\w.-]+")  # a part of a text: what has more of it has it too
 _NEGATES = ("-", "!")
 
@@ -66,7 +66,7 @@ class Filter:
 
 def parse(source: str, me: str = "") -> Filter:
     """The filter that a line means; `me` is the caller. Raises FilterError."""
-    words = tuple(_WORD.findall(source))
+    words = split_words(source)
     return Filter(source, tuple(_signed(word, me) for word in words), words)
 
 

@@ -11,6 +11,7 @@ from fnmatch import translate
 from typing import TYPE_CHECKING
 
 from hai.client.tasks.agent_silence import is_silent
+from hai.client.tasks.filters import COMPARE, parse_term, quote
 from hai.task.levels import PRIORITIES
 from hai_tui.formatting.values import held_seconds
 from hai_tui.i18n import text
@@ -23,12 +24,7 @@ if TYPE_CHECKING:
 Keep = Callable[[list["TaskRow"], float], list["TaskRow"]]
 Holds = Callable[["TaskRow", float], bool]
 
-_TERM = re.compile(r"([A-Za-z_]+)(:?(?:>=|<=|>|<|=)|:)(.*)", re.DOTALL)
-_VALUE = re.compile(r'"([^"]*)"?|([^,"]+)')
 _SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
-_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
-    ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, "=": operator.eq,
-}  # fmt: skip
 _STATES: Mapping[str, tuple[str, ...]] = {
     "waiting": ("WAITING_INIT",), "queued": ("WAITING_INIT", "SUSPENDED", "HELD"),
     "suspended": ("SUSPENDED", "HELD"), "held": ("HELD",),
@@ -107,25 +103,21 @@ def term(word: str, me: str) -> Term:
     """What a word means. Raises FilterError."""
     if len(word) > 1 and word[0] == word[-1] == "/":
         return _regex(word[1:-1])
-    found = _TERM.fullmatch(word)
-    if found is None:
+    found = parse_term(word)
+    if found is None or found.negated:
         part = word.strip('"').lower()
         return Term(lambda tasks, now: [task for task in tasks if part in task.hay])
-    key, relation, rest = found[1].lower(), found[2], found[3]
-    key = _ALIASES.get(key, key)
+    key = _ALIASES.get(found.key, found.key)
     if key not in KEYS:
-        raise FilterError(text("filter.key", name=found[1], near=_near(key, KEYS)))
-    if relation == ":" and rest[:1] in ("<", ">", "="):
-        relation, rest = re.match(r"[<>]=?|=", rest)[0], rest.lstrip("<>=")  # type: ignore[index]
-    if not rest:
+        raise FilterError(text("filter.key", name=found.key, near=_near(key, KEYS)))
+    if not found.values:
         raise FilterError(text("filter.value", name=key))
-    return _keyed(key, relation.lstrip(":") or ":", rest, me)
+    return _keyed(key, found.operator, found.values, me)
 
 
-def _keyed(key: str, relation: str, rest: str, me: str) -> Term:
-    values = [inside or plain for inside, plain in _VALUE.findall(rest)]
+def _keyed(key: str, relation: str, values: Sequence[str], me: str) -> Term:
     if key in ("age", "used"):
-        return _span(key, relation, rest)
+        return _span(key, relation, ",".join(values))
     if key in _NUMBERS and (relation != ":" or key != "id"):
         return _number(key, relation, values)
     if relation not in (":", "="):
@@ -169,7 +161,7 @@ def _number(key: str, relation: str, values: Sequence[str]) -> Term:
     if len(wanted) > 1 and relation == ":":
         return _each(lambda task, now: value_of(task.task) in wanted)
     number = _parsed(key, values[0])
-    compare = _COMPARE["=" if relation == ":" else relation]
+    compare = COMPARE["=" if relation == ":" else relation]
     sign = ":" if relation in (":", "=") else relation
     server = f"priority{sign}{number:g}" if key == "priority" else ""
     return _each(lambda task, now: compare(value_of(task.task), number), server)
@@ -191,7 +183,7 @@ def _span(key: str, relation: str, rest: str) -> Term:
         raise FilterError(text("filter.span", value=rest))
     days, hours, minutes, left = (int(part or 0) for part in found.groups())
     seconds = days * 86400 + hours * 3600 + minutes * 60 + left
-    compare = _COMPARE["<=" if relation in (":", "=") else relation]
+    compare = COMPARE["<=" if relation in (":", "=") else relation]
     if key == "used":
         return _each(lambda task, now: compare(held_seconds(task.task, now), seconds))
     younger = compare in (operator.lt, operator.le)
@@ -250,11 +242,7 @@ def _regex(pattern: str) -> Term:
 
 
 def _listed(key: str, values: Iterable[str]) -> str:
-    from hai.client.tasks.references import (
-        quoted,  # loads protobuf, which a first paint does without
-    )
-
-    return f"{key}:{','.join(map(quoted, values))}"
+    return f"{key}:{','.join(map(quote, values))}"
 
 
 def _starry(values: Iterable[str]) -> bool:

@@ -1,10 +1,6 @@
 """The filter language of ListTasks and WatchTasks: text to TaskFilter.
 
-    term      = ["-"] key operator values
-    operator  = ":" | "=" | "<" | "<=" | ">" | ">="
-    values    = value *("," value); a value with blanks or commas stands in double quotes
-
-Terms are ANDed, values of a term are ORed, "-" negates (state, user, name and tag only).
+`hai.client.tasks.filters` defines the syntax. Only terms of state, user, name and tag may be negated.
     state:running,queued   outcome:failed   user:me   name:bert*   tag:sweep   group:default   type:jupyter
     priority>=30   starred:true   id:1,2   age<2d (younger than two days)   created>2026-01-01 (UTC)
     after:3 (waits for task 3 to end)
@@ -12,12 +8,11 @@ Terms are ANDed, values of a term are ORed, "-" negates (state, user, name and t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hai.client.taskfile.validation.violations import nearest
+from hai.client.tasks.filters import STATE_GROUPS, Term, parse_term, split_words
 from hai_backend.api.request import limits
 from hai_backend.api.request.filter_values import age, boolean, day, number
 from hai_backend.api.request.rules import Rules
@@ -26,34 +21,14 @@ from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Outcome, TaskState
 from hai_backend.store.base import ORDERS, TaskFilter
 
-_TERM = re.compile(
-    r"(?P<minus>-?)(?P<key>[A-Za-z_]+):?(?P<op><=|>=|<|>|=|(?<=:))(?P<values>.*)", re.DOTALL
-)
-_TERMS = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
-_VALUES = re.compile(r'"([^"]*)"|([^,"]+)')
 _STATES: Mapping[str, frozenset[TaskState]] = {
-    "waiting": frozenset({TaskState.WAITING_INIT}),
-    "waiting_init": frozenset({TaskState.WAITING_INIT}),
-    "running": frozenset({TaskState.RUNNING}),
-    "suspended": frozenset({TaskState.SUSPENDED}),
-    "finished": frozenset({TaskState.FINISHED}),
-    "queued": frozenset({TaskState.WAITING_INIT, TaskState.SUSPENDED}),
-    "unfinished": frozenset(TaskState) - {TaskState.FINISHED},
+    group: frozenset(TaskState[name] for name in names) for group, names in STATE_GROUPS.items()
 }
 _SETS = {"state": "states", "user": "users", "name": "names", "tag": "tags"}
 _ONLY_SETS = {"outcome": "outcomes", "group": "groups", "type": "task_types", "id": "ids",
               "after": "awaiting"}  # fmt: skip
 _RANGES = ("priority", "created", "age", "starred")
 KEYS = (*_SETS, *_ONLY_SETS, *_RANGES)
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    text: str
-    key: str
-    operator: str
-    values: tuple[str, ...]
-    negated: bool
 
 
 def parse(text: str, caller: str, now: float) -> TaskFilter:
@@ -90,21 +65,20 @@ def parse_order(text: str) -> tuple[str, bool]:
 
 
 def _terms(text: str, rules: Rules) -> Iterator[Term]:
-    for match in _TERMS.finditer(text):
-        word = match.group()
-        found = _TERM.fullmatch(word)
-        if found is None or word.count('"') % 2:
+    for word in split_words(text):
+        term = parse_term(word)
+        if term is None or word.count('"') % 2:
             rules.add("filter", f"{word[:60]!r} is not key:value; known keys are {', '.join(KEYS)}")
-        elif (key := found["key"].lower()) not in KEYS:
-            known = ", ".join(KEYS)
+        elif term.key not in KEYS:
+            hint = nearest(term.key, KEYS)
             rules.add(
                 "filter",
-                f"{word[:60]!r}: there is no key {key!r}{nearest(key, KEYS)}; there are {known}",
+                f"{term.text!r}: there is no key {term.key!r}{hint}; there are {', '.join(KEYS)}",
             )
-        elif values := tuple(a or b for a, b in _VALUES.findall(found["values"])):
-            yield Term(word[:60], key, found["op"] or ":", values, bool(found["minus"]))
+        elif term.values:
+            yield term
         else:
-            rules.add("filter", f"{word[:60]!r} has no value")
+            rules.add("filter", f"{term.text!r} has no value")
 
 
 def _fields(term: Term, caller: str, now: float, rules: Rules) -> Iterator[tuple[str, Any]]:

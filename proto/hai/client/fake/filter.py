@@ -2,56 +2,38 @@
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hai.client.errors import Invalid, Violation
+from hai.client.tasks.filters import COMPARE, STATE_GROUPS, parse_term, split_words
 from hai.client.text.enum_names import word
 from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
-
-_TERMS = re.compile(r'(?:[^\s"]|"[^"]*")+')
-_TERM = re.compile(r"(-?)([a-z_]+)(:|>=|<=|>|<)(.+)", re.DOTALL)
-_VALUES = re.compile(r'"([^"]*)"|([^,"]+)')
-_QUEUED = ("WAITING_INIT", "SUSPENDED")
-_STATES = {
-    "queued": _QUEUED,
-    "unfinished": (*_QUEUED, "RUNNING"),
-    "waiting": ("WAITING_INIT",),
-}
-_COMPARE: dict[str, Callable[[int, int], bool]] = {
-    ">": operator.gt,
-    "<": operator.lt,
-    ">=": operator.ge,
-    "<=": operator.le,
-}
 
 Test = Callable[[Task], bool]
 
 
 def matcher(text: str, caller: str) -> Test:
     """A function that says whether a task matches all terms. Raises Invalid."""
-    tests = [_term(word, caller) for word in _TERMS.findall(text)]
+    tests = [_test(each, caller) for each in split_words(text)]
     return lambda task: all(test(task) for test in tests)
 
 
-def _term(word: str, caller: str) -> Test:
-    match = _TERM.fullmatch(word)
-    if match is None:
-        raise _invalid(f"{word!r} is not key:value")
-    sign, key, relation, values = match.groups()
-    found = [quoted or plain for quoted, plain in _VALUES.findall(values)]
-    test = _any(key, found, caller) if relation == ":" else _compared(key, relation, found)
-    return (lambda task: not test(task)) if sign else test
+def _test(text: str, caller: str) -> Test:
+    term = parse_term(text)
+    if term is None or not term.values:
+        raise _invalid(f"{text!r} is not key:value")
+    if term.operator == ":":
+        test = _any(term.key, term.values, caller)
+    elif term.key == "priority" and re.fullmatch(r"-?\d+", term.values[0]):
+        level = int(term.values[0])
+        return lambda task: COMPARE[term.operator](task.priority, level)
+    else:
+        raise _invalid(f"{text!r} cannot be compared")
+    return (lambda task: not test(task)) if term.negated else test
 
 
-def _compared(key: str, relation: str, values: list[str]) -> Test:
-    if key != "priority" or len(values) != 1 or not re.fullmatch(r"-?\d+", values[0]):
-        raise _invalid(f"{key}{relation}{','.join(values)} cannot be compared")
-    return lambda task: _COMPARE[relation](task.priority, int(values[0]))
-
-
-def _any(key: str, values: list[str], caller: str) -> Test:
+def _any(key: str, values: Sequence[str], caller: str) -> Test:
     one_of = [_equals(key, value, caller) for value in values]
     return lambda task: any(test(task) for test in one_of)
 
@@ -59,7 +41,7 @@ def _any(key: str, values: list[str], caller: str) -> Test:
 def _equals(key: str, value: str, caller: str) -> Test:
     match key:
         case "state":
-            states = _STATES.get(value, (value.upper(),))
+            states = STATE_GROUPS.get(value, (value.upper(),))
             return lambda t: word(TaskState, t.state) in states
         case "outcome":
             return lambda t: word(TaskOutcome, t.outcome) == value.upper()

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal, Protocol
 
 from hai.client.errors import Ambiguous, Candidate, NotFound, UsageError
+from hai.client.tasks.filters import quote
 from hai.client.tasks.ids import is_id, possible_id
 from hai.client.text.enum_names import word
 from hai.v1.task_pb2 import Task, TaskState
 
 Kind = Literal["auto", "yaml", "name", "id"]
-
-_PLAIN = re.compile(r"[A-Za-z0-9_./-]+")
 
 
 class Finder(Protocol):
@@ -43,7 +41,7 @@ class Resolver:
                 return await self._by_name(ref)
 
     async def _by_name(self, name: str) -> int:
-        term = f"name:{quoted(name)}"
+        term = f"name:{quote(name)}"
         async for task in self._find(filter=f"user:me {term}", page_size=50):
             if task.name == name:
                 return task.id
@@ -69,14 +67,6 @@ def guess(ref: str) -> Kind:
     if ref.endswith((".yml", ".yaml")) and Path(ref).is_file():
         return "yaml"
     return "name"
-
-
-def quoted(value: str) -> str:
-    """A value for a filter term, in quotes where it holds more than plain characters."""
-    if _PLAIN.fullmatch(value) and not value.startswith("-"):
-        return value
-    widened = value.replace('"', "*")  # the filter language cannot say a quote, * stands for it too
-    return f'"{widened}"'
 
 
 def _id(ref: str) -> int:

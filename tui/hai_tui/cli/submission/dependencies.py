@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from hai.client.errors import NotFound, UsageError
+from hai.client.tasks.filters import quote
 from hai.client.tasks.ids import is_id
-from hai.client.tasks.references import quoted
 from hai_tui.cli.output.output import note
 from hai_tui.cli.settings import Settings
 from hai_tui.i18n import text
@@ -77,7 +77,7 @@ async def _tell(client: Client, settings: Settings, name: str, id: int) -> None:
 async def _tagged(client: Client, tag: str) -> Sequence[int]:
     """The caller's; of a name the newest, for who submits the failed ones again does not mean them."""
     newest: dict[str, int] = {}
-    async for task in client.tasks.all(filter=f"user:me tag:{quoted(tag)}"):
+    async for task in client.tasks.all(filter=f"user:me tag:{quote(tag)}"):
         if tag in task.tags:  # the filter may have found more: it cannot say a quote
             newest.setdefault(task.name, task.id)
     if not newest:

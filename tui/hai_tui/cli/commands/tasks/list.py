@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai.client.tasks.references import quoted
+from hai.client.tasks.filters import quote
 from hai.task.levels import PRIORITIES
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import TableCommand
@@ -85,7 +85,7 @@ def listing(
     async def work(client: Client) -> int:
         terms = [*filter, *_terms(options)]
         if mine:
-            terms.append(f"user:{quoted((await client.users.whoami()).user.name)}")
+            terms.append(f"user:{quote((await client.users.whoami()).user.name)}")
         if watch:
             from hai_tui.cli.output.watch import watch_tasks
 
@@ -104,7 +104,7 @@ def _terms(options: Mapping[str, Any]) -> list[str]:
 
 
 def _values(value: str) -> str:
-    return ",".join(v if v.endswith("*") else quoted(v.strip()) for v in value.split(","))
+    return ",".join(v if v.endswith("*") else quote(v.strip()) for v in value.split(","))
 
 
 def _paged(settings: Settings, options: Mapping[str, Any]) -> Mapping[str, Any]:
