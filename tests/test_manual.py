@@ -20,7 +20,7 @@ import pytest
 
 import hai.task
 from hai.client import errors, profile
-from hai.client.fields import paths
+from hai.client.taskfile.fields import paths
 from hai.task import env
 from hai.v1 import task_pb2
 from hai_backend import main as server

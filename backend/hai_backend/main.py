@@ -17,8 +17,8 @@ from typing import Any, TextIO
 
 import structlog
 
-from hai.client.disk_reserve import room_of
-from hai.client.memory import keep_memory
+from hai.host.disk_reserve import room_of
+from hai.host.memory import keep_memory
 from hai.redaction import redact, redact_values
 from hai_backend import config, runtime
 from hai_backend.api.server.audit import Action

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hai.client.text.state_style import StateStyle
 from hai.v1.node_pb2 import NODE_STATE_NOT_READY, NODE_STATE_READY, Node, NodeTenant
 from hai.v1.node_service_pb2 import WatchNodesResponse
 from hai.v1.task_pb2 import Task
@@ -15,7 +16,6 @@ from hai_tui.cluster.model import LOOKS, NodeModel, condition, per_hour
 from hai_tui.cluster.tree import branches
 from hai_tui.cluster.usage import look_of
 from hai_tui.formatting.area_chart import area
-from hai_tui.status_style import StatusStyle
 from hai_tui.views.node_labels import edited
 
 
@@ -196,7 +196,7 @@ def test_a_sign_of_how_much_is_used(
     use: NodeUsage | None, cpus: int, glyph: str, tone: str
 ) -> None:
     uses = {} if use is None else {"a": use}
-    assert look_of(node("a", "bob", cpus=cpus), "ada", uses) == StatusStyle(glyph, tone)
+    assert look_of(node("a", "bob", cpus=cpus), "ada", uses) == StateStyle(glyph, tone)
     assert look_of(node("a", cpus=cpus), "ada", uses).glyph == "□"
 
 

@@ -1,4 +1,4 @@
-"""Three themes of our own, and the tones that status_style.py speaks of, as styles of the line API."""
+"""Three themes of our own, and the tones of `hai.client.text.state_style` as styles of the line API."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ THEMES = (
 
 
 TONES = tuple(name.removeprefix("tone-") for name in _DARK)
-"""Names that status_style.py may use."""
+"""All tones."""
 
 
 def defaults() -> dict[str, str]:

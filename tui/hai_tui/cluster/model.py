@@ -7,23 +7,23 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from hai.client.tasks.agent_silence import of_node
+from hai.client.text.state_style import SILENT, StateStyle
 from hai.v1.node_pb2 import NODE_STATE_READY, Node
 from hai.v1.node_service_pb2 import WatchNodesResponse
 from hai.v1.task_pb2 import Task
-from hai_tui.status_style import SILENT, StatusStyle
 
 KEPT = 600
 """Samples of the chart."""
 
 LOOKS = {
-    "FREE": StatusStyle("□", "good"),
-    "HELD": StatusStyle("■", "busy"),
-    "SHARED": StatusStyle("▦", "busy"),
-    "MINE": StatusStyle("◆", "done"),
-    "LEAVING": StatusStyle("◑", "held"),
+    "FREE": StateStyle("□", "good"),
+    "HELD": StateStyle("■", "busy"),
+    "SHARED": StateStyle("▦", "busy"),
+    "MINE": StateStyle("◆", "done"),
+    "LEAVING": StateStyle("◑", "held"),
     "SILENT": SILENT,
-    "CORDONED": StatusStyle("‖", "held"),
-    "NOT_READY": StatusStyle("✗", "bad"),
+    "CORDONED": StateStyle("‖", "held"),
+    "NOT_READY": StateStyle("✗", "bad"),
 }
 """What a cell of the map may be; the same words stand in the legend."""
 

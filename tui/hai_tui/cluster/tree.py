@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hai.client.text.state_style import SILENT
 from hai.v1.node_pb2 import Node, NodeTenant
 from hai_tui.cluster.layout import natural
 from hai_tui.cluster.model import LOOKS, condition
 from hai_tui.formatting.cells import Cell
 from hai_tui.i18n import text
-from hai_tui.status_style import SILENT
 from hai_tui.views.agent_silence import silent_rank
 
 

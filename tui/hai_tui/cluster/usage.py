@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from rich.text import Text
 
 from hai.client.text.sizes import size_text
+from hai.client.text.state_style import StateStyle
 from hai.v1.node_pb2 import Node
 from hai.v1.usage_service_pb2 import NodeUsage
 from hai_tui.cluster.model import LOOKS, condition
 from hai_tui.cluster.text import Tones
 from hai_tui.i18n import text
-from hai_tui.status_style import StatusStyle
 
 _IDLE, _BUSY = 0.1, 0.6
 _SIGNS = "▁▂▃▄▅▆▇█"
@@ -29,13 +29,13 @@ def share(node: Node, use: NodeUsage | None) -> float | None:
     return min(1.0, use.cpus / node.cpus) if node.cpus else None
 
 
-def look_of(node: Node, user: str, uses: Uses) -> StatusStyle:
+def look_of(node: Node, user: str, uses: Uses) -> StateStyle:
     """A bar for a node that somebody holds and uses, else the sign of its condition."""
     part = share(node, uses.get(node.name)) if node.tenants else None
     if part is None:
         return LOOKS[condition(node, user)]
     place = min(len(_SIGNS) - 1, int(part * len(_SIGNS)))
-    return StatusStyle(_SIGNS[place], "bad" if part < _IDLE else "busy" if part < _BUSY else "good")
+    return StateStyle(_SIGNS[place], "bad" if part < _IDLE else "busy" if part < _BUSY else "good")
 
 
 def legend(nodes: Mapping[str, Node], uses: Uses, tones: Tones) -> Text:

@@ -13,7 +13,7 @@ from hai_tui.formatting.table import width as places
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell's text and its tone (see status_style.py)."""
+    """A cell's text and its tone (see hai.client.text.state_style)."""
 
     text: str
     tone: str = "plain"

@@ -38,3 +38,9 @@ def most(values: Series) -> float | None:
 def _block(value: float, top: float) -> str:
     share = value / top if top > 0 else 0.0
     return _BLOCKS[min(len(_BLOCKS) - 1, max(0, int(share * len(_BLOCKS))))]
+
+
+def bar(part: float, width: int) -> str:
+    """A bar of that many cells, filled by a part of 1."""
+    full = min(width, max(0, round(part * width)))
+    return "█" * full + "░" * (width - full)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hai_tui.formatting.sparkline import bar
 from hai_tui.formatting.table import Column
 from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
 from hai_tui.resources.subject_fields import EXPIRES, IS_GROUP, expire
-from hai_tui.status_style import bar
 from hai_tui.views.accounts import QUOTAS, SHARES, until
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
+from hai.client.text.state_style import state_style
 from hai_tui.actions import Action, key_label
 from hai_tui.i18n import text
 from hai_tui.page_registry import PAGES
 from hai_tui.screens.page import Page
-from hai_tui.status_style import look
 from hai_tui.theme import tones
 from hai_tui.widgets.dialogs.dialog import Dialog
 from hai_tui.widgets.plain import Static, Table, grid, plain
@@ -82,7 +82,9 @@ class HelpScreen(Dialog[None]):
         styles = tones(self.app.current_theme)
         line = Text()
         for state in _STATES:
-            line.append(f"{look(state).glyph} {state}", styles[look(state).tone]).append("   ")
+            line.append(
+                f"{state_style(state).glyph} {state}", styles[state_style(state).tone]
+            ).append("   ")
         return line
 
 

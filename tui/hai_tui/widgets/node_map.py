@@ -14,10 +14,10 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from hai.client.text.state_style import StateStyle
 from hai.v1.node_pb2 import Node
 from hai_tui.cluster.layout import CELL, MapRow, Place, beside, cell_for, place_of, rows_of
 from hai_tui.formatting.table import printable
-from hai_tui.status_style import StatusStyle
 from hai_tui.theme import tones
 
 
@@ -57,7 +57,7 @@ class NodeMap(ScrollView, can_focus=True):
             super().__init__()
             self.node_name = node_name
 
-    def __init__(self, nodes: Mapping[str, Node], look_of: Callable[[Node], StatusStyle]) -> None:
+    def __init__(self, nodes: Mapping[str, Node], look_of: Callable[[Node], StateStyle]) -> None:
         super().__init__()
         self._known, self._look_of = nodes, look_of
         self._map: list[MapRow] = []

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from google.rpc import status_pb2
 from grpc import aio
 
-from hai.client.cancellation import cancelled_only_from_outside
+from hai.client.connection.cancellation import cancelled_only_from_outside
 from hai_backend.api.request.limits import DEFAULTS, CallLimits
 from hai_backend.api.request.unknown_fields import refuse_unknown
 from hai_backend.api.server import audit, caller, errors

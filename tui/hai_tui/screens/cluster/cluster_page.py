@@ -10,6 +10,7 @@ from rich.text import Text
 from textual.containers import Container
 from textual.widget import Widget
 
+from hai.client.text.state_style import StateStyle
 from hai.v1.task_pb2 import TASK_STATE_SUSPENDED, TASK_STATE_WAITING_INIT
 from hai_tui.actions import Action
 from hai_tui.cluster.model import LOOKS, NodeModel, condition, per_hour
@@ -22,7 +23,6 @@ from hai_tui.formatting.cells import Cell, Column
 from hai_tui.formatting.sparkline import spark
 from hai_tui.i18n import text
 from hai_tui.screens.cluster.node_actions import NodeSteering
-from hai_tui.status_style import StatusStyle
 from hai_tui.textual_compat import in_background, later
 from hai_tui.theme import tones
 from hai_tui.views.agent_silence import silent_node
@@ -168,7 +168,7 @@ class ClusterPage(NodeSteering):
 
     # What is shown.
 
-    def _look_of(self, node: Node) -> StatusStyle:
+    def _look_of(self, node: Node) -> StateStyle:
         user = self.hai.caller.name
         return look_of(node, user, self._uses) if self._shows_use else LOOKS[condition(node, user)]
 

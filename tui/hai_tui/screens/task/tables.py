@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hai.client.text.state_style import state_style
 from hai_tui.formatting.cells import Cell, Column
 from hai_tui.formatting.values import local, priority_name, span
 from hai_tui.i18n import text
-from hai_tui.status_style import look
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Rank, Run, TaskEvent
@@ -82,7 +82,7 @@ def _run_state(run: Run, now: float) -> Cell:
     from hai_tui.screens.task.text import run_state
 
     word = run_state(run)
-    return Cell(f"{look(word).glyph} {word}", look(word).tone)
+    return Cell(f"{state_style(word).glyph} {word}", state_style(word).tone)
 
 
 def _run_span(run: Run, now: float) -> str:

@@ -12,6 +12,7 @@ from rich.text import Text
 from hai.client.tasks.agent_silence import is_silent, of_run
 from hai.client.tasks.diagnosis import failing, first_failing
 from hai.client.text.enum_names import word
+from hai.client.text.state_style import SILENT, StateStyle, state_style
 from hai.v1.task_pb2 import (
     TASK_OUTCOME_FAILED,
     Rank,
@@ -22,10 +23,10 @@ from hai.v1.task_pb2 import (
     Waiting,
 )
 from hai.v1.task_service_pb2 import ExplainTaskResponse, QuotaUse
+from hai_tui.formatting.sparkline import bar
 from hai_tui.formatting.table import printable
 from hai_tui.formatting.values import held_seconds, local, priority_name, since, span
 from hai_tui.i18n import text
-from hai_tui.status_style import SILENT, StatusStyle, bar, look
 from hai_tui.tasks.failure_diagnosis import cause, stop_words
 from hai_tui.views.agent_silence import silent_run, silent_task
 from hai_tui.views.dry_run import ahead
@@ -43,7 +44,7 @@ LAST_LINES = 12
 
 def stamp(state: str, tones: Tones) -> Text:
     """Glyph and word of a state."""
-    seen = look(state)
+    seen = state_style(state)
     return Text(f"{seen.glyph} {state}", tones[seen.tone])
 
 
@@ -168,9 +169,9 @@ def rank_word(state: int) -> str:
     return word(RankState, state)
 
 
-def rank_look(rank: Rank) -> StatusStyle:
+def rank_look(rank: Rank) -> StateStyle:
     """The sign of a rank's state, or of its silent agent."""
-    return SILENT if is_silent(rank) else look(rank_word(rank.state))
+    return SILENT if is_silent(rank) else state_style(rank_word(rank.state))
 
 
 def rank_grid(run: Run, tones: Tones) -> Text:

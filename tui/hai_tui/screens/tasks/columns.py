@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hai.client.tasks.agent_silence import of_run
+from hai.client.text.state_style import SILENT, state_style
 from hai_tui.feed.task_status import cached_status
 from hai_tui.formatting.cells import Cell, Column
 from hai_tui.formatting.values import held_seconds, local, priority_name, since, span
 from hai_tui.i18n import text
-from hai_tui.status_style import SILENT, look
 from hai_tui.tasks.usage_columns import TaskUse
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def status_cell(task: Task, now: float) -> Cell:
     """Glyph, word and tone."""
     word = cached_status(task)
-    seen = SILENT if of_run(task.run) else look(word)
+    seen = SILENT if of_run(task.run) else state_style(word)
     short = {"WAITING_INIT": "WAITING"}.get(word, word)
     return Cell(f"{seen.glyph} {short}", seen.tone)
 

@@ -1,3 +1,0 @@
-"""Moved; re-exported until the last import follows."""
-
-from hai.client.taskfile.fields import paths as paths
