@@ -27,7 +27,7 @@ def postgres() -> str:
 @pytest.fixture
 async def postgres_url(postgres: str) -> AsyncIterator[str]:
     """A new database there."""
-    from hai_backend.testing.databases import database
+    from tests.support.databases import database
 
     async with database(postgres) as url:
         yield url

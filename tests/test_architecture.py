@@ -13,7 +13,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
 PACKAGES = [ROOT / package for package in BUILD["targets"]["wheel"]["packages"]]
-MODULES = [p for package in PACKAGES for p in package.rglob("*.py") if "_pb2" not in p.name]
+SUPPORT = ROOT / "tests" / "support"
+MODULES = [p for d in (*PACKAGES, SUPPORT) for p in d.rglob("*.py") if "_pb2" not in p.name]
 
 
 def test_imports_keep_their_direction() -> None:

@@ -148,7 +148,7 @@ def _pod_settings() -> set[str]:
 @cache
 def _modules() -> Mapping[Path, tuple[ast.AST, ...]]:
     """All nodes of what runs in production, by module; parsed once, because that takes seconds."""
-    found = (path for path in MODULES if "testing" not in path.parts)
+    found = (path for path in MODULES if not {"testing", "tests"} & set(path.parts))
     return {path: tuple(ast.walk(ast.parse(path.read_text("utf-8")))) for path in found}
 
 

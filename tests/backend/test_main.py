@@ -18,7 +18,7 @@ import structlog
 
 from hai.host.disk_reserve import Room
 from hai_backend import main
-from hai_backend.testing.kube.kubeconfig import write_kubeconfig
+from hai_backend.testing.kube.cluster import write_kubeconfig
 from tests.small_disk import fill, small_disk
 
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hai_backend.testing.server import server_process
 from tests.bench.figures import Figure, cpu_seconds, environment
+from tests.support.servers import server_process
 
 HAI = str(Path(sys.executable).parent / "hai")
 

@@ -14,9 +14,9 @@ from hai.client.client import Client
 from hai_backend.domain.environment import EnvironmentName
 from hai_backend.environments.activation import activate
 from hai_backend.environments.read import look
-from hai_backend.testing.environments import as_parent, make_environment
-from hai_backend.testing.server import running_server
 from tests.bench.figures import Figure
+from tests.support.environments import as_parent, make_environment
+from tests.support.servers import running_server
 
 USERS, EACH, ROUNDS = 100, 5, 9
 

@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hai_backend.testing.server import server_process
 from tests.bench.bench_sync import make_tree
 from tests.bench.figures import Figure, environment, percentile
 from tests.bench.sync_peers import PROGRAM, cpu_of
+from tests.support.servers import server_process
 
 FILES, TREE_BYTES = 20_000, int(200e6)
 CHANGES = 30

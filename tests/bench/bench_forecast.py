@@ -17,11 +17,11 @@ from pathlib import Path
 
 from hai_backend.domain.scheduling.snapshot import Snapshot, Standing
 from hai_backend.scheduler import Policy
-from hai_backend.sim.cluster import World
-from hai_backend.sim.forecast import Effort, Forecast, forecast
-from hai_backend.sim.job import Job
-from hai_backend.sim.replay import Cluster, opened
-from hai_backend.sim.traces import read
+from hai_backend.sim.forecast.forecast import Effort, Forecast, forecast
+from hai_backend.sim.replay.job import Job
+from hai_backend.sim.replay.replay import Cluster, opened
+from hai_backend.sim.replay.world import World
+from hai_backend.sim.traces.reader import read
 from tests.bench.figures import Figure, percentile
 
 TRACES = Path(__file__).parents[1] / "testdata" / "traces"

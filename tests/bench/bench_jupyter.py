@@ -13,11 +13,11 @@ from typing import Any
 from hai.client.client import Client
 from hai.v1.node_pb2 import Node
 from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task
-from hai_backend.testing.server import ServerProcess
 from hai_jupyter.live.state_store import StateStore
 from tests.bench.figures import Figure, percentile
 from tests.bench.filling import fill
 from tests.jupyter.lab import start_lab, write_profile
+from tests.support.servers import ServerProcess
 
 BUILT = Path(__file__).parents[2] / "jupyter_ext" / "hai_jupyter" / "labextension"
 CHROMIUM = "/usr/bin/chromium"

@@ -30,10 +30,10 @@ from hai_backend.launch.manifests.objects import objects
 from hai_backend.launch.request import RunRequest
 from hai_backend.lifecycle import events as ev
 from hai_backend.store.connect import open_store
-from hai_backend.testing import a_spec
 from hai_backend.testing.kube import FakeCluster, InstantKubelet, NodeSpec
-from hai_backend.testing.storm_server import SETTINGS, StormServer
 from tests.bench.figures import Figure
+from tests.support.builders import a_spec
+from tests.support.simulation.server import SETTINGS, StormServer
 
 GANG, NODES, PODS, TOUCHED = 1_000, 2_000, 10_000, 5_000
 RUN = RunRequest(7, 1, user="ada", uid=1000)

@@ -21,11 +21,11 @@ from hai.client.profile import Profile
 from hai_backend.domain.task import TaskState
 from hai_backend.server.leadership.session import connected
 from hai_backend.store.connect import open_store
-from hai_backend.testing.databases import database
-from hai_backend.testing.replicas import Replicas
 from tests.bench import bench_submit
 from tests.bench.bench_store import CALLERS, create
 from tests.bench.figures import Figure
+from tests.support.databases import database
+from tests.support.servers import Replicas
 
 LOSSES = 7
 LEADER_LOSS_SECONDS = 5.0

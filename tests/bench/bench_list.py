@@ -10,9 +10,9 @@ from pathlib import Path
 
 from hai.client.client import Client
 from hai.client.profile import Profile
-from hai_backend.testing.server import ServerProcess
 from tests.bench.figures import Figure, percentile
 from tests.bench.filling import fill
+from tests.support.servers import ServerProcess
 
 
 async def pages(profile: Profile) -> list[float]:

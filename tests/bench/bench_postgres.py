@@ -25,10 +25,10 @@ import grpc
 import psutil
 
 from hai.v1.task_service_pb2 import CreateTaskRequest
-from hai_backend.testing.databases import create_database, drop_database
-from hai_backend.testing.replicas import Replicas
 from tests.bench import bench_submit
 from tests.bench.figures import Figure
+from tests.support.databases import create_database, drop_database
+from tests.support.servers import Replicas
 
 CALLERS, COUNT, WINDOWS = 64, 1_500, 5
 _METHOD = "/hai.v1.TaskService/CreateTask"

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from hai_backend.scheduler import Policy
-from hai_backend.sim.metrics import metrics
-from hai_backend.sim.replay import Cluster, replay
-from hai_backend.sim.traces import read
+from hai_backend.sim.replay.replay import Cluster, replay
+from hai_backend.sim.report.metrics import metrics
+from hai_backend.sim.traces.reader import read
 from tests.bench.figures import Figure
 
 TRACES = Path(__file__).parents[1] / "testdata" / "traces"

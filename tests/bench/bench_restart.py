@@ -11,9 +11,9 @@ from pathlib import Path
 
 from hai.client.client import Client
 from hai.client.profile import Profile
-from hai_backend.testing.server import ServerProcess
 from tests.bench.figures import Figure
 from tests.bench.filling import fill
+from tests.support.servers import ServerProcess
 
 TASKS = 10_000
 NODES = 10_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hai_backend.sim.synthetic import time_passes
+from hai_backend.sim.pass_timing import time_passes
 from tests.bench.figures import Figure
 
 _LARGE = {"nodes": 10_000, "running": 5_000, "users": 500, "groups": 20}

@@ -15,8 +15,8 @@ from statistics import median
 from hai.client.client import Client
 from hai.client.profile import Profile
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
-from hai_backend.testing.server import server_process
 from tests.bench.figures import Figure
+from tests.support.servers import server_process
 
 CLIENTS, PROCESSES, SECONDS, WINDOWS = 32, 2, 5.0, 5
 WARM_SECONDS = 2.0  # while all clients connect

@@ -13,8 +13,8 @@ from hai.client.client import Client
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import Task, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from hai_backend.testing.server import server_process
 from tests.bench.figures import Figure, percentile
+from tests.support.servers import server_process
 
 SUSPENDS, URGENT = 100, 15
 LOOKING = """

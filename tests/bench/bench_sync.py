@@ -21,10 +21,10 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
-from hai_backend.testing.server import server_process
 from tests.bench.figures import Figure, environment
 from tests.bench.sync_peers import PROGRAM, Peer, installed, lsyncd, ours, rsync, unison
 from tests.bench.syncthing_peer import syncthing
+from tests.support.servers import server_process
 
 REPS = int(os.environ.get("HAI_BENCH_REPS", "5"))
 SCALE = float(os.environ.get("HAI_BENCH_SCALE", "1"))

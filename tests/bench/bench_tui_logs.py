@@ -16,10 +16,10 @@ from hai.client.client import Client
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.logs.lines import stamp
 from hai_backend.logs.segments import path_of
-from hai_backend.testing.server import ServerProcess, server_process
 from hai_tui.app import AppConfig, HaiApp
 from hai_tui.screens.logs.logs_page import LogsPage
 from tests.bench.figures import Figure, percentile
+from tests.support.servers import ServerProcess, server_process
 
 _GIGABYTE = 1 << 30
 _SEGMENT = 16 << 20

@@ -22,8 +22,9 @@ from hai_backend.domain.usage import LEVELS, measured, window
 from hai_backend.launch.base import RankKey
 from hai_backend.store.base import Store
 from hai_backend.store.connect import open_store
-from hai_backend.testing import ManualClock, a_task
+from hai_backend.testing import ManualClock
 from tests.bench.figures import Figure
+from tests.support.builders import a_task
 
 TASKS, RANKS, BEATS = 1000, 10, 6
 _T0 = 1_700_006_400.0

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 import psutil
 
 from hai.client.client import Client
-from hai_backend.testing.server import ServerProcess, server_process
-from hai_backend.testing.workspaces import Pusher
 from tests.bench.figures import Figure, percentile
+from tests.support.servers import ServerProcess, server_process
+from tests.support.workspaces import Pusher
 
 FILES, BYTES = 20_000, 10_000
 MANY = 200_000

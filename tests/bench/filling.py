@@ -9,7 +9,7 @@ from pathlib import Path
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Task, TaskEvent, TaskState
 from hai_backend.store.connect import open_store
-from hai_backend.testing import a_spec
+from tests.support.builders import a_spec
 
 _USERS = 50
 

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import psutil
 
-from hai_backend.testing.server import server_process
 from tests.bench.figures import environment
 from tests.ports import free_port
+from tests.support.servers import server_process
 
 PROGRAM = str(Path(sys.executable).parent / "haiworkspace")
 

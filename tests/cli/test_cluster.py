@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hai_backend.testing.kube import FakeCluster, InstantKubelet
-from hai_backend.testing.kube.statefulsets import STATEFULSETS, StatefulSets
+from hai_backend.testing.kube.control.statefulsets import STATEFULSETS, StatefulSets
 from hai_backend.testing.kube.threaded import ThreadedCluster, threaded_cluster
 
 needs_helm = pytest.mark.skipif(
@@ -215,7 +215,7 @@ def test_what_helm_says_has_a_meaning(
 
 @needs_helm
 def test_no_cluster_is_reached(hai: Callable[..., Any], tmp_path: Path) -> None:
-    from hai_backend.testing.kube.kubeconfig import write_kubeconfig
+    from hai_backend.testing.kube.cluster import write_kubeconfig
 
     nobody = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")
     done = hai("cluster", "status", f"--kubeconfig={nobody}", "--json")

@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import pytest
 
-from hai_backend.testing.virtual import run_virtually
 from hai_tui.cli.output.watch import watch_tasks
 from hai_tui.cli.settings import Settings
+from tests.support.virtual_time import run_virtually
 
 NOW = 1_800_003_700.0  # as the clock of the fixture `hai`
 

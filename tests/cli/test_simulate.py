@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from hai_backend.sim.command import OPTIONS
+from hai_backend.sim.cli.command import OPTIONS
 from hai_tui.cli.commands.cluster import simulate as command
 
 STAND_IN = """

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hai_backend.testing.real import NEEDED, is_there
+from tests.support.real_cluster import NEEDED, is_there
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def kube_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Any, str, Path]]:
     """A client, an image with a shell, a kubeconfig."""
-    from hai_backend.testing.kube.contract import cluster_client
+    from tests.contract.kubernetes_client import cluster_client
 
     make: Maker = request.param
     with make(tmp_path_factory.mktemp("kube")) as (path, image), cluster_client(path) as api:
@@ -60,7 +60,7 @@ def kube_cluster(
 @pytest.fixture
 def kube(kube_cluster: tuple[Any, str, Path]) -> Iterator[Any]:
     """A namespace of its own."""
-    from hai_backend.testing.kube.contract import own_namespace
+    from tests.contract.kubernetes_client import own_namespace
 
     with own_namespace(*kube_cluster) as found:
         yield found

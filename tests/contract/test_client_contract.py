@@ -46,7 +46,7 @@ from hai.v1.task_service_pb2 import TASK_VIEW_FULL
 from hai.v1.task_spec_pb2 import AfterSpec, TaskSpec
 from hai.v1.user_pb2 import ROLE_ADMIN, ROLE_USER, TOKEN_SCOPE_READ, Grant, Quota, Share, User
 from hai.v1.webhook_service_pb2 import Webhook
-from hai_backend.testing.server import running_server
+from tests.support.servers import running_server
 
 
 @pytest.fixture(params=["fake", "server"])

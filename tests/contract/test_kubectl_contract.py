@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from hai_backend.testing.kube.contract import Kube
+from tests.contract.kubernetes_client import Kube
 
 
 def test_a_pod_from_apply_to_delete(kube: Kube) -> None:

@@ -11,7 +11,7 @@ import pytest
 from kubernetes import watch
 from kubernetes.client.exceptions import ApiException
 
-from hai_backend.testing.kube.contract import Kube
+from tests.contract.kubernetes_client import Kube
 
 
 def refusal(act: Callable[[], object]) -> tuple[int, str, dict[str, Any]]:

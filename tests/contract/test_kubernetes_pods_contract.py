@@ -10,7 +10,7 @@ import pytest
 from kubernetes import watch
 from kubernetes.client.exceptions import ApiException
 
-from hai_backend.testing.kube.contract import Kube
+from tests.contract.kubernetes_client import Kube
 
 SLEEP = "while :; do sleep 0.05; done"
 POLITE = f"trap 'exit 143' TERM; echo ready; {SLEEP}"

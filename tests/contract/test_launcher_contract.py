@@ -26,7 +26,7 @@ from hai_backend.launch.fake import FakeLauncher
 from hai_backend.launch.kubernetes import launcher as kubernetes
 from hai_backend.launch.process import ProcessLauncher, sweep
 from hai_backend.launch.request import RunRequest
-from hai_backend.testing.pods import launcher_of, pods_as_processes
+from tests.support.agent_pods import launcher_of, pods_as_processes
 
 
 @pytest.fixture

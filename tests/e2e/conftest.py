@@ -8,8 +8,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from hai_backend.testing.server import ServerProcess
 from tests.e2e.reaching import Reach, browser, reach
+from tests.support.servers import ServerProcess
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

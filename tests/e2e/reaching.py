@@ -22,10 +22,10 @@ from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ServiceSpec, TaskSpec
 from hai_backend.domain.accounts.user import Role, TokenScope, User
 from hai_backend.launch.process import sweep
-from hai_backend.testing.here import pod_table
-from hai_backend.testing.pods import pods_as_processes
-from hai_backend.testing.server import RunningServer, running_server
 from tests.ports import free_port
+from tests.support.agent_pods import pods_as_processes
+from tests.support.deployment import pod_table
+from tests.support.servers import RunningServer, running_server
 
 ECHO = Path(__file__).with_name("echo_service.py")
 

@@ -18,10 +18,10 @@ from hai.client.errors import TimedOut, Unreachable
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
 from hai.v1.task_spec_pb2 import AfterSpec, OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
-from hai_backend.testing.server import ServerProcess
+from tests.support.servers import ServerProcess
 
 STRIDE = 7  # a start of a server takes two seconds
-FAULTY = "hai_backend.testing.faults"
+FAULTY = "tests.support.crashing_server"
 # None ends before all are submitted: one that could never start would be refused.
 PROGRAM = """
 echo "$1 begins" >> "$2"

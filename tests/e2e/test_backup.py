@@ -19,9 +19,9 @@ from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 from hai_backend.domain.node import Node
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
-from hai_backend.testing.databases import create_database, drop_database
-from hai_backend.testing.databases import database as new_database
-from hai_backend.testing.server import ServerProcess, running_server
+from tests.support.databases import create_database, drop_database
+from tests.support.databases import database as new_database
+from tests.support.servers import ServerProcess, running_server
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:

@@ -26,9 +26,9 @@ from hai.v1.task_pb2 import (
     Task,
 )
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, ServiceSpec, TaskSpec
-from hai_backend.testing.server import running_server
 from tests.e2e.kernels import execute, kernel, printed
 from tests.e2e.reaching import PLACES, Reach, origin_of, reach, signed_in
+from tests.support.servers import running_server
 
 pytest.importorskip("jupyterlab")
 GRACE = 1.5

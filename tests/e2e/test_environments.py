@@ -26,8 +26,8 @@ from hai.v1.environment_pb2 import (
 )
 from hai.v1.environment_service_pb2 import EnvironmentDescription
 from hai.v1.task_pb2 import TASK_OUTCOME_FAILED, TASK_OUTCOME_SUCCEEDED
-from hai_backend.testing.environments import layer_of, lock_of, make_environment
-from hai_backend.testing.here import Here, on_pods, on_processes
+from tests.support.deployment import Here, on_pods, on_processes
+from tests.support.environments import layer_of, lock_of, make_environment
 
 TELL = """
 import os, sys

@@ -22,12 +22,12 @@ from hai.client.errors import HaiError
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from hai_backend.testing.server import ServerProcess
+from tests.support.servers import ServerProcess
 
 PROGRAM = Path(__file__).parent / "counting.py"
 STEPS = 30
 STRIDE = 7
-FAULTY = "hai_backend.testing.faults"
+FAULTY = "tests.support.crashing_server"
 
 
 def spec(name: str, priority: int, steps: int, witness: Path) -> TaskSpec:

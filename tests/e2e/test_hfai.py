@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hai.v1.task_pb2 import TaskOutcome
-from hai_backend.testing.environments import layer_of, make_environment
-from hai_backend.testing.here import Here, on_processes
+from tests.support.deployment import Here, on_processes
+from tests.support.environments import layer_of, make_environment
 
 SUCCEEDED = TaskOutcome.TASK_OUTCOME_SUCCEEDED
 

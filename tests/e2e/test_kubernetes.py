@@ -16,10 +16,10 @@ from hai.client.client import Client
 from hai.v1.task_pb2 import TaskOutcome
 from hai_backend.launch import processes
 from hai_backend.launch.kubernetes import launcher
-from hai_backend.testing.here import Here, Place, on_pods, pod_table
-from hai_backend.testing.pods import pods_as_processes
-from hai_backend.testing.real import NEEDED, is_there, on_a_real_cluster
-from hai_backend.testing.server import ServerProcess, running_server
+from tests.support.agent_pods import pods_as_processes
+from tests.support.deployment import Here, Place, on_pods, pod_table
+from tests.support.real_cluster import NEEDED, is_there, on_a_real_cluster
+from tests.support.servers import ServerProcess, running_server
 
 SUCCEEDED = TaskOutcome.TASK_OUTCOME_SUCCEEDED
 REAL = pytest.mark.skipif(not is_there(), reason=f"{' and '.join(NEEDED)} are not set")

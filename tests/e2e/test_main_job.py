@@ -17,10 +17,10 @@ from hai.client.errors import Conflict, Invalid
 from hai.v1.task_pb2 import TaskOutcome, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.launch import processes
-from hai_backend.testing.here import Here, Place, on_pods, on_processes, pod_table
-from hai_backend.testing.pods import pods_as_processes
-from hai_backend.testing.real import NEEDED, is_there, on_a_real_cluster
-from hai_backend.testing.server import ServerProcess
+from tests.support.agent_pods import pods_as_processes
+from tests.support.deployment import Here, Place, on_pods, on_processes, pod_table
+from tests.support.real_cluster import NEEDED, is_there, on_a_real_cluster
+from tests.support.servers import ServerProcess
 
 SUCCEEDED = TaskOutcome.TASK_OUTCOME_SUCCEEDED
 FAILED = TaskOutcome.TASK_OUTCOME_FAILED

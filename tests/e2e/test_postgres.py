@@ -10,7 +10,7 @@ from hai.client.client import Client
 from hai.v1.task_pb2 import TaskOutcome
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 from hai_backend.launch.process import sweep
-from hai_backend.testing.server import running_server
+from tests.support.servers import running_server
 
 pytestmark = pytest.mark.postgres
 

@@ -428,7 +428,7 @@ async def test_sessions_and_tasks_outlive_the_server(
     tmp_path: Path, web: aiohttp.ClientSession
 ) -> None:
     """Websockets are told that it restarts; the address and the session stay good."""
-    from hai_backend.testing.server import running_server
+    from tests.support.servers import running_server
 
     async with reach(tmp_path) as here:
         task: Task = await here.task()

@@ -9,7 +9,7 @@ from hai.client.client import Client
 from hai.client.errors import Invalid
 from hai.v1.task_pb2 import TASK_OUTCOME_FAILED
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from hai_backend.testing.server import ServerProcess
+from tests.support.servers import ServerProcess
 
 PASSWORD = "hunter2-s3cr3t"
 REPOSITORY = f"http://ada:{PASSWORD}@127.0.0.1:9/x.git?token={PASSWORD}"

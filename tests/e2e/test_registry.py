@@ -19,7 +19,7 @@ from hai.v1.image_pb2 import Image, Registry
 from hai.v1.task_spec_pb2 import TaskSpec
 from hai_backend.domain.node import Node
 from hai_backend.launch.fake import FakeLauncher
-from hai_backend.testing.server import running_server
+from tests.support.servers import running_server
 
 HTPASSWD = "robot:$2b$04$7pKXjVNVDUdjiCvcYP.4IublrqaA6tZSNL8DcSt9sDNaenkpgiX3q\n"
 LOGIN = {"Authorization": aiohttp.encode_basic_auth("robot", "s3cret pass")}

@@ -19,9 +19,8 @@ from hai.client.errors import TimedOut, Unreachable
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import Task, TaskOutcome
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
-from hai_backend.testing.databases import create_database, drop_database
-from hai_backend.testing.replicas import Replicas
-from hai_backend.testing.server import ServerProcess
+from tests.support.databases import create_database, drop_database
+from tests.support.servers import Replicas, ServerProcess
 
 pytestmark = [
     pytest.mark.postgres,

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from hai.client.client import Client
-from hai_backend.testing.server import ServerProcess
 from tests.silence import cluster
 from tests.silence.proxy import Direction, Proxy, proxy_to
+from tests.support.servers import ServerProcess
 
 STEPS, PACE = 30, 0.1
 if cluster.REAL_TIME:

@@ -14,9 +14,9 @@ import pytest
 from hai.client.client import Client
 from hai.v1.task_spec_pb2 import TaskSpec
 from hai_backend.launch.process import sweep
-from hai_backend.testing.server import ServerProcess
 from tests.silence import cluster, witness
 from tests.silence.clock import Clock
+from tests.support.servers import ServerProcess
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hai.client.client import Client
-from hai_backend.testing.server import ServerProcess
 from tests.silence import cluster, witness
 from tests.silence.network import packets, require_namespaces
 from tests.silence.proxy import BOTH, Direction, proxy_to
+from tests.support.servers import ServerProcess
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("silence-packets")]
 

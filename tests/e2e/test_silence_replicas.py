@@ -21,14 +21,13 @@ from hai_backend.auth.run_tokens import make
 from hai_backend.domain.timing import LEADER_SECONDS
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle.limits import DEFAULTS
-from hai_backend.testing.databases import create_database
-from hai_backend.testing.replicas import Replicas
-from hai_backend.testing.server import ServerProcess
 from tests.silence import cluster, witness
 from tests.silence.heartbeats import asking
 from tests.silence.postgres import Postgres, private_postgres
 from tests.silence.proxy import Proxy, proxy_to
 from tests.silence.ranks import Pids
+from tests.support.databases import create_database
+from tests.support.servers import Replicas, ServerProcess
 
 PACE = 0.05
 LEADS_WITHIN = 20.0  # of a busy machine; see `python -m tests.bench leader`

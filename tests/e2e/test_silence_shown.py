@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from hai.client.client import Client
-from hai_backend.testing.server import ServerProcess
 from tests.silence import cluster
 from tests.silence.ranks import Pids
+from tests.support.servers import ServerProcess
 
 Commands = list[tuple[str, ...]]
 SILENT = re.compile(r"silent for \d+ s")

@@ -20,9 +20,9 @@ from hai.client.client import Client
 from hai.v1.task_pb2 import Task, TaskOutcome
 from hai.v1.task_spec_pb2 import OptionsSpec
 from hai_backend.lifecycle.limits import DEFAULTS
-from hai_backend.testing.server import ServerProcess
 from tests.silence import cluster, program, witness
 from tests.silence.ranks import Pids
+from tests.support.servers import ServerProcess
 
 PACE = 0.05
 ENDS_WITHIN = (

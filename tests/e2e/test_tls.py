@@ -34,9 +34,9 @@ from hai_backend.domain.errors import Unavailable
 from hai_backend.launch.process import sweep
 from hai_backend.metrics.prometheus import Metrics
 from hai_backend.store.connect import open_store
-from hai_backend.testing.here import pod_table
-from hai_backend.testing.pods import pods_as_processes
-from hai_backend.testing.server import RunningServer, ServerProcess, running_server
+from tests.support.agent_pods import pods_as_processes
+from tests.support.deployment import pod_table
+from tests.support.servers import RunningServer, ServerProcess, running_server
 
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="openssl makes the certificates"

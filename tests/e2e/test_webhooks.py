@@ -17,8 +17,8 @@ from aiohttp import web
 from hai.client.client import Client
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai.v1.webhook_service_pb2 import Webhook
-from hai_backend.testing.server import ServerProcess
 from tests.ports import free_port
+from tests.support.servers import ServerProcess
 
 pytestmark = pytest.mark.e2e
 

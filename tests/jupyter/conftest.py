@@ -18,8 +18,8 @@ from tornado.websocket import websocket_connect
 
 from hai.client.client import Client
 from hai.client.profile import Profile
-from hai_backend.testing.server import ServerProcess
 from tests.jupyter.lab import Lab, start_lab, write_profile
+from tests.support.servers import ServerProcess
 
 _PATIENCE = 20.0
 

@@ -9,8 +9,8 @@ from playwright.async_api import async_playwright, expect
 
 from hai.client.client import Client
 from hai.client.tasks.container_spec import ContainerOptions, container_spec
-from hai_backend.testing.server import ServerProcess
 from tests.jupyter.browsing import CHROMIUM, FLAGS, READABLE, execute
+from tests.support.servers import ServerProcess
 
 pytestmark = [
     pytest.mark.timeout(400),

@@ -11,10 +11,9 @@ import pytest
 
 from hai.client.client import Client
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from hai_backend.testing.server import RunningServer, running_server
-from hai_backend.testing.streams import counted_streams
 from tests.jupyter.conftest import Page
 from tests.jupyter.lab import start_lab, write_profile
+from tests.support.servers import RunningServer, counted_streams, running_server
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from contextlib import aclosing
 import pytest
 
 from hai.client.errors import Unreachable
-from hai_backend.testing.virtual import run_virtually
 from hai_jupyter.live.log_streams import with_pauses
+from tests.support.virtual_time import run_virtually
 
 
 class Answers:

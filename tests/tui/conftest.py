@@ -18,9 +18,8 @@ from hai.client.client import Client
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.launch.process import sweep
-from hai_backend.testing.server import RunningServer, ServerProcess, running_server
-from hai_backend.testing.streams import counted_streams
 from hai_tui.app import AppConfig, HaiApp
+from tests.support.servers import RunningServer, ServerProcess, counted_streams, running_server
 
 _VARIABLES = [
     *("LC_ALL", "LC_MESSAGES", "HAI_LANG", "HAI_PROFILE", "HAI_SERVER", "HAI_TOKEN", "HAI_HOME"),

@@ -14,13 +14,13 @@ from hai.v1.task_pb2 import Task
 from hai.v1.user_pb2 import Quota, User
 from hai_backend.domain.node import Node
 from hai_backend.testing import ManualClock
-from hai_backend.testing.environments import as_parent, make_environment
-from hai_backend.testing.played import PlayedLauncher
-from hai_backend.testing.server import running_server
-from hai_backend.testing.workspaces import Pusher
 from hai_tui.demo.cluster import TRACE, loss_line, training
 from hai_tui.demo.records import ALLOWED, PEOPLE, TREES, VENVS, Tree, Venv, furnish
 from hai_tui.feed.task_status import cached_status
+from tests.support.environments import as_parent, make_environment
+from tests.support.scripted_agents import PlayedLauncher
+from tests.support.servers import running_server
+from tests.support.workspaces import Pusher
 
 _GIB = 1 << 30
 _NODES = [

@@ -11,8 +11,8 @@ import pytest
 from hai.client.client import Client
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.logs.lines import stamp
-from hai_backend.testing.server import RunningServer, ServerProcess
 from hai_tui.screens.logs.logs_page import LogsPage
+from tests.support.servers import RunningServer, ServerProcess
 
 
 def write_log(

@@ -15,7 +15,6 @@ import pytest
 
 from hai.client.connection.transport import Connection
 from hai.client.profile import Profile
-from hai_backend.testing.server import server_process
 from hai_sync.cli.session_factory import open_session
 from hai_sync.core.chunks import digest_of
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
@@ -23,6 +22,7 @@ from hai_sync.core.rules import Mode, Policy, Rules
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.session import Session
 from hai_sync.workspace_dir import create
+from tests.support.servers import server_process
 
 
 def tree_of(text: str) -> Tree:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hai_backend.sim.command import main
+from hai_backend.sim.cli.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,13 +1,6 @@
-"""The test harness, shipped: builders and a clock here, servers in `server`, a server that kills itself in `faults`."""
+"""For tests of what talks to Kubernetes: a fake API server and cluster in `kube`, and the clock that drives it."""
 
 from __future__ import annotations
-
-import time
-from typing import Any
-
-from hai_backend.domain.priority import Priority
-from hai_backend.domain.spec import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
-from hai_backend.domain.task import Task, TaskState
 
 
 class ManualClock:
@@ -21,35 +14,3 @@ class ManualClock:
 
     def advance(self, seconds: float) -> None:
         self._now += seconds
-
-
-class AheadClock:
-    """The real time, and as much more as it was told: minutes pass at once, and programs of this machine go on."""
-
-    def __init__(self) -> None:
-        self._ahead = 0.0
-
-    def now(self) -> float:
-        return time.time() + self._ahead
-
-    def advance(self, seconds: float) -> None:
-        self._ahead += seconds
-
-
-def a_spec(
-    name: str = "t", nodes: int = 1, entrypoint: str = "train.py", **options: Any
-) -> TaskSpec:
-    """A small valid task."""
-    return TaskSpec(
-        name,
-        ProgramSpec(entrypoint),
-        resource=ResourceSpec(node_count=nodes),
-        priority=Priority.NORMAL,
-        options=OptionsSpec(**options),
-    )
-
-
-def a_task(task_id: int = 1, user: str = "ada", **spec: Any) -> Task:
-    """A task in the queue."""
-    made = a_spec(**spec)
-    return Task(task_id, user, made, TaskState.WAITING_INIT, made.priority, created_at=1.0)

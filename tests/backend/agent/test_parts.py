@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hai_backend.agent.parts import Parts, until
-from hai_backend.testing.virtual import run_virtually
+from tests.support.virtual_time import run_virtually
 
 
 async def returns() -> None:

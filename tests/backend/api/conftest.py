@@ -76,9 +76,9 @@ from hai_backend.logs.store import LogStore
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.store.base import Store
 from hai_backend.testing import ManualClock
-from hai_backend.testing.databases import usual_store
-from hai_backend.testing.environments import BUILDER, fake_haienv
 from hai_backend.webhooks.bodies import Letter
+from tests.support.databases import usual_store
+from tests.support.environments import BUILDER, fake_haienv
 
 PEOPLE = {
     "root": User("root", Role.ADMIN),

@@ -20,7 +20,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import AfterSpec
 from hai_backend.lifecycle import events as ev
 from hai_backend.logs.lines import stamp
-from hai_backend.testing import a_spec
+from tests.support.builders import a_spec
 
 C = grpc.StatusCode
 

@@ -13,7 +13,7 @@ from hai_backend.domain.errors import Unauthenticated
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.store.memory.store import MemoryStore
-from hai_backend.testing import a_task
+from tests.support.builders import a_task
 
 NOW = 1000.0
 

@@ -18,7 +18,7 @@ from hai_backend.auth.permissions import (
 from hai_backend.domain.accounts.user import Role, TokenScope, User
 from hai_backend.domain.errors import Denied
 from hai_backend.domain.spec import TaskType
-from hai_backend.testing import a_task
+from tests.support.builders import a_task
 
 ADA = Identity(User("ada", groups=("vision",)))
 BOB = Identity(User("bob", groups=("vision",)))

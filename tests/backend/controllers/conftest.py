@@ -8,8 +8,8 @@ import pytest
 
 from hai_backend.domain.node import Node
 from hai_backend.launch.fake import FakeLauncher
-from hai_backend.testing.databases import usual_store
-from hai_backend.testing.world import World
+from tests.support.controller_harness import World
+from tests.support.databases import usual_store
 
 
 @pytest.fixture

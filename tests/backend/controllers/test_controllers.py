@@ -21,9 +21,9 @@ from hai_backend.launch.fake import FakeLauncher
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import SuspendPrograms
 from hai_backend.store.memory.store import MemoryStore
-from hai_backend.testing import a_spec
-from hai_backend.testing.databases import usual_store
-from hai_backend.testing.world import World
+from tests.support.builders import a_spec
+from tests.support.controller_harness import World
+from tests.support.databases import usual_store
 
 
 async def running(

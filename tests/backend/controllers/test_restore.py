@@ -8,8 +8,8 @@ from pathlib import Path
 from hai_backend.domain.node import Node
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
-from hai_backend.testing import a_spec
-from hai_backend.testing.server import running_server
+from tests.support.builders import a_spec
+from tests.support.servers import running_server
 
 
 class Slow(FakeLauncher):

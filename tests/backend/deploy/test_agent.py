@@ -14,10 +14,10 @@ import pytest
 
 from hai.client.client import Client
 from hai.v1.task_pb2 import TaskOutcome
-from hai_backend.testing.environments import layer_of, make_environment, make_image
-from hai_backend.testing.here import Here, pod_table
-from hai_backend.testing.pods import pods_as_processes
-from hai_backend.testing.server import running_server
+from tests.support.agent_pods import pods_as_processes
+from tests.support.deployment import Here, pod_table
+from tests.support.environments import layer_of, make_environment, make_image
+from tests.support.servers import running_server
 
 from .conftest import DEPLOY
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hai_backend.testing.kube import FakeCluster
-from hai_backend.testing.kube.statefulsets import STATEFULSETS
+from hai_backend.testing.kube.control.statefulsets import STATEFULSETS
 from hai_backend.testing.kube.threaded import ThreadedCluster, threaded_cluster
 
 from .conftest import Body, Render

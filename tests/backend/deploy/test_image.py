@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from hai_backend import config
-from hai_backend.testing.server import running_server
+from tests.support.servers import running_server
 
 from .conftest import DEPLOY
 

@@ -13,10 +13,10 @@ from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.kubernetes.transport import Answer, Call
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest, ServiceRequest
-from hai_backend.testing.direct import DirectTransport
 from hai_backend.testing.kube import Close, FakeCluster
-from hai_backend.testing.kube.calls import read_call
-from hai_backend.testing.virtual import LoopTimers, run_virtually
+from hai_backend.testing.kube.request_info import read_call
+from tests.support.direct_transport import DirectTransport
+from tests.support.virtual_time import LoopTimers, run_virtually
 
 from .conftest import Render, one
 

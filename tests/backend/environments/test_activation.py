@@ -12,7 +12,7 @@ import pytest
 from hai_backend.domain.environment import EnvironmentName
 from hai_backend.environments.activation import activate
 from hai_backend.environments.errors import Broken
-from hai_backend.testing.environments import as_parent, layer_of, lock_of, make_environment
+from tests.support.environments import as_parent, layer_of, lock_of, make_environment
 
 TORCH = EnvironmentName("ada", "torch")
 

@@ -19,7 +19,7 @@ from hai_backend.environments import copies
 from hai_backend.environments.copies import Wanted
 from hai_backend.environments.errors import Broken
 from hai_backend.environments.unpack import fetch
-from hai_backend.testing.environments import layer_of, lock_of, make_environment, make_image
+from tests.support.environments import layer_of, lock_of, make_environment, make_image
 
 FILES = [
     ("bin/tool", b"#!/bin/sh\n"),

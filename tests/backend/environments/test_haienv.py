@@ -12,7 +12,7 @@ import pytest
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.environments.haienv import Failed, Haienv, error_of
-from hai_backend.testing.environments import fake_haienv
+from tests.support.environments import fake_haienv
 
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root starts programs as others")
 

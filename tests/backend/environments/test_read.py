@@ -13,7 +13,7 @@ from hai_backend.domain.catalog.dataset import Visibility
 from hai_backend.domain.environment import Environment, EnvironmentName, EnvironmentState
 from hai_backend.environments import read
 from hai_backend.environments.read import Seen, Unreadable, look, scan
-from hai_backend.testing.environments import as_parent, layer_of, make_environment
+from tests.support.environments import as_parent, layer_of, make_environment
 
 READY, BROKEN = EnvironmentState.READY, EnvironmentState.BROKEN
 TORCH = EnvironmentName("ada", "torch")

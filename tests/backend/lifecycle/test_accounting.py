@@ -12,7 +12,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Outcome, Task, TaskState
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import step
-from hai_backend.testing import a_task
+from tests.support.builders import a_task
 
 Timed = tuple[float, ev.Event]
 

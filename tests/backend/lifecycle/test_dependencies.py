@@ -10,7 +10,7 @@ from hai_backend.domain.spec import AfterOutcome, AfterSpec
 from hai_backend.domain.task import Outcome, Task, TaskState
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import step
-from hai_backend.testing import a_task
+from tests.support.builders import a_task
 
 NOW = 1000.0
 SUCCEEDED, FAILED, ENDED = AfterOutcome

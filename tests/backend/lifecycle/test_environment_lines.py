@@ -10,7 +10,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Task
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import step
-from hai_backend.testing import a_task
+from tests.support.builders import a_task
 
 OLD, NEW = "a" * 64, "b" * 64
 

@@ -13,7 +13,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Rank, Run, RunState, Task, TaskState
 from hai_backend.lifecycle.goodput import DEFAULT_BETWEEN, History, advised_interval, goodput
-from hai_backend.testing import a_task
+from tests.support.builders import a_task
 
 NOW = 100_000.0
 DAY = DEFAULT_BETWEEN

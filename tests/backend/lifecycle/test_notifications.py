@@ -10,7 +10,7 @@ from hai_backend.domain.accounts.webhook import Format, Webhook, WebhookEvent
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Outcome, Run, RunState, Task, TaskState
 from hai_backend.lifecycle.notifications import event_of, notices
-from hai_backend.testing import a_task
+from tests.support.builders import a_task
 
 WAITS = replace(a_task(7, name="train"), tags=("sweep",))
 BUILDS = replace(

@@ -10,7 +10,7 @@ from hai_backend.lifecycle import resumed
 from hai_backend.lifecycle.instructions import Launch
 from hai_backend.lifecycle.recovery import Resumed
 from hai_backend.lifecycle.transition import may_run
-from hai_backend.testing import a_spec
+from tests.support.builders import a_spec
 
 R, S = RunState, RankState
 RANKS = [

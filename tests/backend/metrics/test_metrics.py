@@ -15,8 +15,8 @@ from hai_backend.domain.task import TaskState
 from hai_backend.domain.workspace import Pushed
 from hai_backend.metrics import prometheus
 from hai_backend.metrics.prometheus import Metrics, MetricsServer, SuspendReason
-from hai_backend.testing import a_task
 from tests.small_disk import small_disk
+from tests.support.builders import a_task
 
 
 def _text(server: MetricsServer, host: str = "127.0.0.1") -> str:

@@ -12,8 +12,9 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Wait
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.proxy.status_page import StatusPage
-from hai_backend.testing import ManualClock, a_spec
-from hai_backend.testing.virtual import run_virtually
+from hai_backend.testing import ManualClock
+from tests.support.builders import a_spec
+from tests.support.virtual_time import run_virtually
 
 
 class Nothing:

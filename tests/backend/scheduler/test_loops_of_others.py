@@ -15,8 +15,8 @@ from hai_backend.domain.scheduling.snapshot import SchedTask, Suspension
 from hai_backend.scheduler import Policy, SchedulerCache, schedule
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.testing import NOW, node, nodes, queued, quota, running, snap
-from hai_backend.sim.job import Job
-from hai_backend.sim.replay import Cluster, replay
+from hai_backend.sim.replay.job import Job
+from hai_backend.sim.replay.replay import Cluster, replay
 
 LOW, NORMAL, ABOVE, HIGH = (
     Priority.LOW, Priority.NORMAL, Priority.ABOVE_NORMAL, Priority.HIGH,

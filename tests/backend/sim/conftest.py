@@ -11,10 +11,10 @@ import pytest
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.priority import Priority
 from hai_backend.scheduler.policy.policy import Policy
-from hai_backend.sim.engine import Engine, Progress
-from hai_backend.sim.job import Fate, Job, Outcome, Usage
-from hai_backend.sim.metrics import metrics
-from hai_backend.sim.results import Result
+from hai_backend.sim.cli.engine import Engine
+from hai_backend.sim.replay.job import Fate, Job, Outcome, Progress, Usage
+from hai_backend.sim.report.metrics import metrics
+from hai_backend.sim.report.results import Result
 
 HEADER = (
     "job_id,user,group_or_vc,submit_s,duration_s,gpus,nodes_8gpu,cpus,final_state,priority,"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hai_backend.scheduler.policy.policy import Policy
-from hai_backend.sim.command import main
-from hai_backend.sim.metrics import metrics
+from hai_backend.sim.cli.command import main
+from hai_backend.sim.report.metrics import metrics
 
 LINES = ("a,,v,0,60,8,1,,,,ann,30", "b,,v,30,60,16,2,,,,bob,10")
 

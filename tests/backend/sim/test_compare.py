@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hai_backend.sim.compare import plain, rows, show
+from hai_backend.sim.report.comparison import plain, rows, show
 
 
 class Terminal(io.StringIO):

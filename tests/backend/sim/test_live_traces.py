@@ -19,9 +19,9 @@ from hai_backend.domain.scheduling.snapshot_json import lines
 from hai_backend.scheduler import Policy
 from hai_backend.scheduler.recorded_input import Begin, Pass, PassInput, begin_line, pass_line
 from hai_backend.scheduler.testing import NOW, node, nodes, queued, running, snap
-from hai_backend.sim.command import main
-from hai_backend.sim.synthetic import time_passes
-from hai_backend.sim.traces import Trace, load
+from hai_backend.sim.cli.command import main
+from hai_backend.sim.pass_timing import time_passes
+from hai_backend.sim.traces.reader import Trace, load
 
 DAY = 86_400.0
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_backend.domain.priority import Priority
-from hai_backend.sim.job import Fate, Outcome, Usage
-from hai_backend.sim.metrics import jain, metrics, percentile
+from hai_backend.sim.replay.job import Fate, Outcome, Usage
+from hai_backend.sim.report.metrics import jain, metrics, percentile
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from hai_backend.domain.errors import Invalid
 from hai_backend.domain.priority import Priority
 from hai_backend.scheduler.policy.policy import Demotion, Policy, Ranking, to_mapping
-from hai_backend.sim.engine import production, read_policy
+from hai_backend.sim.cli.engine import production, read_policy
 
 TOML = """
 ranking = "attained"

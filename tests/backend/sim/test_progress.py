@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from hai_backend.sim.progress import watching
+from hai_backend.sim.cli.progress import watching
 
 
 class Terminal(io.StringIO):

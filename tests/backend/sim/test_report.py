@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hai_backend.sim.report import report
+from hai_backend.sim.report.html import report
 
 SETTINGS = {"gpus_per_node": 8, "packed": False, "time_scale": 1.0, "flat_priority": False}
 IMAGE = re.compile(r'src="data:image/svg\+xml;base64,([^"]+)"')
@@ -71,5 +71,7 @@ def test_many_outcomes_have_room(result) -> None:
 
 
 def test_matplotlib_is_loaded_for_a_report_only() -> None:
-    program = "import sys; import hai_backend.sim.command; assert 'matplotlib' not in sys.modules"
+    program = (
+        "import sys; import hai_backend.sim.cli.command; assert 'matplotlib' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", program], check=True)

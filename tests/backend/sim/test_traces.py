@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hai_backend.domain.errors import Invalid
 from hai_backend.domain.priority import Priority
-from hai_backend.sim.job import Job
-from hai_backend.sim.rows import level
-from hai_backend.sim.traces import load, read
+from hai_backend.sim.replay.job import Job
+from hai_backend.sim.traces.reader import load, read
+from hai_backend.sim.traces.rows import level
 
 GOOD = "j1,,vc1,10,3600,16,2,,,,ann,30"
 

@@ -21,7 +21,7 @@ from hai_backend.scheduler.recorded_input import (
     pass_line,
 )
 from hai_backend.scheduler.testing import NOW, nodes, queued
-from hai_backend.sim.command import main
+from hai_backend.sim.cli.command import main
 
 BEGIN = begin_line(Begin(Policy(), Snapshot(0.0, (), ()), "0.1.0"))
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hai_backend.testing.virtual import run_virtually
 from hai_backend.watch.cache import Change, ObjectCache
 from hai_backend.watch.reflector import Pace, Reflector
 from hai_backend.watch.source import Body, Broken, Expired, Page
+from tests.support.virtual_time import run_virtually
 
 Step = tuple[str, Body] | BaseException | float
 PACE = Pace(relist_seconds=300.0, stream_seconds=240.0, quiet_seconds=100.0)

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from hai.client.client import Client
-from hai_backend.testing.server import RunningServer, running_server
-from hai_backend.testing.workspaces import Pusher
 from hai_backend.workspaces import checkouts
 from hai_backend.workspaces.push import (
     apply,
@@ -22,6 +20,8 @@ from hai_backend.workspaces.push import (
     removal,
 )
 from hai_backend.workspaces.storage import prefetch, tree_scan, workers
+from tests.support.servers import RunningServer, running_server
+from tests.support.workspaces import Pusher
 
 MEMORY = Path("/dev/shm")
 

@@ -19,11 +19,11 @@ from hai.v1 import workspace_pb2 as pb
 from hai_backend.api.workspaces import cluster_changes
 from hai_backend.api.workspaces.cluster_changes import WorkspaceFollowing
 from hai_backend.api.workspaces.trees import Trees
-from hai_backend.testing.workspaces import Pusher, file
 from hai_backend.workspaces.registry import OpenWorkspace
 from hai_backend.workspaces.storage import tree_events
 from hai_backend.workspaces.storage.directory_scan import DirectoryScan
 from tests.backend.workspaces.conftest import Here
+from tests.support.workspaces import Pusher, file
 
 SECONDS = 20.0  # for machines that have much else to do
 MOST_EVENTS = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())

@@ -15,14 +15,14 @@ from hai.client.client import Client
 from hai.client.errors import LimitReached
 from hai.client.taskfile.spec import read_spec
 from hai.host.disk_reserve import RESERVE_BYTES, DiskReserve, Room, room_of
-from hai_backend.testing.server import running_server
-from hai_backend.testing.workspaces import Pusher
 from hai_backend.workspaces import checkouts, garbage
 from hai_backend.workspaces.files import Files, make
 from hai_backend.workspaces.push import apply
 from hai_backend.workspaces.push.staging import Author
 from hai_backend.workspaces.storage import tree_scan
 from tests.small_disk import fill, small_disk
+from tests.support.servers import running_server
+from tests.support.workspaces import Pusher
 
 MB = 1 << 20
 

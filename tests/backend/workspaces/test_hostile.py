@@ -15,7 +15,7 @@ from hai.client.profile import Profile
 from hai.v1 import workspace_pb2 as pb
 from hai.v1 import workspace_service_pb2 as calls
 from hai.v1.user_pb2 import ROLE_USER, User
-from hai_backend.testing.workspaces import (
+from tests.support.workspaces import (
     Pusher,
     begin,
     changes,

@@ -13,8 +13,8 @@ import pytest
 from hai.client.client import Client
 from hai.client.errors import HaiError
 from hai.v1 import workspace_service_pb2 as calls
-from hai_backend.testing.server import ServerProcess
-from hai_backend.testing.workspaces import Pusher, begin, changes, contents, file
+from tests.support.servers import ServerProcess
+from tests.support.workspaces import Pusher, begin, changes, contents, file
 
 FILES = {f"d{i % 3}/f{i}": os.urandom(300_000) for i in range(12)}
 

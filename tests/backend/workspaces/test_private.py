@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hai.client.errors import Invalid
-from hai_backend.testing.workspaces import Pusher, directory, file, removal
 from hai_backend.workspaces.storage import directory_scan
+from tests.support.workspaces import Pusher, directory, file, removal
 
 
 def _copied(root: Path, text: str = "id: 1") -> Path:

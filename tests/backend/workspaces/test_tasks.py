@@ -11,11 +11,11 @@ from hai.client.errors import Conflict, Invalid, NotFound
 from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain import errors
-from hai_backend.testing.here import on_pods
-from hai_backend.testing.workspaces import Pusher
 from hai_backend.workspaces import checkouts, garbage, task_trees
 from hai_backend.workspaces.files import Files, make
 from tests.backend.workspaces.test_crashes import push
+from tests.support.deployment import on_pods
+from tests.support.workspaces import Pusher
 
 WRITER = b"""import pathlib, sys
 print(pathlib.Path("data/input").read_text(), flush=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hai.client.connection.transport import Connection
-from hai_backend.testing.server import running_server
+from tests.support.servers import running_server
 
 SIZE = 3_000_000
 

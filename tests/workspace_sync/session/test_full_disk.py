@@ -11,12 +11,12 @@ import pytest
 
 from hai.client.connection.transport import Connection
 from hai.client.errors import LimitReached
-from hai_backend.testing.server import running_server
 from hai_backend.workspaces.push.push import Push
 from hai_backend.workspaces.push.receive import Piece
 from hai_sync.cli.session_factory import open_session
 from hai_sync.workspace_dir import create
 from tests.small_disk import fill, small_disk
+from tests.support.servers import running_server
 from tests.workspace_sync.conftest import Laptop
 
 MB = 1 << 20

@@ -7,12 +7,12 @@ sidecars, preemption, pod affinity, admission of quotas and rights, and pruning 
 
 from __future__ import annotations
 
-from hai_backend.testing.kube.chaos import Chaos
 from hai_backend.testing.kube.cluster import FakeCluster
-from hai_backend.testing.kube.faults import Answer, Close, Delay, Truncate
-from hai_backend.testing.kube.kubelet.images import Images
+from hai_backend.testing.kube.faults.chaos import Chaos
+from hai_backend.testing.kube.faults.requests import Answer, Close, Delay, Truncate
+from hai_backend.testing.kube.kubelet.container_config import Images
 from hai_backend.testing.kube.kubelet.instant import InstantKubelet
-from hai_backend.testing.kube.kubelet.node_spec import NodeSpec
+from hai_backend.testing.kube.kubelet.nodes import NodeSpec
 from hai_backend.testing.kube.kubelet.process import ProcessKubelet
 from hai_backend.testing.kube.resources import custom
 

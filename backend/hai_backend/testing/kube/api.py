@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from hai_backend.testing.kube.deletes import Deletes
 from hai_backend.testing.kube.resources import Resource, Resources
-from hai_backend.testing.kube.store import Store
-from hai_backend.testing.kube.stored import Stored
+from hai_backend.testing.kube.storage.deletes import Deletes
+from hai_backend.testing.kube.storage.store import Store, Stored
+from hai_backend.testing.kube.storage.writes import Writes
 from hai_backend.testing.kube.timers import Timers
-from hai_backend.testing.kube.writes import Writes
 
 
 class Api:

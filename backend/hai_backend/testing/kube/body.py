@@ -10,6 +10,11 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+
+
 Body = dict[str, Any]
 
 

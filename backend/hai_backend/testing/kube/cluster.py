@@ -15,30 +15,45 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import yaml
+
 from hai_backend.testing import ManualClock
 from hai_backend.testing.kube.api import Api
 from hai_backend.testing.kube.body import Body
-from hai_backend.testing.kube.calls import Call
-from hai_backend.testing.kube.events import Recorder
-from hai_backend.testing.kube.faults import Faults
-from hai_backend.testing.kube.garbage import GarbageCollector
-from hai_backend.testing.kube.handling import Handling, Reply
-from hai_backend.testing.kube.kubeconfig import write_kubeconfig
+from hai_backend.testing.kube.control.events import Recorder
+from hai_backend.testing.kube.control.garbage_collector import GarbageCollector
+from hai_backend.testing.kube.control.namespaces import NamespaceController
+from hai_backend.testing.kube.control.node_usage import Seats
+from hai_backend.testing.kube.control.nodes import NodeController
+from hai_backend.testing.kube.control.pods import Pods
+from hai_backend.testing.kube.control.scheduler import Scheduler
+from hai_backend.testing.kube.control.taint_eviction import PodGc
+from hai_backend.testing.kube.faults.requests import Faults
+from hai_backend.testing.kube.faults.watches import WatchFaults
 from hai_backend.testing.kube.kubelet.instant import InstantKubelet
-from hai_backend.testing.kube.kubelet.machines import Machines
-from hai_backend.testing.kube.kubelet.node_spec import NodeSpec
+from hai_backend.testing.kube.kubelet.nodes import Machines, NodeSpec
 from hai_backend.testing.kube.kubelet.runtime import Runtime
-from hai_backend.testing.kube.namespaces import NamespaceController
-from hai_backend.testing.kube.nodes import NodeController
-from hai_backend.testing.kube.pod_gc import PodGc
-from hai_backend.testing.kube.pods import Pods
-from hai_backend.testing.kube.record import Record
+from hai_backend.testing.kube.request_info import Call
 from hai_backend.testing.kube.resources import Resource
-from hai_backend.testing.kube.scheduler import Scheduler
-from hai_backend.testing.kube.seats import Seats
-from hai_backend.testing.kube.server import Server
+from hai_backend.testing.kube.server.handler import Handling, Reply
+from hai_backend.testing.kube.server.http import Server
+from hai_backend.testing.kube.server.request_log import Record
 from hai_backend.testing.kube.timers import ManualTimers, RealTimers, Timers
-from hai_backend.testing.kube.watch_faults import WatchFaults
+
+
+def write_kubeconfig(path: Path, url: str) -> Path:
+    """One cluster, one user without secrets, one context."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "fake", "cluster": {"server": url}}],
+        "users": [{"name": "tester", "user": {"token": "fake"}}],
+        "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "tester"}}],
+        "current-context": "fake",
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
 
 T = TypeVar("T")
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")

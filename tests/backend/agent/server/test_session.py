@@ -22,7 +22,7 @@ from hai_backend.agent.rank_dir import RankDir, ServerAddress
 from hai_backend.agent.server.outgoing import Outgoing
 from hai_backend.agent.server.session import GivenUp, Session
 from hai_backend.domain.timing import Timing
-from hai_backend.testing.virtual import run_virtually
+from tests.support.virtual_time import run_virtually
 
 FENCE = 600.0
 TIMING = Timing(5.0, FENCE)

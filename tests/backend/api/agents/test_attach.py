@@ -30,8 +30,8 @@ from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.lifecycle import events as ev
 from hai_backend.server.leadership.roles import Alone
-from hai_backend.testing import a_spec
-from hai_backend.testing.server import RunningServer, running_server
+from tests.support.builders import a_spec
+from tests.support.servers import RunningServer, running_server
 
 
 async def asked(server: RunningServer, task_id: int, level: int) -> str:

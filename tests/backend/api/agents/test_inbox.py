@@ -9,7 +9,7 @@ import pytest
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.api.agents.inbox import LIMIT_BYTES, Inbox, LogAppended, Received
 from hai_backend.domain.errors import Unavailable
-from hai_backend.testing.virtual import run_virtually
+from tests.support.virtual_time import run_virtually
 
 YIELDED = pb.AttachRequest(yielded=pb.Yielded())
 STATE = pb.AttachRequest(whole_life_state=pb.WholeLifeStateChanged(value=7))

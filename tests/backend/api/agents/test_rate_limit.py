@@ -8,7 +8,7 @@ import pytest
 
 from hai_backend.api.agents.rate_limit import RateLimit
 from hai_backend.launch.base import RankKey
-from hai_backend.testing.virtual import run_virtually
+from tests.support.virtual_time import run_virtually
 
 WILD, CALM = RankKey(1, 1, 0), RankKey(2, 1, 0)
 

@@ -37,7 +37,7 @@ from hai_backend.environments import read
 from hai_backend.environments.open_directories import Folder
 from hai_backend.environments.read import Unreadable
 from hai_backend.lifecycle import events as ev
-from hai_backend.testing.environments import (
+from tests.support.environments import (
     BUILDER,
     as_parent,
     fake_haienv,
@@ -690,7 +690,7 @@ print(os.environ["HOME"] == os.getcwd() == os.environ["TMPDIR"], os.environ["HAI
 print(*words[:2])
 make_environment(Path(os.environ["HAIENV_HOME"]), "ada", "torch")
 """
-    heads = "from hai_backend.testing.environments import make_environment"
+    heads = "from tests.support.environments import make_environment"
     fake_haienv(platform.home / "haienv", heads + body)
     places = tmp_path / "places"
     places.mkdir()

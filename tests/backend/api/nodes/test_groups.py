@@ -20,7 +20,7 @@ from hai_backend.domain.scheduling.snapshot import Snapshot
 from hai_backend.lifecycle import events as ev
 from hai_backend.scheduler.policy.group_policy import in_force
 from hai_backend.scheduler.policy.policy import Demotion, Policy, parse, to_mapping
-from hai_backend.testing import a_spec
+from tests.support.builders import a_spec
 
 C = grpc.StatusCode
 

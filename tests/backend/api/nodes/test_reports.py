@@ -13,8 +13,8 @@ from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.lifecycle.limits import DEFAULTS
 from hai_backend.store.memory.store import MemoryStore
-from hai_backend.testing import a_spec
-from hai_backend.testing.world import World
+from tests.support.builders import a_spec
+from tests.support.controller_harness import World
 
 
 @pytest.fixture

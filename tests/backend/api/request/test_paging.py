@@ -18,7 +18,7 @@ from hai_backend.domain.errors import Invalid
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Rank, Run, RunState, TaskEvent
-from hai_backend.testing import a_spec
+from tests.support.builders import a_spec
 
 Ask = Callable[[str, int], Awaitable[Any]]
 

@@ -17,9 +17,9 @@ from hai_backend.controllers.scheduling.snapshot import sched_task
 from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import Snapshot
 from hai_backend.scheduler import Policy
-from hai_backend.sim.forecast import Forecast
+from hai_backend.sim.forecast.forecast import Forecast
 from hai_backend.testing import ManualClock
-from hai_backend.testing.server import running_server
+from tests.support.servers import running_server
 
 GIVEN = Forecast(60.0, 120.5, None, "19 futures")
 

@@ -27,7 +27,8 @@ from hai_backend.lifecycle import events as ev
 from hai_backend.scheduler import Policy
 from hai_backend.scheduler.explain.dry_run import DryRun, Outcome
 from hai_backend.store.memory.store import MemoryStore
-from hai_backend.testing import ManualClock, a_spec
+from hai_backend.testing import ManualClock
+from tests.support.builders import a_spec
 
 ASKED = st.sampled_from([*LEVELS, Priority.AUTO])
 USERS = st.sampled_from("uvw")

@@ -36,10 +36,10 @@ from hai_backend.domain.mounts.mount import MountRow
 from hai_backend.domain.priority import Priority
 from hai_backend.lifecycle import events as ev
 from hai_backend.store.base import AuditQuery
-from hai_backend.testing.environments import make_environment
 from hai_backend.workspaces import checkouts, tags
 from hai_backend.workspaces.push.staging import Author
 from hai_backend.workspaces.storage import tree_scan
+from tests.support.environments import make_environment
 
 FILES = sorted(
     p.name.removesuffix(".proto")

@@ -13,7 +13,7 @@ from hai_backend.api.scheduling.explain import Facts, explain
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
-from hai_backend.testing import a_task
+from tests.support.builders import a_task
 
 HEARD = {1: 60.0, 2: 30.0}
 """Two of three agents were last heard then."""

@@ -8,7 +8,7 @@ from hai_backend.api.request import limits
 from hai_backend.api.tasks.convert import run_to_proto, task_to_proto
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
-from hai_backend.testing import a_spec
+from tests.support.builders import a_spec
 
 GONE = RankState.STOPPED
 

@@ -20,7 +20,8 @@ from hai_backend.launch.shared_dirs import Shared
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import step
 from hai_backend.store.memory.store import MemoryStore
-from hai_backend.testing import ManualClock, a_task
+from hai_backend.testing import ManualClock
+from tests.support.builders import a_task
 
 
 class Two:

@@ -25,8 +25,8 @@ from hai_backend.domain.task import Task
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
 from hai_backend.logs.lines import stamp
-from hai_backend.testing import a_spec, a_task
 from hai_tui.views.nodes import node_status
+from tests.support.builders import a_spec, a_task
 
 C = grpc.StatusCode
 

@@ -18,7 +18,7 @@ from hai_backend.controllers.aio.change_feed import ChangeFeed
 from hai_backend.domain.task import Outcome, Task, TaskState
 from hai_backend.store.base import TaskFilter
 from hai_backend.store.memory.store import MemoryStore
-from hai_backend.testing import a_spec, a_task
+from tests.support.builders import a_spec, a_task
 
 STATES = st.sampled_from([TaskState.WAITING_INIT, TaskState.RUNNING, TaskState.FINISHED])
 STEPS = st.lists(

@@ -15,7 +15,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.usage import GroupLoad, Load, Minutes, RankUse, Use, measured
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
-from hai_backend.testing import a_spec
+from tests.support.builders import a_spec
 
 NOW = 1_700_006_400
 

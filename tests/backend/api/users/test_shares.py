@@ -19,7 +19,7 @@ from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import ResourceSpec, TaskSpec
 from hai_backend.lifecycle import events as ev
-from hai_backend.testing import a_spec
+from tests.support.builders import a_spec
 
 C = grpc.StatusCode
 

@@ -16,9 +16,9 @@ from hai_backend.domain.node import Node
 from hai_backend.domain.task import RunState
 from hai_backend.launch.base import LauncherEvent
 from hai_backend.launch.fake import FakeLauncher
-from hai_backend.testing import a_spec
-from hai_backend.testing.server import running_server
-from hai_backend.testing.virtual import run_virtually
+from tests.support.builders import a_spec
+from tests.support.servers import running_server
+from tests.support.virtual_time import run_virtually
 
 
 async def returns() -> None:

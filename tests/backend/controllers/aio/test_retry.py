@@ -18,9 +18,9 @@ from hai_backend.launch.base import NodesSeen
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.store.base import TaskPage, TaskQuery
 from hai_backend.store.memory.store import MemoryStore
-from hai_backend.testing import a_task
-from hai_backend.testing.virtual import run_virtually
-from hai_backend.testing.world import World
+from tests.support.builders import a_task
+from tests.support.controller_harness import World
+from tests.support.virtual_time import run_virtually
 
 
 class Restarted(MemoryStore):

@@ -17,8 +17,8 @@ from hai_backend.domain.timing import Timing
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
 from hai_backend.store.memory.store import MemoryStore
-from hai_backend.testing import a_spec
-from hai_backend.testing.virtual import LoopTimers, run_virtually
+from tests.support.builders import a_spec
+from tests.support.virtual_time import LoopTimers, run_virtually
 
 HEARTBEAT = 5.0
 RETURN_WITHIN = 6.0

@@ -14,7 +14,7 @@ from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import step
 from hai_backend.lifecycle.accounting import ended
 from hai_backend.metrics.prometheus import Metrics
-from hai_backend.testing import a_task
+from tests.support.builders import a_task
 
 
 def after_another() -> Task:

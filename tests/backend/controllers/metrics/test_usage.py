@@ -16,8 +16,9 @@ from hai_backend.domain.spec import ResourceSpec
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
 from hai_backend.domain.usage import GroupLoad, Load, Minutes, Use, measured
 from hai_backend.launch.base import RankKey
-from hai_backend.testing import ManualClock, a_task
-from hai_backend.testing.virtual import LoopTimers, run_virtually
+from hai_backend.testing import ManualClock
+from tests.support.builders import a_task
+from tests.support.virtual_time import LoopTimers, run_virtually
 
 NOW = 1_700_006_400.0
 KEY = RankKey(1, 1, 0)

@@ -23,8 +23,8 @@ from hai_backend.launch.fake import FakeLauncher
 from hai_backend.lifecycle import events as ev
 from hai_backend.scheduler import SchedulerCache
 from hai_backend.store.memory.store import MemoryStore
-from hai_backend.testing import a_spec, a_task
-from hai_backend.testing.world import World
+from tests.support.builders import a_spec, a_task
+from tests.support.controller_harness import World
 
 GB = 1 << 30
 NODES = {"n0": Node("n0", gpus=4, cpus=16, memory_bytes=64 * GB), "n1": Node("n1", gpus=4)}

@@ -27,7 +27,7 @@ from hai_backend.domain.scheduling.snapshot import Ending, QuotaRow, SchedTask, 
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.policy.settings import Rules
 from hai_backend.scheduler.recorded_input import PassInput, apply
-from hai_backend.sim.verify import verify
+from hai_backend.sim.replay.verify import verify
 
 POLICY = Policy(minimum_seconds=60.0, overhead_share=0.5, relearn_seconds=0.0)
 

@@ -15,8 +15,8 @@ from hai_backend.domain.scheduling.snapshot import Ending
 from hai_backend.domain.task import Task
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.recorded_input import PassInput
-from hai_backend.testing import a_task
-from hai_backend.testing.world import Nobody, World
+from tests.support.builders import a_task
+from tests.support.controller_harness import Nobody, World
 
 
 class Seen(Task):

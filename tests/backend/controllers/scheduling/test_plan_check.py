@@ -15,8 +15,8 @@ from hai_backend.metrics.prometheus import Metrics
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.invariants import RULES
 from hai_backend.scheduler.testing import NOW, nodes, queued, running, snap
-from hai_backend.testing import a_spec
-from hai_backend.testing.world import Nobody, World
+from tests.support.builders import a_spec
+from tests.support.controller_harness import Nobody, World
 
 STARTS = Plan(0, (Start(1, ("n00",), Priority.NORMAL, ""),))
 

@@ -9,7 +9,7 @@ from hai_backend.controllers.scheduling.snapshot import Changes, pattern, sched_
 from hai_backend.domain.goodput_facts import Progress, Suspension
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Rank, Run, RunState, Task, TaskState
-from hai_backend.testing import a_task
+from tests.support.builders import a_task
 
 
 def running(number: int = 1, revision: int = 5) -> Task:

@@ -24,8 +24,8 @@ from hai_backend.launch.fake import FakeLauncher
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.goodput import History
 from hai_backend.store.memory.store import MemoryStore
-from hai_backend.testing import a_spec, a_task
-from hai_backend.testing.world import World
+from tests.support.builders import a_spec, a_task
+from tests.support.controller_harness import World
 
 RUN = Run(1, RunState.RUNNING, (Rank(0, "n0", started_at=100.0),), 90.0, Priority.LOW)
 

@@ -10,7 +10,8 @@ from hai_backend.controllers.tasks.deadlines import Deadlines
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
 from hai_backend.lifecycle.limits import Limits
-from hai_backend.testing import ManualClock, a_spec
+from hai_backend.testing import ManualClock
+from tests.support.builders import a_spec
 
 
 def running(deadline: float, asked_at: float = 2e6, *, acknowledged: bool = False) -> Task:

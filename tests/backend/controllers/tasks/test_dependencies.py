@@ -11,8 +11,8 @@ from hai_backend.domain.task import Outcome, Task, TaskState
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.lifecycle.events import Event
 from hai_backend.store.memory.store import MemoryStore
-from hai_backend.testing import a_spec
-from hai_backend.testing.world import World
+from tests.support.builders import a_spec
+from tests.support.controller_harness import World
 
 
 async def submitted(world: World, name: str, *first: int, outcome: str = "succeeded") -> int:

@@ -13,8 +13,8 @@ from hai_backend.controllers.tasks.executor import Executor
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.launch.request import RunRequest
-from hai_backend.testing import a_spec
-from hai_backend.testing.world import World
+from tests.support.builders import a_spec
+from tests.support.controller_harness import World
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/shared/checkpoints/1")
 

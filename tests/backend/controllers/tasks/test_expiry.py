@@ -21,8 +21,8 @@ from hai_backend.domain.accounts.user import TokenScope, User
 from hai_backend.domain.errors import Unauthenticated
 from hai_backend.store.memory.store import MemoryStore
 from hai_backend.testing import ManualClock
-from hai_backend.testing.server import running_server
-from hai_backend.testing.virtual import LoopTimers, run_virtually
+from tests.support.servers import running_server
+from tests.support.virtual_time import LoopTimers, run_virtually
 
 HOUR = 3600.0
 YEAR = 366 * 24 * HOUR

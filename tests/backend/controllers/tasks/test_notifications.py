@@ -22,9 +22,9 @@ from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.task import Outcome, Task, TaskState
 from hai_backend.lifecycle import events as ev
 from hai_backend.store.memory.store import MemoryStore
-from hai_backend.testing import a_spec
-from hai_backend.testing.virtual import LoopTimers, run_virtually
 from hai_backend.webhooks.bodies import Letter
+from tests.support.builders import a_spec
+from tests.support.virtual_time import LoopTimers, run_virtually
 
 ORIGIN = "https://hooks.example.org"
 PHONE = Webhook("ada", "phone", f"{ORIGIN}/x", ("ended",), Format.JSON, "", "whsec_AAAA", 0.0)

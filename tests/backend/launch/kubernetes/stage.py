@@ -12,9 +12,9 @@ from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
 from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest
-from hai_backend.testing.direct import DirectTransport
 from hai_backend.testing.kube import FakeCluster, InstantKubelet, NodeSpec
-from hai_backend.testing.virtual import LoopTimers, run_virtually
+from tests.support.direct_transport import DirectTransport
+from tests.support.virtual_time import LoopTimers, run_virtually
 
 SETTINGS = ClusterSettings(
     namespace="default",

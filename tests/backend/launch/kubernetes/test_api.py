@@ -22,8 +22,8 @@ from hai_backend.launch.kubernetes.errors import (
 from hai_backend.launch.kubernetes.official_client import OfficialTransport
 from hai_backend.launch.kubernetes.transport import Answer, Call
 from hai_backend.testing.kube import FakeCluster
-from hai_backend.testing.virtual import run_virtually
 from hai_backend.watch.source import Expired
+from tests.support.virtual_time import run_virtually
 
 GOOD = Answer(200, b'{"metadata": {"uid": "u"}}')
 

@@ -11,7 +11,7 @@ from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.node import NodeState
 from hai_backend.launch.base import LaunchFailed, Listed, NodesSeen, RankGone, RankKey
 from hai_backend.testing.kube import Answer, Close, NodeSpec
-from hai_backend.testing.virtual import run_virtually
+from tests.support.virtual_time import run_virtually
 
 from .stage import OPTIONS, SETTINGS, Watched, force, rank, story, there
 

@@ -15,10 +15,10 @@ from hai_backend.launch.base import LaunchFailed, Listed, RankGone, RankKey, Ran
 from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
 from hai_backend.launch.kubernetes.transport import Answer, Call
 from hai_backend.launch.request import ServiceRequest
-from hai_backend.testing.direct import DirectTransport
 from hai_backend.testing.kube import Answer as Refusal
 from hai_backend.testing.kube.body import Body
-from hai_backend.testing.virtual import run_virtually
+from tests.support.direct_transport import DirectTransport
+from tests.support.virtual_time import run_virtually
 
 from .stage import OPTIONS, OURS, SETTINGS, There, Watched, force, rank, story, there
 

@@ -1,4 +1,4 @@
-"""Storms: HAI_STORMS=50 makes only so many of them. `python -m hai_backend.testing.storm 17 1` makes one again."""
+"""Storms: HAI_STORMS=50 makes only so many of them. `python -m tests.support.simulation 17 1` makes one again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from hai_backend.testing.storm import Storm
+from tests.support.simulation.simulation import Storm
 
 STORMS = int(os.environ.get("HAI_STORMS", "1000"))
 EACH = 10

@@ -15,9 +15,9 @@ import pytest
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.lease import Lease
 from hai_backend.agent.server.session import Session
-from hai_backend.testing.storm import Parts, Storm, Weather
-from hai_backend.testing.storm_agents import AgentParts
-from hai_backend.testing.storm_server import FENCE_SECONDS, SETTINGS, ServerParts
+from tests.support.simulation.agent import AgentParts
+from tests.support.simulation.server import FENCE_SECONDS, SETTINGS, ServerParts
+from tests.support.simulation.simulation import Parts, Storm, Weather
 
 SEEDS = 60  # within which each must be noticed, from the seed on that has noticed it before
 FIRST = {"a lease that counts from the answer": 19}

@@ -29,8 +29,8 @@ from hai_backend.scheduler.testing import (
     snap,
     starting,
 )
-from hai_backend.sim.job import Job
-from hai_backend.sim.replay import Cluster, replay
+from hai_backend.sim.replay.job import Job
+from hai_backend.sim.replay.replay import Cluster, replay
 
 LOW, NORMAL, HIGH = Priority.LOW, Priority.NORMAL, Priority.HIGH
 PACKED = Group("default", packed=True)

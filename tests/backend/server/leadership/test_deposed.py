@@ -18,8 +18,8 @@ from hai_backend.auth import run_tokens
 from hai_backend.domain.errors import Conflict, Deposed
 from hai_backend.domain.node import Node
 from hai_backend.launch.fake import FakeLauncher
-from hai_backend.testing import a_spec
-from hai_backend.testing.server import RunningServer, running_server
+from tests.support.builders import a_spec
+from tests.support.servers import RunningServer, running_server
 
 pytestmark = pytest.mark.postgres
 

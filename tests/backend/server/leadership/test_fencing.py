@@ -14,7 +14,7 @@ from hai_backend.server.leadership.session import _TAKE, connected
 from hai_backend.store.connect import open_store
 from hai_backend.store.sql.commands import Do
 from hai_backend.store.sql.postgres import PostgresDatabase
-from hai_backend.testing import a_task
+from tests.support.builders import a_task
 
 pytestmark = pytest.mark.postgres
 

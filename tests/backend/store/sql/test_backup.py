@@ -10,7 +10,7 @@ from hai_backend.domain.errors import Conflict, HaiError, Invalid
 from hai_backend.store.base import Store
 from hai_backend.store.connect import open_store
 from hai_backend.store.sql.backup import backup
-from hai_backend.testing import a_task
+from tests.support.builders import a_task
 
 
 async def test_a_copy_is_a_store_of_that_moment(sqlite_path: Path, tmp_path: Path) -> None:

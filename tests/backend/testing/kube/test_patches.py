@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_backend.testing.kube.errors import ApiError
-from hai_backend.testing.kube.patches import json_patch, merge_patch
-from hai_backend.testing.kube.strategic import strategic_merge
+from hai_backend.testing.kube.storage.patches import json_patch, merge_patch, strategic_merge
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(0, 3) | st.text("ab", max_size=2),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hai_backend.testing.kube.errors import ApiError
 from hai_backend.testing.kube.quantities import quantity
-from hai_backend.testing.kube.selectors import label_selector, selects
+from hai_backend.testing.kube.storage.selectors import label_selector, selects
 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["", "1", "2"]))
 

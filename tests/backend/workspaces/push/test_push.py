@@ -19,8 +19,9 @@ from hai.client.errors import Conflict, Invalid, LimitReached, NotFound, Unreach
 from hai.v1 import workspace_pb2 as pb
 from hai.v1 import workspace_service_pb2 as calls
 from hai.v1.user_pb2 import ROLE_USER, User
-from hai_backend.testing.server import running_server
-from hai_backend.testing.workspaces import (
+from tests.small_disk import small_disk
+from tests.support.servers import running_server
+from tests.support.workspaces import (
     MTIME_NS,
     Pusher,
     begin,
@@ -32,7 +33,6 @@ from hai_backend.testing.workspaces import (
     link,
     removal,
 )
-from tests.small_disk import small_disk
 
 
 async def test_a_push_makes_files_directories_links_and_modes(here) -> None:

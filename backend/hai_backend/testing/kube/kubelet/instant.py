@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from hai_backend.testing.kube.api import Api
-from hai_backend.testing.kube.kubelet.containers import (
+from hai_backend.testing.kube.kubelet.logs import AskedLog, not_yet
+from hai_backend.testing.kube.kubelet.pod_state import (
     Container,
     LocalPod,
     Running,
@@ -13,8 +14,7 @@ from hai_backend.testing.kube.kubelet.containers import (
     Waiting,
 )
 from hai_backend.testing.kube.kubelet.runtime import Runtime
-from hai_backend.testing.kube.logs import AskedLog, not_yet
-from hai_backend.testing.kube.stored import Stored
+from hai_backend.testing.kube.storage.store import Stored
 
 _TERMINATED = 143
 _KILLED = 137

@@ -8,19 +8,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from hai_backend.testing.kube.api import Api
-from hai_backend.testing.kube.defaults_pod import grace_of
+from hai_backend.testing.kube.control.events import Recorder
 from hai_backend.testing.kube.errors import ApiError
-from hai_backend.testing.kube.events import Recorder
-from hai_backend.testing.kube.history import Change
-from hai_backend.testing.kube.kubelet.containers import LocalPod
-from hai_backend.testing.kube.kubelet.images import Images
-from hai_backend.testing.kube.kubelet.output import Output
+from hai_backend.testing.kube.kubelet.config_sources import Supplies
+from hai_backend.testing.kube.kubelet.container_config import Images
+from hai_backend.testing.kube.kubelet.logs import AskedLog, Output, not_yet
+from hai_backend.testing.kube.kubelet.pod_state import LocalPod
+from hai_backend.testing.kube.kubelet.pod_worker import Worker
 from hai_backend.testing.kube.kubelet.runtime import Runtime
-from hai_backend.testing.kube.kubelet.supplies import Supplies
-from hai_backend.testing.kube.kubelet.worker import Worker
-from hai_backend.testing.kube.logs import AskedLog, not_yet
-from hai_backend.testing.kube.stored import Stored
+from hai_backend.testing.kube.storage.store import Change, Stored
 from hai_backend.testing.kube.timers import Timer
+from hai_backend.testing.kube.validation.defaults import grace_of
 
 
 class ProcessKubelet(Runtime):

@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from hai_backend.testing.kube.api import Api
 from hai_backend.testing.kube.body import dig
 from hai_backend.testing.kube.errors import ApiError
-from hai_backend.testing.kube.kubelet.containers import LocalPod
-from hai_backend.testing.kube.kubelet.status import pod_status
-from hai_backend.testing.kube.logs import AskedLog
-from hai_backend.testing.kube.stored import Stored
+from hai_backend.testing.kube.kubelet.logs import AskedLog
+from hai_backend.testing.kube.kubelet.pod_state import LocalPod, pod_status
+from hai_backend.testing.kube.storage.store import Stored
 
 
 class Runtime(ABC):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hai_backend.testing.kube.body import Body
-from hai_backend.testing.kube.kubelet.supplies import Data, MissingError, Supplies
+from hai_backend.testing.kube.kubelet.config_sources import Data, MissingError, Supplies
 
 _FILES = ("secret", "configMap", "downwardAPI", "projected")
 

@@ -1,0 +1,1 @@
+"""The command line of `python -m hai_backend.sim`."""

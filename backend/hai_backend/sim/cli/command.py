@@ -1,0 +1,164 @@
+"""`python -m hai_backend.sim`, which `hai simulate` runs: replays traces and tells what would have happened.
+
+Exit codes as of `hai`: 0 done, 1 failed (or a decision comes out otherwise), 2 options or files are wrong, 130
+interrupted, 141 nobody reads the output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hai_backend.domain.errors import Invalid
+from hai_backend.sim.cli.engine import Engine, production
+from hai_backend.sim.cli.experiment import Inputs, inputs, run
+from hai_backend.sim.cli.options import STDOUT, Request, Words, parse
+from hai_backend.sim.cli.progress import watching
+from hai_backend.sim.replay.verify import document as verified
+from hai_backend.sim.replay.verify import told, verify
+from hai_backend.sim.report import comparison as compare
+from hai_backend.sim.report.results import document
+from hai_backend.sim.traces.snapshot import read_snapshot
+
+FAILURE, USAGE, INTERRUPTED, NOBODY_READS = 1, 2, 130, 141
+
+# Values are taken as text, so that all that is wrong with them is said at once (request.py).
+OPTIONS = (
+    click.Argument(["traces"], nargs=-1, metavar="TRACE..."),
+    click.Option(["--nodes"], multiple=True, metavar="N"),
+    click.Option(["--gpus-per-node"], metavar="N"),
+    click.Option(["--packed"], is_flag=True),
+    click.Option(["--policy", "policies"], multiple=True, metavar="FILE"),
+    click.Option(["--time-scale"], metavar="F"),
+    click.Option(["--flat-priority"], is_flag=True),
+    click.Option(["--format"], metavar="NAME"),
+    click.Option(["--seed"], metavar="N"),
+    click.Option(["--synthetic"], metavar="NAME=N,...|FILE.json"),
+    click.Option(["--verify"], is_flag=True),
+    click.Option(["--json"], metavar="OUT"),
+    click.Option(["--report"], metavar="OUT.html"),
+)
+"""`hai simulate` has the same and explains them."""
+
+
+def main(argv: Sequence[str] | None = None, *, engine: Callable[[], Engine] = production) -> int:
+    """One command line; the exit code is returned. Tests give their own engine."""
+    try:
+        request = parse(_words(sys.argv[1:] if argv is None else argv))
+        code = _simulate(request, engine())
+        sys.stdout.flush()
+        return code
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.UsageError as error:
+        return _tell([error.format_message()], USAGE)
+    except Invalid as error:
+        return _tell([str(violation) for violation in error.violations], USAGE)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOBODY_READS
+    except OSError as error:
+        return _tell([f"{error.filename}: {error.strerror}"], FAILURE)
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+
+
+def _words(argv: Sequence[str]) -> Words:
+    command = click.Command(
+        "simulate", params=list(OPTIONS), epilog="`hai simulate --help` tells more."
+    )
+    with command.make_context("hai simulate", list(argv)) as context:
+        return Words(**context.params)
+
+
+def _simulate(request: Request, engine: Engine) -> int:
+    if request.verify:
+        return _verify(request)
+    if request.synthetic is not None:
+        _time(request, request.synthetic, engine)
+    else:
+        _replay(request, engine, inputs(request, engine))
+    return 0
+
+
+def _time(request: Request, given: Mapping[str, int] | Path, engine: Engine) -> None:
+    times = engine.time_passes(given if isinstance(given, Mapping) else read_snapshot(given))
+    if request.json != STDOUT:
+        click.echo(
+            "".join(f"{name:24} {_said(value)}\n" for name, value in times.items()), nl=False
+        )
+    _write_json(
+        request, {"synthetic": dict(given) if isinstance(given, Mapping) else str(given), **times}
+    )
+
+
+def _verify(request: Request) -> int:
+    """Whether every decision comes out as it was recorded."""
+    with watching(sys.stderr) as watch:
+        verdicts = [verify(path, watch(path)) for path in request.traces]
+    if request.json != STDOUT:
+        click.echo("".join(f"{line}\n" for each in verdicts for line in told(each)), nl=False)
+    found = verified(verdicts)
+    _write_json(request, found)
+    return 0 if found["equal"] else FAILURE
+
+
+def _replay(request: Request, engine: Engine, given: Inputs) -> None:
+    for trace in given.traces:
+        for reason, count in trace.skipped.items():
+            click.echo(f"{trace.source}: left out {count}: {reason}", err=True)
+    with watching(sys.stderr) as watch:
+        results = run(request, given, engine, watch)
+    if request.json != STDOUT:
+        compare.show(results, sys.stdout)
+    settings = _settings(request)
+    _write_json(request, document(results, settings))
+    if request.report:
+        from hai_backend.sim.report.html import report
+
+        _write(request.report, report(results, settings))
+
+
+def _settings(request: Request) -> dict[str, Any]:
+    names = ("gpus_per_node", "packed", "time_scale", "flat_priority")
+    return {name: getattr(request, name) for name in names}
+
+
+def _write_json(request: Request, found: Mapping[str, Any]) -> None:
+    if request.json is None:
+        return
+    text = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if request.json == STDOUT:
+        click.echo(text, nl=False)
+    else:
+        _write(request.json, text)
+
+
+def _write(path: str, text: str) -> None:
+    """A full disk names the file, which Python's own error does not."""
+    try:
+        Path(path).write_text(text, "utf-8")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+
+
+def _said(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _tell(messages: Sequence[str], code: int) -> int:
+    """As `hai` tells its own errors."""
+    if len(messages) == 1:
+        click.echo(f"hai: {messages[0]}", err=True)
+        return code
+    click.echo(f"hai: {len(messages)} things are not valid:", err=True)
+    for message in messages:
+        click.echo(f"  {message}", err=True)
+    return code

@@ -1,0 +1,1 @@
+"""Predicts when a waiting task starts."""

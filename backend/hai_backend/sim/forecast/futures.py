@@ -1,0 +1,195 @@
+"""One possible future of a node group: who is there now, with drawn remaining run times, and who may come.
+
+Remaining run times are drawn from what history tells of the kind of task, given how long it has run. Where history
+errs, it errs for many tasks at once: so the draws of one future lean the same way, and each future believes either all
+of history or only its newest part. Arrivals repeat stretches of the last days at the same time of day, so that bursts
+stay bursts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from math import inf
+from random import Random
+from statistics import NormalDist
+
+from hai_backend.domain.node import Node
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, SchedulingState, Snapshot
+from hai_backend.scheduler import Policy, SchedulerCache
+from hai_backend.scheduler.policy.group_policy import in_force
+from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.queue.history import History
+from hai_backend.scheduler.queue.rating import like
+from hai_backend.sim.replay.world import Life, World
+
+# spread of draws: of a future, and of a task within it (calibrated: tests/bench/bench_forecast)
+COMMON, OWN = 1.0, 0.6
+# parts of history that futures believe, and endings in each at least
+NEWEST, FEWEST = (1.0, 0.2, 0.05), 50
+DAY, DAYS, STRETCH = 86_400.0, 7, 6 * 3600.0
+_LONGEST = 1e7  # seconds; a run time beyond what history tells
+_SUSPEND_SECONDS = 5.0
+_NORMAL = NormalDist()
+_NOBODY = SchedTask(0, "", "", 0, Priority.AUTO, inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What the futures of a group are drawn from: the group alone as it is now, its history, and who came lately."""
+
+    snapshot: Snapshot
+    group: str
+    policy: Policy
+    history: History  # that the scheduler ranks by
+    views: tuple[History, ...]  # that run times are drawn from: each future believes one of them
+    endings: int
+    arrived: tuple[SchedTask, ...]  # in the last DAYS, by submission
+    since: float  # arrivals are known from then on; a STRETCH at least, so that a first rush is none for ever
+
+    @property
+    def span(self) -> str:
+        """For how long arrivals are known."""
+        seconds = self.snapshot.now - self.since
+        return f"{seconds / DAY:.1f} days" if seconds >= DAY else f"{seconds / 3600:.0f} hours"
+
+
+def past_of(snapshot: Snapshot, policy: Policy, group: str) -> Past:
+    """What is known of one group."""
+    endings = tuple(e for e in snapshot.endings if e.task.group == group and e.seconds >= 0)
+    tasks = tuple(task for task in snapshot.tasks if task.group == group)
+    views = tuple(_learned(endings[-max(FEWEST, int(part * len(endings))) :]) for part in NEWEST)
+    known = sorted((*tasks, *(e.task for e in endings)), key=lambda t: (t.created_at, t.id))
+    first = min((task.created_at for task in known[:1]), default=snapshot.now)
+    since = max(snapshot.now - DAYS * DAY, min(first, snapshot.now - STRETCH))
+    arrived = tuple(t for t in known if since <= t.created_at < snapshot.now)
+    alone = replace(snapshot, tasks=tasks, nodes=_nodes(snapshot, group), endings=())
+    return Past(alone, group, policy, views[0], views, len(endings), arrived, since)
+
+
+def _learned(endings: Sequence[Ending]) -> History:
+    history = History()
+    for ending in endings:
+        history.learn(like(ending.task), ending.seconds)
+    return history
+
+
+def _nodes(snapshot: Snapshot, group: str) -> tuple[Node, ...]:
+    """Nodes of the group; not those that runs of other groups still hold."""
+    foreign = {name for t in snapshot.tasks if t.group != group for name in t.placed}
+    return tuple(n for n in snapshot.nodes if n.group == group and n.name not in foreign)
+
+
+class Future:
+    """The world from now on, as it may become. The same seed gives the same future."""
+
+    def __init__(self, past: Past, seed: int) -> None:
+        self._past = past
+        self._random = Random(seed)
+        self._view = past.views[seed % len(past.views)]
+        self._lean = COMMON * self._random.gauss(0.0, 1.0)
+        self.world = self._world()
+        self._arrivals = self._arriving()
+        self._next: tuple[float, SchedTask] = next(self._arrivals, (inf, _NOBODY))
+
+    def step(self) -> bool:
+        """Go to the next moment at which something happens, and let the scheduler decide. False: nothing ever does."""
+        world = self.world
+        while (
+            inf > self._next[0] <= min(world.events[0][0] if world.events else inf, world.wake_at)
+        ):
+            at, task = self._next
+            world.submits(Life(task, task.node_count, self._draw(task, 0.0)), at)
+            self._next = next(self._arrivals, (inf, _NOBODY))
+        if not world.advance():
+            return False
+        world.decide()
+        return True
+
+    def _world(self) -> World:
+        past = self._past
+        now = past.snapshot.now
+        cache = SchedulerCache(past.policy)
+        cache.use_histories({past.group: past.history})
+        cache.update_rules(replace(Rules.of(past.snapshot), inactive_users=frozenset()))
+        cache.update_nodes(past.snapshot.nodes)
+        settings = past.snapshot.groups.get(past.group)
+        policy = in_force(settings, past.policy) if settings else past.policy
+        restart = max(0.0, policy.restart_seconds - _SUSPEND_SECONDS)
+        world = World(cache, _SUSPEND_SECONDS, restart, learns=False, now=now)
+        for task in past.snapshot.tasks:
+            if task.user not in past.snapshot.inactive_users or task.placed:
+                self._enter(world, task)
+        world.decide()
+        return world
+
+    def _enter(self, world: World, task: SchedTask) -> None:
+        """A task that is there already."""
+        world.changed[task.id] = task
+        began = world.now if task.run_started_at is None else min(task.run_started_at, world.now)
+        ran = world.now - began
+        life = Life(task, task.node_count, self._draw(task, task.run_seconds + ran))
+        life.suspensions = int(task.run_seconds > 0.0)
+        world.lives[task.id] = life
+        match task.standing:
+            case SchedulingState.RUNNING:
+                life.since, life.left = began, life.left + ran
+                world.ends(life, world.now + life.left - ran)
+            case SchedulingState.LEAVING:
+                life.since = began
+                world.leaves(life, back=task.suspended_for != 0)
+
+    def _draw(self, task: SchedTask, age: float) -> float:
+        """Seconds that it still runs."""
+        own = OWN * self._random.gauss(0.0, 1.0)
+        share = _NORMAL.cdf(self._lean + own)
+        return min(_LONGEST, self._view.curve(like(task)).remaining(age, share))
+
+    def _arriving(self) -> Iterator[tuple[float, SchedTask]]:
+        """Stretches of the past one after the other, each of a random one of the days known, or from anywhere.
+
+        For DAYS at most: where everybody came within one moment, hardly any stretch has somebody.
+        """
+        past, at = self._past, self._past.snapshot.now
+        until = at + DAYS * DAY
+        times = [task.created_at for task in past.arrived]
+        numbers = count(1 + max((t.id for t in (*past.arrived, *past.snapshot.tasks)), default=0))
+        while times and at < until:
+            length, back = self._stretch(at)
+            first, end = bisect_left(times, at - back), bisect_left(times, at - back + length)
+            for task in past.arrived[first:end]:
+                moment = max(past.snapshot.now, task.created_at + back)
+                yield moment, _anew(task, next(numbers), moment)
+            at += length
+
+    def _stretch(self, at: float) -> tuple[float, float]:
+        """How long the next stretch is, and how far back its model lies."""
+        now, since = self._past.snapshot.now, self._past.since
+        if now - since < DAY:
+            return STRETCH, at - self._random.uniform(since, now - STRETCH)
+        least = -((at + STRETCH - now) // -DAY)
+        most = max(least, (at - since) // DAY)
+        return STRETCH, DAY * self._random.randint(int(least), int(most))
+
+
+def _anew(task: SchedTask, number: int, at: float) -> SchedTask:
+    """The same task, submitted again."""
+    return SchedTask(
+        id=number,
+        user=task.user,
+        group=task.group,
+        node_count=task.node_count,
+        priority=task.priority,
+        created_at=at,
+        zone=task.zone,
+        task_type=task.task_type,
+        gpu=task.gpu,
+        cpu=task.cpu,
+        memory=task.memory,
+        name=task.name,
+        yields=task.yields,
+        restart_seconds=task.restart_seconds,
+    )

@@ -1,0 +1,224 @@
+"""Times passes of the production scheduler on a made-up cluster of any size, or on a snapshot of a real one.
+
+`cold_s` is a cache that is shown everything for the first time and decides. `steady_*` are passes after at most 100
+changes each, as the live loop makes them: tasks end, are submitted, and leave; the decisions of a pass are carried out
+before the next one. Times are those of the processor: what a pass takes on one core that does nothing else. Random
+numbers are seeded: two calls time the same work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from hai_backend.domain.node import Node
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.scheduling.plan import Plan, Start, Suspend
+from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, SchedulingState, Snapshot
+from hai_backend.runtime import built_to_stay, collect_rarely
+from hai_backend.scheduler import Policy, SchedulerCache
+
+Another = Callable[[int, Random], SchedTask]
+"""Makes one more task; the number is new with each."""
+
+
+def numbers(given: Snapshot) -> Mapping[str, int]:
+    """What --synthetic takes, of a snapshot."""
+    waiting = sum(task.standing is SchedulingState.QUEUED for task in given.tasks)
+    return {
+        "nodes": len(given.nodes),
+        "waiting": waiting,
+        "running": len(given.tasks) - waiting,
+        "users": len({task.user for task in given.tasks}),
+        "groups": len({node.group for node in given.nodes}),
+    }
+
+
+def resubmitted(given: Snapshot) -> Another:
+    """Tasks that are there are submitted again, without what has happened to them."""
+    newest = max(task.id for task in given.tasks)
+
+    def another(number: int, draw: Random) -> SchedTask:
+        model = draw.choice(given.tasks)
+        return SchedTask(
+            id=newest + 1 + number,
+            user=model.user,
+            group=model.group,
+            node_count=model.node_count,
+            priority=model.priority,
+            created_at=given.now,
+            zone=model.zone,
+            task_type=model.task_type,
+            gpu=model.gpu,
+            cpu=model.cpu,
+            memory=model.memory,
+            name=model.name,
+            yields=model.yields,
+        )
+
+    return another
+
+
+PASSES = 300
+CHANGES = 100
+_NOW = 1_000_000.0
+_SETTLING = 20  # passes
+_SECONDS = 5.0  # between two passes
+_LEVELS = (
+    Priority.HIGH,
+    *[Priority.ABOVE_NORMAL] * 4,
+    *[Priority.NORMAL] * 11,
+    *[Priority.LOW] * 4,
+)
+_SIZES = (*[1] * 12, *[2] * 4, *[4] * 2, 8, 16)
+
+
+def time_passes(given: Mapping[str, int] | Snapshot) -> Mapping[str, Any]:
+    """On a cluster of so many nodes, waiting, running, users and groups, or on one that is there already."""
+    if isinstance(given, Snapshot):
+        return {**numbers(given), **_times(given, resubmitted(given))}
+    settings = given
+    return {**settings, **_times(snapshot(settings), lambda n, draw: _task(n, draw, settings))}
+
+
+def _times(given: Snapshot, another: Another) -> Mapping[str, Any]:
+    collect_rarely()  # as the server does
+    began = time.process_time()
+    with built_to_stay():
+        cache = SchedulerCache.of(given, Policy())
+        plan = cache.decide(given.now)
+    cold = time.process_time() - began
+    times = sorted(_steady(_World(another, cache, given), plan))
+    return {
+        "cold_s": cold,
+        "steady_p50_ms": times[len(times) // 2] * 1000,
+        "steady_p99_ms": times[len(times) * 99 // 100] * 1000,
+        "steady_max_ms": times[-1] * 1000,
+        "passes": len(times),
+        "changes_per_pass": CHANGES,
+    }
+
+
+def snapshot(settings: Mapping[str, int]) -> Snapshot:
+    """A full cluster with a backlog, and some history."""
+    draw = Random(1)
+    groups = [f"g{i}" for i in range(settings["groups"])]
+    nodes = tuple(
+        Node(f"n{i:05}", groups[i % len(groups)], gpus=8) for i in range(settings["nodes"])
+    )
+    tasks = [_task(i, draw, settings) for i in range(settings["running"] + settings["waiting"])]
+    past = [_task(0, draw, settings) for _ in range(5000)]
+    endings = tuple(Ending(task, draw.lognormvariate(8, 2)) for task in past)
+    empty = Snapshot(_NOW, nodes, tuple(tasks), endings=endings)
+    return replace(empty, tasks=tuple(_filled(empty, settings["running"], draw)))
+
+
+def _filled(empty: Snapshot, running: int, draw: Random) -> Iterator[SchedTask]:
+    """The tasks, when the scheduler itself has started as many as there are nodes for, at most `running`."""
+    starts = [
+        d for d in SchedulerCache.of(empty, Policy()).decide(_NOW).decisions if isinstance(d, Start)
+    ]
+    placed = {start.task: start for start in starts[:running]}
+    for task in empty.tasks:
+        start = placed.get(task.id)
+        began = _NOW - draw.random() * 3600
+        yield _running(task, start.nodes, start.priority, began) if start else task
+
+
+def _task(number: int, draw: Random, settings: Mapping[str, int]) -> SchedTask:
+    user = draw.randrange(settings["users"])
+    home = user if draw.random() < 0.7 else user * 7 + 3  # a user works in one or two groups
+    return SchedTask(
+        id=number + 1,
+        user=f"u{user}",
+        group=f"g{home % settings['groups']}",
+        node_count=draw.choice(_SIZES),
+        priority=draw.choice(_LEVELS),
+        created_at=_NOW - draw.random() * 50_000,
+        name=f"job{user}-{draw.randrange(3)}",
+        yields=draw.random() < 0.5,
+    )
+
+
+def _running(task: SchedTask, nodes: tuple[str, ...], level: Priority, now: float) -> SchedTask:
+    return replace(
+        task, standing=SchedulingState.RUNNING, placed=nodes, run_priority=level, run_started_at=now
+    )
+
+
+@dataclass(slots=True)
+class _World:
+    another: Another
+    cache: SchedulerCache
+    given: Snapshot
+    draw: Random = field(default_factory=lambda: Random(2))
+    running: dict[int, SchedTask] = field(default_factory=dict)
+    leaving: dict[int, SchedTask] = field(default_factory=dict)
+    waiting: dict[int, SchedTask] = field(default_factory=dict)
+    submitted: int = 0
+
+    def __post_init__(self) -> None:
+        known = {
+            SchedulingState.RUNNING: self.running,
+            SchedulingState.LEAVING: self.leaving,
+            SchedulingState.QUEUED: self.waiting,
+        }
+        for task in self.given.tasks:
+            known[task.standing][task.id] = task
+        self.submitted = len(self.given.tasks)
+
+    def carry_out(self, plan: Plan, now: float) -> dict[int, SchedTask]:
+        """Tasks as the decisions leave them."""
+        changed: dict[int, SchedTask] = {}
+        for decision in plan.decisions:
+            match decision:
+                case Start(task=task, nodes=nodes, priority=level):
+                    new = _running(self.waiting.pop(task), nodes, level, now)
+                    changed[task] = self.running[task] = new
+                case Suspend(task=task, for_task=other):
+                    gone = replace(
+                        self.running.pop(task),
+                        standing=SchedulingState.LEAVING,
+                        suspended_for=other,
+                    )
+                    changed[task] = self.leaving[task] = gone
+        return changed
+
+    def happen(self, now: float, room: int) -> tuple[dict[int, SchedTask], list[int]]:
+        """Who has left its nodes waits again; some tasks end, and as many are submitted."""
+        changed: dict[int, SchedTask] = {}
+        for task in list(self.leaving)[:room]:
+            left = self.leaving.pop(task)
+            changed[task] = self.waiting[task] = replace(
+                left,
+                standing=SchedulingState.QUEUED,
+                placed=(),
+                run_started_at=None,
+                waiting_since=now,
+            )
+        ends = min(CHANGES, max(0, room - len(changed))) // 2
+        ended = self.draw.sample(sorted(self.running), min(ends, len(self.running)))
+        self.cache.learn(Ending(self.running.pop(task), 5000.0) for task in ended)
+        for number in range(self.submitted, self.submitted + ends):
+            new = replace(self.another(number, self.draw), created_at=now)
+            changed[new.id] = self.waiting[new.id] = new
+        self.submitted += ends
+        return changed, ended
+
+
+def _steady(world: _World, plan: Plan) -> list[float]:
+    """The made-up cluster first comes to rest: what the first passes suspend has left when the clock is started."""
+    times, now = [], world.given.now
+    for number in range(_SETTLING + PASSES):
+        changed = world.carry_out(plan, now)
+        now += _SECONDS
+        room = max(0, CHANGES - len(changed)) if number >= _SETTLING else len(world.given.tasks)
+        more, ended = world.happen(now, room)
+        began = time.process_time()
+        world.cache.update_tasks((changed | more).values(), ended, now)
+        plan = world.cache.decide(now)
+        times.append(time.process_time() - began)
+    return times[_SETTLING:]

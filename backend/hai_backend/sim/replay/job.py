@@ -1,0 +1,56 @@
+"""What goes into a replay and what comes out of it. Times are seconds since the first submission of the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hai_backend.domain.priority import Priority
+
+Progress = Callable[[int, int, float], None]
+"""Called now and then: jobs done, jobs in all, seconds on the virtual clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job of a trace; `duration` is its pure run time, known to the simulator and never to the scheduler."""
+
+    id: int  # from 1, in order of submission
+    name: str  # what it shares with similar jobs: a name without digits, or the virtual cluster
+    user: str
+    submit: float
+    duration: float
+    gpus: int  # of the whole gang; 0: whole nodes without GPUs
+    nodes: int  # whole nodes that it takes when nodes are not shared
+    priority: Priority = Priority.NORMAL
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of one job."""
+
+    job: Job
+    first_start: float
+    finished: float
+    suspensions: int = 0
+    held: float = 0.0  # node-seconds on nodes, overhead included (parts of nodes count as parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """From `at` on: nodes held, and nodes that running and waiting jobs together want (not capped)."""
+
+    at: float
+    held: float
+    wanted: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A whole replay under one policy on one cluster."""
+
+    label: str
+    nodes: int
+    fates: tuple[Fate, ...]
+    usage: tuple[Usage, ...]  # ascending by time, one entry per change
+    pass_seconds: tuple[float, ...] = field(default=(), repr=False)

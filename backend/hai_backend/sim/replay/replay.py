@@ -1,0 +1,100 @@
+"""Replays jobs through the production scheduler on an empty virtual cluster (cluster.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from hai_backend.domain.node import Group, Node
+from hai_backend.domain.scheduling.snapshot import SchedTask
+from hai_backend.scheduler import Policy, SchedulerCache
+from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.sim.replay.job import Fate, Job, Outcome, Progress
+from hai_backend.sim.replay.world import Life, World
+
+_GROUP = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Equal nodes; `packed`: jobs smaller than a node share nodes."""
+
+    nodes: int
+    gpus_per_node: int = 8
+    packed: bool = False
+    suspend_seconds: float = 5.0
+    restart_seconds: float = 60.0
+
+    def members(self) -> tuple[Node, ...]:
+        """The nodes, as the scheduler sees them."""
+        width = len(str(self.nodes))
+        names = (f"n{i:0{width}}" for i in range(1, self.nodes + 1))
+        return tuple(Node(name, _GROUP, gpus=self.gpus_per_node) for name in names)
+
+    def shape(self, job: Job) -> tuple[int, int]:
+        """Ranks of a job, and GPUs of each; 0: whole nodes. All ranks are equal, as few as possible."""
+        if not self.packed or not job.gpus:
+            return job.nodes, 0
+        ranks = ceil(job.gpus / self.gpus_per_node)
+        while job.gpus % ranks:
+            ranks += 1
+        return ranks, job.gpus // ranks
+
+    def weight(self, job: Job) -> float:
+        """How many nodes' worth a job holds."""
+        ranks, gpus = self.shape(job)
+        return ranks * gpus / self.gpus_per_node if gpus else ranks
+
+
+def replay(
+    jobs: Sequence[Job],
+    cluster: Cluster,
+    policy: Policy,
+    *,
+    label: str = "",
+    progress: Progress = lambda done, total, now: None,
+) -> Outcome:
+    """Run all jobs to their end. Raises ValueError for a job that could never run on this cluster."""
+    world = opened(jobs, cluster, policy)
+    while len(world.ended) < len(jobs):
+        if not world.advance():
+            raise RuntimeError(f"{len(jobs) - len(world.ended)} jobs wait for ever")
+        world.decide()
+        progress(len(world.ended), len(jobs), world.now)
+    known = {job.id: job for job in jobs}
+    fates = tuple(_fate(known[life.task.id], life) for life in world.ended)
+    return Outcome(label, cluster.nodes, fates, tuple(world.usage), tuple(world.pass_seconds))
+
+
+def opened(jobs: Sequence[Job], cluster: Cluster, policy: Policy) -> World:
+    """An empty cluster to which these jobs will be submitted. Raises ValueError as `replay` does."""
+    cache = SchedulerCache(policy)
+    cache.update_rules(Rules({_GROUP: Group(_GROUP, cluster.packed)}))
+    cache.update_nodes(cluster.members())
+    world = World(cache, cluster.suspend_seconds, cluster.restart_seconds)
+    for job in jobs:
+        world.submits(_life(job, cluster), job.submit)
+    return world
+
+
+def _fate(job: Job, life: Life) -> Fate:
+    return Fate(job, life.first_start, life.finished, life.suspensions, life.held)
+
+
+def _life(job: Job, cluster: Cluster) -> Life:
+    ranks, gpus = cluster.shape(job)
+    if ranks > cluster.nodes:
+        raise ValueError(f"job {job.id} needs {ranks} nodes; the cluster has {cluster.nodes}")
+    task = SchedTask(
+        id=job.id,
+        user=job.user,
+        group=_GROUP,
+        node_count=ranks,
+        priority=job.priority,
+        created_at=job.submit,
+        gpu=gpus,
+        name=job.name,
+        yields=True,
+    )
+    return Life(task, cluster.weight(job), left=job.duration)

@@ -1,0 +1,140 @@
+"""Replays a log of scheduling passes (scheduler/recorded_input.py) and compares every decision with the recorded
+one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from hai_backend.domain.json_form import refused, written
+from hai_backend.scheduler import SchedulerCache
+from hai_backend.scheduler.recorded_input import Begin, Pass, apply, parse_line
+from hai_backend.sim.replay.job import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A pass that came out otherwise: the plan that was recorded and the one of the replay, as they are written."""
+
+    place: str
+    now: float
+    recorded: Any
+    replayed: Any
+
+    def lines(self) -> Iterator[str]:
+        """Both in full, those decisions that differ."""
+        yield f"{self.place}: the pass at {self.now!r} decides otherwise"
+        pairs = zip_longest(_parts(self.recorded), _parts(self.replayed), fillvalue="nothing")
+        for before, after in pairs:
+            if before != after:
+                yield f"  recorded: {before}"
+                yield f"  replayed: {after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a whole log came to."""
+
+    source: str
+    beginnings: int
+    passes: int
+    decisions: int
+    torn: bool  # its last line is incomplete, and was left out
+    releases: tuple[str, ...]  # of the software that wrote it
+    difference: Difference | None = None
+
+
+def verify(path: str, progress: Progress = lambda done, total, now: None) -> Verdict:
+    """Replay all of a log, or until a pass differs. Raises Invalid for what is no log, and OSError."""
+    replay, total = _Replay(path), Path(path).stat().st_size
+    with Path(path).open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                replay.torn = True
+                break
+            replay.line(f"{path}:{number}", line)
+            if replay.difference is not None:
+                break
+            progress(min(file.tell(), total), total, replay.seconds)
+    return replay.verdict()
+
+
+def told(verdict: Verdict) -> Iterator[str]:
+    """The verdict in lines."""
+    counted = f"{verdict.passes} passes and {verdict.decisions} decisions compared"
+    if verdict.difference is None:
+        yield f"{verdict.source}: {counted}, all as recorded"
+    else:
+        yield f"{verdict.source}: {counted}, the last pass differs"
+        yield from verdict.difference.lines()
+    if verdict.torn:
+        yield f"{verdict.source}: its last line is not complete and was left out"
+    releases = [release for release in verdict.releases if release]
+    if releases and verdict.difference is not None:
+        yield f"{verdict.source}: it was recorded by version {', '.join(releases)}"
+
+
+def document(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """The verdicts as one JSON object."""
+    return {
+        "equal": all(verdict.difference is None for verdict in verdicts),
+        "logs": [asdict(verdict) for verdict in verdicts],
+    }
+
+
+class _Replay:
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.torn = False
+        self.difference: Difference | None = None
+        self.seconds = 0.0  # that the passes span
+        self._began: float | None = None
+        self._cache: SchedulerCache | None = None
+        self._beginnings = self._passes = self._decisions = 0
+        self._releases: dict[str, None] = {}
+
+    def line(self, place: str, line: bytes) -> None:
+        found = parse_line(_text(line, place), place)
+        if isinstance(found, Begin):
+            self._cache = found.cache()
+            self._beginnings += 1
+            self._releases[found.release] = None
+        elif self._cache is None:
+            raise refused(place, "comes before the beginning of a log")
+        else:
+            self._compare(place, self._cache, found)
+
+    def _compare(self, place: str, cache: SchedulerCache, recorded: Pass) -> None:
+        self._passes += 1
+        self._began = recorded.shown.now if self._began is None else self._began
+        self.seconds = recorded.shown.now - self._began
+        self._decisions += len(recorded.plan.decisions)
+        now, before = recorded.shown.now, written(recorded.plan)
+        after = written(apply(cache, recorded.shown))
+        if json.dumps(before) != json.dumps(after):
+            self.difference = Difference(place, now, before, after)
+
+    def verdict(self) -> Verdict:
+        if not self._beginnings:
+            raise refused(self.source, "holds no beginning of a log, so nothing can be replayed")
+        return Verdict(
+            self.source, self._beginnings, self._passes, self._decisions, self.torn,
+            tuple(self._releases), self.difference,
+        )  # fmt: skip
+
+
+def _text(line: bytes, place: str) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise refused(place, "is not text in UTF-8") from error
+
+
+def _parts(plan: dict[str, Any]) -> Iterator[str]:
+    """The decisions one by one, then the rest of a plan."""
+    yield from (json.dumps(decision, ensure_ascii=False) for decision in plan["decisions"])
+    yield json.dumps({name: value for name, value in plan.items() if name != "decisions"})

@@ -1,0 +1,168 @@
+"""The figures of a replay, by the definitions of the reference simulator that published results are compared with.
+
+wait          JCT (submission to end) less the pure run time: queueing, suspended time and overhead
+slowdown      max(1, JCT / max(run time, 10 min)); the bound keeps jobs of seconds from deciding the mean
+occupancy     held node-time until the last submission, of the capacity until then
+saturation    held node-time of what could be held, min(capacity, wanted), over the whole run; 1: no node idled while
+              somebody waited for it
+useful share  work of the held node-time; the rest is lost to suspending and resuming
+Jain          Jain's index over users of work / (JCT x nodes of all jobs): a user whose jobs ran all the
+              time that they existed has 1. The index is 1 when everybody is slowed down alike, and 1/users when one
+              user alone is served
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from statistics import fmean
+
+from hai_backend.domain.priority import LEVELS
+from hai_backend.sim.replay.job import Fate, Job, Outcome, Usage
+
+HOUR = 3600.0
+_SHORT = 600.0
+"""Jobs shorter than this count as so long in the slowdown."""
+
+
+def metrics(
+    outcome: Outcome, *, gpus_per_node: int = 8, packed: bool = False
+) -> dict[str, float | dict[str, float]]:
+    """Every figure of a replay; hours unless the name says otherwise."""
+    fates = outcome.fates
+    size = sizes(fates, gpus_per_node, packed)
+    return {
+        "jobs": len(fates),
+        "nodes": outcome.nodes,
+        **_spread("jct", [jct(fate) / HOUR for fate in fates]),
+        **_spread("wait", [wait(fate) / HOUR for fate in fates]),
+        "first_wait_mean_h": _mean(f.first_start - f.job.submit for f in fates) / HOUR,
+        "slowdown_mean": _mean(slowdown(fate) for fate in fates),
+        **_capacity(outcome),
+        **_work(fates, size),
+        "suspensions": sum(fate.suspensions for fate in fates),
+        "suspensions_per_job": _mean(fate.suspensions for fate in fates),
+        "suspensions_max": max((fate.suspensions for fate in fates), default=0),
+        "makespan_h": end(fates) / HOUR,
+        "jain": jain(list(user_shares(fates, size).values())),
+        "wait_by_priority_h": _wait_by_priority(fates),
+        "pass_p50_ms": 1e3 * percentile(sorted(outcome.pass_seconds), 50),
+        "pass_p99_ms": 1e3 * percentile(sorted(outcome.pass_seconds), 99),
+    }
+
+
+def jct(fate: Fate) -> float:
+    """Seconds from submission to end."""
+    return fate.finished - fate.job.submit
+
+
+def wait(fate: Fate) -> float:
+    """Seconds of its existence in which a job made no progress."""
+    return jct(fate) - fate.job.duration
+
+
+def slowdown(fate: Fate) -> float:
+    """Bounded slowdown."""
+    return max(1.0, jct(fate) / max(fate.job.duration, _SHORT))
+
+
+def end(fates: Sequence[Fate]) -> float:
+    """When the last job has ended."""
+    return max((fate.finished for fate in fates), default=0.0)
+
+
+def percentile(ascending: Sequence[float], percent: float) -> float:
+    """Between the two nearest values in proportion, as numpy does; 0 for no values."""
+    if not ascending:
+        return 0.0
+    place = (len(ascending) - 1) * percent / 100
+    low = math.floor(place)
+    high = min(low + 1, len(ascending) - 1)
+    return ascending[low] + (ascending[high] - ascending[low]) * (place - low)
+
+
+def sizes(fates: Sequence[Fate], gpus_per_node: int, packed: bool) -> list[float]:
+    """Nodes of every job; where nodes are shared, parts of nodes."""
+    return [_size(fate.job, gpus_per_node, packed) for fate in fates]
+
+
+def user_shares(fates: Sequence[Fate], size: Sequence[float]) -> dict[str, float]:
+    """Of the node-time for which a user's jobs existed, the part in which they made progress."""
+    work: defaultdict[str, float] = defaultdict(float)
+    existed: defaultdict[str, float] = defaultdict(float)
+    for fate, nodes in zip(fates, size, strict=True):
+        work[fate.job.user] += fate.job.duration * nodes
+        existed[fate.job.user] += jct(fate) * nodes
+    return {user: work[user] / total for user, total in existed.items() if total > 0}
+
+
+def jain(shares: Sequence[float]) -> float:
+    """Jain's index: 1 when all are equal."""
+    most = max(shares, default=0.0)
+    if not most:
+        return 1.0
+    parts = [share / most for share in shares]  # squares of tiny shares would vanish
+    return sum(parts) ** 2 / (len(parts) * sum(part * part for part in parts))
+
+
+def lost(fates: Sequence[Fate], size: Sequence[float]) -> float:
+    """Node-seconds held without progress."""
+    return sum(f.held - f.job.duration * n for f, n in zip(fates, size, strict=True))
+
+
+def _size(job: Job, gpus_per_node: int, packed: bool) -> float:
+    return job.gpus / gpus_per_node if packed and job.gpus else job.nodes
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return fmean(found) if found else 0.0
+
+
+def _spread(name: str, values: Iterable[float]) -> dict[str, float]:
+    ascending = sorted(values)
+    points = {f"{name}_p{p}_h": percentile(ascending, p) for p in (50, 95, 99)}
+    return {f"{name}_mean_h": _mean(ascending), **points}
+
+
+def _capacity(outcome: Outcome) -> dict[str, float]:
+    """How much of the cluster was held; when all jobs came at once, until the end."""
+    finish = end(outcome.fates)
+    last = max((fate.job.submit for fate in outcome.fates), default=0.0) or finish
+    held = until_last = could = 0.0
+    for use, until in _stretches(outcome, finish):
+        held += use.held * (until - use.at)
+        until_last += use.held * max(0.0, min(until, last) - use.at)
+        could += min(outcome.nodes, use.wanted) * (until - use.at)
+    capacity = outcome.nodes * last
+    return {
+        "occupancy": until_last / capacity if capacity else 0.0,
+        "saturation": held / could if could else 1.0,
+    }
+
+
+def _stretches(outcome: Outcome, finish: float) -> Iterable[tuple[Usage, float]]:
+    """Every usage with the time until which it holds."""
+    yield from ((a, b.at) for a, b in pairwise(outcome.usage))
+    if outcome.usage:
+        yield outcome.usage[-1], max(finish, outcome.usage[-1].at)
+
+
+def _work(fates: Sequence[Fate], size: Sequence[float]) -> dict[str, float]:
+    held = sum(fate.held for fate in fates)
+    waste = lost(fates, size)
+    return {
+        "useful_share": 1 - waste / held if held else 1.0,
+        "lost_node_hours": waste / HOUR,
+    }
+
+
+def _wait_by_priority(fates: Sequence[Fate]) -> dict[str, float]:
+    present = {fate.job.priority for fate in fates}
+    return {
+        level.name: _mean(wait(f) for f in fates if f.job.priority is level) / HOUR
+        for level in LEVELS
+        if level in present
+    }

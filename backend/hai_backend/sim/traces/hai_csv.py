@@ -1,0 +1,80 @@
+"""Our own CSV: a header, then one job per line; `user` and `priority` left blank are read from `user_synth` and
+`priority_synth`."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+
+from hai_backend.domain.priority import Priority
+from hai_backend.sim.traces.rows import (
+    UNKNOWN_USER,
+    Reading,
+    Row,
+    level,
+    missing_columns,
+    refuse,
+    seconds,
+    span,
+    whole,
+)
+
+NODES = "nodes_8gpu"
+"""Whole 8-GPU nodes of the job: the one column that tells what another one implies."""
+
+_NEEDED = ("submit_s", "duration_s", "gpus")
+
+
+def recognises(first_line: str) -> bool:
+    """True when a file that begins so is one of ours."""
+    return "submit_s" in (name.strip() for name in first_line.split(","))
+
+
+def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
+    """One row per job. Raises Invalid when the header lacks a column."""
+    table = csv.reader(lines)
+    found: list[Row] = []
+    try:
+        header = [name.strip() for name in next((line for line in table if line), [])]
+        missing_columns(reading.source, table.line_num, header, _NEEDED)
+        for cells in table:
+            _add(found, table.line_num, header, cells, reading)
+    except csv.Error as error:
+        raise refuse(f"{reading.source}:{table.line_num}", f"not CSV: {error}") from error
+    return found
+
+
+def _add(
+    found: list[Row], line: int, header: Sequence[str], cells: Sequence[str], reading: Reading
+) -> None:
+    if not any(cell.strip() for cell in cells):
+        return
+    if len(cells) != len(header):
+        reading.wrong(
+            line,
+            "",
+            f"{len(cells)} columns, the header has {len(header)}; quote cells that hold a comma",
+        )
+        return
+    found.append(_row(line, dict(zip(header, map(str.strip, cells), strict=True)), reading))
+
+
+def _row(line: int, cell: Mapping[str, str], reading: Reading) -> Row:
+    column, text = _filled(cell, ("priority", "priority_synth"))
+    return Row(
+        line=line,
+        name=cell.get("group_or_vc", ""),
+        user=_filled(cell, ("user", "user_synth"))[1] or UNKNOWN_USER,
+        submit=reading.value(line, "submit_s", cell["submit_s"], seconds, 0.0),
+        duration=reading.value(line, "duration_s", cell["duration_s"], span, 0.0),
+        gpus=reading.value(line, "gpus", cell["gpus"], whole, 0),
+        nodes=reading.value(line, NODES, cell[NODES], whole, None) if cell.get(NODES) else None,
+        priority=reading.value(line, column, text, level, Priority.NORMAL)
+        if text
+        else Priority.NORMAL,
+    )
+
+
+def _filled(cell: Mapping[str, str], columns: Iterable[str]) -> tuple[str, str]:
+    """The first of the columns that is not blank, and its text."""
+    return next(((name, cell[name]) for name in columns if cell.get(name)), ("", ""))

@@ -1,0 +1,95 @@
+"""A snapshot of a live scheduler as a trace: who waits or runs there is submitted now, to any cluster.
+
+How long a task would run nobody knows: it is drawn from what the ended tasks of its group tell about its kind, given
+how long it has run already. A seed makes the draws; what runs is submitted first, the others in order of submission.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from pathlib import Path
+from random import Random
+
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, Snapshot
+from hai_backend.domain.scheduling.snapshot_json import BEGIN, parse
+from hai_backend.scheduler.admission import fault
+from hai_backend.scheduler.queue.history import History
+from hai_backend.scheduler.queue.rating import like
+from hai_backend.sim.traces.rows import UNKNOWN_USER, Reading, Row, refuse
+
+_LONGEST = 30 * 86_400.0  # seconds; the tail of what history tells has no end
+
+
+def recognises(first_line: str) -> bool:
+    """True when a file that begins so is a snapshot."""
+    return first_line.startswith(BEGIN)
+
+
+def read_snapshot(path: Path) -> Snapshot:
+    """The snapshot in a file. Raises Invalid, OSError."""
+    found = parse(path.read_text("ascii", "replace"), str(path))
+    if not found.tasks:
+        raise refuse(str(path), "no task in it")
+    return found
+
+
+def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
+    """One row per task that may run."""
+    snapshot = parse("\n".join(lines), reading.source)
+    histories, draw = _histories(snapshot), Random(reading.seed)
+    found = []
+    for number, task in enumerate(sorted(snapshot.tasks, key=_order), 1):
+        if why := _left_out(task, snapshot):
+            reading.skipped[why] += 1
+        else:
+            found.append(row(number, task, _remaining(task, snapshot.now, histories, draw)))
+    return found
+
+
+def row(line: int, task: SchedTask, seconds: float, submit: float = 0.0) -> Row:
+    """A task of the platform as a job that runs for so long."""
+    return Row(
+        line=line,
+        name=task.name,
+        user=task.user or UNKNOWN_USER,
+        submit=submit,
+        duration=seconds,
+        gpus=task.gpu * task.node_count,
+        nodes=task.node_count,
+        priority=Priority.NORMAL if task.priority is Priority.AUTO else task.priority,
+    )
+
+
+def _order(task: SchedTask) -> tuple[bool, float, int]:
+    return task.standing is SchedulingState.QUEUED, task.created_at, task.id
+
+
+def _left_out(task: SchedTask, snapshot: Snapshot) -> str:
+    if fault(task):
+        return "tasks that nobody could start"
+    if task.held:
+        return "tasks that their users hold"
+    if task.awaited:
+        return "tasks that wait for the end of others"
+    return "tasks of inactive users" if task.user in snapshot.inactive_users else ""
+
+
+def _histories(snapshot: Snapshot) -> Mapping[str, History]:
+    found: dict[str, History] = {task.group: History() for task in snapshot.tasks}
+    for ending in snapshot.endings:
+        if ending.task.group in found and ending.seconds >= 0:
+            found[ending.task.group].learn(like(ending.task), ending.seconds)
+    return found
+
+
+def _remaining(
+    task: SchedTask, now: float, histories: Mapping[str, History], draw: Random
+) -> float:
+    """Seconds until it would end by itself."""
+    since = task.run_started_at
+    age = max(0.0, task.run_seconds + (now - since if since is not None and now > since else 0.0))
+    curve = histories[task.group].curve(like(task))
+    seconds = curve.remaining(min(age, _LONGEST), draw.random())
+    return _LONGEST if seconds == inf else min(seconds, _LONGEST)

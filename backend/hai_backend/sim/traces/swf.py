@@ -1,0 +1,82 @@
+"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line, comments begin with `;`.
+
+It knows processors, no GPUs: one processor counts as one GPU, so --gpus-per-node is the processors of a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hai_backend.sim.traces.rows import UNKNOWN_USER, Reading, Row, seconds
+
+_COLUMNS = 18
+_SUBMIT, _RUN, _PROCESSORS, _ASKED, _USER, _PROGRAM, _QUEUE = 1, 3, 4, 7, 11, 13, 14
+_NAMES = {
+    _SUBMIT: "2 (submit time)",
+    _RUN: "4 (run time)",
+    _PROCESSORS: "5 (processors)",
+    _ASKED: "8 (requested processors)",
+    _USER: "12 (user)",
+    _PROGRAM: "14 (executable)",
+    _QUEUE: "15 (queue)",
+}
+_UNKNOWN = -1.0
+
+
+def recognises(first_line: str) -> bool:
+    """True when a file that begins so is SWF."""
+    words = first_line.split()
+    return first_line.lstrip().startswith(";") or (
+        len(words) == _COLUMNS and all(_is_number(word) for word in words)
+    )
+
+
+def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
+    """One row per job of known run time and size."""
+    found: list[Row] = []
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0].startswith(";"):
+            continue
+        if len(words) == _COLUMNS:
+            _add(found, number, words, reading)
+        else:
+            reading.wrong(number, "", f"{len(words)} columns, SWF has {_COLUMNS}")
+    return found
+
+
+def _add(found: list[Row], line: int, words: Sequence[str], reading: Reading) -> None:
+    number = {
+        i: reading.value(line, name, words[i], seconds, _UNKNOWN) for i, name in _NAMES.items()
+    }
+    size = number[_PROCESSORS] if number[_PROCESSORS] > 0 else number[_ASKED]
+    if number[_RUN] < 0:
+        reading.skipped["without a run time"] += 1
+    elif size <= 0:
+        reading.skipped["without processors"] += 1
+    else:
+        found.append(_row(line, number, int(size)))
+
+
+def _row(line: int, number: dict[int, float], size: int) -> Row:
+    return Row(
+        line=line,
+        name=_named("program", number[_PROGRAM]) or _named("queue", number[_QUEUE]),
+        user=_named("user", number[_USER]) or UNKNOWN_USER,
+        submit=number[_SUBMIT],
+        duration=number[_RUN],
+        gpus=size,
+    )
+
+
+def _named(kind: str, number: float) -> str:
+    """SWF has numbers for names, and -1 for what is not known."""
+    return f"{kind}-{int(number)}" if number >= 0 else ""
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Controllers of the fake cluster: scheduler, nodes, evictions, garbage collection, namespaces, StatefulSets."""

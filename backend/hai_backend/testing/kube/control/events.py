@@ -1,0 +1,65 @@
+"""Events, as components write them: the same thing said again is counted. The oldest go when there are many."""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+
+from hai_backend.testing.kube.api import Api
+from hai_backend.testing.kube.body import Body, revised, stamp
+from hai_backend.testing.kube.errors import ApiError
+from hai_backend.testing.kube.storage.store import Stored
+
+_KEPT = 5000
+
+
+class Recorder:
+    """Writes Events about objects."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._events = api.resources["events"]
+        self._said: OrderedDict[tuple[str, ...], Stored] = OrderedDict()
+
+    def normal(self, about: Stored, reason: str, message: str, component: str) -> None:
+        self._say("Normal", about, reason, message, component)
+
+    def warning(self, about: Stored, reason: str, message: str, component: str) -> None:
+        self._say("Warning", about, reason, message, component)
+
+    def _say(self, kind: str, about: Stored, reason: str, message: str, component: str) -> None:
+        key = (about.uid, reason, message, component)
+        old = self._said.get(key)
+        now = self._api.latest(old) if old is not None else None
+        if now is not None:
+            again = {"count": now.body["count"] + 1, "lastTimestamp": stamp(self._api.timers.now())}
+            self._said[key] = self._api.store.put(self._events, revised(now.body, **again), now)
+            return
+        body = self._body(kind, about, reason, message, component)
+        try:
+            namespace = about.namespace or "default"
+            self._said[key] = self._api.writes.create(self._events, namespace, body)
+        except ApiError:
+            return  # its namespace is going
+        self._forget_old()
+
+    def _body(self, kind: str, about: Stored, reason: str, message: str, component: str) -> Body:
+        now = stamp(self._api.timers.now())
+        involved = {
+            "kind": about.resource.kind,
+            "apiVersion": about.resource.api_version,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
+            "resourceVersion": about.meta["resourceVersion"],
+        }
+        body: Body = {"metadata": {"name": f"{about.name}.{uuid.uuid4().hex[:16]}"}, "type": kind}
+        body |= {"involvedObject": {k: v for k, v in involved.items() if v}, "reason": reason}
+        body |= {"message": message, "source": {"component": component}, "count": 1}
+        body |= {"firstTimestamp": now, "lastTimestamp": now, "eventTime": None}
+        return body | {"reportingComponent": component, "reportingInstance": ""}
+
+    def _forget_old(self) -> None:
+        while len(self._said) > _KEPT:
+            _, old = self._said.popitem(last=False)
+            self._api.deletes.end(old)

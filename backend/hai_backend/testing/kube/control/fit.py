@@ -1,0 +1,101 @@
+"""Does a pod fit a node: taints, selectors, resources. Amounts are whole thousandths."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from hai_backend.testing.kube.body import Body, dig
+from hai_backend.testing.kube.quantities import quantity
+from hai_backend.testing.kube.storage.selectors import expression
+
+Amounts = dict[str, int]
+
+
+@lru_cache(maxsize=4096)
+def thousandths(value: str) -> int:
+    return int(quantity(value) * 1000)
+
+
+def amounts(resources: Body) -> Amounts:
+    return {name: thousandths(str(value)) for name, value in resources.items()}
+
+
+def requests_of(spec: Body) -> Amounts:
+    """What a pod takes of its node: its containers together, or its largest init container."""
+    total: Amounts = {"pods": 1000}
+    for container in spec["containers"]:
+        for name, value in amounts(dig(container, "resources.requests", {})).items():
+            total[name] = total.get(name, 0) + value
+    for container in spec.get("initContainers") or []:
+        for name, value in amounts(dig(container, "resources.requests", {})).items():
+            total[name] = max(total.get(name, 0), value)
+    return total
+
+
+def allocatable(node: Body) -> Amounts:
+    status = node.get("status") or {}
+    return amounts(status.get("allocatable") or status.get("capacity") or {})
+
+
+def over(pod: Body) -> bool:
+    """A pod that has ended takes nothing of its node any more."""
+    return dig(pod, "status.phase") in ("Succeeded", "Failed")
+
+
+def lacking(free: Amounts, wanted: Amounts) -> list[str]:
+    """Names of what there is too little of."""
+    return [name for name, amount in wanted.items() if amount > free.get(name, 0)]
+
+
+def tolerates(tolerations: list[Body], taint: Body) -> bool:
+    return any(_tolerates(t, taint) for t in tolerations)
+
+
+def _tolerates(toleration: Body, taint: Body) -> bool:
+    if toleration.get("effect") not in (None, "", taint["effect"]):
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return toleration.get("key") in (None, "", taint["key"])
+    same_key = toleration.get("key") == taint["key"]
+    return bool(same_key and toleration.get("value", "") == taint.get("value", ""))
+
+
+def untolerated(node: Body, spec: Body, effects: tuple[str, ...]) -> Body | None:
+    """The first taint of the node that keeps the pod away."""
+    tolerations = spec.get("tolerations") or []
+    taints = dig(node, "spec.taints", [])
+    kept = (t for t in taints if t["effect"] in effects and not tolerates(tolerations, t))
+    return next(kept, None)
+
+
+def selected(node: Body, spec: Body) -> bool:
+    """The pod's nodeSelector and required node affinity."""
+    labels = node["metadata"].get("labels") or {}
+    wanted = spec.get("nodeSelector") or {}
+    if any(labels.get(k) != v for k, v in wanted.items()):
+        return False
+    path = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    terms = dig(spec, path)
+    return terms is None or any(_term(term, node, labels) for term in terms)
+
+
+def _term(term: Body, node: Body, labels: dict[str, str]) -> bool:
+    rows, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
+    name = {"metadata.name": node["metadata"]["name"]}
+    if not rows and not fields:
+        return False
+    return all(expression(r)(labels) for r in rows) and all(expression(f)(name) for f in fields)
+
+
+def obstacle(node: Body, spec: Body, free: Amounts, wanted: Amounts) -> str:
+    """Why the scheduler passes this node over, in its words; empty when the pod fits."""
+    if taint := untolerated(node, spec, ("NoSchedule", "NoExecute")):
+        if dig(node, "spec.unschedulable") and taint["key"] == "node.kubernetes.io/unschedulable":
+            return "node(s) were unschedulable"
+        value = taint.get("value", "")
+        return f"node(s) had untolerated taint {{{taint['key']}: {value}}}"
+    if not selected(node, spec):
+        return "node(s) didn't match Pod's node affinity/selector"
+    if missing := lacking(free, wanted):
+        return "Too many pods" if missing[0] == "pods" else f"Insufficient {missing[0]}"
+    return ""

@@ -1,0 +1,1 @@
+"""Injected faults: of requests and of watch streams."""

@@ -1,0 +1,200 @@
+"""The API server: real HTTP on a loopback socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from aiohttp import web
+
+from hai_backend.testing.kube.api import Api
+from hai_backend.testing.kube.errors import ApiError
+from hai_backend.testing.kube.faults.requests import Answer, Close, Delay, Fault, Faults, Truncate
+from hai_backend.testing.kube.faults.watches import WatchFaults
+from hai_backend.testing.kube.request_info import Call, read_call
+from hai_backend.testing.kube.server import discovery
+from hai_backend.testing.kube.server.handler import Handling, Reply
+from hai_backend.testing.kube.server.request_log import Record, Request
+from hai_backend.testing.kube.timers import pause
+from hai_backend.testing.kube.watch import Asked, Lines, Watch
+
+
+def refusal(error: ApiError) -> web.Response:
+    """An error as its Status body."""
+    seconds = error.retry_after
+    headers = {"Retry-After": str(seconds)} if seconds is not None else None
+    body = json.dumps(error.status()).encode()
+    return web.Response(
+        status=error.code, body=body, content_type="application/json", headers=headers
+    )
+
+
+def sever(request: web.BaseRequest) -> None:
+    """Break the connection."""
+    if request.transport is not None:
+        request.transport.abort()
+
+
+def broken(request: web.BaseRequest) -> web.Response:
+    """No answer: the connection is broken."""
+    sever(request)
+    return web.Response()
+
+
+async def half(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
+    """Half of an answer; then the connection ends."""
+    response = web.StreamResponse(status=reply.code, headers={"Content-Type": reply.form})
+    response.content_length = len(reply.body)
+    await response.prepare(request)
+    await response.write(reply.body[: len(reply.body) // 2])
+    if request.transport is not None:
+        request.transport.close()
+    return response
+
+
+_STOP_SECONDS = 1.0
+_CUT_SECONDS = 1.0  # after which a stream with a fault breaks
+_LARGEST_BODY = 3 << 20
+_STREAM = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+
+
+class Server:
+    """Answers requests; may be stopped and started again at the same address."""
+
+    def __init__(self, api: Api, handling: Handling, lag: int) -> None:
+        self._api = api
+        self._handling = handling
+        self._lag = lag
+        self.faults = Faults()
+        self.record = Record()
+        self.watches: set[Watch] = set()
+        self.watch_faults = WatchFaults(lambda: tuple(self.watches))
+        self._runner: web.ServerRunner | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        """Listen, at the same port as before if there was one."""
+        server = web.Server(self._handle, handler_cancellation=True, request_factory=_request)
+        self._runner = web.ServerRunner(server, shutdown_timeout=_STOP_SECONDS)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
+        await site.start()
+        self.port = int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """End all connections, as a server that is killed."""
+        if self._runner is None or self._runner.server is None:
+            return
+        for connection in self._runner.server.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+        await self._runner.cleanup()
+        self._runner = None
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._answer(request)
+        except ApiError as error:
+            return refusal(error)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            # The fake's own fault: the cluster's end says so
+            self._api.store.failures.append(error)
+            return refusal(ApiError(500, f"the fake server failed: {error!r}"))
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        path, query = request.path, dict(request.query)
+        found = discovery.answer(self._api.resources, path)
+        if found is not None:
+            self._note(request, None)
+            return web.Response(body=found[1], content_type=found[0])
+        call = read_call(self._api.resources, request.method, path, query)
+        self._note(request, call)
+        fault = self.faults.decide(call)
+        if isinstance(fault, Answer):
+            raise fault.error()
+        if isinstance(fault, Delay):
+            await pause(self._api.timers, fault.seconds)
+        if fault == Close():
+            return broken(request)
+        return await self._carry_out(request, call, fault)
+
+    async def _carry_out(
+        self, request: web.BaseRequest, call: Call, fault: Fault | None
+    ) -> web.StreamResponse:
+        if call.verb == "watch":
+            return await self._watch(request, call, fault)
+        if call.part == "log" and call.query.get("follow") == "true":
+            return await self._follow(request, call)
+        body = await request.read()
+        form = request.headers.get("Content-Type", "").partition(";")[0]
+        reply = self._handling.perform(call, form, body)
+        if isinstance(fault, Close):
+            return broken(request)
+        if isinstance(fault, Truncate):
+            return await half(request, reply)
+        return web.Response(status=reply.code, body=reply.body, content_type=reply.form)
+
+    async def _watch(
+        self, request: web.BaseRequest, call: Call, fault: Fault | None
+    ) -> web.StreamResponse:
+        asked = Asked.read(call.resource, call.namespace, _narrowed(call))
+        watch = Watch(asked, self._api.store, self._api.timers, self._lag)
+        watch.disturb = lambda lines: self._disturbed(watch, lines)
+        response = web.StreamResponse(headers=_STREAM)
+        response.enable_chunked_encoding()
+        self.watches.add(watch)
+        if isinstance(fault, Close | Truncate):
+            self._api.timers.call_later(_CUT_SECONDS, lambda: sever(request))
+        try:
+            await response.prepare(request)
+            await watch.run(response.write)
+            await response.write_eof()
+        except ConnectionError:
+            pass  # the client has gone
+        finally:
+            self.watches.discard(watch)
+        return response
+
+    def _disturbed(self, watch: Watch, lines: Lines) -> Lines:
+        return self.watch_faults.apply(watch, lines)
+
+    async def _follow(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
+        chunks = self._handling.follow_log(call)
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        try:
+            async for chunk in chunks:
+                await response.write(chunk)
+            await response.write_eof()
+        except ConnectionError:
+            pass  # the client has gone
+        return response
+
+    def _note(self, request: web.BaseRequest, call: Call | None) -> None:
+        verb = call.verb if call is not None else request.method.lower()
+        where = (
+            (call.resource.plural, call.namespace, call.name) if call is not None else ("", "", "")
+        )
+        agent = request.headers.get("User-Agent", "")
+        self.record.add(Request(verb, request.path_qs, *where, agent, self._api.timers.now()))
+
+
+def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(
+        *(message, payload, protocol, writer, task, loop), client_max_size=_LARGEST_BODY
+    )
+
+
+def _narrowed(call: Call) -> dict[str, str]:
+    """A watch of one name is a watch with a field selector."""
+    query = dict(call.query)
+    if call.name:
+        query["fieldSelector"] = f"metadata.name={call.name}"
+    return query

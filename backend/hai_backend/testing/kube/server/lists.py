@@ -1,0 +1,98 @@
+"""Lists: selected, sorted, and in pages that all show the same revision."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hai_backend.testing.kube.body import Body
+from hai_backend.testing.kube.errors import ApiError, expired_token
+from hai_backend.testing.kube.resources import Resource
+from hai_backend.testing.kube.storage.selectors import selection
+from hai_backend.testing.kube.storage.store import Store, Stored
+
+_SNAPSHOTS = 64  # lists in pages that may be under way; the oldest expires
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """What is left of a list in pages."""
+
+    revision: int
+    objects: list[Stored]
+    selected: bool
+
+
+class Lists:
+    """Answers lists as encoded bytes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._snapshots: OrderedDict[int, _Snapshot] = OrderedDict()
+        self._numbers = itertools.count(1)
+
+    def answer(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> bytes:
+        """The list that a query asks for. Raises ApiError 400, or 410 for an old continue token."""
+        limit = _number(query, "limit")
+        start = 0
+        if token := query.get("continue"):
+            snapshot, start = self._resume(token)
+        else:
+            snapshot = self._take(resource, namespace, query)
+        objects, end = snapshot.objects, start + limit if limit else len(snapshot.objects)
+        meta: Body = {"resourceVersion": str(snapshot.revision)}
+        if end < len(objects):
+            meta["continue"] = self._keep(snapshot, end)
+            if not snapshot.selected:
+                meta["remainingItemCount"] = len(objects) - end
+        return encode_list(resource, meta, objects[start:end])
+
+    def expire(self) -> None:
+        """Every list in pages that is under way gets 410 for its next page."""
+        self._snapshots.clear()
+
+    def _take(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> _Snapshot:
+        labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+        wanted = selection(resource, labels, fields)
+        found = [
+            s
+            for s in self._store.everything(resource)
+            if (not namespace or s.namespace == namespace) and (wanted is None or wanted(s))
+        ]
+        return _Snapshot(self._store.revision, found, wanted is not None)
+
+    def _keep(self, snapshot: _Snapshot, start: int) -> str:
+        number = next(self._numbers)
+        self._snapshots[number] = snapshot
+        while len(self._snapshots) > _SNAPSHOTS:
+            self._snapshots.popitem(last=False)
+        return base64.urlsafe_b64encode(json.dumps([number, start]).encode()).decode()
+
+    def _resume(self, token: str) -> tuple[_Snapshot, int]:
+        try:
+            number, start = json.loads(base64.urlsafe_b64decode(token))
+        except ValueError as error:
+            raise ApiError(400, f"continue key is not valid: {error}") from error
+        snapshot = self._snapshots.get(number)
+        if snapshot is None:
+            raise expired_token()
+        return snapshot, int(start)
+
+
+def encode_list(resource: Resource, meta: Body, objects: list[Stored]) -> bytes:
+    """A list of objects that are encoded already."""
+    head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta}
+    return (
+        json.dumps(head).encode()[:-1] + b',"items":[' + b",".join(o.inner for o in objects) + b"]}"
+    )
+
+
+def _number(query: Mapping[str, str], name: str) -> int:
+    try:
+        return int(query.get(name) or 0)
+    except ValueError as error:
+        raise ApiError(400, f"{name} must be a number, not {query[name]}") from error

@@ -1,0 +1,1 @@
+"""The object store and every way to change it: create, update, patch, delete."""

@@ -1,0 +1,91 @@
+"""May this be created here: namespaces that exist and stay, priority classes that exist."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from hai_backend.testing.kube.body import Body, dig, revised
+from hai_backend.testing.kube.errors import ApiError, Cause, forbidden, invalid, not_found
+from hai_backend.testing.kube.resources import Resource
+from hai_backend.testing.kube.storage.store import Store
+
+_NODE_PORTS = range(30000, 32768)
+_SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def check_body(resource: Resource, namespace: str, body: Any) -> Body:
+    """The body is what the path says. Raises ApiError 400."""
+    if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
+        raise ApiError(400, f"the body is not a {resource.kind}")
+    kind, version = body.get("kind"), body.get("apiVersion")
+    if (kind and kind != resource.kind) or (version and version != resource.api_version):
+        message = f"the object provided is unrecognized (must be of type {resource.kind})"
+        raise ApiError(400, f"{message}: {version}, Kind={kind}")
+    given = (body.get("metadata") or {}).get("namespace")
+    if resource.namespaced and given and given != namespace:
+        message = (
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+        raise ApiError(400, message)
+    check_secret(resource, body)
+    return body
+
+
+def check_secret(resource: Resource, body: Body) -> None:
+    """Raises ApiError 400 when data are not in base64."""
+    for value in (body.get("data") or {}).values() if resource.kind == "Secret" else ():
+        try:
+            base64.b64decode(value, validate=True)
+        except (ValueError, TypeError) as error:
+            raise ApiError(400, f"illegal base64 data in a Secret: {error}") from error
+
+
+def check_namespace(store: Store, resource: Resource, namespace: str, name: str) -> None:
+    """Raises 404 when there is no such namespace, 403 while it is being deleted."""
+    if not resource.namespaced:
+        return
+    home = store.get(store.resources["namespaces"], "", namespace)
+    if home is None:
+        raise not_found(store.resources["namespaces"], namespace)
+    if home.deleting:
+        why = (
+            f"unable to create new content in namespace {namespace} because it is being terminated"
+        )
+        message = f"namespace {namespace} is being terminated"
+        row = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+        raise forbidden(resource, name, why, [row])
+
+
+def with_node_ports(store: Store, resource: Resource, body: Body) -> Body:
+    """A service with a port of the nodes for each of its own. Raises 422 when one is taken."""
+    if resource.kind != "Service" or dig(body, "spec.type") not in ("NodePort", "LoadBalancer"):
+        return body
+    used = {
+        p.get("nodePort") for s in store.each(resource) for p in s.body["spec"].get("ports", [])
+    }
+    rows = []
+    for i, port in enumerate(body["spec"]["ports"]):
+        if port.get("nodePort") in used - {None}:
+            why = f"Invalid value: {port['nodePort']}: provided port is already allocated"
+            cause = Cause(f"spec.ports[{i}].nodePort", "FieldValueInvalid", why)
+            raise invalid(resource, body["metadata"]["name"], [cause])
+        free = (number for number in _NODE_PORTS if number not in used)
+        rows.append({"nodePort": next(free), **port})
+        used.add(rows[-1]["nodePort"])
+    return revised(body, spec={**body["spec"], "ports": rows})
+
+
+def with_priority(store: Store, resource: Resource, body: Body) -> Body:
+    """A pod with the priority of its class. Raises 403 when there is no such class."""
+    wanted = dig(body, "spec.priorityClassName", "") if resource.kind == "Pod" else ""
+    if not wanted:
+        return body
+    found = store.get(store.resources["priorityclasses"], "", wanted)
+    if found is None and wanted not in _SYSTEM:
+        name = str(body["metadata"]["name"])
+        raise forbidden(resource, name, f"no PriorityClass with name {wanted} was found")
+    value = found.body["value"] if found is not None else _SYSTEM[wanted]
+    policy = found.body["preemptionPolicy"] if found is not None else "PreemptLowerPriority"
+    spec = {**body["spec"], "priority": value, "preemptionPolicy": policy}
+    return revised(body, spec=spec)

@@ -1,0 +1,148 @@
+"""Deleting: preconditions, grace, finalizers, and in which order an object and its dependents go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hai_backend.testing.kube.body import Body, dig, revised, stamp
+from hai_backend.testing.kube.errors import ApiError, conflict, not_found, success
+from hai_backend.testing.kube.resources import Resource
+from hai_backend.testing.kube.storage.selectors import Selection
+from hai_backend.testing.kube.storage.store import Store, Stored
+from hai_backend.testing.kube.timers import Timers
+from hai_backend.testing.kube.validation.defaults import grace_of
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+_FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """DeleteOptions, from the body of the request or its query."""
+
+    grace: int | None = None
+    propagation: str = ""
+    uid: str = ""
+    revision: str = ""
+    dry: bool = False
+
+    @staticmethod
+    def read(body: Any, query: Any) -> Options:
+        """The body wins. Raises ApiError 400, 422."""
+        body = body if isinstance(body, dict) else {}
+        grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
+        propagation = body.get("propagationPolicy") or query.get("propagationPolicy") or ""
+        if propagation not in ("", "Background", *_FINALIZERS):
+            raise ApiError(
+                422, f'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: {propagation}'
+            )
+        if body.get("orphanDependents") or query.get("orphanDependents") == "true":
+            propagation = "Orphan"
+        return Options(
+            *(None if grace is None else int(grace), propagation),
+            uid=dig(body, "preconditions.uid", ""),
+            revision=dig(body, "preconditions.resourceVersion", ""),
+            dry="All" in (body.get("dryRun") or []) or query.get("dryRun") == "All",
+        )
+
+
+class Deletes:
+    """DELETE of one object or of many."""
+
+    def __init__(self, store: Store, timers: Timers) -> None:
+        self._store = store
+        self._timers = timers
+
+    def delete(
+        self, resource: Resource, namespace: str, name: str, options: Options
+    ) -> Body | Stored:
+        """What the request is answered with. Raises ApiError 404, 409."""
+        stored = self._store.get(resource, namespace, name)
+        if stored is None:
+            raise not_found(resource, name)
+        _check(stored, options)
+        if options.dry:
+            return stored if resource.returns_deleted else success(resource, name, stored.uid)
+        left, gone = self._begin(stored, options)
+        if not gone or resource.returns_deleted:
+            return left
+        return success(resource, name, stored.uid)
+
+    def delete_many(
+        self, resource: Resource, namespace: str, wanted: Selection | None, options: Options
+    ) -> list[Stored]:
+        """Everything that is selected, as it was."""
+        found = [
+            s
+            for s in self._store.everything(resource)
+            if (not namespace or s.namespace == namespace) and (wanted is None or wanted(s))
+        ]
+        for stored in found:
+            now = self._store.get(resource, *stored.key)
+            if now is not None and not options.dry:
+                self._begin(now, options)
+        return found
+
+    def end(self, stored: Stored, grace: int | None = None) -> None:
+        """What controllers do: delete this very object, if it is still there."""
+        now = self._store.get(stored.resource, *stored.key)
+        if now is not None and now.uid == stored.uid:
+            self._begin(now, Options(grace=grace))
+
+    def _begin(self, stored: Stored, options: Options) -> tuple[Stored, bool]:
+        finalizers = _finalizers(stored, options.propagation)
+        held = bool(finalizers) or bool(dig(stored.body, "spec.finalizers"))
+        grace = _grace(stored, options) if stored.resource.kind == "Pod" else 0
+        meta: Body = {"finalizers": finalizers or None}
+        if grace is not None and (held or stored.resource.kind == "Pod"):
+            meta |= self._marks(stored, grace)
+        made = revised(stored.body, metadata=meta)
+        if stored.resource.kind == "Namespace":
+            made["status"] = {**made["status"], "phase": "Terminating"}
+        left = self._store.put(stored.resource, made, stored)
+        if held or grace is None or grace > 0:
+            return left, False
+        return self._store.remove(left, left.body), True
+
+    def _marks(self, stored: Stored, grace: int) -> Body:
+        if stored.deleting and grace == stored.meta.get("deletionGracePeriodSeconds"):
+            return {}
+        ends = stamp(self._timers.now() + grace)
+        marks: Body = {"deletionGracePeriodSeconds": grace, "deletionTimestamp": ends}
+        if not stored.deleting and "generation" in stored.meta:
+            marks["generation"] = stored.meta["generation"] + 1
+        return marks
+
+
+def _check(stored: Stored, options: Options) -> None:
+    if options.uid and options.uid != stored.uid:
+        which = f"UID in precondition: {options.uid}, UID in object meta: {stored.uid}"
+        raise conflict(stored.resource, stored.name, f"Precondition failed: {which}")
+    version = stored.meta["resourceVersion"]
+    if options.revision and options.revision != version:
+        which = f"ResourceVersion in precondition: {options.revision}, ResourceVersion in object meta: {version}"
+        raise conflict(stored.resource, stored.name, f"Precondition failed: {which}")
+
+
+def _finalizers(stored: Stored, propagation: str) -> list[str]:
+    asked = propagation or stored.resource.propagation
+    old = stored.meta.get("finalizers") or []
+    if not propagation and (FOREGROUND in old or ORPHAN in old):
+        return list(old)
+    kept = [f for f in old if f not in (FOREGROUND, ORPHAN)]
+    return [*kept, _FINALIZERS[asked]] if asked in _FINALIZERS else kept
+
+
+def _grace(pod: Stored, options: Options) -> int | None:
+    """Seconds that the pod still has; None when it is going already and need not go sooner."""
+    unstarted = not dig(pod.body, "spec.nodeName")
+    over = dig(pod.body, "status.phase") in ("Succeeded", "Failed")
+    grace = 0 if unstarted or over else options.grace
+    if grace is None:
+        grace = grace_of(pod.body)
+    if not pod.deleting:
+        return max(0, grace)
+    settled = int(pod.meta.get("deletionGracePeriodSeconds") or 0)
+    shorter = options.grace is not None and options.grace < settled
+    return options.grace if shorter else None

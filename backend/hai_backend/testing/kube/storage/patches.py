@@ -1,0 +1,206 @@
+"""JSON patch (RFC 6902) and merge patch (RFC 7386)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hai_backend.testing.kube.body import Body
+from hai_backend.testing.kube.errors import ApiError
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """A new value; null takes a member away, lists are replaced."""
+    if not isinstance(patch, dict):
+        return patch
+    made = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            made.pop(name, None)
+        else:
+            made[name] = merge_patch(made.get(name), value)
+    return made
+
+
+def json_patch(target: Body, operations: list[Body]) -> Body:
+    """A new value; ApiError 422 when an operation does not fit, 400 when it is none."""
+    made: Any = copy.deepcopy(target)
+    for operation in operations:
+        try:
+            made = _apply(made, operation)
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            raise _unfit(operation, error) from error
+    if not isinstance(made, dict):
+        raise ApiError(422, "the patched value is not an object")
+    return made
+
+
+def _unfit(operation: Body, error: Exception) -> ApiError:
+    if not isinstance(operation, dict) or "op" not in operation or "path" not in operation:
+        return ApiError(400, f"the operation {operation} has no op or path")
+    message = f"the server rejected our request due to an error in our request: {error}"
+    return ApiError(422, message, reason="Invalid")
+
+
+def _apply(document: Any, operation: Body) -> Any:
+    path = _steps(operation["path"])
+    match operation["op"]:
+        case "add":
+            return _add(document, path, operation["value"])
+        case "remove":
+            _take(document, path)
+        case "replace":
+            _find(document, path)
+            return _set(document, path, operation["value"])
+        case "move":
+            value = _take(document, _steps(operation["from"]))
+            return _add(document, path, value)
+        case "copy":
+            value = copy.deepcopy(_find(document, _steps(operation["from"])))
+            return _add(document, path, value)
+        case "test":
+            if _find(document, path) != operation["value"]:
+                raise ValueError(f"testing path {operation['path']} failed")
+        case other:
+            raise ValueError(f"unexpected kind of operation: {other}")
+    return document
+
+
+def _steps(pointer: str) -> list[str]:
+    if pointer and not pointer.startswith("/"):
+        raise ValueError(f"{pointer} is not a JSON pointer")
+    return [s.replace("~1", "/").replace("~0", "~") for s in pointer.split("/")[1:]]
+
+
+def _find(document: Any, path: list[str]) -> Any:
+    for step in path:
+        document = document[int(step)] if isinstance(document, list) else document[step]
+    return document
+
+
+def _add(document: Any, path: list[str], value: Any) -> Any:
+    if path and isinstance(parent := _find(document, path[:-1]), list):
+        at = len(parent) if path[-1] == "-" else int(path[-1])
+        if at > len(parent):
+            raise IndexError(f"index {at} is out of bounds")
+        parent.insert(at, value)
+        return document
+    return _set(document, path, value)
+
+
+def _set(document: Any, path: list[str], value: Any) -> Any:
+    if not path:
+        return value
+    parent = _find(document, path[:-1])
+    parent[int(path[-1]) if isinstance(parent, list) else path[-1]] = value
+    return document
+
+
+def _take(document: Any, path: list[str]) -> Any:
+    parent = _find(document, path[:-1])
+    return parent.pop(int(path[-1]) if isinstance(parent, list) else path[-1])
+
+
+MERGE_KEYS: dict[str, tuple[str, ...]] = {
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "ephemeralContainers": ("name",),
+    "env": ("name",),
+    "volumes": ("name",),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+    "ports": ("containerPort", "port"),
+    "imagePullSecrets": ("name",),
+    "hostAliases": ("ip",),
+    "topologySpreadConstraints": ("topologyKey",),
+    "resourceClaims": ("name",),
+    "conditions": ("type",),
+    "addresses": ("type",),
+    "ownerReferences": ("uid",),
+    "secrets": ("name",),
+    "podIPs": ("ip",),
+    "hostIPs": ("ip",),
+}
+SETS = frozenset({"finalizers"})
+_DIRECTIVES = ("$patch", "$retainKeys")
+
+
+def strategic_merge(target: Any, patch: Body) -> Body:
+    """A new value."""
+    made: Body = dict(target) if isinstance(target, dict) else {}
+    match patch.get("$patch"):
+        case "replace":
+            return {k: v for k, v in patch.items() if k != "$patch"}
+        case "delete":
+            return {}
+        case None | "merge":
+            pass
+        case other:
+            raise ApiError(400, f"Unknown patch type found: {other}")
+    if (kept := patch.get("$retainKeys")) is not None:
+        made = {k: v for k, v in made.items() if k in kept}
+    for name, value in patch.items():
+        _member(made, name, value)
+    _order(made, patch)
+    return made
+
+
+def _member(made: Body, name: str, value: Any) -> None:
+    if name in _DIRECTIVES or name.startswith("$setElementOrder/"):
+        return
+    if name.startswith("$deleteFromPrimitiveList/"):
+        listed = name.partition("/")[2]
+        made[listed] = [v for v in made.get(listed) or [] if v not in value]
+    elif value is None:
+        made.pop(name, None)
+    elif isinstance(value, dict):
+        made[name] = strategic_merge(made.get(name), value)
+    elif isinstance(value, list):
+        made[name] = _lists(name, made.get(name) or [], value)
+    else:
+        made[name] = value
+
+
+def _lists(name: str, old: list[Any], patch: list[Any]) -> list[Any]:
+    if name in SETS:
+        return [*old, *(v for v in patch if v not in old)]
+    key = _key(name, [*old, *patch])
+    if key is None or {"$patch": "replace"} in patch:
+        return [p for p in patch if not (isinstance(p, dict) and "$patch" in p)]
+    made = list(old)
+    for row in patch:
+        if key not in row:
+            raise ApiError(400, f"map: {row} does not contain declared merge key: {key}")
+        _row(made, key, row)
+    return made
+
+
+def _key(name: str, rows: list[Any]) -> str | None:
+    for key in MERGE_KEYS.get(name, ()):
+        if any(isinstance(row, dict) and key in row for row in rows):
+            return key
+    return None
+
+
+def _row(made: list[Body], key: str, row: Body) -> None:
+    at = next((i for i, old in enumerate(made) if old.get(key) == row[key]), None)
+    if row.get("$patch") == "delete":
+        if at is not None:
+            del made[at]
+    elif at is None:
+        made.append(strategic_merge({}, row))
+    else:
+        made[at] = strategic_merge(made[at], row)
+
+
+def _order(made: Body, patch: Body) -> None:
+    """$setElementOrder: entries that it names stand in its order, others keep behind them."""
+    for name, wanted in patch.items():
+        listed = name.removeprefix("$setElementOrder/")
+        if listed == name or not isinstance(rows := made.get(listed), list):
+            continue
+        key = _key(listed, wanted)
+        places = {str(w[key] if key else w): i for i, w in enumerate(wanted)}
+        made[listed] = sorted(
+            rows, key=lambda r: places.get(str(r[key] if key else r), len(places))
+        )

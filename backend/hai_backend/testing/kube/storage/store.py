@@ -1,0 +1,244 @@
+"""All objects, one counter of revisions, and who must hear of a change.
+
+An object is encoded once at most; lists and watches only put the bytes together. Controllers hear of
+changes in order and after the request that made them, as they would by a watch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from hai_backend.testing.kube.body import Body
+from hai_backend.testing.kube.resources import Resource, Resources
+
+Key = tuple[str, str]  # namespace, name
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+class Stored:
+    """An object as it is at one revision. Its body has no kind and apiVersion, as in lists of the real server."""
+
+    __slots__ = ("_inner", "body", "key", "resource", "revision")
+
+    def __init__(self, resource: Resource, body: Body, revision: int) -> None:
+        meta = body["metadata"]
+        self.resource = resource
+        self.body = body
+        self.revision = revision
+        self.key: Key = (meta.get("namespace", ""), meta["name"])
+        self._inner: bytes | None = None
+
+    @property
+    def inner(self) -> bytes:
+        """Encoded, once, when somebody wants to see it."""
+        if self._inner is None:
+            self._inner = _encode(self.body).encode()
+        return self._inner
+
+    @property
+    def name(self) -> str:
+        return self.key[1]
+
+    @property
+    def namespace(self) -> str:
+        return self.key[0]
+
+    @property
+    def meta(self) -> Body:
+        meta: Body = self.body["metadata"]
+        return meta
+
+    @property
+    def uid(self) -> str:
+        return str(self.body["metadata"]["uid"])
+
+    @property
+    def deleting(self) -> bool:
+        return "deletionTimestamp" in self.body["metadata"]
+
+    def encoded(self) -> bytes:
+        """With kind and apiVersion, as a get answers it."""
+        head = f'{{"kind":"{self.resource.kind}","apiVersion":"{self.resource.api_version}",'
+        return head.encode() + self.inner[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """ADDED, MODIFIED or DELETED, with the object before and after (of a deleted one: its last state)."""
+
+    type: str
+    stored: Stored
+    previous: Stored | None
+
+    @property
+    def revision(self) -> int:
+        return self.stored.revision
+
+
+class History:
+    """The newest changes, numbered; older ones are gone, and `oldest` says from which revision on it is complete."""
+
+    def __init__(self, window: int) -> None:
+        self._changes: deque[Change] = deque()
+        self._window = window
+        self._first = 0  # the number of the leftmost change
+        self.oldest = 0
+        self.readers: set[Callable[[], None]] = set()
+
+    @property
+    def first(self) -> int:
+        return self._first
+
+    @property
+    def end(self) -> int:
+        """The number that the next change gets."""
+        return self._first + len(self._changes)
+
+    def append(self, change: Change) -> None:
+        if len(self._changes) >= self._window:
+            self._drop()
+        self._changes.append(change)
+        for wake in tuple(self.readers):
+            wake()
+
+    def at(self, number: int) -> Change:
+        return self._changes[number - self._first]
+
+    def after(self, revision: int) -> int:
+        """The number of the first change later than a revision."""
+        number = self.end
+        for change in reversed(self._changes):
+            if change.revision <= revision:
+                break
+            number -= 1
+        return number
+
+    def expire(self, revision: int) -> None:
+        """Forget everything up to now; watches that have read it go on."""
+        self._first = self.end
+        self._changes.clear()
+        self.oldest = revision
+
+    def _drop(self) -> None:
+        self.oldest = self._changes.popleft().revision
+        self._first += 1
+
+
+Listener = Callable[[Change], None]
+
+
+class Store:
+    """What etcd and the watch cache are to the real server."""
+
+    def __init__(self, resources: Resources, window: int = 10_000) -> None:
+        self.resources = resources
+        self.revision = 1
+        self.histories = {r: History(window) for r in resources.all}
+        self.in_namespace: Counter[str] = Counter()
+        self._objects: dict[Resource, dict[Key, Stored]] = {r: {} for r in resources.all}
+        self._by_uid: dict[str, Stored] = {}
+        self._listeners: dict[Resource, list[Listener]] = {r: [] for r in resources.all}
+        self._heard: deque[Change] = deque()
+        # of controllers: the cluster raises them at its end
+        self.failures: list[BaseException] = []
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Stored | None:
+        return self._objects[resource].get((namespace, name))
+
+    def by_uid(self, uid: str) -> Stored | None:
+        return self._by_uid.get(uid)
+
+    def everything(self, resource: Resource) -> list[Stored]:
+        """Sorted as etcd keeps keys."""
+        objects = self._objects[resource]
+        return [objects[key] for key in sorted(objects)]
+
+    def each(self, resource: Resource) -> Iterator[Stored]:
+        """In no order that means anything, and while nothing is written."""
+        return iter(self._objects[resource].values())
+
+    def count(self, resource: Resource) -> int:
+        return len(self._objects[resource])
+
+    def put(self, resource: Resource, body: Body, previous: Stored | None) -> Stored:
+        """Write. A body that changes nothing is not written."""
+        if previous is not None and _same(body, previous.body):
+            return previous
+        made = self._next(resource, body)
+        self._objects[resource][made.key] = made
+        self._by_uid[made.uid] = made
+        if previous is None:
+            self.in_namespace[made.namespace] += 1
+        self._publish(Change("ADDED" if previous is None else "MODIFIED", made, previous))
+        return made
+
+    def remove(self, stored: Stored, body: Body) -> Stored:
+        """Take it away; `body` is its last state, which watchers see at a revision of its own."""
+        last = self._next(stored.resource, body)
+        del self._objects[stored.resource][stored.key]
+        del self._by_uid[stored.uid]
+        self.in_namespace[stored.namespace] -= 1
+        self._publish(Change("DELETED", last, stored))
+        return last
+
+    def listen(self, resource: Resource, listener: Listener) -> None:
+        """Tell `listener` of each change of such objects, a turn of the loop later."""
+        self._listeners[resource].append(listener)
+
+    async def written(self) -> None:
+        """Wait for the next write."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        await waiter
+
+    @property
+    def quiet(self) -> bool:
+        """Everybody has heard everything."""
+        return not self._heard
+
+    def expire(self, *resources: Resource) -> None:
+        """Forget what has happened: a watch from the past gets 410."""
+        for resource in resources or self.resources.all:
+            self.histories[resource].expire(self.revision)
+
+    def _next(self, resource: Resource, body: Body) -> Stored:
+        self.revision += 1
+        meta = {**body["metadata"], "resourceVersion": str(self.revision)}
+        return Stored(resource, {**body, "metadata": meta}, self.revision)
+
+    def _publish(self, change: Change) -> None:
+        self.histories[change.stored.resource].append(change)
+        while self._waiting:
+            waiter = self._waiting.pop()
+            if not waiter.done():
+                waiter.set_result(None)
+        if self._listeners[change.stored.resource]:
+            if not self._heard:
+                asyncio.get_running_loop().call_soon(self._tell)
+            self._heard.append(change)
+
+    def _tell(self) -> None:
+        """A part at a time, so that a burst of writes does not keep everybody else waiting."""
+        for _ in range(min(len(self._heard), 200)):
+            change = self._heard.popleft()
+            for listener in self._listeners[change.stored.resource]:
+                try:
+                    listener(change)
+                except Exception as error:
+                    self.failures.append(error)
+        if self._heard:
+            asyncio.get_running_loop().call_soon(self._tell)
+
+
+def _same(body: Body, old: Body) -> bool:
+    if body.keys() != old.keys() or any(body[k] != old[k] for k in body if k != "metadata"):
+        return False
+    new_meta, old_meta = dict(body["metadata"]), dict(old["metadata"])
+    new_meta.pop("resourceVersion", None)
+    old_meta.pop("resourceVersion", None)
+    return new_meta == old_meta

@@ -1,0 +1,213 @@
+"""Creating, replacing and patching objects: the rules between a request and the store."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hai_backend.testing.kube.body import Body
+from hai_backend.testing.kube.errors import (
+    ApiError,
+    Cause,
+    already_exists,
+    conflict,
+    invalid,
+    not_found,
+)
+from hai_backend.testing.kube.resources import Resource
+from hai_backend.testing.kube.storage import admission
+from hai_backend.testing.kube.storage.patches import json_patch, merge_patch, strategic_merge
+from hai_backend.testing.kube.storage.store import Store, Stored
+from hai_backend.testing.kube.timers import Timers
+from hai_backend.testing.kube.validation import defaults
+from hai_backend.testing.kube.validation.objects import causes
+from hai_backend.testing.kube.validation.pods import forbidden_change, required
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+# What no request changes.
+_SETTLED = (
+    *("name", "namespace", "uid", "creationTimestamp", "generateName"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
+)
+
+
+def patched(old: Stored, form: str, patch: Any) -> Body:
+    """What a patch makes of an object. Raises ApiError 400, 415 or 422."""
+    whole = {"kind": old.resource.kind, "apiVersion": old.resource.api_version, **old.body}
+    if form == JSON_PATCH and isinstance(patch, list):
+        return json_patch(whole, patch)
+    if form == MERGE_PATCH and isinstance(patch, dict):
+        return dict(merge_patch(whole, patch))
+    if form == STRATEGIC and old.resource.strategic and isinstance(patch, dict):
+        return strategic_merge(whole, patch)
+    known = [JSON_PATCH, MERGE_PATCH, *([STRATEGIC] if old.resource.strategic else [])]
+    if form in known:
+        raise ApiError(
+            400, f"error decoding patch: {type(patch).__name__} is not what {form} takes"
+        )
+    raise ApiError(
+        415,
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(known),
+    )
+
+
+def _metadata(old: Stored, new: Body) -> Body:
+    """The client's metadata, with what is the server's."""
+    own = {k: old.meta[k] for k in (*_SETTLED, "resourceVersion") if k in old.meta}
+    theirs = {k: v for k, v in new.items() if k not in _SETTLED and v not in (None, {}, [])}
+    return {**theirs, **own}
+
+
+def status_of(old: Stored, body: Body) -> Body:
+    """The object with the status of the body."""
+    meta = _metadata(old, {**old.meta, **(body.get("metadata") or {})})
+    if "ownerReferences" in old.meta:
+        meta["ownerReferences"] = old.meta["ownerReferences"]
+    return {**old.body, "metadata": meta, "status": body.get("status") or {}}
+
+
+def main_of(old: Stored, body: Body) -> Body:
+    """The object that the body makes of it, without its status."""
+    rest = {k: v for k, v in body.items() if k not in ("kind", "apiVersion", "metadata", "status")}
+    if not old.resource.has_status and "status" in body:
+        rest["status"] = body["status"]
+    made = {"metadata": _metadata(old, body.get("metadata") or {}), **rest}
+    made = defaults.refilled(old.resource, old.body, made)
+    if old.resource.has_status and "status" in old.body:
+        made["status"] = old.body["status"]
+    if old.resource.counted and made.get("spec") != old.body.get("spec"):
+        made["metadata"] = {**made["metadata"], "generation": old.meta["generation"] + 1}
+    return made
+
+
+def wrongly_changed(old: Stored, made: Body) -> list[Cause]:
+    """What must not change."""
+    if old.resource.kind == "Pod":
+        wrong = forbidden_change(old.body["spec"], made.get("spec") or {})
+    elif old.body.get("immutable") and old.body.get("data") != made.get("data"):
+        why = "Forbidden: field is immutable when `immutable` is set"
+        wrong = [Cause("data", "FieldValueForbidden", why)]
+    else:
+        wrong = []
+    added = set(made["metadata"].get("finalizers") or ()) - set(old.meta.get("finalizers") or ())
+    if old.deleting and added:
+        why = "Forbidden: no new finalizers can be added if the object is being deleted"
+        wrong.append(Cause("metadata.finalizers", "FieldValueForbidden", why))
+    if old.resource.kind == "Pod" and not made.get("spec"):
+        wrong.append(required("spec"))
+    return wrong
+
+
+def ended(body: Body) -> bool:
+    """It was to go, and nothing holds it any more."""
+    meta = body["metadata"]
+    waits = meta.get("deletionGracePeriodSeconds") or (body.get("spec") or {}).get("finalizers")
+    return "deletionTimestamp" in meta and not meta.get("finalizers") and not waits
+
+
+class Writes:
+    """POST, PUT and PATCH."""
+
+    def __init__(self, store: Store, timers: Timers) -> None:
+        self._store = store
+        self._timers = timers
+
+    def create(self, resource: Resource, namespace: str, body: Any, dry: bool = False) -> Stored:
+        """A new object. Raises ApiError 400, 403, 404, 409 or 422."""
+        body = admission.check_body(resource, namespace, body)
+        meta = body.get("metadata") or {}
+        if not meta.get("name") and not meta.get("generateName"):
+            row = Cause(
+                "metadata.name",
+                "FieldValueRequired",
+                "Required value: name or generateName is required",
+            )
+            raise invalid(resource, "", [row])
+        given = str(meta.get("name", ""))
+        admission.check_namespace(self._store, resource, namespace, given)
+        made = defaults.created(resource, namespace, body, self._timers.now())
+        made = admission.with_priority(self._store, resource, made)
+        made = admission.with_node_ports(self._store, resource, made)
+        name = made["metadata"]["name"]
+        _refuse(resource, name, causes(resource, made))
+        if self._store.get(resource, made["metadata"].get("namespace", ""), name) is not None:
+            raise already_exists(resource, name)
+        return Stored(resource, made, 0) if dry else self._store.put(resource, made, None)
+
+    def replace(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: Any,
+        part: str = "",
+        dry: bool = False,
+    ) -> tuple[Stored, bool]:
+        """PUT; also answers whether it was created. Raises ApiError 400, 404, 409 or 422."""
+        body = admission.check_body(resource, namespace, body)
+        if (body.get("metadata") or {}).get("name", name) != name:
+            raise ApiError(400, "the name of the object does not match the name on the URL")
+        old = self._store.get(resource, namespace, name)
+        if old is None and resource.upsert:
+            return self.create(resource, namespace, body, dry), True
+        if old is None:
+            raise not_found(resource, name)
+        version = (body.get("metadata") or {}).get("resourceVersion")
+        if not version and not resource.unconditional:
+            why = 'Invalid value: "": must be specified for an update'
+            raise invalid(
+                resource, name, [Cause("metadata.resourceVersion", "FieldValueInvalid", why)]
+            )
+        return self._change(old, body, part, dry), False
+
+    def patch(
+        self, resource: Resource, namespace: str, name: str, form: str, patch: bytes, part: str = "",
+        dry: bool = False,
+    ) -> Stored:  # fmt: skip
+        """PATCH in one of three forms. Raises ApiError 400, 404, 409, 415 or 422."""
+        old = self._store.get(resource, namespace, name)
+        if old is None:
+            raise not_found(resource, name)
+        try:
+            parsed = json.loads(patch)
+        except ValueError as error:
+            raise ApiError(400, f"error decoding patch: {error}") from error
+        return self._change(old, patched(old, form, parsed), part, dry)
+
+    def set_status(self, old: Stored, status: Body, metadata: Body | None = None) -> Stored:
+        """What controllers do with what they have just read."""
+        now = self._store.get(old.resource, *old.key)
+        if now is None or now.uid != old.uid:
+            return old
+        meta = {**now.meta, **(metadata or {})}
+        return self._store.put(old.resource, {**now.body, "metadata": meta, "status": status}, now)
+
+    def set_spec(self, old: Stored, spec: Body) -> Stored:
+        """The same for the spec, without the rules for clients."""
+        now = self._store.get(old.resource, *old.key)
+        if now is None or now.uid != old.uid:
+            return old
+        return self._store.put(old.resource, {**now.body, "spec": spec}, now)
+
+    def _change(self, old: Stored, body: Body, part: str, dry: bool) -> Stored:
+        meta = body.get("metadata") or {}
+        if meta.get("uid", old.uid) != old.uid:
+            why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old.uid}"
+            raise conflict(old.resource, old.name, why)
+        if meta.get("resourceVersion") not in (None, "", old.meta["resourceVersion"]):
+            raise conflict(old.resource, old.name)
+        made = status_of(old, body) if part == "status" else main_of(old, body)
+        _refuse(old.resource, old.name, [*wrongly_changed(old, made), *causes(old.resource, made)])
+        if dry:
+            return Stored(old.resource, made, old.revision)
+        if ended(made):
+            return self._store.remove(old, made)
+        return self._store.put(old.resource, made, old)
+
+
+def _refuse(resource: Resource, name: str, wrong: list[Cause]) -> None:
+    if wrong:
+        raise invalid(resource, name, wrong)

@@ -1,0 +1,1 @@
+"""Defaults and validation of objects, as the real API server applies them."""

@@ -1,0 +1,75 @@
+"""`hai-server` with one difference: it ends itself with SIGKILL just before or just after its n-th write of a task.
+
+    python -m tests.support.crashing_server --home DIR … --kill-at 3:after
+
+The fault-point test enumerates all writes of a story, both ways.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, cast
+
+from hai_backend import main as server_main
+from hai_backend.domain.task import Task, TaskEvent
+from hai_backend.store.base import Store
+from hai_backend.store.connect import open_store
+
+
+class KilledAt:
+    """A store that ends this process around its n-th write of a task; everything else is the real store's."""
+
+    def __init__(self, store: Store, write: int, when: str) -> None:
+        self._store = store
+        self._left = write
+        self._when = when
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def create_task(
+        self, task: Task, events: Sequence[TaskEvent], request_id: str = ""
+    ) -> Task:
+        due = self._due()
+        _kill(due and self._when == "before")
+        saved = await self._store.create_task(task, events, request_id)
+        _kill(due)
+        return saved
+
+    async def save_task(
+        self, task: Task, events: Sequence[TaskEvent], records: Sequence[object] = ()
+    ) -> Task | None:
+        due = self._due()
+        _kill(due and self._when == "before")
+        saved = await self._store.save_task(task, events, records)
+        _kill(due)
+        return saved
+
+    def _due(self) -> bool:
+        self._left -= 1
+        return self._left == 0
+
+
+def _kill(now: bool) -> None:
+    if now:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Take --kill-at N:before|after away, and be the server."""
+    at = argv.index("--kill-at")
+    write, when = argv[at + 1].split(":")
+    rest = [*argv[:at], *argv[at + 2 :]]
+    return server_main.main(
+        rest,
+        open_store=lambda url, epoch=None: cast(
+            Store, KilledAt(open_store(url, epoch), int(write), when)
+        ),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,176 @@
+"""Where the stories of the main job happen: a server and its cluster, of processes or of pods, and an admin's client.
+
+The same tests run on all of them, and on a real cluster (real.py). What a test must know of the difference stands here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from hai.client.client import Client
+from hai.v1.task_pb2 import Task
+from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
+from hai_backend.launch import processes
+from hai_backend.launch.manifests.names import TASK
+from hai_backend.launch.process import sweep
+from tests.support.agent_pods import cluster_settings, pods_as_processes
+from tests.support.servers import running_server
+
+_OURS = "pods,configmaps,secrets,services,ingresses,networkpolicies"
+_PATIENCE = "--timeout=90s"
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """Everything happens in the one namespace that pods of tasks are in."""
+
+    kubeconfig: Path = Path()
+    namespace: str = ""
+
+    async def kubectl(self, *words: str) -> str:
+        """What it prints. Raises RuntimeError with its last words when it fails."""
+        command = ("kubectl", "--kubeconfig", str(self.kubeconfig), "-n", self.namespace, *words)
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.kubeconfig.parent)}
+        pipe = asyncio.subprocess.PIPE
+        child = await asyncio.create_subprocess_exec(
+            *command, stdout=pipe, stderr=pipe, env=environment
+        )
+        said, complained = await child.communicate()
+        if child.returncode != 0:
+            raise RuntimeError(f"{' '.join(words)}: {complained.decode()}")
+        return said.decode()
+
+    async def delete(self, pod: str, *more: str) -> None:
+        """Take a pod away, and do not wait until it is gone."""
+        await self.kubectl("delete", "pod", pod, "--wait=false", *more)
+
+    async def node_of(self, pod: str) -> str:
+        """Where a pod is."""
+        return await self.kubectl("get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
+
+    async def nothing_left(self) -> None:
+        """Wait until no object of any run is there. Raises RuntimeError when it takes long."""
+        await self.kubectl("wait", "--for=delete", _OURS, "-l", TASK, _PATIENCE)
+
+
+_POD_HOMES = "*/volumes/home/run"
+
+
+@dataclass
+class Here:
+    """A client, a directory for programs, and where ranks live below it."""
+
+    client: Client
+    directory: Path
+    home: Path
+    pods: Path | None = None
+    hands: Hands = field(default_factory=Hands)  # somebody else at the cluster, where there is one
+
+    def spec(
+        self,
+        name: str,
+        code: str,
+        *parameters: str,
+        nodes: int = 1,
+        priority: int = 10,
+        **more: Any,
+    ) -> TaskSpec:
+        """A task whose program is this text."""
+        suffix = ".sh" if code.startswith("#!") else ".py"
+        program = self.directory / f"{name}{suffix}"
+        program.write_text(code)
+        return TaskSpec(
+            version=2,
+            name=name,
+            priority=priority,
+            spec=ProgramSpec(
+                entrypoint=str(program), parameters=parameters, **more.pop("program", {})
+            ),
+            resource=ResourceSpec(node_count=nodes),
+            options=OptionsSpec(**more),
+        )
+
+    async def run(self, spec: TaskSpec) -> Task:
+        """Submit and wait for the end."""
+        task = await self.client.tasks.create(spec)
+        return await self.client.tasks.wait(task.id, timeout=60)
+
+    async def until_printed(self, task_id: int, text: str) -> None:
+        """Raises AssertionError when it never was."""
+        async for answer in self.client.logs.tail(task_id, follow=True):
+            if any(text in line.text for line in answer.lines):
+                return
+        raise AssertionError(f"never printed {text!r}")
+
+    async def lines(self, task_id: int) -> list[str]:
+        return [line.text async for a in self.client.logs.tail(task_id) for line in a.lines]
+
+    async def kinds(self, task_id: int) -> list[str]:
+        return [e.kind for e in await self.client.tasks.events(task_id)]
+
+    def rank(self, key: str) -> Path:
+        """The directory of a rank that lives."""
+        return next(run / key for run in self._runs() if (run / key).exists())
+
+    def marked(self, task_id: int) -> list[int]:
+        """Processes that carry the mark of a rank of this task."""
+        return [
+            process.pid
+            for run in self._runs()
+            for process, directory in processes.marks(run)
+            if directory.name.startswith(f"{task_id}-")
+        ]
+
+    def _runs(self) -> list[Path]:
+        return [self.home / "run"] if self.pods is None else [*self.pods.glob(_POD_HOMES)]
+
+
+Place = Callable[..., AbstractAsyncContextManager[Here]]
+"""Takes a directory, and in `table` what differs in [kubernetes]."""
+
+
+@asynccontextmanager
+async def on_processes(directory: Path, **settings: Any) -> AsyncIterator[Here]:
+    """Two nodes, which are this machine."""
+    home = directory / "home"
+    try:
+        async with (
+            running_server(home, nodes=2, **settings) as server,
+            Client(server.profile) as client,
+        ):
+            yield Here(client, directory, home)
+    finally:
+        sweep(home)
+
+
+@asynccontextmanager
+async def on_pods(
+    directory: Path, table: Mapping[str, Any] = MappingProxyType({}), **settings: Any
+) -> AsyncIterator[Here]:
+    """Two nodes of a fake cluster, whose pods are processes."""
+    home = directory / "home"
+    async with pods_as_processes(directory, 2) as cluster:
+        kubeconfig = cluster.kubeconfig(directory / "kubeconfig")
+        chosen = pod_table(directory, kubeconfig, **table)
+        async with (
+            running_server(home, kubernetes=chosen, **settings) as server,
+            Client(server.profile) as client,
+        ):
+            hands = Hands(kubeconfig, chosen["namespace"])
+            yield Here(client, directory, home, directory / "pods", hands)
+
+
+def pod_table(directory: Path, kubeconfig: Path, **more: Any) -> dict[str, Any]:
+    """[kubernetes] of a server of a fake cluster."""
+    settings = asdict(cluster_settings(directory, server_addresses=()))
+    kept = {key: settings[key] for key in ("namespace", "agent_path", "images", "default_uid")}
+    shared = f"hostPath:{directory / 'home'}"
+    own = {"kubeconfig": str(kubeconfig), "kill_grace": 1.0, "shared_volume": shared}
+    return {**kept, **own, **more}

@@ -1,0 +1,105 @@
+"""The stories of the main job on a real cluster: KUBECONFIG, HAI_E2E_IMAGE, and what else docs/operate.md names.
+
+Its nodes see this machine's directories. The namespace is the tests' own: task 1 of one server is task 1 of the next,
+so nothing may be left of a story when another begins.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlsplit
+
+from hai.client.client import Client
+from hai.v1.storage_pb2 import MountKind, MountRule
+from hai.v1.task_pb2 import TaskState
+from tests.support.agent_pods import agent_directory
+from tests.support.deployment import Hands, Here
+from tests.support.servers import running_server
+
+NEEDED = ("KUBECONFIG", "HAI_E2E_IMAGE")
+
+
+def is_there() -> bool:
+    """Whether a real cluster was named."""
+    return all(name in os.environ for name in NEEDED)
+
+
+@asynccontextmanager
+async def on_a_real_cluster(
+    directory: Path, table: Mapping[str, Any] = MappingProxyType({})
+) -> AsyncIterator[Here]:
+    """At least two nodes. At the end nothing of any run is left, or RuntimeError says what is."""
+    directory.chmod(0o755)  # noqa: ASYNC240 - programs are other users than who runs the tests
+    chosen = {**_table(directory), **table}
+    hands = Hands(Path(chosen["kubeconfig"]), chosen["namespace"])
+    async with (
+        running_server(directory / "home", **_settings(), kubernetes=chosen) as server,
+        Client(server.profile) as client,
+    ):
+        for path in (str(directory), *_listed("HAI_E2E_MOUNTS")):
+            await client.storage.create_rule(_host_path(path))
+        yield Here(client, directory, directory / "home", hands=hands)
+        await _stop_all(client)
+        await hands.nothing_left()
+
+
+def _settings() -> dict[str, Any]:
+    return {
+        "listen": "0.0.0.0:0",
+        "advertise": os.environ.get("HAI_E2E_ADDRESS") or _own_address(),
+        "insecure": True,
+        "build_within": 180.0,
+        "cluster": f"e2e-{os.getpid()}",
+    }
+
+
+async def _stop_all(client: Client) -> None:
+    for task in (await client.tasks.list()).tasks:
+        if task.state != TaskState.TASK_STATE_FINISHED:
+            await client.tasks.stop(task.id)
+            await client.tasks.wait(task.id, timeout=60)
+
+
+def _own_address() -> str:
+    """The address of this machine on the way to the API server: pods come back by it, in most networks."""
+    from kubernetes import config
+
+    api = config.new_client_from_config(os.environ["KUBECONFIG"])  # type: ignore[no-untyped-call]
+    where = urlsplit(api.configuration.host)
+    kind = socket.AF_INET6 if ":" in str(where.hostname) else socket.AF_INET
+    with socket.socket(kind, socket.SOCK_DGRAM) as way:  # nothing is sent
+        way.connect((where.hostname, where.port or 443))
+        return str(way.getsockname()[0])
+
+
+def _table(directory: Path) -> dict[str, Any]:
+    return {
+        "kubeconfig": os.environ["KUBECONFIG"],
+        "namespace": os.environ.get("HAI_E2E_NAMESPACE", "default"),
+        "images": {"default": os.environ["HAI_E2E_IMAGE"]},
+        "agent_path": os.environ.get("HAI_E2E_AGENT") or str(agent_directory(directory)),
+        "default_uid": int(os.environ.get("HAI_E2E_UID", "1000")),
+        "strict_groups": False,
+        "shared_volume": f"hostPath:{directory / 'home'}",
+        "seccomp": "",
+    }
+
+
+def _listed(variable: str) -> list[str]:
+    return [path for path in os.environ.get(variable, "").split(",") if path]
+
+
+def _host_path(path: str) -> MountRule:
+    return MountRule(
+        owners=["public"],
+        source=path,
+        mount_path=path,
+        kind=MountKind.MOUNT_KIND_HOST_PATH,
+        writable=True,
+    )

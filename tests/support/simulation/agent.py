@@ -1,0 +1,366 @@
+"""Agents of the storm: what runs in pods, wherever those are, whoever can reach them.
+
+The session, the outbox, the spool and the lease are those of real agents. What real agents do with processes is
+modelled: a supervisor that ends everything when the lease has expired, whatever the agent does; an agent that can
+be frozen; and a program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from hai.v1 import agent_service_pb2 as pb
+from hai_backend.agent.lease import Expired, Lease
+from hai_backend.agent.output.spool import Spool
+from hai_backend.agent.parts import until
+from hai_backend.agent.rank_dir import RankDir, ServerAddress
+from hai_backend.agent.server.connection import Connect
+from hai_backend.agent.server.outgoing import Outgoing
+from hai_backend.agent.server.session import GivenUp, Session
+from hai_backend.agent.supervisor import EXIT_BUG, EXIT_EXPIRED
+from hai_backend.auth import run_tokens
+from hai_backend.domain.timing import KILL_SECONDS, PAUSE_SECONDS, Timing
+from hai_backend.launch.base import RankKey
+from hai_backend.logs.lines import stamp
+from hai_backend.testing.kube.kubelet.pod_state import LocalPod, Running
+from tests.support.simulation.program import Habits, Owner, Program
+from tests.support.simulation.server import SECRET, TIMING
+from tests.support.virtual_time import Host, outside
+
+if TYPE_CHECKING:
+    from tests.support.simulation.agent_pool import Crowd
+
+_END_BEFORE_START = 143
+_STOP_GRACE_SECONDS = 2.0
+_EXPIRED_GRACE_SECONDS = 2.0
+_LATE_SECONDS = 0.5  # a timer that rings so late tells that the process stood still
+_STATE_LINES = 3  # a program sets its whole-life state with every third line
+
+
+@dataclass(frozen=True, slots=True)
+class AgentParts:
+    """What agents are made of; a test may break it."""
+
+    timing: Timing = TIMING
+    lease: Callable[[float, Callable[[], float]], Lease] = Lease
+    session: type[Session] = Session
+    pause_seconds: float = PAUSE_SECONDS  # that a supervisor may be late
+    checks_first: bool = (
+        True  # a supervisor that wakes looks at the lease before anything else runs
+    )
+    ends_before: bool = True  # an agent ends its program a little before the lease expires
+
+
+class AgentDir(RankDir):
+    """The files of a rank that a session reads, without files."""
+
+    def __init__(self, path: Path, addresses: tuple[str, ...], timing: Timing) -> None:
+        super().__init__(path)
+        self._servers = tuple(ServerAddress(address) for address in addresses)
+        self._timing = timing
+
+    def servers(self) -> tuple[ServerAddress, ...]:
+        return self._servers
+
+    def timing(self) -> Timing:
+        return self._timing
+
+    def exists(self) -> bool:
+        return True
+
+
+class Agent:
+    """One rank's supervisor, agent and program. Implements hai_backend.agent.server.session.Peer."""
+
+    def __init__(self, crowd: Crowd, local: LocalPod, key: RankKey, connect: Connect) -> None:
+        self.key, self.node, self.local = key, local.node, local
+        self.host, self.supervisor = Host(f"agent {key}"), Host(f"supervisor {key}")
+        self.printed = 0  # lines that the agent has read
+        self.recorded = False  # the server knows how the program ended
+        self.over = False
+        self.woke_dying = (
+            False  # its machine woke too late: nothing but the kernel saw its program again
+        )
+        self._crowd, self._parts = crowd, crowd.parts
+        self._random = random = Random(f"{crowd.random.random()} {key}")
+        drift = random.uniform(-0.0005, 0.0005)
+        loop = asyncio.get_running_loop()
+        self.lease = self._parts.lease(
+            self._parts.timing.lease, lambda: 50.0 + loop.time() * (1 + drift)
+        )
+        directory = AgentDir(crowd.directory(local), crowd.network.addresses, self._parts.timing)
+        self.outgoing, self.spool = Outgoing(), Spool(directory.spool)
+        token = run_tokens.make(SECRET, key.task_id, key.run, key.rank)
+        self._session = self._parts.session(
+            directory, token, self, self.outgoing, self.spool, self.lease, connect, pace=1.0
+        )
+        owner = Owner(self._work, self._read_line, self._acknowledge, self._yield, self._reap)
+        habits = Habits.of(random, KILL_SECONDS)
+        self.program = Program(str(key), habits, random, owner)
+        self._going = self._suspended = self._yielded = False
+        self._ending: float | None = None
+        self._kill: asyncio.TimerHandle | None = None
+        self._state = 0
+        self._floor = crowd.states[key.task_id]  # kept before this run
+        self._exit_code = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def running(self) -> bool:
+        """Whether its program runs. What stands on a frozen machine does not, until that wakes."""
+        still = self.supervisor.frozen or self.woke_dying
+        return self.program.exists and self.alive and not still
+
+    @property
+    def alive(self) -> bool:
+        """Whether its container exists."""
+        known = self._crowd.kubelet.pods.get(self.local.pod.uid) is self.local
+        return known and isinstance(self.local.mains[0].state, Running)
+
+    def begin(self) -> None:
+        """The container has started."""
+        self.supervisor.run(self._arm)
+        for part in (self._attach(), self._beat(), self._end_before_expiry()):
+            self._begin(part)
+
+    # the session's peer
+
+    def hello(self, address: str) -> pb.AgentHello:
+        key = self.key
+        return pb.AgentHello(
+            task_id=key.task_id,
+            run=key.run,
+            rank=key.rank,
+            address=address,
+            free_port=4000,
+            started=self._going,
+        )
+
+    def take(self, response: pb.AttachResponse) -> None:
+        match response.WhichOneof("message"):
+            case "welcome":
+                value = response.welcome.whole_life_state
+                self._crowd.found_state(self.key, value, self._floor)
+                self._state = max(self._state, value)
+            case "go":
+                self._go()
+            case "suspend":
+                self._suspend()
+            case "end":
+                self._end(response.end.grace_seconds)
+            case "whole_life_state":
+                self._state_is(response.whole_life_state.value)
+            case "exit_recorded":
+                self.recorded = True
+                self.leave(0)
+
+    # what the kubelet and the machine do to it
+
+    def stop(self) -> None:
+        """The kubelet sends SIGTERM, which the supervisor passes on."""
+        if not self.over:
+            self.host.run(asyncio.get_running_loop().call_soon, self._stop, _STOP_GRACE_SECONDS)
+
+    def vanish(self) -> None:
+        """Its container is gone, with everything in it."""
+        self._stand_down()
+        self.program.end(137)
+
+    def freeze(self) -> None:
+        """The whole machine stands still."""
+        for host in (self.supervisor, self.host, self.program.host):
+            host.freeze()
+
+    def thaw(self) -> None:
+        """It wakes: the lease is looked at before anything else."""
+        for host in (self.supervisor, self.host, self.program.host):
+            host.thaw()
+
+    # the supervisor
+
+    def _arm(self, due: float | None = None, late: bool = False) -> None:
+        loop = asyncio.get_running_loop()
+        if self.over:
+            return
+        if self.lease.expired and (late or self._stood_still(due)):
+            self._crowd.tell(f"{self.key} on {self.node} has lost its lease")
+            return self.leave(EXIT_EXPIRED)
+        if self.lease.expired:
+            wait = self._random.choice((0.0, self._random.uniform(0.0, self._parts.pause_seconds)))
+            loop.call_later(wait, self._arm, None, True)
+        elif self.lease.left < 1e6:
+            loop.call_later(self.lease.left, self._arm, loop.time() + self.lease.left)
+
+    def _stood_still(self, due: float | None) -> bool:
+        late = 0.0 if due is None else asyncio.get_running_loop().time() - due
+        return late > _LATE_SECONDS and self._parts.checks_first
+
+    def leave(self, code: int) -> None:
+        """The agent has ended, or is killed; the supervisor ends everything, and with it the container."""
+        if self.over:
+            return
+        self._exit_code = code
+        self._stand_down()
+        if self.program.exists:
+            self.program.kill()
+        else:
+            self._end_container()
+
+    def _stand_down(self) -> None:
+        if not self.over:
+            self.over = True
+            for task in self._tasks:
+                task.cancel()
+            self.host.release()
+            self.supervisor.release()
+
+    def _end_container(self) -> None:
+        if not self.alive:
+            return
+        kubelet = self._crowd.kubelet
+        for container in self.local.mains:
+            container.end(self._exit_code, kubelet.api.timers.now())
+        outside(kubelet.publish, self.local)
+
+    # the agent
+
+    async def _attach(self) -> None:
+        try:
+            await self._session.run()
+        except GivenUp as error:
+            self._crowd.tell(f"{self.key} on {self.node} is given up: {error}")
+            self.leave(0)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._parts.timing.interval)
+            self._session.beat()
+
+    async def _end_before_expiry(self) -> None:
+        if not self._parts.ends_before:
+            return
+        await until(lambda: self.lease.left - self._parts.timing.end_before)
+        self._exit_code = EXIT_EXPIRED
+        self._stop(min(_EXPIRED_GRACE_SECONDS, self._parts.timing.end_before / 3))
+
+    def _stop(self, grace: float) -> None:
+        if not self.over:
+            self._end(grace)
+            asyncio.get_running_loop().call_later(2 * grace, self.leave, self._exit_code)
+
+    def _go(self) -> None:
+        if not self._going and self._ending is None:
+            self._going = True
+            self.program.begin()
+            self._crowd.tell(f"{self.key} runs on {self.node}")
+            self._crowd.check(self)
+            outside(self._crowd.started, self.key)
+            if self._suspended:
+                self.program.suspend()
+            self._say("started", pb.AttachRequest(started=pb.ProgramStarted(pid=1)))
+
+    def _suspend(self) -> None:
+        if not self._suspended:
+            self._suspended = True
+            self._say("step", pb.AttachRequest(step_reported=pb.StepReported(step=-1)))
+            self.program.suspend()
+
+    def _end(self, grace: float) -> None:
+        first, self._ending = self._ending is None, grace
+        if not self._going:
+            return self._ended(_END_BEFORE_START) if first else None
+        self.program.terminate()
+        if self._kill is None:
+            loop = asyncio.get_running_loop()
+            self._kill = self.host.run(loop.call_later, grace, self.program.kill)
+
+    def _ended(self, code: int) -> None:
+        self.lease.release()
+        if self._exit_code == EXIT_EXPIRED:
+            return self.leave(EXIT_EXPIRED)
+        exited = pb.ProgramExited(exit_code=code, yielded=self._yielded)
+        self.outgoing.keep("exited", pb.AttachRequest(exited=exited), after_log=True)
+        self._session.wake()
+
+    def _state_is(self, value: int) -> None:
+        self._crowd.kept_state(self.key, value)
+        if value == self._state:
+            self.outgoing.drop("state")
+
+    def _say(self, kind: str, message: pb.AttachRequest) -> None:
+        self.outgoing.keep(kind, message)
+        self._session.wake()
+
+    # what the program tells: heard when the agent is awake
+
+    def _reap(self, code: int) -> None:
+        if self.over:
+            return self._end_container()
+        self._soon(self._ended, code)
+
+    def _read_line(self) -> None:
+        self._soon(self._append)
+
+    def _acknowledge(self) -> None:
+        said = pb.AttachRequest(suspend_acknowledged=pb.SuspendAcknowledged())
+        self._soon(self._say, "acknowledged", said)
+
+    def _yield(self) -> None:
+        self._soon(self._note_yield)
+
+    def _note_yield(self) -> None:
+        self._yielded = True
+        self._say("yielded", pb.AttachRequest(yielded=pb.Yielded()))
+
+    def _append(self) -> None:
+        self.printed += 1
+        now = self._crowd.kubelet.api.timers.now()
+        self.spool.append(stamp(now) + f"line {self.printed}\n".encode())
+        if self.key.rank == 0 and self.printed % _STATE_LINES == 0:
+            self._state += 1
+            changed = pb.WholeLifeStateChanged(value=self._state)
+            self.outgoing.keep("state", pb.AttachRequest(whole_life_state=changed))
+        self._session.wake()
+
+    def _work(self) -> bool:
+        """The program gets on; rank 0 keeps what is done for the next run."""
+        left = self._crowd.work[self.key.task_id]
+        if self.key.rank == 0 and left > 0:
+            self._crowd.work[self.key.task_id] = left - 1.0
+        return left <= 0
+
+    def _soon(self, action: Callable[..., object], *args: Any) -> None:
+        loop = asyncio.get_running_loop()
+        self.host.run(loop.call_soon, self._unless_over, action, *args)
+
+    def _unless_over(self, action: Callable[..., object], *args: Any) -> None:
+        if not self.over:
+            action(*args)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.host.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._part_ended)
+
+    def _part_ended(self, task: asyncio.Task[None]) -> None:
+        """An agent that has lost a part of itself ends; only a lease that had expired is a reason that we know."""
+        self._tasks.discard(task)
+        if task.cancelled():
+            if not self.over:
+                self._crowd.failures.append(AssertionError(f"a part of {self.key} was cancelled"))
+                self.leave(EXIT_BUG)
+        elif (error := task.exception()) is not None:
+            if not _is_expired(error):
+                self._crowd.failures.append(error)
+            self.leave(EXIT_BUG)
+
+
+def _is_expired(error: BaseException) -> bool:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return isinstance(error, Expired)

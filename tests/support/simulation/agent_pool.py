@@ -1,0 +1,172 @@
+"""All agents of the storm, and what must hold of them together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from hai_backend.launch.base import RankKey
+from hai_backend.launch.manifests.names import key_of
+from hai_backend.testing.kube import FakeCluster, InstantKubelet
+from hai_backend.testing.kube.api import Api
+from hai_backend.testing.kube.kubelet.pod_state import LocalPod
+from tests.support.simulation.agent import Agent, AgentParts
+from tests.support.simulation.network import Network
+from tests.support.virtual_time import outside
+
+_AGAIN_SECONDS = 1.0
+
+
+class AgentKubelet(InstantKubelet):
+    """Says when a pod begins to run, is told to stop, and is gone. Nothing ends on a machine that stands still."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        self.began: Callable[[LocalPod], None] = lambda local: None
+        self.stopping: Callable[[LocalPod], None] = lambda local: None
+        self.gone: Callable[[LocalPod], None] = lambda local: None
+        self.crashed: Callable[[str], None] = lambda node: None
+        self.still: set[str] = set()  # machines that are frozen
+
+    def stop(self, local: LocalPod) -> None:
+        self.stopping(local)
+        super().stop(local)
+
+    def expire(self, local: LocalPod) -> None:
+        super().expire(local)
+        self.gone(local)
+
+    def crash(self, node: str) -> None:
+        super().crash(node)
+        self.crashed(node)
+        for local in self.on(node):
+            self.gone(local)
+
+    def drop(self, local: LocalPod) -> None:
+        if self._waits(local, lambda: self.drop(local)):
+            return
+        super().drop(local)
+        self.gone(local)
+
+    def _run(self, local: LocalPod) -> None:
+        super()._run(local)
+        self.began(local)
+
+    def _stopped(self, local: LocalPod, code: int) -> None:
+        if self._waits(local, lambda: self._stopped(local, code)):
+            return
+        super()._stopped(local, code)
+        self.gone(local)
+
+    def _waits(self, local: LocalPod, action: Callable[[], None]) -> bool:
+        if local.node not in self.still:
+            return False
+        self.api.timers.call_later(_AGAIN_SECONDS, action)
+        return True
+
+
+class Crowd:
+    """All agents, the checkpoints of their programs, and what servers have acknowledged to them."""
+
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        network: Network,
+        random: Random,
+        tell: Callable[[str], None],
+        place: Path,
+        parts: AgentParts,
+        longest_work: float,
+    ) -> None:
+        assert isinstance(cluster.kubelet, AgentKubelet)
+        self.kubelet = cluster.kubelet
+        self.kubelet.began = self._began
+        self.kubelet.stopping = lambda local: self._of(local, Agent.stop)
+        self.kubelet.gone = lambda local: self._of(local, Agent.vanish)
+        self.network = network
+        self.random = random
+        self.tell = tell
+        self.parts = parts
+        self.work: dict[int, float] = defaultdict(lambda: random.uniform(5.0, longest_work))
+        self.agents: list[Agent] = []
+        self.states: dict[int, int] = defaultdict(int)  # whole-life states that servers have kept
+        self.failures: list[BaseException] = []
+        self.started: Callable[[RankKey], None] = lambda key: None
+        self._place = place
+        self._by_pod: dict[str, Agent] = {}
+
+    @property
+    def living(self) -> list[Agent]:
+        return list(self._by_pod.values())
+
+    def directory(self, local: LocalPod) -> Path:
+        """Of a rank: whoever made its pod anew finds nothing of the one before."""
+        path = self._place / f"{len(self.agents)}"
+        path.mkdir()
+        return path
+
+    def check(self, new: Agent) -> None:
+        """Its program begins, or its machine wakes: is it alone?"""
+        for other in self._by_pod.values():
+            if other is not new and other.running:
+                same = other.key.task_id == new.key.task_id and other.key.rank == new.key.rank
+                self._require(not same, new, other, "beside")
+                self._require(other.node != new.node, new, other, "on the node of")
+
+    def _require(self, held: bool, new: Agent, other: Agent, how: str) -> None:
+        if not held:
+            why = f"{new.key} runs on {new.node} {how} {other.key} on {other.node}"
+            self.failures.append(AssertionError(why))
+
+    def kept_state(self, key: RankKey, value: int) -> None:
+        """A server says that it has kept this state."""
+        self.states[key.task_id] = max(self.states[key.task_id], value)
+
+    def found_state(self, key: RankKey, value: int, floor: int) -> None:
+        """A server tells an agent the state of its task, of which `floor` was kept before its run began."""
+        if value < floor:
+            self.failures.append(AssertionError(f"{key} found state {value}, {floor} was kept"))
+
+    def freeze(self, node: str) -> list[Agent]:
+        """The machine stands still, with all that is on it."""
+        self.kubelet.still.add(node)
+        frozen = [agent for agent in self._by_pod.values() if agent.node == node]
+        for agent in frozen:
+            agent.freeze()
+        return frozen
+
+    def thaw(self, node: str, frozen: list[Agent]) -> None:
+        """It goes on where it was."""
+        self.kubelet.still.discard(node)
+        for agent in frozen:
+            agent.thaw()
+        for agent in frozen:
+            asyncio.get_running_loop().call_later(0.0, self._check_woken, agent)
+
+    def close(self) -> None:
+        for agent in self.living:
+            agent.vanish()
+
+    def _check_woken(self, agent: Agent) -> None:
+        """The supervisor has run."""
+        agent.woke_dying = agent.over
+        if agent.running:
+            self.check(agent)
+
+    def _began(self, local: LocalPod) -> None:
+        key = key_of(local.pod.body["metadata"]["labels"])
+        assert key is not None
+        agent = Agent(self, local, key, self.network.connect_from(local.node))
+        self.agents.append(agent)
+        self._by_pod[local.pod.uid] = agent
+        outside(agent.begin)
+
+    def _of(self, local: LocalPod, act: Callable[[Agent], None]) -> None:
+        agent = self._by_pod.get(local.pod.uid)
+        if agent is not None and agent.local is local:
+            outside(act, agent)
+            if not agent.alive and not agent.program.exists:
+                del self._by_pod[local.pod.uid]

@@ -1,0 +1,271 @@
+"""What falls silent in a storm, by one seed: links, agents, programs, machines, kubelets, servers; and clocks jump.
+
+A strike may meet one node in several ways at once, as a broken switch or a full disk does: its kubelet is not heard any
+more, packets are lost one way, an agent hangs. Each lasts for 5, 31 or 61 seconds, or until the storm is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+from random import Random
+from typing import TypeVar
+
+from hai_backend.testing.kube import FakeCluster
+from tests.support.direct_transport import StormTransport
+from tests.support.simulation.agent_pool import Crowd
+from tests.support.simulation.channel import Fault, Way
+from tests.support.simulation.network import Network
+from tests.support.simulation.server import StormServer
+from tests.support.virtual_time import outside
+
+T = TypeVar("T")
+_SECONDS = (5.0, 31.0, 61.0, inf)
+_WEIGHTS = (3, 4, 5, 2)
+_FOR_GOOD = (150.0, 200.0, inf)  # longer than it takes until ranks are started elsewhere
+_SLOW = Fault(delay_seconds=13.0)  # with the time between two heartbeats, less than an agent bears
+_SLOW_STEPS, _SLOW_STEP_SECONDS = 4, 15.0
+_FAULTS = (
+    Fault(hold=True),
+    Fault(hold=True),
+    Fault(drop=True),
+    Fault(drop=True),
+    Fault(delay_seconds=4.0),
+    Fault(delay_seconds=25.0),
+)
+Undo = Callable[[], None]
+
+
+class Silences:
+    """From `begin` until `end`, after which everything is well again.
+
+    `seconds`: the mean time between strikes; `quiet`: the part of them by which a node is lost for long.
+    """
+
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        crowd: Crowd,
+        network: Network,
+        transport: StormTransport,
+        servers: Callable[[], list[StormServer]],
+        random: Random,
+        seconds: float,
+        quiet: float,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._machines = cluster.machines
+        self._crowd = crowd
+        self._network = network
+        self._transport = transport
+        self._servers = servers
+        self._random = random
+        self._seconds, self._quiet = seconds, quiet
+        self._tell = tell
+        self._open: dict[int, Undo] = {}
+        self._count = 0
+        self._over = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.stopped_kubelets: set[str] = set()
+
+    def begin(self) -> None:
+        self._next()
+
+    def end(self) -> None:
+        """All that is silent is heard again."""
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._open:
+            self._undo(next(iter(self._open)))
+
+    def _next(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._random.expovariate(1 / self._seconds), self._strike)
+
+    def _strike(self) -> None:
+        node = self._random.choice(self._machines.names)
+        busy = sorted({agent.node for agent in self._crowd.living if agent.running})
+        if self._random.random() < self._quiet:
+            self._lose_quietly(self._random.choice(busy or [node]))
+        elif self._random.random() < 0.7:
+            self._strike_node(node)
+        else:
+            self._strike_server()
+        self._next()
+
+    def _strike_node(self, node: str) -> None:
+        seconds = self._duration()
+        acts = self._random.choices(
+            (
+                self._silence_link,
+                self._stop_kubelet,
+                self._freeze_agents,
+                self._freeze_programs,
+                self._freeze_machine,
+                self._reset,
+            ),
+            weights=(6, 4, 2, 2, 1, 1),
+            k=self._random.choice((1, 2, 2, 3)),
+        )
+        for act in dict.fromkeys(acts):
+            act(node, seconds if self._random.random() < 0.5 else self._duration())
+
+    def _lose_quietly(self, node: str) -> None:
+        """The node is lost to the cluster, for so long that its ranks run elsewhere; what is on it need not know."""
+        if self._random.random() < 0.2:
+            return self._freeze_machine(node, self._long())
+        if self._random.random() < 0.3:
+            return self._slow_down_and_lose(node)
+        acts: tuple[Callable[[str], None], ...] = (
+            self._cut_off,
+            self._cut_off,
+            lambda node: self._freeze_agents(node, self._long()),
+            lambda node: self._freeze_agents(node, self._long()),
+            lambda node: None,
+        )
+        self._random.choice(acts)(node)
+        self._after(self._random.uniform(0.0, 20.0), self._stop_kubelet, node, self._long())
+
+    def _cut_off(self, node: str) -> None:
+        ways = [way for link in self._network.links(node) for way in (link.up, link.down)]
+        fault = self._random.choice((Fault(hold=True), Fault(drop=True)))
+        self._silence(ways, f"of {node}", self._random.choice((61.0, *_FOR_GOOD)), fault)
+
+    def _slow_down_and_lose(self, node: str) -> None:
+        """Answers come later and later, then none: the last ones are on their way for longer than any margin."""
+        ways = [link.down for link in self._network.links(node)]
+        for step in range(_SLOW_STEPS):
+            self._after(step * _SLOW_STEP_SECONDS, self._silence, ways, f"of {node}", inf, _SLOW)
+        slow_seconds = _SLOW_STEPS * _SLOW_STEP_SECONDS
+        self._after(slow_seconds, self._stop_kubelet, node, self._long())
+        self._after(slow_seconds + self._random.uniform(0.0, 12.0), self._cut_off, node)
+
+    def _after(self, seconds: float, act: Callable[..., None], *args: object) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._unless_over, act, *args)
+
+    def _unless_over(self, act: Callable[..., None], *args: object) -> None:
+        if not self._over:
+            act(*args)
+
+    def _long(self) -> float:
+        return self._random.choice(_FOR_GOOD)
+
+    def _strike_server(self) -> None:
+        acts: tuple[Callable[[float], None], ...] = (
+            self._silence_server,
+            self._cut_off_api,
+            self._set_clocks,
+        )
+        self._random.choice(acts)(self._duration())
+
+    def _duration(self) -> float:
+        return self._random.choices(_SECONDS, weights=_WEIGHTS)[0]
+
+    # nodes
+
+    def _silence_link(self, node: str, seconds: float) -> None:
+        """To all servers, or to one: one way, or both."""
+        address = self._random.choice(("", *self._network.addresses))
+        links = [self._network.link(node, a) for a in self._network.addresses if address in ("", a)]
+        for ways in self._some([[k.up for k in links], [k.down for k in links]]):
+            self._silence(ways, f"of {node}", seconds)
+
+    def _silence(
+        self, ways: list[Way], whose: str, seconds: float, fault: Fault | None = None
+    ) -> None:
+        fault, cause = fault or self._random.choice(_FAULTS), object()
+        for way in ways:
+            way.add(cause, fault)
+
+        def heal() -> None:
+            for way in ways:
+                way.remove(cause)
+
+        self._later(seconds, heal)
+        self._tell(f"links {whose}: {fault} for {seconds:g} s")
+
+    def _stop_kubelet(self, node: str, seconds: float) -> None:
+        """Its node becomes NotReady, although pods and network live."""
+        if self._machines.alive(node) and node not in self.stopped_kubelets:
+            self.stopped_kubelets.add(node)
+            self._machines.partition(node)
+            self._later(seconds, lambda: self._start_kubelet(node))
+            self._tell(f"the kubelet of {node} stops for {seconds:g} s")
+
+    def _start_kubelet(self, node: str) -> None:
+        if node in self.stopped_kubelets:
+            self.stopped_kubelets.discard(node)
+            self._machines.heal(node)
+
+    def _freeze_agents(self, node: str, seconds: float) -> None:
+        for agent in self._crowd.living:
+            if agent.node == node:
+                agent.host.freeze()
+                self._later(seconds, agent.host.thaw)
+                self._tell(f"the agent of {agent.key} is frozen for {seconds:g} s")
+
+    def _freeze_programs(self, node: str, seconds: float) -> None:
+        for agent in self._crowd.living:
+            if agent.node == node and agent.program.exists:
+                agent.program.host.freeze()
+                self._later(seconds, agent.program.host.thaw)
+                self._tell(f"the program of {agent.key} is frozen for {seconds:g} s")
+
+    def _freeze_machine(self, node: str, seconds: float) -> None:
+        if node in self.stopped_kubelets or not self._machines.alive(node):
+            return
+        self._machines.partition(node)
+        frozen = self._crowd.freeze(node)
+        self._tell(f"{node} stands still for {seconds:g} s")
+
+        def thaw() -> None:
+            self._crowd.thaw(node, frozen)
+            self._machines.heal(node)
+
+        self._later(seconds, thaw)
+
+    def _reset(self, node: str, seconds: float) -> None:
+        for address in self._network.addresses:
+            self._network.reset(node, address)
+        self._tell(f"connections of {node} are reset")
+
+    # servers
+
+    def _silence_server(self, seconds: float) -> None:
+        """Cut off from the agents of all nodes, not from the API server, nor from the database."""
+        address = self._random.choice(self._network.addresses)
+        links = [self._network.link(node, address) for node in self._machines.names]
+        for ways in self._some([[k.up for k in links], [k.down for k in links]]):
+            self._silence(ways, f"of {address}", seconds)
+
+    def _cut_off_api(self, seconds: float) -> None:
+        self._transport.cut()
+        self._later(seconds, self._transport.join)
+        self._tell(f"servers cannot reach the API server for {seconds:g} s")
+
+    def _set_clocks(self, seconds: float) -> None:
+        jump = self._random.choice((-1, 1)) * self._random.choice((5.0, 61.0, 900.0))
+        for server in self._servers():
+            server.clock.ahead_seconds += jump
+            self._later(seconds, server.clock.reset)
+            self._tell(f"a server's clock jumps by {jump:g} s for {seconds:g} s")
+
+    def _some(self, both: list[T]) -> list[T]:
+        return self._random.choice((both[:1], both[1:], both))
+
+    def _later(self, seconds: float, undo: Undo) -> None:
+        """After so long, and at the end of the storm."""
+        if self._over:
+            return undo()
+        self._count += 1
+        number = self._count
+        self._open[number] = undo
+        if seconds < inf:
+            asyncio.get_running_loop().call_later(seconds, self._undo, number)
+
+    def _undo(self, number: int) -> None:
+        undo = self._open.pop(number, None)
+        if undo is not None:
+            outside(undo)

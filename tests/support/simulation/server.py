@@ -1,0 +1,316 @@
+"""A server of the storm: the real ledger, loops, launcher and agent service, with the simplest of schedulers.
+
+It dies as a process dies: whatever it was doing is not done, and what it has not written is lost. One that leads no
+more and still wants to write is refused, as the epoch of a real one is. It learns that as a real one does, by renewing
+its leadership, and is gone then. Like a process it can be frozen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
+from random import Random
+from typing import Any, cast
+
+from grpc import StatusCode
+
+from hai.v1 import agent_service_pb2 as pb
+from hai_backend.api.agents.protocols import AgentDeps, Logs
+from hai_backend.api.agents.service import AgentService
+from hai_backend.api.environments.pinning import EnvironmentPinning
+from hai_backend.api.server.errors import status_of
+from hai_backend.controllers.aio.change_feed import ChangeFeed
+from hai_backend.controllers.cluster.agent_silence import AgentSilence
+from hai_backend.controllers.cluster.agents import ConnectedAgents
+from hai_backend.controllers.cluster.launch import LaunchReconciler
+from hai_backend.controllers.cluster.nodes import Cluster
+from hai_backend.controllers.cluster.tunnels import Tunnels
+from hai_backend.controllers.tasks.deadlines import Deadlines
+from hai_backend.controllers.tasks.dependencies import Dependencies
+from hai_backend.controllers.tasks.executor import Executor
+from hai_backend.controllers.tasks.task_manager import TaskManager
+from hai_backend.domain.accounts.user import User
+from hai_backend.domain.errors import Deposed, HaiError, Unavailable
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.task import Task, holders
+from hai_backend.domain.timing import Timing
+from hai_backend.launch.base import RankKey
+from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
+from hai_backend.launch.kubernetes.options import Options
+from hai_backend.launch.kubernetes.transport import Transport
+from hai_backend.launch.manifests.settings import ClusterSettings
+from hai_backend.launch.request import RunRequest, Terms, run_request
+from hai_backend.lifecycle import events as ev
+from hai_backend.lifecycle.limits import DEFAULTS
+from hai_backend.server.leadership.decide import SILENT_SECONDS
+from hai_backend.store.base import Store
+from tests.support.simulation.network import End, ServerStream, end_of
+from tests.support.virtual_time import Host, LoopTimers
+
+FENCE_SECONDS = 100.0
+TIMING = Timing(fence_after=FENCE_SECONDS)
+SECRET = b"storm"
+SETTINGS = ClusterSettings(
+    namespace="default",
+    instance="storm",
+    server_addresses=("server:1",),
+    agent_path="/opt/hai/agent",
+    images={"default": "any/image:1"},
+    default_uid=1000,
+    fence_after=FENCE_SECONDS,
+)
+OPTIONS = Options(relist_seconds=60.0, lost_after=5.0)
+_PASS_SECONDS = 1.0
+_SUSPENSION_SECONDS = 60.0
+_RENEW_SECONDS, _STORE_SECONDS = 1.0, 0.003
+
+
+class Epoch:
+    """The store of one server: it takes nothing from a server that does not lead any more, or that cannot reach it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.over = False
+        self.away = False
+
+    def __getattr__(self, name: str) -> Any:
+        if self.over:
+            raise Deposed("another server leads")
+        if self.away:
+            raise Unavailable("the database cannot be reached")
+        return getattr(self._store, name)
+
+
+class ServerClock(LoopTimers):
+    """What a server takes for the time of day: somebody may set it."""
+
+    ahead_seconds = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead_seconds
+
+    def reset(self) -> None:
+        """Somebody sets it right."""
+        self.ahead_seconds = 0.0
+
+
+class _Environments:
+    """No task names one."""
+
+    async def __call__(self, task: Task) -> pb.AgentEnvironment | None:
+        return None
+
+    def home(self, user: str) -> Mapping[str, str]:
+        return {}
+
+
+class _NoLogs:
+    def append(self, key: RankKey, offset: int, data: bytes) -> int:
+        return offset + len(data)
+
+    def size(self, key: RankKey) -> int:
+        return 0
+
+    def show(self, key: RankKey, bar: str) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerParts:
+    """What a storm gives its servers: the logs of all, and the ports of their services; a test may break it."""
+
+    logs: Logs = field(default_factory=_NoLogs)
+    ports: type[AgentDeps] = AgentDeps
+    settings: ClusterSettings = SETTINGS
+
+
+class StormServer:
+    """One life."""
+
+    def __init__(
+        self, store: Store, transport: Transport, seed: int, parts: ServerParts | None = None
+    ) -> None:
+        parts = parts or ServerParts()
+        self.host = Host("server")
+        self.epoch = Epoch(store)
+        self.taken: dict[RankKey, float] = {}  # when it last read a message of an agent
+        self.lost = asyncio.Event()  # it does not lead any more, and knows
+        self.failures: list[BaseException] = []
+        self._renewed = -inf
+        own = cast(Store, self.epoch)
+        self._random = Random(seed)
+        self.clock = ServerClock()
+        self.hub = ConnectedAgents()
+        self.launcher = KubernetesLauncher(transport, parts.settings, OPTIONS, Random(seed))
+        self.cluster = Cluster(own, self.clock, changed=lambda: None)
+        self.executor = Executor(
+            self.launcher, self.hub, str, self.cluster.nodes().get, self._describe
+        )
+        self.task_manager = TaskManager(
+            own, self.clock, ChangeFeed(), perform=self.executor.perform, changed=self._changed
+        )
+        self.executor.task_manager = self.task_manager
+        self.timers = Deadlines(self.clock, self._tick)
+        self.launching = LaunchReconciler(
+            self.launcher, self.task_manager, self.cluster, self.executor
+        )
+        self._work: set[asyncio.Task[None]] = set()
+        self.successors = Dependencies(self.task_manager, self._begin)
+        self.agent_silence = AgentSilence(
+            self.task_manager,
+            self.clock,
+            self._begin,
+            silent_after=TIMING.silent_after,
+            return_within=DEFAULTS.return_within,
+        )
+        self.service = AgentService(self._ports(parts))
+
+    def _ports(self, parts: ServerParts) -> AgentDeps:
+        return parts.ports(
+            task_manager=self.task_manager,
+            hub=self.hub,
+            executor=self.executor,
+            logs=parts.logs,
+            confirm=self._confirm,
+            clock=self.clock,
+            secret=SECRET,
+            cluster=self.cluster,
+            seen=lambda directory: "",
+            environment=cast(EnvironmentPinning, _Environments()),
+            workspace=lambda task: "",
+            report=lambda key, report: None,
+            used=lambda key, use: None,
+            tunnels=Tunnels(self.hub),
+            base_url=lambda task_id, service: "",
+            services_said=lambda task, key, reported: None,
+            level=lambda task, level: Priority.NORMAL,
+            fresh=self.fresh,
+            heard=self._heard,
+        )
+
+    @property
+    def listening(self) -> bool:
+        """Whether agents may attach."""
+        return self.launching.listed.is_set() and not self.lost.is_set()
+
+    def fresh(self) -> bool:
+        """Whether it can know that it leads."""
+        return asyncio.get_running_loop().time() - self._renewed < SILENT_SECONDS
+
+    async def start(self) -> None:
+        """Begin; what needs the API server comes when it answers."""
+        await self.host.create_task(self._start())
+
+    async def _start(self) -> None:
+        self._begin(self._lead())
+        await self.cluster.load()
+        await self.task_manager.load()
+        for task in self.task_manager.unfinished().values():
+            self.timers.set(task)
+        self.successors.load(self.task_manager.unfinished().values())
+        self._begin(self.launching.run())
+        self._begin(self._schedule())
+        self._begin(self._suspend())
+
+    async def die(self) -> None:
+        """At once."""
+        self.epoch.over = True
+        self.lost.set()
+        self.timers.close()
+        self.agent_silence.close()
+        for work in self._work:
+            work.cancel()
+        self.host.release()
+        await asyncio.gather(*self._work, return_exceptions=True)
+        self.hub.close()
+        await self.executor.close()
+        await self.launcher.close()
+
+    async def serve(self, stream: ServerStream) -> None:
+        """Answer an agent's call to Attach."""
+        responses = self.service.Attach(stream.requests(), cast(Any, stream))
+        try:
+            async for response in responses:
+                await stream.respond(response)
+        except HaiError as error:
+            stream.finish(end_of(status_of(error, "Attach")))
+        except Exception as error:
+            self.failures.append(error)
+            stream.finish(End(StatusCode.INTERNAL, str(error)))
+        else:
+            stream.finish(End(StatusCode.OK))
+        finally:
+            await responses.aclose()  # type: ignore[attr-defined]
+
+    def _heard(self, key: RankKey) -> None:
+        self.taken[key] = asyncio.get_running_loop().time()
+        self.agent_silence.message_received(key)
+
+    async def _confirm(self) -> None:
+        await self.epoch.confirm()
+
+    async def _lead(self) -> None:
+        """Renew what it knows of its leadership, as server.leadership.election does, until it leads no more."""
+        loop = asyncio.get_running_loop()
+        while True:
+            sent = loop.time()
+            await asyncio.sleep(_STORE_SECONDS)
+            if self.epoch.over or (self.epoch.away and not self.fresh()):
+                return self.lost.set()
+            if not self.epoch.away:
+                self._renewed = sent
+            await asyncio.sleep(_RENEW_SECONDS)
+
+    async def _describe(self, task: Task) -> RunRequest:
+        return run_request(task, User(task.user, uid=1000), Terms(), self.cluster.nodes())
+
+    def _changed(self, before: Task | None, task: Task) -> None:
+        self.timers.set(task)
+        self.agent_silence.changed(before, task)
+        self.successors.changed(before, task)
+        if task.waiting and task.run is not None:
+            self.hub.forget(task.id, task.run.number)
+
+    async def _schedule(self) -> None:
+        await self.launching.listed.wait()
+        self.agent_silence.load(self.task_manager.unfinished().values())
+        while True:
+            for task in sorted(self.task_manager.unfinished().values(), key=lambda task: task.id):
+                if (
+                    task.waiting
+                    and not (task.held or task.awaited)
+                    and task.not_before <= self.clock.now()
+                ):
+                    await self._place(task)
+            await asyncio.sleep(_PASS_SECONDS)
+
+    async def _place(self, task: Task) -> None:
+        held = {rank.node for _, _, rank in holders(self.task_manager.unfinished().values())}
+        free = [n.name for n in self.cluster.nodes().values() if n.usable and n.name not in held]
+        wanted = task.spec.resource.node_count
+        if len(free) >= wanted:
+            chosen = tuple(self._random.sample(sorted(free), wanted))
+            placed = ev.RunPlaced(chosen, task.priority, "it fits")
+            with suppress(HaiError):
+                await self.task_manager.apply(task.id, placed)
+
+    async def _suspend(self) -> None:
+        """Somebody else wants the nodes, now and then."""
+        while True:
+            await asyncio.sleep(self._random.expovariate(1 / _SUSPENSION_SECONDS))
+            running = sorted(t.id for t in self.task_manager.unfinished().values() if not t.waiting)
+            if running:
+                asked = ev.SuspendAsked("storm", "it must", for_task=1)
+                with suppress(HaiError):
+                    await self.task_manager.apply(self._random.choice(running), asked)
+
+    def _tick(self, task_id: int, run: int, deadline: float) -> None:
+        self._begin(self.task_manager.apply_when_stored(task_id, ev.Ticked(run, deadline)))
+
+    def _begin(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
