@@ -10,11 +10,11 @@ from pathlib import Path
 
 from hai_backend.domain.priority import Priority
 from hai_backend.sim.replay.job import Job
-from hai_backend.sim.traces.reader import decision_log as trace_decisions
-from hai_backend.sim.traces.reader import hai_csv as trace_csv
-from hai_backend.sim.traces.reader import sacct as trace_sacct
-from hai_backend.sim.traces.reader import snapshot as trace_snapshot
-from hai_backend.sim.traces.reader import swf as trace_swf
+from hai_backend.sim.traces import decision_log as trace_decisions
+from hai_backend.sim.traces import hai_csv as trace_csv
+from hai_backend.sim.traces import sacct as trace_sacct
+from hai_backend.sim.traces import snapshot as trace_snapshot
+from hai_backend.sim.traces import swf as trace_swf
 from hai_backend.sim.traces.rows import Reading, Row, refuse
 
 _GZIP = b"\x1f\x8b"

@@ -12,7 +12,7 @@ from hai_backend.testing.kube.control.pods import Pods
 from hai_backend.testing.kube.errors import ApiError, ahead, not_found
 from hai_backend.testing.kube.kubelet.logs import LogSource, asked_log
 from hai_backend.testing.kube.request_info import Call
-from hai_backend.testing.kube.server.http import protobuf
+from hai_backend.testing.kube.server import protobuf
 from hai_backend.testing.kube.server.lists import Lists, encode_list
 from hai_backend.testing.kube.storage.deletes import Options
 from hai_backend.testing.kube.storage.selectors import selection

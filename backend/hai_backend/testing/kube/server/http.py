@@ -13,8 +13,8 @@ from hai_backend.testing.kube.errors import ApiError
 from hai_backend.testing.kube.faults.requests import Answer, Close, Delay, Fault, Faults, Truncate
 from hai_backend.testing.kube.faults.watches import WatchFaults
 from hai_backend.testing.kube.request_info import Call, read_call
+from hai_backend.testing.kube.server import discovery
 from hai_backend.testing.kube.server.handler import Handling, Reply
-from hai_backend.testing.kube.server.http import discovery
 from hai_backend.testing.kube.server.request_log import Record, Request
 from hai_backend.testing.kube.timers import pause
 from hai_backend.testing.kube.watch import Asked, Lines, Watch
