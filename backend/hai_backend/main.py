@@ -24,7 +24,7 @@ from hai_backend import config, runtime
 from hai_backend.api.server.audit import Action
 from hai_backend.config import Settings
 from hai_backend.domain.errors import HaiError, Invalid
-from hai_backend.launch.process import sweep
+from hai_backend.launch.local_launcher import sweep
 from hai_backend.server.launcher_factory import make_launcher
 from hai_backend.server.paths import claim
 from hai_backend.server.process import OpenStore, Server

@@ -22,7 +22,7 @@ import psutil
 import structlog
 
 from hai_backend.domain.priority import Priority
-from hai_backend.launch.base import Listed, NodesSeen, RankKey, RankLaunch
+from hai_backend.launch.base import NodeList, RankKey, RankLaunch, RankList
 from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
 from hai_backend.launch.kubernetes.official_client import OfficialTransport
 from hai_backend.launch.kubernetes.options import Options
@@ -102,8 +102,8 @@ async def gang(there: There) -> float:
     """From the call of `start` until the cluster runs all pods."""
     launcher = KubernetesLauncher(there.transport(), SETTINGS, Options())
     events = launcher.events()
-    assert isinstance(await anext(events), NodesSeen)
-    assert isinstance(await anext(events), Listed)
+    assert isinstance(await anext(events), NodeList)
+    assert isinstance(await anext(events), RankList)
     ranks = [RankLaunch(RankKey(7, 1, i), f"node{i}", "t" * 64, run=RUN) for i in range(GANG)]
     began = time.perf_counter()
     await launcher.start(ranks)
@@ -155,8 +155,8 @@ async def watched(there: There) -> list[Figure]:
     events = launcher.events()
     seen = await anext(events)
     listed = await anext(events)
-    assert isinstance(seen, NodesSeen)
-    assert isinstance(listed, Listed)
+    assert isinstance(seen, NodeList)
+    assert isinstance(listed, RankList)
     assert (len(seen.nodes), len(listed.keys)) == (NODES, PODS)
     first = time.process_time() - cpu
     held = memory(process) - before

@@ -16,15 +16,15 @@ from hai_backend.launch.base import (
     Launcher,
     LauncherEvent,
     LaunchFailed,
-    Listed,
-    NodesSeen,
-    RankGone,
+    NodeList,
     RankKey,
     RankLaunch,
+    RankList,
+    RankTerminated,
 )
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.launch.kubernetes import launcher as kubernetes
-from hai_backend.launch.process import ProcessLauncher, sweep
+from hai_backend.launch.local_launcher import ProcessLauncher, sweep
 from hai_backend.launch.request import RunRequest
 from tests.support.agent_pods import launcher_of, pods_as_processes
 
@@ -50,7 +50,7 @@ async def _process(home: Path) -> AsyncIterator[Launcher]:
 async def _kubernetes(home: Path) -> AsyncIterator[Launcher]:
     async with pods_as_processes(home, 2) as cluster:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kubernetes, "Patience", partial(kubernetes.Patience, vanished=1.0))
+            patch.setattr(kubernetes, "Timeouts", partial(kubernetes.Timeouts, forced_delete=1.0))
             made = launcher_of(cluster, home)
         yield made
 
@@ -78,10 +78,10 @@ class Watching:
         async with asyncio.timeout(20):
             return await anext(self._events)
 
-    async def begun(self) -> tuple[NodesSeen, Listed]:
+    async def begun(self) -> tuple[NodeList, RankList]:
         nodes, listed = await self.next(), await self.next()
-        assert isinstance(nodes, NodesSeen)
-        assert isinstance(listed, Listed)
+        assert isinstance(nodes, NodeList)
+        assert isinstance(listed, RankList)
         return nodes, listed
 
 
@@ -103,7 +103,7 @@ async def test_a_started_rank_exists_until_it_is_killed_and_is_then_gone(
     await watching.begun()
     await launcher.start([rank(0), rank(1, "node2")])
     await launcher.kill(RankKey(7, 1, 1))
-    assert await watching.next() == RankGone(RankKey(7, 1, 1))
+    assert await watching.next() == RankTerminated(RankKey(7, 1, 1))
 
 
 async def test_starting_twice_starts_once(launcher: Launcher) -> None:
@@ -115,8 +115,8 @@ async def test_starting_twice_starts_once(launcher: Launcher) -> None:
     await launcher.start([rank(1)])
     await launcher.kill(rank(1).key)
     assert {await watching.next(), await watching.next()} == {
-        RankGone(rank(0).key),
-        RankGone(rank(1).key),
+        RankTerminated(rank(0).key),
+        RankTerminated(rank(1).key),
     }
 
 
@@ -124,7 +124,7 @@ async def test_killing_what_does_not_exist_says_that_it_is_gone(launcher: Launch
     watching = Watching(launcher)
     await watching.begun()
     await launcher.kill(RankKey(99, 1, 0))
-    assert await watching.next() == RankGone(RankKey(99, 1, 0))
+    assert await watching.next() == RankTerminated(RankKey(99, 1, 0))
 
 
 async def test_what_may_run_and_is_not_there_is_gone_in_the_end(
@@ -134,7 +134,7 @@ async def test_what_may_run_and_is_not_there_is_gone_in_the_end(
     watching = Watching(launcher)
     await watching.begun()
     await launcher.kill(RankKey(99, 1, 0), "node1", ran=True)
-    assert await watching.next() == RankGone(RankKey(99, 1, 0))
+    assert await watching.next() == RankTerminated(RankKey(99, 1, 0))
 
 
 async def test_a_rank_whose_program_has_ended_is_gone_when_it_is_killed(launcher: Launcher) -> None:
@@ -142,9 +142,9 @@ async def test_a_rank_whose_program_has_ended_is_gone_when_it_is_killed(launcher
     await watching.begun()
     await launcher.start([rank(0)])
     await launcher.kill(rank(0).key, "node1", exited=True)
-    assert await watching.next() == RankGone(rank(0).key)
+    assert await watching.next() == RankTerminated(rank(0).key)
     await launcher.kill(rank(1).key, "node1", exited=True)  # of which nothing is to be seen
-    assert await watching.next() == RankGone(rank(1).key)
+    assert await watching.next() == RankTerminated(rank(1).key)
 
 
 async def test_a_node_that_is_not_there_is_told_and_nothing_exists(launcher: Launcher) -> None:

@@ -21,7 +21,7 @@ from hai.v1.container_pb2 import SERVICE_STATE_READY
 from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ServiceSpec, TaskSpec
 from hai_backend.domain.accounts.user import Role, TokenScope, User
-from hai_backend.launch.process import sweep
+from hai_backend.launch.local_launcher import sweep
 from tests.ports import free_port
 from tests.support.agent_pods import pods_as_processes
 from tests.support.deployment import pod_table

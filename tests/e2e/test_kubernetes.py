@@ -149,7 +149,7 @@ async def test_a_pod_that_somebody_deletes_saves_and_the_task_goes_on_elsewhere(
 async def test_a_pod_that_somebody_deletes_by_force_never_runs_beside_its_successor(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launcher, "Patience", partial(launcher.Patience, vanished=10.0))
+    monkeypatch.setattr(launcher, "Timeouts", partial(launcher.Timeouts, forced_delete=10.0))
     async with place(tmp_path) as here:
         task = await here.client.tasks.create(here.spec("forced", DEAF))
         await here.until_printed(task.id, "run 1")
@@ -240,9 +240,9 @@ async def until_silent(client: Client, task_id: int) -> None:
 def stop_agents(pods: Path) -> None:
     """SIGSTOP to each agent, but not to its supervisor."""
     for record in pods.glob("**/run/*/agent.pid"):
-        supervisor = processes.recall(record)
+        supervisor = processes.read_pid_file(record)
         assert supervisor is not None
-        for agent in processes.everybody():
+        for agent in processes.all_processes():
             if agent.parent == supervisor.pid:
                 os.kill(agent.pid, signal.SIGSTOP)
 

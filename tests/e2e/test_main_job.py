@@ -183,7 +183,7 @@ async def test_a_killed_agent_is_a_node_failure_and_its_program_dies_with_it(her
     os.kill(agent, signal.SIGKILL)
     task = await here.client.tasks.wait(task.id, timeout=30)
     assert (task.outcome, task.node_failure_count, task.run_count) == (SUCCEEDED, 1, 2)
-    assert processes.look(program) is None
+    assert processes.read_process(program) is None
 
 
 BLAMING = """

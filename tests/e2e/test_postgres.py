@@ -9,7 +9,7 @@ import pytest
 from hai.client.client import Client
 from hai.v1.task_pb2 import TaskOutcome
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
-from hai_backend.launch.process import sweep
+from hai_backend.launch.local_launcher import sweep
 from tests.support.servers import running_server
 
 pytestmark = pytest.mark.postgres

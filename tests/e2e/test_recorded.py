@@ -11,7 +11,7 @@ from hai.client.client import Client
 from hai.v1.task_pb2 import TaskOutcome
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain.scheduling.snapshot_json import parse
-from hai_backend.launch.process import sweep
+from hai_backend.launch.local_launcher import sweep
 from hai_backend.sim.replay.verify import verify
 from tests.support.servers import running_server
 

@@ -13,7 +13,7 @@ import pytest
 
 from hai.client.client import Client
 from hai.v1.task_spec_pb2 import TaskSpec
-from hai_backend.launch.process import sweep
+from hai_backend.launch.local_launcher import sweep
 from tests.silence import cluster, witness
 from tests.silence.clock import Clock
 from tests.support.servers import ServerProcess

@@ -31,7 +31,7 @@ from hai_backend.api.server.certificate_reload import CertificateReload
 from hai_backend.api.server.certificates import Certificates, tls_context
 from hai_backend.controllers.aio.clock import SystemClock
 from hai_backend.domain.errors import Unavailable
-from hai_backend.launch.process import sweep
+from hai_backend.launch.local_launcher import sweep
 from hai_backend.metrics.prometheus import Metrics
 from hai_backend.store.connect import open_store
 from tests.support.agent_pods import pods_as_processes

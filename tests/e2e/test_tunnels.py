@@ -129,7 +129,7 @@ async def test_a_shell_ends_with_its_tunnel(here: Reach) -> None:
     pid = int((await anext(answers)).data)
     await answers.aclose()
     for _ in range(100):
-        if processes.look(pid) is None:
+        if processes.read_process(pid) is None:
             return
         await asyncio.sleep(0.05)  # nobody tells us of another process's end
     raise AssertionError("it lives on")
@@ -144,7 +144,7 @@ async def test_a_shell_ends_with_the_task(here: Reach) -> None:
     with pytest.raises(HaiError):
         await said(answers)
     await here.client.tasks.wait(task.id, timeout=30)
-    assert processes.look(pid) is None
+    assert processes.read_process(pid) is None
 
 
 async def test_a_port_and_a_service_of_a_rank(here: Reach) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hai.client.client import Client
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai.v1.usage_service_pb2 import ListTaskUsageResponse, UsagePoint
-from hai_backend.launch.process import sweep
+from hai_backend.launch.local_launcher import sweep
 from tests.support.databases import usual_database
 from tests.support.servers import running_server
 from tests.support.virtual_time import AheadClock

@@ -43,7 +43,7 @@ _TESTS = (
     f"{_RANK}test_kill_9_of_an_agent_takes_the_program_with_it",
     f"{_RANK}test_a_program_that_ends_at_sigterm_has_its_grace",
     f"{_RANK}test_stubborn_programs_and_those_that_ran_away_are_ended",
-    "tests/backend/launch/test_process.py::test_a_second_agent_of_a_rank_leaves_at_once",
+    "tests/backend/launch/test_local_launcher.py::test_a_second_agent_of_a_rank_leaves_at_once",
     f"{_RANK}test_end_before_go_starts_nothing",
     f"{_RANK}test_a_terminated_agent_without_a_server_leaves",
     f"{_RANK}test_a_terminated_agent_ends_its_program_and_says_so",

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from hai_backend.launch.base import RankKey, RankLaunch
-from hai_backend.launch.process import sweep
+from hai_backend.launch.local_launcher import sweep
 from hai_backend.launch.rank_dirs import agent_variables, make, path_of
 from tests.silence import witness
 from tests.silence.lease_server import LeaseServer, Rank

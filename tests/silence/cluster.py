@@ -116,7 +116,7 @@ async def until_nodes_are_free(client: Client, seconds: float = BACK_WITHIN) -> 
 
 def agent(home: Path, key: str) -> int:
     """The pid of a rank's agent.pid: its supervisor, where there is one."""
-    found = processes.recall(home / "run" / key / "agent.pid")
+    found = processes.read_pid_file(home / "run" / key / "agent.pid")
     assert found is not None, f"{key} has no agent"
     return found.pid
 

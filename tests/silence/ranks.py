@@ -19,8 +19,8 @@ class Pids:
 
     def named(self) -> dict[str, int]:
         """Who lives."""
-        supervisor = processes.recall(self._rank_dir / AGENT_PID)
-        ran = processes.recall(self._rank_dir / PROGRAM_PID)
+        supervisor = processes.read_pid_file(self._rank_dir / AGENT_PID)
+        ran = processes.read_pid_file(self._rank_dir / PROGRAM_PID)
         found = {} if ran is None else {"program": ran.pid}
         if supervisor is None:
             return found

@@ -234,7 +234,9 @@ class Story:
 
     async def _nothing_is_left(self) -> None:
         deadline = time.monotonic() + _GONE_SECONDS
-        while left := [p.pid for p, _ in processes.marks(self.directory / "home" / "run")]:
+        while left := [
+            p.pid for p, _ in processes.marked_processes(self.directory / "home" / "run")
+        ]:
             self.demand(time.monotonic() < deadline, f"processes are left: {_names(left)}")
             await asyncio.sleep(0.05)
         self.demand(self._free(), "a process without the mark of the rank is left")

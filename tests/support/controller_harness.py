@@ -109,7 +109,7 @@ class World:
         task = await self.task_manager.get(task_id)
         assert task.run is not None
         for rank in task.run.ranks:
-            self.launcher.end(RankKey(task_id, task.run.number, rank.index))
+            self.launcher.terminate(RankKey(task_id, task.run.number, rank.index))
         before = task.revision
         await self.until(lambda: self._ended(task_id, before))
 

@@ -19,7 +19,7 @@ from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.launch import processes
 from hai_backend.launch.manifests.names import TASK
-from hai_backend.launch.process import sweep
+from hai_backend.launch.local_launcher import sweep
 from tests.support.agent_pods import cluster_settings, pods_as_processes
 from tests.support.servers import running_server
 
@@ -124,7 +124,7 @@ class Here:
         return [
             process.pid
             for run in self._runs()
-            for process, directory in processes.marks(run)
+            for process, directory in processes.marked_processes(run)
             if directory.name.startswith(f"{task_id}-")
         ]
 

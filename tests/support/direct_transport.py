@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from hai_backend.launch.kubernetes import transport
-from hai_backend.launch.kubernetes.errors import Unavailable, error_of
-from hai_backend.launch.kubernetes.transport import Answer
+from hai_backend.launch.kubernetes.errors import Unavailable, error_from
+from hai_backend.launch.kubernetes.api import Answer
 from hai_backend.testing.kube import FakeCluster
 from hai_backend.testing.kube.errors import ApiError
 from hai_backend.testing.kube.faults.requests import Answer as Refusal
@@ -23,7 +23,7 @@ _CUT_SECONDS = 1.0
 
 
 class DirectTransport:
-    """Implements launch.kubernetes.transport.Transport."""
+    """Implements launch.kubernetes.api.Transport."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
@@ -42,7 +42,7 @@ class DirectTransport:
         """See Transport."""
         asked, fault = self._met(call)
         if isinstance(fault, Refusal):
-            raise error_of(fault.error().code, json.dumps(fault.error().status()).encode())
+            raise error_from(fault.error().code, json.dumps(fault.error().status()).encode())
         lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         running = asyncio.ensure_future(self._watch(asked, fault, lines))
         try:

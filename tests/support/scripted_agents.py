@@ -114,13 +114,13 @@ class PlayedLauncher(FakeLauncher):
         await super().close()
 
     def _play(self, rank: RankLaunch) -> None:
-        player = Player(rank, lambda: self.end(rank.key))
+        player = Player(rank, lambda: self.terminate(rank.key))
         self.players[rank.key.task_id, rank.key.rank] = player
         playing = asyncio.ensure_future(player.play(self.address()))
         self._playing.add(playing)
         playing.add_done_callback(self._playing.discard)
 
-    def end(self, key: RankKey) -> None:
+    def terminate(self, key: RankKey) -> None:
         """See FakeLauncher; one that is gone already stays gone."""
         if key in self.ranks:
-            super().end(key)
+            super().terminate(key)

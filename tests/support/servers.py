@@ -26,7 +26,7 @@ from hai_backend.api.server.call_limits import CallLimiter
 from hai_backend.config import Settings
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.launch.base import Launcher
-from hai_backend.launch.process import sweep
+from hai_backend.launch.local_launcher import sweep
 from hai_backend.server.launcher_factory import make_launcher
 from hai_backend.server.paths import keep_port, last_port
 from hai_backend.server.process import Server

@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 from hai.client.client import Client
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from hai_backend.launch.process import sweep
+from hai_backend.launch.local_launcher import sweep
 from hai_tui.app import AppConfig, HaiApp
 from tests.support.servers import RunningServer, ServerProcess, counted_streams, running_server
 

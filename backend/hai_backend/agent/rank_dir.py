@@ -131,11 +131,15 @@ class RankDir:
     def leftovers(self) -> list[Process]:
         """Every process of the rank but this one and the supervisor."""
         found = {p.pid: p for p in processes.descendants(os.getpid())}
-        found |= {p.pid: p for p, rank in processes.marks(self.path.parent) if rank == self.path}
-        if (supervisor := processes.recall(self.agent_pid)) is not None:
+        found |= {
+            p.pid: p
+            for p, rank in processes.marked_processes(self.path.parent)
+            if rank == self.path
+        }
+        if (supervisor := processes.read_pid_file(self.agent_pid)) is not None:
             found.pop(supervisor.pid, None)
         return list(found.values())
 
     def end_everything(self) -> list[Process]:
         """SIGKILL every process of the rank but this one; answers what could not be ended."""
-        return processes.end(self.leftovers)
+        return processes.kill_all(self.leftovers)

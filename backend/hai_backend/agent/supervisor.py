@@ -36,7 +36,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def supervise(directory: RankDir, lease: Lease, run_agent: Callable[[], int]) -> int:
     """Run the agent in a child, and return its exit code when nothing of the rank is left. In the child: never."""
-    processes.remember(directory.agent_pid, os.getpid())
+    processes.write_pid_file(directory.agent_pid, os.getpid())
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until there is somebody to forward them to
     supervisor, agent = os.getpid(), os.fork()

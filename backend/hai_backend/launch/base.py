@@ -1,7 +1,7 @@
 """The launcher's interface: what makes ranks exist. process.py runs them here, kubernetes/ as pods.
 
-A launcher knows nothing of tasks or scheduling. It starts agents, says when they are gone, and after a restart of the
-server it first lists what exists. Every verb may be repeated.
+A launcher knows nothing about tasks or scheduling. It starts agents and reports when they have terminated. After a
+restart of the server it first lists what exists. Every method may be called again with the same arguments.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class RankKey:
 
 @dataclass(frozen=True, slots=True)
 class RankLaunch:
-    """What a launcher needs to start one agent. `token` is good for this rank of this run only."""
+    """What a launcher needs to start one agent. `token` is valid for this rank of this run only."""
 
     key: RankKey
     node: str
@@ -41,22 +41,23 @@ class RankLaunch:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class RankList:
     """The first event after a start or a reconnect: everything that exists now.
 
-    `begun`: runs (task, number) that a server has begun to make: what is missing of them may have been taken away.
-    Empty where what runs is always to be seen.
-    `certain`: what is not listed does not exist. Otherwise its object may have been deleted by force, and it runs on.
+    `launched_runs`: runs (task, number) whose launch a server has begun. A rank of such a run that is not in `keys` may
+    have been deleted. Empty for launchers that always see every running rank.
+    `complete`: a rank that is not listed does not exist. If False, its object may have been deleted by force while its
+    program still runs.
     """
 
     keys: frozenset[RankKey]
-    begun: frozenset[tuple[int, int]] = frozenset()
-    certain: bool = True
+    launched_runs: frozenset[tuple[int, int]] = frozenset()
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class RankGone:
-    """Nothing of the rank exists any more; its node is free. `why` where something else than us ended it."""
+class RankTerminated:
+    """Nothing of the rank exists any more; its node is free. `why` is set if something other than us ended it."""
 
     key: RankKey
     why: str = field(default="", compare=False)
@@ -64,38 +65,38 @@ class RankGone:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
-    """The rank could not be started; nothing of it exists."""
+    """The rank could not be started, and nothing of it exists."""
 
     key: RankKey
     reason: str
-    unschedulable: bool = False  # the node has no room: try elsewhere
+    unschedulable: bool = False  # the node lacks resources: try another node
 
 
 @dataclass(frozen=True, slots=True)
-class NodesSeen:
+class NodeList:
     """The nodes as they are now, complete."""
 
     nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RankLeaving:
-    """Somebody takes the rank away: what is not saved soon is lost."""
+class RankEvictionNotice:
+    """Something else is deleting the rank: its program must save now."""
 
     key: RankKey
     why: str
 
 
-LauncherEvent = Listed | RankGone | RankLeaving | LaunchFailed | NodesSeen
+LauncherEvent = RankList | RankTerminated | RankEvictionNotice | LaunchFailed | NodeList
 
 
 class Launcher(Protocol):
-    """Makes ranks exist and go away."""
+    """Creates and terminates ranks."""
 
     name: str
 
     async def start(self, ranks: Sequence[RankLaunch]) -> None:
-        """Start agents. A rank that exists already is left alone. Failures come as LaunchFailed events."""
+        """Start agents. Skips ranks that already exist. Failures are reported as LaunchFailed events."""
 
     async def kill(
         self,
@@ -106,15 +107,15 @@ class Launcher(Protocol):
         exited: bool = False,
         preempted: bool = False,
     ) -> None:
-        """End a rank by force, with every process it made. RankGone follows; also for one that does not exist.
+        """Kill a rank with all its processes. RankTerminated follows, also for a rank that does not exist.
 
-        `node` is where it was to be: of a node that is away nothing is believed too early. `ran`: its program may run,
-        also where nothing of it is to be seen; from now on its lease is not renewed. `exited`: its agent has said that
-        nothing of its program runs any more. `preempted`: for another task.
+        `node` is the node that it was placed on: while that node is unreachable, RankTerminated waits for the fence.
+        `ran`: its program may be running even if no object of it exists; its lease is not renewed from now on.
+        `exited`: its agent has reported that its program has ended. `preempted`: it makes way for another task.
         """
 
     def events(self) -> AsyncIterator[LauncherEvent]:
-        """NodesSeen and Listed first, then changes, until closed."""
+        """NodeList and RankList first, then changes, until closed."""
 
     async def close(self) -> None:
         """Stop watching. Ranks run on."""

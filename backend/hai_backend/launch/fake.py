@@ -1,4 +1,4 @@
-"""A launcher that makes nothing: ranks exist in a set. For tests and the simulator; passes the launcher contract."""
+"""A launcher for tests and the simulator: its ranks are entries of a dictionary. It passes the launcher contract."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ from hai_backend.domain.node import Node
 from hai_backend.launch.base import (
     LauncherEvent,
     LaunchFailed,
-    Listed,
-    NodesSeen,
-    RankGone,
+    NodeList,
     RankKey,
     RankLaunch,
+    RankList,
+    RankTerminated,
 )
 
 
 class FakeLauncher:
-    """`existing` is what a restarted server finds, `begun` the runs that the one before had begun to make.
-
-    `certain` as in Listed.
-    """
+    """`existing` are the ranks that a restarted server finds; `launched_runs` and `complete` are as in RankList."""
 
     name = "fake"
 
@@ -29,13 +26,13 @@ class FakeLauncher:
         self,
         nodes: Sequence[Node],
         existing: Iterable[RankKey] = (),
-        begun: Iterable[tuple[int, int]] = (),
+        launched_runs: Iterable[tuple[int, int]] = (),
         *,
-        certain: bool = True,
+        complete: bool = True,
     ) -> None:
-        self._certain = certain
+        self._complete = complete
         self.nodes = tuple(nodes)
-        self._begun = frozenset(begun)
+        self._launched_runs = frozenset(launched_runs)
         self.ranks: dict[RankKey, RankLaunch | None] = dict.fromkeys(existing)
         self._events: asyncio.Queue[LauncherEvent | None] = asyncio.Queue()
 
@@ -46,7 +43,7 @@ class FakeLauncher:
                 self.ranks.setdefault(rank.key, rank)
             else:
                 reason = f"there is no node {rank.node}"
-                self.say(LaunchFailed(rank.key, reason, unschedulable=True))
+                self.emit(LaunchFailed(rank.key, reason, unschedulable=True))
 
     async def kill(
         self,
@@ -57,21 +54,21 @@ class FakeLauncher:
         exited: bool = False,
         preempted: bool = False,
     ) -> None:
-        self.end(key)
+        self.terminate(key)
 
-    def end(self, key: RankKey) -> None:
-        """The rank is gone: its agent left, or was killed."""
+    def terminate(self, key: RankKey) -> None:
+        """The rank has terminated: its agent exited or was killed."""
         self.ranks.pop(key, None)
-        self._events.put_nowait(RankGone(key))
+        self._events.put_nowait(RankTerminated(key))
 
-    def say(self, event: LauncherEvent) -> None:
-        """Let the launcher report something."""
+    def emit(self, event: LauncherEvent) -> None:
+        """Report an event."""
         self._events.put_nowait(event)
 
     async def events(self) -> AsyncIterator[LauncherEvent]:
         self._reopen()
-        yield NodesSeen(self.nodes)
-        yield Listed(frozenset(self.ranks), self._begun, self._certain)
+        yield NodeList(self.nodes)
+        yield RankList(frozenset(self.ranks), self._launched_runs, self._complete)
         while (event := await self._events.get()) is not None:
             yield event
 
@@ -79,8 +76,8 @@ class FakeLauncher:
         self._events.put_nowait(None)
 
     def _reopen(self) -> None:
-        """A test may use it for one reign after the other: forget that it was closed."""
-        left = [self._events.get_nowait() for _ in range(self._events.qsize())]
-        for event in left:
+        """A test may use it for several server processes in turn: drop the marker that `close` has queued."""
+        pending = [self._events.get_nowait() for _ in range(self._events.qsize())]
+        for event in pending:
             if event is not None:
                 self._events.put_nowait(event)

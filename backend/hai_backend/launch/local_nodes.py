@@ -1,4 +1,4 @@
-"""This machine divided into nodes, as the settings say, with its CPUs, memory and GPUs shared out among them."""
+"""Divides this machine into the nodes of the settings, with equal parts of its CPUs, memory and GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hai_backend.domain.node import Node
 
 
 class Layout(Protocol):
-    """What is asked for; the server's Settings have these fields."""
+    """The requested nodes; the server's Settings have these fields."""
 
     @property
     def nodes(self) -> int: ...
@@ -24,19 +24,26 @@ class Layout(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalNode:
-    """A node and the real GPUs of this machine that belong to it."""
+    """A node, and the indices of the real GPUs of this machine that belong to it."""
 
     node: Node
     gpu_indices: tuple[int, ...] = ()
 
 
 def divide(layout: Layout, gpus: int) -> tuple[LocalNode, ...]:
-    """Equal nodes node1 … noden; real GPUs are dealt out in order, else the declared ones are simulated."""
+    """Equal nodes node1 … noden. Real GPUs are assigned in order; without any, the declared GPUs are simulated."""
     groups = [g for g, n in (layout.groups or {"default": layout.nodes}).items() for _ in range(n)]
     count = max(len(groups), 1)
-    each = gpus // count if gpus >= count else int(gpus > 0)
+    gpus_each = gpus // count if gpus >= count else int(gpus > 0)
     return tuple(
-        _node(i, group, count, tuple(range(i * each, min((i + 1) * each, gpus))), layout, gpus)
+        _node(
+            i,
+            group,
+            count,
+            tuple(range(i * gpus_each, min((i + 1) * gpus_each, gpus))),
+            layout,
+            gpus,
+        )
         for i, group in enumerate(groups)
     )
 

@@ -1,7 +1,7 @@
-"""Processes of this machine: who they are, to which rank they belong, and how to end them for certain.
+"""Finds the processes of a rank on this machine, and kills them reliably.
 
-A process is known by its pid and its start time, so a pid that was given to somebody else is never mistaken for it. A
-rank's processes carry HAI_CONTROL_FILE, which names the rank's directory: two clusters on one machine stay apart.
+A process is identified by its pid and its start time, so a reused pid is never mistaken for it. The processes of a rank
+have the variable HAI_CONTROL_FILE, a path in the rank's directory, which keeps two clusters on one machine apart.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hai.task import env
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _KTHREADD = 2
-_YOUNG_SECONDS, _LOOKS, _LOOK_SECONDS = 1.0, 10, 0.001
+_EXEC_SECONDS, _READ_TRIES, _RETRY_SECONDS = 1.0, 10, 0.001
 _MARK = b"\0" + env.CONTROL_FILE.encode() + b"="
 
 
@@ -35,8 +35,8 @@ class Process:
     resident_bytes: int
 
 
-def look(pid: int) -> Process | None:
-    """The process, or None when it is gone or only a zombie is left of it. Raises OSError when nobody can tell."""
+def read_process(pid: int) -> Process | None:
+    """The process; None if it does not exist or is a zombie. Raises OSError if /proc cannot be read."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
@@ -50,17 +50,17 @@ def look(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), int(fields[3]), int(fields[19]), ticks, resident)
 
 
-def everybody() -> Iterator[Process]:
+def all_processes() -> Iterator[Process]:
     """All processes of the machine."""
     for name in os.listdir("/proc"):
-        if name.isdecimal() and (process := look(int(name))) is not None:
+        if name.isdecimal() and (process := read_process(int(name))) is not None:
             yield process
 
 
 def descendants(pid: int) -> list[Process]:
     """Children of `pid`, their children, and so on."""
     children: dict[int, list[Process]] = {}
-    for process in everybody():
+    for process in all_processes():
         children.setdefault(process.parent, []).append(process)
     found, queue = [], children.get(pid, [])
     while queue:
@@ -70,10 +70,10 @@ def descendants(pid: int) -> list[Process]:
     return found
 
 
-def marks(below: Path) -> Iterator[tuple[Process, Path]]:
-    """Processes whose control file lies below a directory, each with the directory of its rank; never ourselves."""
+def marked_processes(below: Path) -> Iterator[tuple[Process, Path]]:
+    """Processes whose control file is below a directory, each with the directory of its rank; never this process."""
     needle = _MARK + os.fsencode(below) + b"/"
-    for process in everybody():
+    for process in all_processes():
         variables = b"\0" + _environ(process)
         at = variables.find(needle)
         if at >= 0 and process.pid != os.getpid():
@@ -81,63 +81,63 @@ def marks(below: Path) -> Iterator[tuple[Process, Path]]:
             yield process, Path(os.fsdecode(path)).parent
 
 
-def end(find: Callable[[], Iterable[Process]], within: float = 10.0) -> list[Process]:
-    """SIGKILL what `find` finds, until it finds nothing; answers what is still there after `within` seconds."""
+def kill_all(find: Callable[[], Iterable[Process]], within: float = 10.0) -> list[Process]:
+    """SIGKILL what `find` returns until it returns nothing. Returns what is alive after `within` seconds."""
     deadline = time.monotonic() + within
     while found := list(find()):
         if time.monotonic() >= deadline:
             return found
-        if not _kill(found, deadline) and (there := [p for p in found if _exists(p)]):
-            return there  # no descriptor can be had to watch them die
+        if not _kill(found, deadline) and (remaining := [p for p in found if _exists(p)]):
+            return remaining  # no file descriptor is available to watch them die
     return []
 
 
 def _exists(process: Process) -> bool:
-    now = look(process.pid)
+    now = read_process(process.pid)
     return now is not None and now.started == process.started
 
 
-def remember(path: Path, pid: int) -> None:
-    """Write down who `pid` is."""
-    process = look(pid)
+def write_pid_file(path: Path, pid: int) -> None:
+    """Write pid and start time of a process to a file."""
+    process = read_process(pid)
     path.write_text(f"{pid} {process.started if process else 0}\n")
 
 
-def recall(path: Path) -> Process | None:
-    """The process that was written down there, if it is still the same one."""
-    pid, started = _written(path)
-    process = look(pid) if pid else None
+def read_pid_file(path: Path) -> Process | None:
+    """The process whose pid file this is; None if it has ended."""
+    pid, started = _read_pid_file(path)
+    process = read_process(pid) if pid else None
     return process if process is not None and process.started == started else None
 
 
-def session_of(path: Path) -> list[Process]:
-    """Members of the session that the process written down there leads, or led: its pid is not reused meanwhile."""
-    pid, started = _written(path)
-    leader = look(pid) if pid else None
+def session_members(path: Path) -> list[Process]:
+    """Members of the session that the process of a pid file leads or led; its pid is not reused while they live."""
+    pid, started = _read_pid_file(path)
+    leader = read_process(pid) if pid else None
     if not pid or (leader is not None and leader.started != started):
         return []
-    return [p for p in everybody() if p.session == pid and p.started >= started]
+    return [p for p in all_processes() if p.session == pid and p.started >= started]
 
 
-def _written(path: Path) -> tuple[int, int]:
+def _read_pid_file(path: Path) -> tuple[int, int]:
     try:
-        pid, started = (int(word) for word in path.read_text().split())
+        pid, started = (int(field) for field in path.read_text().split())
     except (OSError, ValueError):
         return 0, 0
     return pid, started
 
 
 def _environ(process: Process) -> bytes:
-    """Its variables; a process that is just executing a program shows none for a moment: look again."""
-    for _ in range(_LOOKS if _age_seconds(process) < _YOUNG_SECONDS else 1):
+    """Its variables. A process in the middle of exec shows none for a moment, so a young one is read again."""
+    for _ in range(_READ_TRIES if _age_seconds(process) < _EXEC_SECONDS else 1):
         try:
             with open(f"/proc/{process.pid}/environ", "rb") as file:
                 variables = file.read()
         except (FileNotFoundError, ProcessLookupError, PermissionError):
-            return b""  # gone, or another user's
+            return b""  # it has ended, or belongs to another user
         if variables or process.parent == _KTHREADD:  # the kernel's threads have none
             return variables + b"\0"
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_RETRY_SECONDS)
     return b""
 
 
@@ -146,22 +146,22 @@ def _age_seconds(process: Process) -> float:
 
 
 def _kill(found: list[Process], deadline: float) -> bool:
-    dying = [fd for process in found if (fd := _strike(process)) is not None]
+    dying = [fd for process in found if (fd := _kill_one(process)) is not None]
     poll = select.poll()
     for fd in dying:
         poll.register(fd, select.POLLIN)
-    left = len(dying)
-    while left and (now := time.monotonic()) < deadline:
+    alive = len(dying)
+    while alive and (now := time.monotonic()) < deadline:
         for fd, _ in poll.poll((deadline - now) * 1000):
             poll.unregister(fd)
-            left -= 1
+            alive -= 1
     for fd in dying:
         os.close(fd)
     return bool(dying)
 
 
-def _strike(process: Process) -> int | None:
-    """SIGKILL this very process; answers a descriptor that becomes readable when it is dead."""
+def _kill_one(process: Process) -> int | None:
+    """SIGKILL exactly this process. Returns a descriptor that becomes readable when it has died."""
     try:
         fd = os.pidfd_open(process.pid)
     except OSError:

@@ -1,21 +1,26 @@
-"""The directory of each rank below HOME/run: made before its agent starts, cleared when nothing of the rank is left."""
+"""The directory of each rank below HOME/run: created before its agent starts, removed when no process of it is left.
+
+Agents inherit only the variables of the server that INHERITED lists (docs/operate.md has the same table). An allow list
+is needed because nobody knows what the shell exports from which somebody started the server: its prompt, its virtual
+environment and its secrets must not reach tasks.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from hai.task import env
 from hai_backend.launch import processes, short_socket
 from hai_backend.launch.base import RankKey, RankLaunch
-from hai_backend.launch.inherited_variables import inherited
 from hai_backend.launch.processes import Process
 
 AGENT_PID = "agent.pid"
 PROGRAM_PID = "program.pid"
-FAILURE = "failure.txt"  # why the rank ended where its agent could tell no server
+FAILURE = "failure.txt"  # why the rank ended, if its agent could not report it to a server
 SOCKET = "agent.sock"
 LAB_SOCKET = "jupyter.sock"
 CONTROL = "control"
@@ -23,18 +28,37 @@ KERNELS = (
     "kernel-"  # directories of notebooks' kernels begin so: see hai_jupyter.kernels.kernel_dir
 )
 
+INHERITED: Mapping[str, tuple[str, ...]] = {
+    "the account": ("HOME", "USER", "LOGNAME", "SHELL"),
+    "where programs and libraries are found": ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+    "temporary and cached files": (
+        *("TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
+        *("HF_HOME", "TORCH_HOME"),
+    ),
+    "language, time zone": ("LANG", "LANGUAGE", "LC_*", "TZ", "FAKETIME_*"),
+    "the way out of the site": (
+        *("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy", "grpc_proxy"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+    ),
+    "GPUs and the network between nodes": ("CUDA_*", "NVIDIA_*", "NCCL_*", "GLOO_*", "UCX_*"),
+}
+"""Names, or patterns of names, by what they are for."""
+
+_PATTERNS = tuple(pattern for patterns in INHERITED.values() for pattern in patterns)
+
 
 def path_of(home: Path, key: RankKey) -> Path:
-    """Where a rank lives."""
+    """The directory of a rank."""
     return home / "run" / str(key)
 
 
 def key_of(directory: Path) -> RankKey | None:
-    """The rank that a directory belongs to; None for a stranger's."""
-    words = directory.name.split("-")
-    if len(words) != 3 or not all(word.isdecimal() for word in words):
+    """The rank that a directory belongs to; None if its name is not that of a rank."""
+    parts = directory.name.split("-")
+    if len(parts) != 3 or not all(part.isdecimal() for part in parts):
         return None
-    return RankKey(*(int(word) for word in words))
+    return RankKey(*(int(part) for part in parts))
 
 
 def existing(home: Path) -> dict[RankKey, Path]:
@@ -47,7 +71,10 @@ def existing(home: Path) -> dict[RankKey, Path]:
 
 
 def make(directory: Path, rank: RankLaunch, gpu_indices: tuple[int, ...] | None) -> None:
-    """Fill a fresh directory that only its owner can read: it holds the run token. None: the machine has no GPUs."""
+    """Create the directory, readable only by its owner because it holds the run token.
+
+    `gpu_indices` None: the machine has no GPUs.
+    """
     directory.mkdir(mode=0o700, parents=True)
     facts = {
         "task_id": rank.key.task_id,
@@ -63,7 +90,7 @@ def make(directory: Path, rank: RankLaunch, gpu_indices: tuple[int, ...] | None)
 
 
 def failure_of(directory: Path) -> str:
-    """Why the rank ended where its agent could tell no server; empty: it ended as it should, or nobody knows."""
+    """Why the rank ended, if its agent could not report it to a server; else empty."""
     try:
         return (directory / FAILURE).read_text(errors="replace")
     except OSError:
@@ -71,43 +98,58 @@ def failure_of(directory: Path) -> str:
 
 
 def agent_variables(
-    directory: Path, key: RankKey, ours: Mapping[str, str], programs: Path
+    directory: Path, key: RankKey, server_variables: Mapping[str, str], bin_dir: Path
 ) -> dict[str, str]:
-    """Variables of an agent: those of the server's that tasks get, and the marks of the rank."""
-    kept = inherited(ours)
-    marks = {env.RANK_KEY: str(key), env.CONTROL_FILE: str(directory / CONTROL)}
-    return {**kept, **marks, "PATH": f"{programs}{os.pathsep}{kept.get('PATH', os.defpath)}"}
+    """Variables of an agent: the inherited ones, and those that mark the processes of the rank."""
+    passed_on = inherited(server_variables)
+    marked_processes = {env.RANK_KEY: str(key), env.CONTROL_FILE: str(directory / CONTROL)}
+    return {
+        **passed_on,
+        **marked_processes,
+        "PATH": f"{bin_dir}{os.pathsep}{passed_on.get('PATH', os.defpath)}",
+    }
+
+
+def inherited(variables: Mapping[str, str]) -> dict[str, str]:
+    """The server's variables that tasks inherit."""
+    return {
+        name: value
+        for name, value in variables.items()
+        if any(fnmatchcase(name, pattern) for pattern in _PATTERNS)
+    }
 
 
 def clear(home: Path, directories: Collection[Path]) -> list[Process]:
-    """End every process of these ranks and remove their directories; answers what could not be ended.
+    """Kill every process of these ranks and remove their directories. Returns the processes that still run.
 
-    Then the directories stay: by them it is found again.
+    If some still run, the directories stay, so that a later call finds the processes again.
     """
     if not directories:
         return []
-    wanted = frozenset(directories)
-    processes.end(lambda: _below_agents(wanted))
-    survivors = processes.end(lambda: _of_ranks(home, wanted))
-    for directory in wanted if not survivors else ():
+    requested = frozenset(directories)
+    processes.kill_all(lambda: _agent_descendants(requested))
+    survivors = processes.kill_all(lambda: _rank_processes(home, requested))
+    for directory in requested if not survivors else ():
         _remove(directory)
     return survivors
 
 
-def _below_agents(directories: Collection[Path]) -> Iterator[Process]:
-    """First, while agents live: what has shed the mark and the session is still theirs, for they are subreapers."""
+def _agent_descendants(directories: Collection[Path]) -> Iterator[Process]:
+    """While agents live they are subreapers, so this also finds processes that dropped the mark and the session."""
     for directory in directories:
-        if (agent := processes.recall(directory / AGENT_PID)) is not None:
+        if (agent := processes.read_pid_file(directory / AGENT_PID)) is not None:
             yield from processes.descendants(agent.pid)
 
 
-def _of_ranks(home: Path, directories: Collection[Path]) -> Iterator[Process]:
-    """Agents, marked processes, and members of a program's session (a title may overwrite the mark)."""
-    agents = (processes.recall(directory / AGENT_PID) for directory in directories)
+def _rank_processes(home: Path, directories: Collection[Path]) -> Iterator[Process]:
+    """Agents, marked processes, and members of a program's session (a process title may overwrite the mark)."""
+    agents = (processes.read_pid_file(directory / AGENT_PID) for directory in directories)
     found = {agent.pid: agent for agent in agents if agent is not None}
-    found |= {p.pid: p for p, rank in processes.marks(home / "run") if rank in directories}
+    found |= {
+        p.pid: p for p, rank in processes.marked_processes(home / "run") if rank in directories
+    }
     for directory in directories:
-        found |= {p.pid: p for p in processes.session_of(directory / PROGRAM_PID)}
+        found |= {p.pid: p for p in processes.session_members(directory / PROGRAM_PID)}
     found.pop(os.getpid(), None)
     yield from found.values()
 

@@ -1,7 +1,7 @@
-"""What a launcher is told of a run beside where its ranks go; made of a task, its owner, and the operators' terms.
+"""What a launcher must know about a run, except on which nodes: built from a task, its owner and the operators' tables.
 
-Nothing here is free text of a user but the image, which is refused unless it is a reference. The program, its
-parameters and variables are not here at all: agents get them from the server.
+The image is the only text here that a user writes freely, and it must be a valid reference. The program, its parameters
+and variables are not part of it: agents get them from the server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GROUP = "gid:"
 
 
 class HostRight(StrEnum):
-    """What a pod may share with its node, for users who were given the right of that name."""
+    """What a pod may share with its node, if its user has the right of that name."""
 
     PRIVILEGED = "privileged"
     HOST_IPC = "host_ipc"
@@ -34,10 +34,10 @@ class HostRight(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RankResources:
-    """What one rank takes of its node; 0: nothing is asked for, and nothing limited.
+    """Resources of one rank; 0: neither requested nor limited.
 
-    `mig` is the profile of a slice of a GPU (1g.10gb); `gpus` then counts such slices. With `whole` the rank has the
-    node to itself, and cpus and memory are all that the node offers to pods.
+    `mig` is the profile of a GPU slice (1g.10gb); `gpus` then counts such slices. With `whole_node`, no other task uses
+    the node, and `cpus` and `memory_bytes` are all that the node offers to pods.
     """
 
     gpus: int = 0
@@ -45,12 +45,12 @@ class RankResources:
     cpus: int = 0
     memory_bytes: int = 0
     rdma: int = 0
-    whole: bool = False
+    whole_node: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceRequest:
-    """A port of rank 0 that is reached from outside; `node_port` 0: the cluster chooses."""
+    """A port of rank 0 that is reachable from outside; `node_port` 0: the cluster chooses."""
 
     name: str
     type: ServiceType
@@ -61,9 +61,9 @@ class ServiceRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """All ranks of a run alike, but for `resources`, which has an entry for each rank (empty: nothing is asked for).
+    """The same for all ranks of a run, except `resources`, which has one entry per rank (empty: no requests).
 
-    uid 0: the cluster's default; gid 0: as the uid.
+    uid 0: the cluster's default; gid 0: the same as the uid.
     """
 
     task_id: int = 0
@@ -88,7 +88,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the tables of the operators say about one task."""
+    """What the operators' tables (mounts, ports, images, groups) say about one task."""
 
     mounts: tuple[Mount, ...] = ()
     node_ports: Mapping[str, int] = field(default_factory=dict)  # by name of a tcp service
@@ -99,7 +99,9 @@ class Terms:
 
 
 def run_request(task: Task, user: User, terms: Terms, nodes: Mapping[str, Node]) -> RunRequest:
-    """The request for the current run of a task. `user` has every right that counts now, those of groups, too."""
+    """The request for the current run of a task. `user` has all rights that are valid now, including those of
+    groups.
+    """
     assert task.run is not None
     options, resource = task.spec.options, task.spec.resource
     return RunRequest(
@@ -114,7 +116,7 @@ def run_request(task: Task, user: User, terms: Terms, nodes: Mapping[str, Node])
         resources=tuple(_resources(task, r, nodes.get(r.node), terms) for r in task.run.ranks),
         mounts=terms.mounts,
         shared=terms.shared,
-        capabilities=_arguments(user.rights, _CAPABILITY),
+        capabilities=_right_arguments(user.rights, _CAPABILITY),
         host_rights=tuple(right for right in HostRight if right in user.rights),
         services=_services(task, terms.node_ports),
         priority=task.run.priority,
@@ -123,28 +125,28 @@ def run_request(task: Task, user: User, terms: Terms, nodes: Mapping[str, Node])
     )
 
 
-def _arguments(rights: Iterable[str], prefix: str) -> tuple[str, ...]:
-    """What stands behind `prefix` in the rights that begin with it."""
+def _right_arguments(rights: Iterable[str], prefix: str) -> tuple[str, ...]:
+    """The arguments of the rights that begin with `prefix`."""
     return tuple(sorted({r.removeprefix(prefix) for r in rights if r.startswith(prefix)}))
 
 
 def _linux_groups(rights: Iterable[str]) -> tuple[int, ...]:
-    named = _arguments(rights, _GROUP)
+    named = _right_arguments(rights, _GROUP)
     return tuple(sorted(int(gid) for gid in named if gid.isascii() and gid.isdecimal()))
 
 
 def _resources(task: Task, rank: Rank, node: Node | None, terms: Terms) -> RankResources:
-    asked = task.spec.resource
+    requested = task.spec.resource
     node = node or Node(rank.node)
-    if terms.packed and (asked.gpu or asked.cpu or asked.memory):
-        mig = node.mig if asked.gpu else ""
-        return RankResources(asked.gpu, mig, asked.cpu, asked.memory * _GB)
+    if terms.packed and (requested.gpu or requested.cpu or requested.memory):
+        mig = node.mig if requested.gpu else ""
+        return RankResources(requested.gpu, mig, requested.cpu, requested.memory * _GB)
     gpus = 0 if node.gpus_simulated else node.gpus
-    return RankResources(gpus, node.mig, node.cpus, node.memory_bytes, rdma=1, whole=True)
+    return RankResources(gpus, node.mig, node.cpus, node.memory_bytes, rdma=1, whole_node=True)
 
 
 def _services(task: Task, node_ports: Mapping[str, int]) -> tuple[ServiceRequest, ...]:
-    """JupyterLab asks nobody for a password: the server's proxy does, and is the only way to it."""
+    """Without JupyterLab: it has no password, so only the server's proxy may lead to it."""
     return tuple(
         ServiceRequest(s.name, s.type, s.port, node_ports.get(s.name, 0), s.rewrite_uri)
         for s in task.spec.services

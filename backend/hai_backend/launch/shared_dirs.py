@@ -1,4 +1,4 @@
-"""Makes the platform's directories for tasks, and says where ranks see them (list: domain/shared_dirs.py)."""
+"""Creates the platform's directories for tasks, and says where ranks see them (list: domain/shared_dirs.py)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from hai_backend.domain.environment import NAME
 from hai_backend.domain.shared_dirs import SharedDirectory
 
-_PASSABLE = 0o711  # what mounts a directory may not be root on the server of files
+_PASSABLE = 0o711  # whoever mounts a directory may not be root on the file server
 
 
-class Shared:
+class SharedDirectories:
     """`pods`: the table [kubernetes] of the settings; empty: ranks are processes of this machine."""
 
     def __init__(self, root: Path, pods: Mapping[str, Any]) -> None:
@@ -23,49 +23,49 @@ class Shared:
         self._mounted = bool(pods.get("shared_volume"))
         self._default_uid = int(pods.get("default_uid", 0))
 
-    def seen(self, directory: SharedDirectory) -> str:
-        """Where a rank sees it; empty: nowhere, for nobody said which volume it is on."""
+    def path_in_rank(self, directory: SharedDirectory) -> str:
+        """The path at which a rank sees it; empty: not visible, because the settings name no volume."""
         if self._in_pods and not self._mounted:
             return ""
         return str(self._root / directory.below)
 
-    def sees(self, root: Path) -> bool:
-        """Whether ranks see a directory of the server's; what is not below `shared` others have to mount."""
+    def is_visible(self, root: Path) -> bool:
+        """Whether ranks see a directory of the server. Directories outside `shared` are mounted by the operators."""
         return not self._in_pods or self._mounted or not root.is_relative_to(self._root)
 
     def environments(self, root: Path, user: str) -> tuple[SharedDirectory, ...]:
-        """All environments, read only, and the user's own. Local processes see them anyway; other roots are mounted."""
+        """The environments of all users, read only, and those of `user`. Empty where ranks see them without a mount."""
         if not self._mounted or not root.is_relative_to(self._root) or not NAME.fullmatch(user):
             return ()
         below = str(root.relative_to(self._root))
-        own = SharedDirectory(f"{below}/{user}", mode=0o755)
-        return SharedDirectory(below, read_only=True), own
+        user_directory = SharedDirectory(f"{below}/{user}", mode=0o755)
+        return SharedDirectory(below, read_only=True), user_directory
 
     def make(self, directory: SharedDirectory, uid: int, gid: int) -> None:
-        """Before ranks start; may be repeated. Programs of pods run as this user, or as the cluster's default."""
+        """Create it before ranks start; may be repeated. It belongs to the uid that the programs of pods run as."""
         path = self._root / directory.below
         _make(path.parent, _PASSABLE)
         _make(path, directory.mode)
         owner = uid or self._default_uid
         if self._in_pods and not directory.read_only and owner:
-            _give(path, owner, gid or owner)
+            _change_owner(path, owner, gid or owner)
 
     def remove(self, directory: SharedDirectory) -> None:
-        """For good, with all that is in it; links are removed, not followed."""
+        """Delete it with its contents; links are removed, not followed."""
         import shutil  # rarely needed
 
         shutil.rmtree(self._root / directory.below, ignore_errors=True)
 
 
 def _make(path: Path, mode: int) -> None:
-    """Also while another task's run makes it. Whoever made it sets its mode; later ones leave it as people made it."""
+    """Safe while another run creates the same directory. An existing directory keeps its mode."""
     with suppress(FileExistsError):
         path.mkdir(mode, parents=True)
         path.chmod(mode)  # which the umask has narrowed
 
 
-def _give(path: Path, uid: int, gid: int) -> None:
-    """A server that is not root can give nothing away; whom the directory is mounted for is then all that guards it."""
+def _change_owner(path: Path, uid: int, gid: int) -> None:
+    """A server that is not root cannot change the owner; then only the mounts restrict who reaches the directory."""
     if path.stat(follow_symlinks=False).st_uid == uid:
         return
     try:

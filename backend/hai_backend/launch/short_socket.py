@@ -1,4 +1,4 @@
-"""Sockets whose path is too long for the kernel: a link there leads to a short one, which goes when the rank does."""
+"""Unix sockets whose path is too long for the kernel: the path becomes a link to a short one in /tmp."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _LONGEST = 100  # the kernel takes 107 bytes
 
 
 def short(path: Path) -> Path:
-    """Where a socket of this path can be: there, or in a directory of its own that a link at the path leads to."""
+    """The path to listen on: `path`, or a short one that a link at `path` leads to."""
     if len(os.fsencode(path)) <= _LONGEST:
         return path
-    import tempfile  # rarely needed, and every agent pays for what stands on top
+    import tempfile  # rarely needed, and imported by every agent if it stood on top
 
     remove(path)
     address = Path(tempfile.mkdtemp(prefix="hai-", dir="/tmp")) / "s"
@@ -22,7 +22,7 @@ def short(path: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """The link at a path, and what lies where it leads; a socket that is there itself stays."""
+    """Remove a link that `short` made, with its target; a socket at the path itself stays."""
     if path.is_symlink():
         address = path.readlink()
         with suppress(OSError):
@@ -32,8 +32,10 @@ def remove(path: Path) -> None:
 
 
 def remove_directory(link: Path) -> None:
-    """Removes what a program linked to for its own sockets (hai_jupyter.kernels.kernel_dir): only sockets and the
-    like."""
+    """Remove the directory that a program linked to for its sockets (hai_jupyter.kernels.kernel_dir).
+
+    Removes only sockets and connection files.
+    """
     if not link.is_symlink():
         return
     address = link.readlink()

@@ -7,7 +7,7 @@ from typing import Any
 
 from hai_backend.config import Settings
 from hai_backend.launch.base import Launcher
-from hai_backend.launch.process import ProcessLauncher
+from hai_backend.launch.local_launcher import ProcessLauncher
 from hai_backend.server.listen import advertised, told_to_agents
 
 

@@ -31,7 +31,7 @@ class NodeRules:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSeen:
+class ObservedNode:
     """`unready` says why a node is not; empty when it is ready. `node.held` says why a ready one takes nothing new."""
 
     node: Node
@@ -43,7 +43,7 @@ class NodeSeen:
         return self.node.name
 
 
-def read_node(body: Body, rules: NodeRules) -> NodeSeen:
+def read_node(body: Body, rules: NodeRules) -> ObservedNode:
     """What is kept of a node: nothing that changes with each heartbeat."""
     meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     labels: Mapping[str, str] = meta.get("labels") or {}
@@ -62,7 +62,7 @@ def read_node(body: Body, rules: NodeRules) -> NodeSeen:
         held="; ".join(_held(spec, conditions, rules)),
         lift=_lift(meta["name"], spec, conditions, rules),
     )
-    return NodeSeen(node, _unready(conditions), cpus)
+    return ObservedNode(node, _unready(conditions), cpus)
 
 
 def quantity(text: str) -> Decimal:

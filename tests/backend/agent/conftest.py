@@ -23,7 +23,7 @@ from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import agent_service_pb2_grpc as rpc
 from hai_backend.launch import processes
 from hai_backend.launch.base import RankKey, RankLaunch
-from hai_backend.launch.process import sweep
+from hai_backend.launch.local_launcher import sweep
 from hai_backend.launch.rank_dirs import agent_variables, make, path_of
 from hai_backend.logs.store import LogStore
 
@@ -245,7 +245,7 @@ async def agents(home: Path, server: Server) -> AsyncIterator[Agents]:
 @pytest.fixture
 def marked(home: Path) -> Callable[[], list[int]]:
     """Pids of every process of this test's cluster."""
-    return lambda: [process.pid for process, _ in processes.marks(home / "run")]
+    return lambda: [process.pid for process, _ in processes.marked_processes(home / "run")]
 
 
 @pytest.fixture

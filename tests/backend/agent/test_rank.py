@@ -185,14 +185,14 @@ async def test_stubborn_programs_and_those_that_ran_away_are_ended(agents, pytho
     rank, process = await agents.start(python(STUBBORN))
     rank.records_exit = False
     hidden = int((await rank.until("log")).data.split()[-1])
-    assert processes.look(hidden) is not None
+    assert processes.read_process(hidden) is not None
     assert len(marked()) == 5  # supervisor, agent, program, two of its children; one has no mark
     rank.tell(end=pb.EndProgram(grace_seconds=0.2))
     assert (await rank.until("exited")).exit_code == 137
     assert (
         len(marked()) == 2
     )  # supervisor and agent: the exit is reported when nothing of the program is left
-    assert processes.look(hidden) is None
+    assert processes.read_process(hidden) is None
     rank.tell(exit_recorded=pb.ExitRecorded())
     await process.wait()
     assert marked() == []
@@ -575,7 +575,7 @@ async def test_without_a_renewal_the_program_ends_before_the_lease(
 async def test_a_stopped_agent_loses_its_program_to_the_supervisor(agents, home, marked, python):
     rank, process = await agents.start(python(STUBBORN))
     started = await rank.until("started")
-    agent = processes.look(started.pid).parent
+    agent = processes.read_process(started.pid).parent
     assert agent != process.pid
     os.kill(agent, signal.SIGSTOP)
     assert await asyncio.wait_for(process.wait(), 20) == 3

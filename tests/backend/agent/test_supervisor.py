@@ -69,7 +69,7 @@ class Rank:
 
     def left(self) -> list[int]:
         """Processes that carry the mark of this rank."""
-        return [p.pid for p, _ in processes.marks(self.directory.path.parent)]
+        return [p.pid for p, _ in processes.marked_processes(self.directory.path.parent)]
 
 
 @pytest.fixture
@@ -212,9 +212,9 @@ async def test_a_signal_does_not_keep_the_supervisor_busy(rank: Rank) -> None:
     await pids(process)
     process.send_signal(signal.SIGCHLD)
     await asyncio.sleep(0.1)
-    before = processes.look(process.pid)
+    before = processes.read_process(process.pid)
     await asyncio.sleep(0.5)
-    after = processes.look(process.pid)
+    after = processes.read_process(process.pid)
     assert before is not None
     assert after is not None
     assert (after.cpu_ticks - before.cpu_ticks) / processes.TICKS_PER_SECOND < 0.1
@@ -223,7 +223,7 @@ async def test_a_signal_does_not_keep_the_supervisor_busy(rank: Rank) -> None:
 async def test_the_supervisor_is_the_process_that_the_launcher_watches(rank: Rank) -> None:
     process = await rank.start("print(0, 0, flush=True); time.sleep(60)", lease=60.0)
     await pids(process)
-    found = processes.recall(rank.directory.agent_pid)
+    found = processes.read_pid_file(rank.directory.agent_pid)
     assert found is not None
     assert found.pid == process.pid
 

@@ -16,7 +16,7 @@ from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import WaitReason
 from hai_backend.domain.task import RunState, StopCode, Task, TaskState
-from hai_backend.launch.base import NodesSeen, RankKey, RankLeaving
+from hai_backend.launch.base import NodeList, RankEvictionNotice, RankKey
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import SuspendPrograms
@@ -106,7 +106,7 @@ async def test_one_odd_run_keeps_no_other_from_being_adopted() -> None:
         await before.task_manager.apply(task.id, ev.RunPlaced((node,), Priority.NORMAL, "free"))
     await before.stop()
     begun = {(odd.id, 1), (other.id, 1)}
-    again = World(before.store, FakeLauncher(before.launcher.nodes, begun=begun))
+    again = World(before.store, FakeLauncher(before.launcher.nodes, launched_runs=begun))
     await asyncio.wait_for(again.start(), 20)
     assert again.task_manager.unfinished()[other.id].waiting
     assert not again.task_manager.unfinished()[odd.id].waiting
@@ -137,7 +137,7 @@ async def test_what_no_task_wants_is_gone_before_anything_is_placed(world: World
     for key in sorted(unknown):
         await asyncio.sleep(0)
         assert not cleared.done()
-        again.launcher.end(key)
+        again.launcher.terminate(key)
     await cleared
     assert again.task_manager.unfinished()[alive] == world.task_manager.unfinished()[alive]
     await again.stop()
@@ -211,7 +211,7 @@ async def test_a_rank_that_may_have_been_made_and_is_not_there_is_not_made_again
     task = await world.task_manager.submit("ada", a_spec("one"), "")
     world.executor.perform = lambda task, instruction: None  # type: ignore[method-assign] # the crash
     await world.task_manager.apply(task.id, ev.RunPlaced(("n0",), Priority.NORMAL, "free"))
-    again = World(world.store, FakeLauncher(world.launcher.nodes, begun=[(task.id, 1)]))
+    again = World(world.store, FakeLauncher(world.launcher.nodes, launched_runs=[(task.id, 1)]))
     await again.start()
     left = again.task_manager.unfinished()[task.id]
     assert left.waiting
@@ -226,9 +226,9 @@ async def test_a_lost_node_ends_its_run_and_the_task_goes_back_to_the_queue(worl
     task_id = await running(world, "one")
     await world.task_manager.apply(task_id, ev.AgentSilent(1, 1, world.clock.now()))
     down = replace(world.launcher.nodes[1], state=NodeState.NOT_READY, reason="no power")
-    world.launcher.say(NodesSeen((world.launcher.nodes[0], down)))
+    world.launcher.emit(NodeList((world.launcher.nodes[0], down)))
     await world.until(lambda: not _alive(world, task_id))
-    world.launcher.end(RankKey(task_id, 1, 0))
+    world.launcher.terminate(RankKey(task_id, 1, 0))
     await world.until(lambda: world.task_manager.unfinished()[task_id].waiting)
     await world.scheduling.once()
     assert world.scheduling.wait(task_id).why in (
@@ -240,7 +240,7 @@ async def test_a_lost_node_ends_its_run_and_the_task_goes_back_to_the_queue(worl
 async def test_a_run_on_a_lost_node_saves_while_its_agent_answers(world: World) -> None:
     task_id = await running(world, "one")
     down = replace(world.launcher.nodes[1], state=NodeState.NOT_READY, reason="no word")
-    world.launcher.say(NodesSeen((world.launcher.nodes[0], down)))
+    world.launcher.emit(NodeList((world.launcher.nodes[0], down)))
     await world.until(lambda: any(isinstance(i, SuspendPrograms) for i in world.performed))
     run = world.task_manager.unfinished()[task_id].run
     assert run is not None
@@ -256,7 +256,7 @@ async def test_ranks_whose_pods_were_deleted_while_no_server_ran_make_their_task
     task_id = await running(world, "one")
     again = World(
         world.store,
-        FakeLauncher(world.launcher.nodes, [RankKey(task_id, 1, 0)], certain=False),
+        FakeLauncher(world.launcher.nodes, [RankKey(task_id, 1, 0)], complete=False),
     )
     await again.start()
     run = again.task_manager.unfinished()[task_id].run
@@ -316,13 +316,13 @@ async def test_the_scheduler_looks_again_when_quotas_or_users_change(world: Worl
 
 async def test_a_rank_that_is_taken_away_makes_the_whole_task_save(world: World) -> None:
     low = await running(world, "low")
-    world.launcher.say(RankLeaving(RankKey(low, 1, 1), "its node is drained"))
+    world.launcher.emit(RankEvictionNotice(RankKey(low, 1, 1), "its node is drained"))
     await world.until(lambda: any(isinstance(i, SuspendPrograms) for i in world.performed))
     run = world.task_manager.unfinished()[low].run
     assert run is not None
     assert run.state is RunState.SUSPENDING
     assert run.reason == "rank 1 on n1 is taken away: its node is drained"
-    world.launcher.say(RankLeaving(RankKey(low, 9, 1), "an older run"))
+    world.launcher.emit(RankEvictionNotice(RankKey(low, 9, 1), "an older run"))
 
 
 async def test_a_node_that_was_lost_while_no_server_was_there_is_told_to_its_tasks(

@@ -39,6 +39,6 @@ async def test_scheduling_begins_when_what_no_task_wants_is_gone(tmp_path: Path)
         for _ in range(1000):  # a pass would come at once
             await asyncio.sleep(0)
         assert not (await reign.scheduling.snapshot()).nodes
-        slow.end(unknown)
+        slow.terminate(unknown)
         while not (await reign.scheduling.snapshot()).nodes:  # noqa: ASYNC110 - as a caller would
             await asyncio.sleep(0)

@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator
 from random import Random
 
 from hai_backend.domain.spec import ServiceType
-from hai_backend.launch.base import Listed, RankGone, RankKey, RankLaunch
+from hai_backend.launch.base import RankKey, RankLaunch, RankList, RankTerminated
+from hai_backend.launch.kubernetes.api import Answer, Call
 from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
 from hai_backend.launch.kubernetes.options import Options
-from hai_backend.launch.kubernetes.transport import Answer, Call
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest, ServiceRequest
 from hai_backend.testing.kube import Close, FakeCluster
@@ -70,14 +70,14 @@ async def _a_life(noting: Noting, cluster: FakeCluster) -> None:
     options = Options(relist_seconds=30.0, evict=True)
     launcher = KubernetesLauncher(noting, SETTINGS, options, Random(1))
     events = launcher.events()
-    while not isinstance(await anext(events), Listed):
+    while not isinstance(await anext(events), RankList):
         pass
     for plural in ("configmaps", "secrets", "services", "ingresses", "networkpolicies", "pods"):
         cluster.faults.add(Close(after=True), verb="create", resource=plural, part="", nth=1)
     key = RankKey(7, 1, 0)
     await launcher.start([RankLaunch(key, "node0", "token", run=RUN)])
     await launcher.kill(key, "node0", preempted=True)
-    while not isinstance(await anext(events), RankGone):
+    while not isinstance(await anext(events), RankTerminated):
         pass
     await asyncio.sleep(100)
     await launcher.close()

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from hai_backend.launch.base import LauncherEvent
-from hai_backend.launch.process import ProcessLauncher, sweep
+from hai_backend.launch.local_launcher import ProcessLauncher, sweep
 
 
 class Watched:

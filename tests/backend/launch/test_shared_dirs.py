@@ -10,7 +10,7 @@ from threading import Barrier
 import pytest
 
 from hai_backend.domain.shared_dirs import SharedDirectory, checkpoints_of
-from hai_backend.launch.shared_dirs import Shared
+from hai_backend.launch.shared_dirs import SharedDirectories
 
 PODS = {"shared_volume": "pvc:hai-shared", "default_uid": 20000}
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
@@ -31,7 +31,7 @@ def mode(path: Path) -> int:
 def test_a_directory_is_seen_where_the_server_has_it_or_not_at_all(
     tmp_path: Path, pods: dict[str, object], seen: bool
 ) -> None:
-    found = Shared(tmp_path, pods).seen(checkpoints_of(7))
+    found = SharedDirectories(tmp_path, pods).path_in_rank(checkpoints_of(7))
     assert found == (str(tmp_path / "checkpoints" / "7") if seen else "")
 
 
@@ -47,7 +47,7 @@ def test_a_directory_is_seen_where_the_server_has_it_or_not_at_all(
 def test_a_directory_belongs_to_whom_the_pods_run_as(
     tmp_path: Path, uid: int, gid: int, owner: tuple[int, int]
 ) -> None:
-    shared = Shared(tmp_path, PODS)
+    shared = SharedDirectories(tmp_path, PODS)
     for _ in range(2):  # each run asks for it
         shared.make(checkpoints_of(7), uid, gid)
     path = tmp_path / "checkpoints" / "7"
@@ -62,7 +62,7 @@ def test_a_server_that_can_give_nothing_away_lets_the_mount_guard_it(
         raise PermissionError
 
     monkeypatch.setattr(os, "chown", refused)
-    Shared(tmp_path, PODS).make(checkpoints_of(7), 54321, 54321)
+    SharedDirectories(tmp_path, PODS).make(checkpoints_of(7), 54321, 54321)
     assert mode(tmp_path / "checkpoints" / "7") == 0o777
 
 
@@ -76,13 +76,13 @@ def test_a_server_that_can_give_nothing_away_lets_the_mount_guard_it(
 def test_a_directory_that_no_pod_writes_stays_the_servers(
     tmp_path: Path, pods: dict[str, object], directory: SharedDirectory
 ) -> None:
-    Shared(tmp_path, pods).make(directory, 54321, 54321)
+    SharedDirectories(tmp_path, pods).make(directory, 54321, 54321)
     assert (tmp_path / directory.below).stat().st_uid == os.getuid()
     assert mode(tmp_path / directory.below) == 0o700
 
 
 def test_tasks_see_all_environments_and_write_their_users_own(tmp_path: Path) -> None:
-    shared, root = Shared(tmp_path, PODS), tmp_path / "environments"
+    shared, root = SharedDirectories(tmp_path, PODS), tmp_path / "environments"
     everybodys, own = shared.environments(root, "ada")
     assert (everybodys.below, everybodys.read_only) == ("environments", True)
     assert (own.below, own.read_only) == ("environments/ada", False)
@@ -105,7 +105,7 @@ def test_tasks_see_all_environments_and_write_their_users_own(tmp_path: Path) ->
 def test_what_is_no_part_of_shared_is_not_lent(
     tmp_path: Path, pods: dict[str, object], root: str, user: str
 ) -> None:
-    assert Shared(tmp_path, pods).environments(tmp_path / root, user) == ()
+    assert SharedDirectories(tmp_path, pods).environments(tmp_path / root, user) == ()
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_what_is_no_part_of_shared_is_not_lent(
 def test_where_environments_are_seen(
     tmp_path: Path, pods: dict[str, object], root: str, seen: bool
 ) -> None:
-    assert Shared(tmp_path, pods).sees(tmp_path / root) is seen
+    assert SharedDirectories(tmp_path, pods).is_visible(tmp_path / root) is seen
 
 
 def test_tasks_that_start_at_the_same_time_make_what_they_share_once(tmp_path: Path) -> None:
     def make(root: Path, task: int) -> None:
         begin.wait()
-        Shared(root, {}).make(checkpoints_of(task), 0, 0)
+        SharedDirectories(root, {}).make(checkpoints_of(task), 0, 0)
 
     with ThreadPoolExecutor(4) as threads:
         for attempt in range(50):

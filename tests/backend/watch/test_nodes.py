@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hai_backend.domain.node import Node
-from hai_backend.watch.nodes import NodeRules, NodeSeen, quantity, read_node
+from hai_backend.watch.nodes import NodeRules, ObservedNode, quantity, read_node
 
 RULES = NodeRules(
     topology=("site/leaf", "site/room"),
@@ -30,7 +30,7 @@ def node(
 
 def test_a_node_is_what_it_offers_and_where_its_labels_put_it() -> None:
     labels = {"hai.dev/group": "a100", "hai.dev/zone": "b", "site/room": "r2", "site/leaf": "l7"}
-    assert read_node(node(labels), RULES) == NodeSeen(
+    assert read_node(node(labels), RULES) == ObservedNode(
         Node(
             "n1", "a100", "b", gpus=8, cpus=63, memory_bytes=257698037 << 10, topology=("l7", "r2")
         ),

@@ -38,9 +38,9 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Task, holders
 from hai_backend.domain.timing import Timing
 from hai_backend.launch.base import RankKey
+from hai_backend.launch.kubernetes.api import Transport
 from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
 from hai_backend.launch.kubernetes.options import Options
-from hai_backend.launch.kubernetes.transport import Transport
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest, Terms, run_request
 from hai_backend.lifecycle import events as ev

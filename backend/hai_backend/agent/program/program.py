@@ -104,7 +104,7 @@ def start(
     """Start the program through program/exec_program.py, which binds its life to ours."""
     child = reaper.spawn(bound_to_us(argv), output.write_end, workspace, variables)
     output.program_has_it()
-    processes.remember(directory.program_pid, child.pid)
+    processes.write_pid_file(directory.program_pid, child.pid)
     return Program(child, output, directory, parts)
 
 

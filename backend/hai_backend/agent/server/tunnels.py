@@ -18,7 +18,7 @@ from hai_backend.agent.server import tunnel_endpoint
 from hai_backend.agent.server.session import Session
 from hai_backend.agent.server.tunnel_endpoint import TunnelEndpoint, Unreachable
 from hai_backend.agent.services.services import Services
-from hai_backend.launch.send_window import SendWindow, Taken
+from hai_backend.launch.flow_control import ReceivedBytes, SendWindow
 
 _NO_PROGRAM = "the program of this rank has not started yet; try again in a moment"
 _ENDED = "the program of this rank has ended"
@@ -103,7 +103,7 @@ class _Splice:
     def __init__(self, stream: _Stream, end: TunnelEndpoint) -> None:
         self._stream = stream
         self._end = end
-        self._lead, self._taken = SendWindow(), Taken()
+        self._window, self._taken = SendWindow(), ReceivedBytes()
         # bounded by the server's lead
         self._inward: asyncio.Queue[pb.CarryResponse] = asyncio.Queue()
         self._one_writer = asyncio.Lock()
@@ -116,7 +116,7 @@ class _Splice:
                 directions = [group.create_task(w) for w in (self._say(hello), self._hand_over())]
                 async for response in self._stream:
                     if response.WhichOneof("message") == "taken":
-                        self._lead.taken(response.taken)
+                        self._window.acknowledge(response.taken)
                     else:
                         self._inward.put_nowait(response)
                 for direction in directions:
@@ -130,7 +130,7 @@ class _Splice:
         """What the target has for the caller."""
         await self._write(pb.CarryRequest(hello=hello))
         async for message in self._end.messages():
-            await self._lead.room(len(message.data) + len(message.error_data))
+            await self._window.reserve(len(message.data) + len(message.error_data))
             await self._write(message)
         if message.WhichOneof("message") == "exit_code":
             async with self._one_writer:

@@ -161,7 +161,7 @@ class Service:
         self._signal(signal.SIGTERM)
         await asyncio.wait((child.ended,), timeout=_STOP_SECONDS)
         self._signal(signal.SIGKILL)
-        await asyncio.to_thread(processes.end, lambda: _still(family))
+        await asyncio.to_thread(processes.kill_all, lambda: _still(family))
         self._child = None
 
     def _signal(self, number: int) -> None:
@@ -176,7 +176,7 @@ class Service:
 
 
 def _still(family: Sequence[processes.Process]) -> list[processes.Process]:
-    now = ((known, processes.look(known.pid)) for known in family)
+    now = ((known, processes.read_process(known.pid)) for known in family)
     return [p for known, p in now if p is not None and p.started == known.started]
 
 

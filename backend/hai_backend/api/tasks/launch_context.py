@@ -18,7 +18,7 @@ from hai_backend.domain.shared_dirs import SharedDirectory, checkpoints_of, cont
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Task
 from hai_backend.launch.request import RunRequest, Terms, run_request
-from hai_backend.launch.shared_dirs import Shared
+from hai_backend.launch.shared_dirs import SharedDirectories
 from hai_backend.store.base import Store
 
 
@@ -31,7 +31,7 @@ class LaunchContext:
         directory: Directory,
         cluster: Cluster,
         clock: Clock,
-        shared: Shared,
+        shared: SharedDirectories,
         environments: Path,
         pins: WorkspacePins | None = None,
     ) -> None:

@@ -21,11 +21,11 @@ from hai_backend.launch.base import (
     Launcher,
     LauncherEvent,
     LaunchFailed,
-    Listed,
-    NodesSeen,
-    RankGone,
+    NodeList,
+    RankEvictionNotice,
     RankKey,
-    RankLeaving,
+    RankList,
+    RankTerminated,
 )
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import resumed
@@ -58,7 +58,7 @@ class LaunchReconciler:
         self._cluster = cluster
         self._executor = executor
         self._running: set[asyncio.Task[object]] = set()
-        self._newest: NodesSeen | None = None  # the newest
+        self._newest: NodeList | None = None  # the newest
         self._unexpected: set[RankKey] = set()  # of the list, and not gone yet
         self._cleared = asyncio.Event()
 
@@ -74,7 +74,7 @@ class LaunchReconciler:
         """Run for ever. Raises Conflict when the ranks cannot belong to this database."""
         try:
             async for event in self._launcher.events():
-                if isinstance(event, Listed):
+                if isinstance(event, RankList):
                     await self._require_ours(event)
                 try:
                     await self._handle(event)
@@ -86,20 +86,20 @@ class LaunchReconciler:
 
     async def _handle(self, event: LauncherEvent) -> None:
         match event:
-            case NodesSeen():
+            case NodeList():
                 await self._update_nodes(event)
-            case Listed():
+            case RankList():
                 await self._adopt(event)
                 self.listed.set()
-            case RankGone(key=key, why=why):
+            case RankTerminated(key=key, why=why):
                 self._discard({key})
                 self._apply_beside(key, ev.RankGone(key.run, key.rank, why))
-            case RankLeaving(key=key, why=why):
+            case RankEvictionNotice(key=key, why=why):
                 await self._suspend_for(key, why)
             case LaunchFailed(key=key, reason=reason, unschedulable=unschedulable):
                 self._apply_beside(key, ev.LaunchFailed(key.run, key.rank, reason, unschedulable))
 
-    async def _require_ours(self, listed: Listed) -> None:
+    async def _require_ours(self, listed: RankList) -> None:
         """A database that never had a task is the wrong one if programs run: it must end none of them."""
         if listed.keys and not await self._task_manager.has_tasks():
             some = ", ".join(sorted(map(str, listed.keys))[:_NAMED])
@@ -110,7 +110,7 @@ class LaunchReconciler:
                 reason="WRONG_DATABASE",
             )
 
-    async def _update_nodes(self, listing: NodesSeen) -> None:
+    async def _update_nodes(self, listing: NodeList) -> None:
         """A launcher reports nodes once: if the store is unavailable, retry, unless there is a newer report."""
         self._newest = listing
         try:
@@ -121,7 +121,7 @@ class LaunchReconciler:
         else:
             await self._report_lost(lost)
 
-    async def _retry_update(self, listing: NodesSeen) -> None:
+    async def _retry_update(self, listing: NodeList) -> None:
         await asyncio.sleep(_AGAIN_SECONDS)
         if listing is self._newest:
             await self._update_nodes(listing)
@@ -147,9 +147,11 @@ class LaunchReconciler:
             reason = f"rank {key.rank} on {_node_of(task, key)} is taken away: {why}"
             await self._task_manager.apply_when_stored(task.id, ev.SuspendAsked("cluster", reason))
 
-    async def _adopt(self, listed: Listed) -> None:
+    async def _adopt(self, listed: RankList) -> None:
         """After a restart: launch what never started, report what has vanished, kill ranks of no task."""
-        listing = {key.task_id for key in listed.keys} | {task_id for task_id, _ in listed.begun}
+        listing = {key.task_id for key in listed.keys} | {
+            task_id for task_id, _ in listed.launched_runs
+        }
         self.newest = max(listing, default=0)
         expected: set[RankKey] = set()
         for task in list(self._task_manager.unfinished().values()):
@@ -166,13 +168,13 @@ class LaunchReconciler:
         if not self._unexpected:
             self._cleared.set()
 
-    async def _adopt_task(self, task: Task, listed: Listed) -> None:
+    async def _adopt_task(self, task: Task, listed: RankList) -> None:
         run = task.run
         if run is None:
             return
         missing = frozenset(key.rank for key in _keys(task) if key not in listed.keys)
-        begun = (task.id, run.number) in listed.begun
-        recovery = resumed(task, missing, launch_begun=begun, certain=listed.certain)
+        begun = (task.id, run.number) in listed.launched_runs
+        recovery = resumed(task, missing, launch_begun=begun, certain=listed.complete)
         for rank in recovery.gone:
             await self._task_manager.apply_when_stored(
                 task.id, ev.RankGone(run.number, rank, _MISSING)

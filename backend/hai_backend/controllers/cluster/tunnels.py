@@ -18,11 +18,11 @@ from hai_backend.controllers.cluster.agents import ConnectedAgents
 from hai_backend.domain.errors import Conflict, Exhausted, HaiError, NotFound, Unavailable
 from hai_backend.domain.task import RunState, Task, TaskState
 from hai_backend.launch.base import RankKey
-from hai_backend.launch.send_window import LEAD_BYTES, SendWindow, Taken
+from hai_backend.launch.flow_control import WINDOW_BYTES, ReceivedBytes, SendWindow
 
 PIECE_BYTES = 64 * 1024  # at most, in one message
 PER_USER = 64
-_MAX_BYTES = 8 * LEAD_BYTES  # an agent's messages may be large
+_MAX_BYTES = 8 * WINDOW_BYTES  # an agent's messages may be large
 _REACH_SECONDS = 10.0
 _OPEN_STATES = (RunState.RUNNING, RunState.SUSPENDING, RunState.STOPPING)
 
@@ -38,7 +38,7 @@ class Pipe(Generic[Message]):
         self._filled = asyncio.Event()
 
     def put(self, message: Message) -> None:
-        """How much may wait is the sender's affair (launch.send_window)."""
+        """How much may wait is the sender's affair (launch.flow_control)."""
         if self._open:
             self._waiting.append(message)
             self._filled.set()
@@ -68,8 +68,8 @@ class Tunnel:
         self._admitted = admitted
         self._ended = False
         self._half_ended = False
-        self._lead = SendWindow()  # of the caller
-        self._taken = Taken()  # by the caller
+        self._window = SendWindow()  # of the caller
+        self._taken = ReceivedBytes()  # by the caller
         self._received_bytes = 0  # bytes by the agent
         self._carried: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -85,7 +85,7 @@ class Tunnel:
         self._ended, self.why = True, why
         self.to_rank.close()
         self.to_caller.close()
-        self._lead.give_up()
+        self._window.unblock()
         self.carried()
 
     async def next_for_caller(self) -> pb.CarryRequest | None:
@@ -97,14 +97,14 @@ class Tunnel:
 
     async def send_to_rank(self, message: pb.CarryResponse) -> bool:
         """To the rank, as fast as it takes it. False: nobody hears it any more."""
-        await self._lead.room(len(message.data))
+        await self._window.reserve(len(message.data))
         self.to_rank.put(message)
         return not self._ended
 
     def receive_from_agent(self, message: pb.CarryRequest) -> None:
         """By the agent. One that brings more than it may is cut off: it could fill our memory."""
         if message.WhichOneof("message") == "taken":
-            return self._lead.taken(message.taken)
+            return self._window.acknowledge(message.taken)
         self._received_bytes += max(
             1, len(message.data) + len(message.error_data)
         )  # an empty one, too

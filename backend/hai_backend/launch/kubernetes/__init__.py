@@ -1,8 +1,9 @@
 """The launcher of a cluster: ranks are pods. Read backend/docs/kubernetes.md first.
 
-launcher    what the server sees: start, kill, events
-ranks       what is known of each rank, and when it counts as gone (fence)
-making, ending   objects come, objects go
-pods, causes     what a pod says, and in words for users
-api, transport, official   how the cluster is asked
+launcher                start, kill, events: the interface to the server
+ranks, nodes            the state of each rank and node, and when a rank counts as terminated (fence)
+watches                 the watches of nodes, pods and warnings
+create, delete          creates and deletes the objects of a run
+pods, pod_failures, foreign_pods   what pods report
+api, official_client    requests to the API server
 """

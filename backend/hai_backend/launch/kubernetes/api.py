@@ -1,7 +1,8 @@
-"""The verbs that we use, on plain dictionaries: bounded, repeated where that is safe, and with errors of our own.
+"""Client of the Kubernetes API, on plain dictionaries: limited concurrency, retries, and typed errors.
 
-Every verb here may be repeated: names are fixed, so a create that was carried out unheard is answered AlreadyExists,
-and a delete NotFound. Each is tried `_TRIES` times; `patiently` goes on for ever, for what nobody would ask again.
+Every request may be repeated: names are fixed, so if the answer to a create was lost, the next one raises
+AlreadyExists, and a delete raises NotFound. Each request is tried `_TRIES` times. `retry_forever` is for work that
+nothing else would try again.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -20,9 +22,8 @@ from hai_backend.launch.kubernetes.errors import (
     Conflict,
     Throttled,
     Unavailable,
-    error_of,
+    error_from,
 )
-from hai_backend.launch.kubernetes.transport import Call, Transport
 from hai_backend.watch.source import Body, Page
 
 log = structlog.get_logger(__name__)
@@ -44,34 +45,69 @@ PATHS: Mapping[
 }
 _TRIES = 5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_AT_ONCE = 48
-_ASK_SECONDS = 30.0
-_PAGE = 200
+_MAX_CONCURRENT = 48
+_REQUEST_SECONDS = 30.0
+_PAGE_ITEMS = 200
 _MERGE = "application/strategic-merge-patch+json"
 _OPERATIONS = "application/json-patch+json"
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. `form` is the content type of a body."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    form: str = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The response, whatever its code is."""
+
+    code: int
+    body: bytes
+    retry_after: str = ""
+
+
+class Transport(Protocol):
+    """Sends requests to one API server. Implemented by official_client.py; tests have one without sockets."""
+
+    async def ask(self, call: Call, seconds: float) -> Answer:
+        """Send a request. Raises Unavailable if there was no response."""
+
+    def lines(self, call: Call) -> AsyncGenerator[bytes, None]:
+        """Stream the response by lines. Raises Unavailable if it breaks, ApiError or Expired if it is refused."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
 class Api:
-    """`namespace` is where everything of ours lives."""
+    """`namespace` holds all objects of this installation."""
 
     def __init__(self, transport: Transport, namespace: str, random: Random) -> None:
         self._transport = transport
         self._namespace = namespace
         self._random = random
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def create(self, manifest: Body) -> Body:
-        """The object as the cluster made it. Raises AlreadyExists, Refused, NotFound (the namespace) …"""
-        return await self._tried(Call("POST", self._path(manifest["kind"]), body=manifest))
+        """The object as created. Raises AlreadyExists, Rejected, NotFound (the namespace) …"""
+        return await self._send_with_retries(
+            Call("POST", self._path(manifest["kind"]), body=manifest)
+        )
 
     async def get(self, kind: str, name: str) -> Body:
         """One object. Raises NotFound …"""
-        return await self._tried(Call("GET", self._path(kind, name)))
+        return await self._send_with_retries(Call("GET", self._path(kind, name)))
 
     async def patch(self, kind: str, name: str, change: Body, part: str = "") -> Body:
-        """Change some fields (lists by their merge keys). `part` is a sub-resource. Raises NotFound …"""
+        """Change some fields (lists by their merge keys). `part` is a subresource. Raises NotFound …"""
         path = self._path(kind, name) + (f"/{part}" if part else "")
-        return await self._tried(Call("PATCH", path, body=change, form=_MERGE))
+        return await self._send_with_retries(Call("PATCH", path, body=change, form=_MERGE))
 
     async def add(
         self,
@@ -82,96 +118,100 @@ class Api:
         *,
         where: Mapping[str, str],
     ) -> Body:
-        """Add to a table of an object that has all the labels `where`. Raises Refused when it has not, NotFound …"""
+        """Add entries to a map of an object. Raises Rejected unless it has all the labels `where`, NotFound …"""
         labels = [_operation("test", f"metadata/labels/{_escaped(n)}", v) for n, v in where.items()]
         added = [_operation("add", f"{field}/{_escaped(n)}", v) for n, v in values.items()]
         call = Call("PATCH", self._path(kind, name), body=[*labels, *added], form=_OPERATIONS)
-        return await self._tried(call)
+        return await self._send_with_retries(call)
 
     async def delete(
         self, kind: str, name: str, *, grace: int | None = None, uid: str = ""
     ) -> Body:
-        """Begin to delete it, and in the background what it owns. Raises NotFound, also when `uid` is another's …"""
+        """Begin to delete an object and its dependents. Raises NotFound, also if its uid is not `uid` …"""
         options = {"propagationPolicy": "Background", **_options(grace, uid)}
-        return await self._tried(Call("DELETE", self._path(kind, name), body=options))
+        return await self._send_with_retries(Call("DELETE", self._path(kind, name), body=options))
 
     async def evict(self, pod: str, *, grace: int | None = None, uid: str = "") -> None:
-        """Delete a pod as far as disruption budgets allow it. Raises Throttled when they do not, NotFound …"""
+        """Delete a pod if disruption budgets allow it. Raises Throttled if they do not, NotFound …"""
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": pod, "namespace": self._namespace},
             "deleteOptions": _options(grace, uid),
         }
-        await self._tried(Call("POST", self._path("Pod", pod) + "/eviction", body=eviction))
+        await self._send_with_retries(
+            Call("POST", self._path("Pod", pod) + "/eviction", body=eviction)
+        )
 
     async def pages(self, kind: str, query: Mapping[str, str]) -> AsyncIterator[Page]:
-        """Everything of a kind. Raises Expired when it took too long, Unavailable …"""
-        following = ""
+        """List all objects of a kind. Raises Expired if it took too long, Unavailable …"""
+        token = ""
         while True:
-            more = {"continue": following} if following else {}
-            asked = {**query, "limit": str(_PAGE), **more}
-            found = await self._tried(Call("GET", self._path(kind), asked))
-            meta = found["metadata"]
-            yield Page(found["items"], meta["resourceVersion"])
-            following = meta.get("continue", "")
-            if not following:
+            more = {"continue": token} if token else {}
+            parameters = {**query, "limit": str(_PAGE_ITEMS), **more}
+            response = await self._send_with_retries(Call("GET", self._path(kind), parameters))
+            meta = response["metadata"]
+            yield Page(response["items"], meta["resourceVersion"])
+            token = meta.get("continue", "")
+            if not token:
                 return
 
     async def changes(
         self, kind: str, query: Mapping[str, str], version: str, seconds: float
     ) -> AsyncGenerator[tuple[str, Body], None]:
-        """What happens from now on. Raises Expired, Unavailable …"""
-        asked = {
+        """Watch changes since `version`. Raises Expired, Unavailable …"""
+        parameters = {
             **query,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": version,
             "timeoutSeconds": str(max(1, int(seconds))),
         }
-        async with aclosing(self._transport.lines(Call("GET", self._path(kind), asked))) as lines:
+        async with aclosing(
+            self._transport.lines(Call("GET", self._path(kind), parameters))
+        ) as lines:
             async for line in lines:
-                said = _said(line)
-                if said["type"] == "ERROR":
-                    raise _in_stream(said["object"])
-                yield said["type"], said["object"]
+                event = _parse_event(line)
+                if event["type"] == "ERROR":
+                    raise _stream_error(event["object"])
+                yield event["type"], event["object"]
 
-    async def patiently(self, act: Callable[[], Awaitable[T]]) -> T:
-        """Do it, however long the API server is away. Raises what repeating does not help against."""
+    async def retry_forever(self, act: Callable[[], Awaitable[T]]) -> T:
+        """Retry `act` for as long as the API server is unavailable. Raises errors that a retry cannot resolve."""
         pause = _FIRST_PAUSE
         while True:
             try:
                 return await act()
             except (Unavailable, Throttled, Conflict) as error:
-                log.warning("the cluster is asked again", why=str(error))
-            pause = await self._rest(pause)
+                log.warning("retrying a request to the cluster", why=str(error))
+            pause = await self._back_off(pause)
 
     async def close(self) -> None:
         await self._transport.close()
 
-    async def _tried(self, call: Call) -> Body:
+    async def _send_with_retries(self, call: Call) -> Body:
         pause = _FIRST_PAUSE
         for _ in range(_TRIES - 1):
             try:
-                return await self._asked(call)
+                return await self._send(call)
             except Throttled as error:
                 await asyncio.sleep(min(error.seconds, _LONGEST_PAUSE) * self._jitter())
             except (Unavailable, Conflict):
-                pause = await self._rest(pause)
-        return await self._asked(call)
+                pause = await self._back_off(pause)
+        return await self._send(call)
 
-    async def _asked(self, call: Call) -> Body:
-        async with self._room:
-            answer = await self._transport.ask(call, _ASK_SECONDS)
+    async def _send(self, call: Call) -> Body:
+        async with self._slots:
+            answer = await self._transport.ask(call, _REQUEST_SECONDS)
         if answer.code >= 300:
-            raise error_of(answer.code, answer.body, answer.retry_after)
+            raise error_from(answer.code, answer.body, answer.retry_after)
         try:
             body: Body = json.loads(answer.body)
         except ValueError as error:
             raise Unavailable("the API server's answer was cut short") from error
         return body
 
-    async def _rest(self, pause: float) -> float:
+    async def _back_off(self, pause: float) -> float:
         await asyncio.sleep(pause * self._jitter())
         return min(2 * pause, _LONGEST_PAUSE)
 
@@ -179,8 +219,8 @@ class Api:
         return self._random.uniform(0.5, 1.5)
 
     def _path(self, kind: str, name: str = "") -> str:
-        group, plural, in_ours = PATHS[kind]
-        space = f"/namespaces/{self._namespace}" if in_ours else ""
+        group, plural, namespaced = PATHS[kind]
+        space = f"/namespaces/{self._namespace}" if namespaced else ""
         return f"{group}{space}/{plural}" + (f"/{name}" if name else "")
 
 
@@ -204,26 +244,26 @@ def _options(grace: int | None, uid: str) -> Body:
     return {**made, "preconditions": {"uid": uid}} if uid else made
 
 
-def _operation(what: str, path: str, value: Any) -> Body:
-    return {"op": what, "path": f"/{path}", "value": value}
+def _operation(operation: str, path: str, value: Any) -> Body:
+    return {"op": operation, "path": f"/{path}", "value": value}
 
 
-def _escaped(step: str) -> str:
-    return step.replace("~", "~0").replace("/", "~1")
+def _escaped(segment: str) -> str:
+    return segment.replace("~", "~0").replace("/", "~1")
 
 
-def _said(line: bytes) -> dict[str, Any]:
+def _parse_event(line: bytes) -> dict[str, Any]:
     try:
-        said: dict[str, Any] = json.loads(line)
+        event: dict[str, Any] = json.loads(line)
     except ValueError as error:
         raise Unavailable("the stream broke in the middle of an event") from error
-    return said
+    return event
 
 
-def _in_stream(status: Body) -> Exception:
-    found = error_of(int(status.get("code") or 500), json.dumps(status).encode())
+def _stream_error(status: Body) -> Exception:
+    response = error_from(int(status.get("code") or 500), json.dumps(status).encode())
     return (
-        found
-        if not isinstance(found, ApiError) or isinstance(found, Unavailable)
-        else Unavailable(str(found))
+        response
+        if not isinstance(response, ApiError) or isinstance(response, Unavailable)
+        else Unavailable(str(response))
     )

@@ -1,4 +1,4 @@
-"""Makes the objects of a run: the owner first, then all else, many at once. What is there already is left as it is."""
+"""Creates the objects of a run: first the owner, then all others in parallel. Keeps objects that already exist."""
 
 from __future__ import annotations
 
@@ -7,115 +7,143 @@ from collections.abc import Callable, Sequence
 
 from hai_backend.domain.errors import Invalid
 from hai_backend.launch.base import RankKey, RankLaunch
-from hai_backend.launch.kubernetes.actions import Run
 from hai_backend.launch.kubernetes.api import Api
 from hai_backend.launch.kubernetes.errors import (
     AlreadyExists,
     ApiError,
+    NameConflict,
     NotFound,
-    Refused,
-    Taken,
+    Rejected,
 )
-from hai_backend.launch.kubernetes.ownership import is_ours, taken, telling
-from hai_backend.launch.manifests.names import Manifest, key_of
+from hai_backend.launch.kubernetes.ranks import Run
+from hai_backend.launch.manifests.names import (
+    HAI,
+    INSTANCE,
+    MANAGED_BY,
+    Manifest,
+    identifying_labels,
+    is_ours,
+    key_of,
+    labels_of,
+)
 from hai_backend.launch.manifests.objects import objects, owner
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest
 from hai_backend.watch.source import Body
 
-_UNFIT = 422  # the labels are not those that it was asked about
+_UNPROCESSABLE = 422  # the labels of the object are not the expected ones
 
 
-class Maker:
-    """`seen` hears of every pod that is there; `failed` of every rank that cannot be, with a sentence.
-
-    `owned` hears the uid of the owner of each run.
+class ObjectCreator:
+    """Calls `on_pod` for every pod that exists, `on_failure` for every rank whose creation failed, with the reason, and
+    `on_owner` with the uid of each run's owner.
     """
 
     def __init__(
         self,
         api: Api,
         settings: ClusterSettings,
-        seen: Callable[[RankKey, Body], None],
-        failed: Callable[[RankKey, str], None],
-        owned: Callable[[Run, str], None],
+        on_pod: Callable[[RankKey, Body], None],
+        on_failure: Callable[[RankKey, str], None],
+        on_owner: Callable[[Run, str], None],
     ) -> None:
         self._api = api
         self._settings = settings
-        self._seen = seen
-        self._failed = failed
-        self._owned = owned
+        self._on_pod = on_pod
+        self._on_failure = on_failure
+        self._on_owner = on_owner
 
-    async def make(self, run: RunRequest, ranks: Sequence[RankLaunch]) -> None:
-        """All ranks are of this run. Waits for as long as the API server is away."""
+    async def create_run(self, run: RunRequest, ranks: Sequence[RankLaunch]) -> None:
+        """All ranks belong to this run. Waits while the API server is unavailable."""
         try:
-            made = await self._make_rest(run, ranks)
-        except (Invalid, Refused, NotFound, Taken) as error:
+            pod_manifests = await self._create_all_but_pods(run, ranks)
+        except (Invalid, Rejected, NotFound, NameConflict) as error:
             for rank in ranks:
-                self._failed(rank.key, _words(error))
+                self._on_failure(rank.key, _error_text(error))
             return
-        await asyncio.gather(*(self._make_pod(manifest) for manifest in made))
+        await asyncio.gather(*(self._create_pod(manifest) for manifest in pod_manifests))
 
-    async def _make_rest(self, run: RunRequest, ranks: Sequence[RankLaunch]) -> list[Manifest]:
-        """Everything but the pods, which are answered."""
-        uid = await self._make(owner(run, self._settings))
-        self._owned((run.task_id, run.run), uid)
+    async def _create_all_but_pods(
+        self, run: RunRequest, ranks: Sequence[RankLaunch]
+    ) -> list[Manifest]:
+        """Create all other objects, and return the manifests of the pods."""
+        uid = await self._create(owner(run, self._settings))
+        self._on_owner((run.task_id, run.run), uid)
         manifests = objects(run, ranks, self._settings, uid)
         pods = [manifest for manifest in manifests if manifest["kind"] == "Pod"]
         others = [manifest for manifest in manifests if manifest["kind"] != "Pod"]
-        await asyncio.gather(*map(self._make, others))
+        await asyncio.gather(*map(self._create, others))
         return pods
 
-    async def _make(self, manifest: Manifest) -> str:
-        """Its uid."""
+    async def _create(self, manifest: Manifest) -> str:
+        """Create an object or use the existing one; returns its uid."""
         try:
-            body = await self._api.patiently(lambda: self._api.create(manifest))
+            body = await self._api.retry_forever(lambda: self._api.create(manifest))
         except AlreadyExists:
-            found = self._complete if manifest["kind"] == "Secret" else self._found
+            found = self._add_to_secret if manifest["kind"] == "Secret" else self._existing
             body = await found(manifest)
         uid: str = body["metadata"]["uid"]
         return uid
 
-    async def _found(self, manifest: Manifest) -> Body:
-        """What has the name already. Raises Taken when it is not ours …"""
+    async def _existing(self, manifest: Manifest) -> Body:
+        """The existing object of this name. Raises NameConflict if it is not ours …"""
         kind, name = manifest["kind"], manifest["metadata"]["name"]
-        body = await self._api.patiently(lambda: self._api.get(kind, name))
-        if not is_ours(body, telling(manifest)):
-            raise taken(manifest, body)
+        body = await self._api.retry_forever(lambda: self._api.get(kind, name))
+        if not is_ours(body, identifying_labels(manifest)):
+            raise name_conflict(manifest, body)
         return body
 
-    async def _complete(self, secret: Manifest) -> Body:
-        """It may be of other ranks of the run. Secrets are never read: the API server looks whose it is."""
-        name, labels = secret["metadata"]["name"], telling(secret)
+    async def _add_to_secret(self, secret: Manifest) -> Body:
+        """Add to the run's Secret, which other ranks may have created.
+
+        We may not read Secrets, so the API server compares the labels.
+        """
+        name, labels = secret["metadata"]["name"], identifying_labels(secret)
         try:
-            return await self._api.patiently(
+            return await self._api.retry_forever(
                 lambda: self._api.add("Secret", name, "data", secret["data"], where=labels)
             )
-        except Refused as error:
-            if error.code == _UNFIT:
-                raise taken(secret) from error
+        except Rejected as error:
+            if error.code == _UNPROCESSABLE:
+                raise name_conflict(secret) from error
             raise
 
-    async def _make_pod(self, manifest: Manifest) -> None:
+    async def _create_pod(self, manifest: Manifest) -> None:
         key = key_of(manifest["metadata"]["labels"])
         assert key is not None
         try:
-            self._seen(key, await self._api.patiently(lambda: self._api.create(manifest)))
+            self._on_pod(key, await self._api.retry_forever(lambda: self._api.create(manifest)))
         except AlreadyExists:
-            await self._find_pod(key, manifest)
+            await self._use_existing_pod(key, manifest)
         except ApiError as error:
-            self._failed(key, _words(error))
+            self._on_failure(key, _error_text(error))
 
-    async def _find_pod(self, key: RankKey, manifest: Manifest) -> None:
+    async def _use_existing_pod(self, key: RankKey, manifest: Manifest) -> None:
         try:
-            self._seen(key, await self._found(manifest))
-        except ApiError as error:  # not ours, or gone again meanwhile
-            self._failed(key, _words(error))
+            self._on_pod(key, await self._existing(manifest))
+        except ApiError as error:  # not ours, or deleted meanwhile
+            self._on_failure(key, _error_text(error))
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, Invalid):
         return "; ".join(f"{v.field} {v.message}" for v in error.violations)
-    if isinstance(error, Taken):
+    if isinstance(error, NameConflict):
         return str(error)
     return f"the cluster refused it: {error}"
+
+
+def name_conflict(manifest: Manifest, found: Body | None = None) -> NameConflict:
+    """The error for an object that has the name of ours. `found` None: it may not be read."""
+    description = f"{manifest['kind']} {manifest['metadata']['name']}"
+    return NameConflict(
+        f"the namespace {manifest['metadata']['namespace']} has a {description} already, {_owner_text(found)}: let each"
+        " installation have a namespace of its own (setting kubernetes.namespace), or delete what is not needed"
+    )
+
+
+def _owner_text(found: Body | None) -> str:
+    labels = labels_of(found) if found is not None else {}
+    if labels.get(MANAGED_BY) == HAI and INSTANCE in labels:
+        return f"of the installation {labels[INSTANCE]}"
+    return "which is not of this installation"

@@ -1,4 +1,4 @@
-"""Ends pods, and deletes what is left of runs."""
+"""Deletes pods, and the objects of runs that have ended."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 import structlog
 
 from hai_backend.launch.base import RankKey
-from hai_backend.launch.kubernetes.actions import End, Run
 from hai_backend.launch.kubernetes.api import Api
-from hai_backend.launch.kubernetes.errors import ApiError, NotFound, Refused, Throttled
+from hai_backend.launch.kubernetes.errors import ApiError, NotFound, Rejected, Throttled
 from hai_backend.launch.kubernetes.options import Options
-from hai_backend.launch.kubernetes.ownership import is_ours
+from hai_backend.launch.kubernetes.ranks import DeletePod, Run
 from hai_backend.launch.kubernetes.watches import labels_text
-from hai_backend.launch.manifests.names import RUN, TASK, own_labels, owner_name, pod_name
+from hai_backend.launch.manifests.names import RUN, TASK, is_ours, owner_name, pod_name, run_labels
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.watch.source import Body, Broken, Expired
 
@@ -27,38 +26,38 @@ _PREEMPTED: Body = {
 }
 
 
-class Ender:
-    """Deletes pods in the way that the operators want."""
+class PodDeleter:
+    """Deletes pods as the options say: evicted first, marked as preempted, with a grace period."""
 
     def __init__(self, api: Api, cluster: ClusterSettings, options: Options) -> None:
         self._api = api
         self._cluster = cluster
         self._options = options
 
-    async def end(self, end: End) -> Body | None:
-        """The pod as the API server then shows it; None when there is none. Waits while the API server is away."""
-        name = pod_name(end.key)
+    async def delete_pod(self, delete_pod: DeletePod) -> Body | None:
+        """The pod being deleted; None if there is none. Waits while the API server is unavailable."""
+        name = pod_name(delete_pod.key)
         try:
-            uid = end.uid or await self._found(end.key)
-            if end.preempted and self._options.mark_preempted:
+            uid = delete_pod.uid or await self._uid_of_pod(delete_pod.key)
+            if delete_pod.preempted and self._options.mark_preempted:
                 await self._mark(name, uid)
-            if self._options.evict and not end.force:
+            if self._options.evict and not delete_pod.force:
                 await self._evict(name, uid)
-            grace = 0 if end.force else int(self._options.kill_grace)
-            body = await self._api.patiently(
+            grace = 0 if delete_pod.force else int(self._options.kill_grace)
+            body = await self._api.retry_forever(
                 lambda: self._api.delete("Pod", name, grace=grace, uid=uid)
             )
         except NotFound:
             return None
-        return body if body.get("kind") == "Pod" else None  # a Status: it is gone already
+        return body if body.get("kind") == "Pod" else None  # a Status: it was deleted at once
 
-    async def _found(self, key: RankKey) -> str:
-        """The uid of a rank's pod that nobody has seen yet. Raises NotFound, also when the name is not ours."""
-        name, labels = pod_name(key), own_labels(self._cluster, key.task_id, key.run, key.rank)
-        return _uid(await self._api.patiently(lambda: self._api.get("Pod", name)), labels)
+    async def _uid_of_pod(self, key: RankKey) -> str:
+        """The uid of a pod that no watch has shown yet. Raises NotFound, also if the pod is not ours."""
+        name, labels = pod_name(key), run_labels(self._cluster, key.task_id, key.run, key.rank)
+        return _uid(await self._api.retry_forever(lambda: self._api.get("Pod", name)), labels)
 
     async def _mark(self, name: str, uid: str) -> None:
-        """What others, as Job controllers and people, read of a pod that was ended for another's sake."""
+        """Set the condition by which other controllers and people recognize a preempted pod."""
         change = {"metadata": {"uid": uid}, "status": {"conditions": [_PREEMPTED]}}
         try:
             await self._api.patch("Pod", name, change, "status")
@@ -68,45 +67,47 @@ class Ender:
             log.info("a pod could not be marked", pod=name, why=str(error))
 
     async def _evict(self, name: str, uid: str) -> None:
-        """As far as budgets let it; a task that must leave is ended all the same."""
+        """Evict the pod if disruption budgets allow it. The caller deletes it in any case."""
         try:
             await self._api.evict(name, grace=int(self._options.kill_grace), uid=uid)
-        except (Throttled, Refused) as error:
+        except (Throttled, Rejected) as error:
             log.warning("a pod was not evicted, and is deleted", pod=name, why=str(error))
         except ApiError:
-            return  # deleting it comes next, and says the same
+            return  # the deletion that follows fails in the same way
 
 
-class Sweeper:
-    """Deletes owners, and with them everything of their runs. `wanted` says whether a run still needs it."""
+class GarbageCollector:
+    """Deletes the owners of ended runs, and with them all objects of these runs. `is_needed`: the run has not ended."""
 
-    def __init__(self, api: Api, cluster: ClusterSettings, wanted: Callable[[Run], bool]) -> None:
+    def __init__(
+        self, api: Api, cluster: ClusterSettings, is_needed: Callable[[Run], bool]
+    ) -> None:
         self._api = api
         self._cluster = cluster
-        self._ours = {"labelSelector": labels_text(cluster)}
-        self._wanted = wanted
-        self._suspects: frozenset[Run] = frozenset()
+        self._query = {"labelSelector": labels_text(cluster)}
+        self._is_needed = is_needed
+        self._unneeded_before: frozenset[Run] = frozenset()
         self._uids: dict[Run, str] = {}
 
-    async def begin(self) -> frozenset[Run]:
-        """Runs that have an owner: their launch had begun. Waits while the API server is away."""
+    async def load_owners(self) -> frozenset[Run]:
+        """Runs that have an owner: their launch had begun. Waits while the API server is unavailable."""
         while True:
             try:
-                self._uids = await self._api.patiently(self._owners)
+                self._uids = await self._api.retry_forever(self._owners)
                 return frozenset(self._uids)
             except Expired:
                 log.info("owners are listed again")
 
-    def owned(self, run: Run, uid: str) -> None:
-        """The owner of a run is there."""
+    def owner_created(self, run: Run, uid: str) -> None:
+        """The owner of a run exists."""
         self._uids[run] = uid
 
-    async def clean(self, run: Run) -> None:
-        """Delete what is left of a run. What fails here is swept later."""
+    async def delete_owner(self, run: Run) -> None:
+        """Delete the objects of a run. After an error, `collect` tries again."""
         name = owner_name(*run)
         try:
             uid = self._uids.pop(run, "") or _uid(
-                await self._api.get("ConfigMap", name), own_labels(self._cluster, *run)
+                await self._api.get("ConfigMap", name), run_labels(self._cluster, *run)
             )
             await self._api.delete("ConfigMap", name, uid=uid)
         except NotFound:
@@ -114,24 +115,24 @@ class Sweeper:
         except ApiError as error:
             log.warning("a run's objects were not deleted yet", run=run, why=str(error))
 
-    async def sweep(self) -> None:
-        """Owners that nobody needed at the last sweep and nobody needs now: a server died before it cleaned."""
+    async def collect(self) -> None:
+        """Delete owners that were unneeded at the last call and still are: a server died before it deleted them."""
         try:
             found = await self._owners()
         except (Broken, Expired, ApiError) as error:
-            log.warning("leftovers were not looked for", why=str(error))
+            log.warning("leftover objects could not be listed", why=str(error))
             return
-        known = {**found, **self._uids}
-        self._uids = {run: known[run] for run in known if run in found or self._wanted(run)}
-        unwanted = [run for run in sorted(found) if not self._wanted(run)]
-        for run in unwanted:
-            if run in self._suspects and not self._wanted(run):
-                await self.clean(run)
-        self._suspects = frozenset(unwanted)
+        owners = {**found, **self._uids}
+        self._uids = {run: owners[run] for run in owners if run in found or self._is_needed(run)}
+        unneeded = [run for run in sorted(found) if not self._is_needed(run)]
+        for run in unneeded:
+            if run in self._unneeded_before and not self._is_needed(run):
+                await self.delete_owner(run)
+        self._unneeded_before = frozenset(unneeded)
 
     async def _owners(self) -> dict[Run, str]:
         uids: dict[Run, str] = {}
-        async for page in self._api.pages("ConfigMap", self._ours):
+        async for page in self._api.pages("ConfigMap", self._query):
             uids |= {
                 run: item["metadata"]["uid"]
                 for item in page.items
@@ -141,7 +142,7 @@ class Sweeper:
 
 
 def _uid(body: Body, labels: Mapping[str, str]) -> str:
-    """Of an object that is ours. Raises NotFound when it is not: ours is not there."""
+    """The uid of an object. Raises NotFound if it is not ours."""
     if not is_ours(body, labels):
         raise NotFound(f"{body['metadata']['name']} is not of this installation")
     uid: str = body["metadata"]["uid"]

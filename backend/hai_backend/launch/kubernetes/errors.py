@@ -1,13 +1,13 @@
-"""Answers of the API server that are no success, named by what to do next.
+"""Error responses of the API server, by what to do next.
 
 ApiError
-├── AlreadyExists   it is there: look at it
-├── NotFound        it is gone
-├── Taken           something that is not ours has the name: tell the user, leave it alone
-├── Refused         never as it is: tell the user
-├── Conflict        somebody was faster: again
-├── Throttled       again, after `seconds`
-└── Unavailable     again, a little later (a lost connection, a server error, no answer in time)
+├── AlreadyExists   read the existing object
+├── NotFound        the object does not exist
+├── NameConflict    an object that is not ours has the name: report it, and keep the object
+├── Rejected        the request can never succeed: report it
+├── Conflict        a concurrent change: retry
+├── Throttled       retry after `seconds`
+└── Unavailable     retry a little later (a lost connection, a server error, a timeout)
 watch.source.Expired: the version is too old, list again
 """
 
@@ -35,11 +35,11 @@ class NotFound(ApiError):
     pass
 
 
-class Taken(ApiError):
+class NameConflict(ApiError):
     pass
 
 
-class Refused(ApiError):
+class Rejected(ApiError):
     pass
 
 
@@ -57,8 +57,8 @@ class Unavailable(ApiError, Broken):
     pass
 
 
-def error_of(code: int, body: bytes, retry_after: str = "") -> ApiError | Expired:
-    """The error that an answer stands for."""
+def error_from(code: int, body: bytes, retry_after: str = "") -> ApiError | Expired:
+    """The error for a response."""
     status = _status(body)
     message = str(status.get("message") or f"the API server answered {code}")
     details = status.get("details") or {}
@@ -69,7 +69,7 @@ def error_of(code: int, body: bytes, retry_after: str = "") -> ApiError | Expire
         case 409 if status.get("reason") == "AlreadyExists":
             return AlreadyExists(message, code)
         case 409 if "UID in precondition" in message:
-            return NotFound(message, code)  # what has the name now is another object
+            return NotFound(message, code)  # another object has the name now
         case 409:
             return Conflict(message, code)
         case 410:
@@ -80,7 +80,7 @@ def error_of(code: int, body: bytes, retry_after: str = "") -> ApiError | Expire
             return Unavailable(message, code)
         case _ if code >= 500:
             return Unavailable(message, code)
-    return Refused(message, code)
+    return Rejected(message, code)
 
 
 def _status(body: bytes) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Pods that are not ours take of a node, too: what they hold is the sum of what they ask for. Pure.
+"""Subtracts from each node what pods of others request there. Pure.
 
-Whose a pod is, its labels and its namespace say. A pod counts from the moment at which it is bound to a node until none
-of its containers runs any more, as kubelets count.
+Labels and namespace tell whether a pod is ours. As for kubelets, a pod counts from when it is bound to a node until
+none of its containers runs.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from decimal import Decimal
 from math import ceil
 
 from hai_backend.domain.node import Node
-from hai_backend.watch.nodes import NodeSeen, quantity
+from hai_backend.watch.nodes import ObservedNode, quantity
 from hai_backend.watch.source import Body
 
-_OVER = ("Succeeded", "Failed")
+_FINISHED_PHASES = ("Succeeded", "Failed")
 _GIB = 1 << 30
 Amounts = Mapping[str, Decimal]
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignPod:
-    """`holds`: resource and amount, by name; empty for ours, and for what holds nothing."""
+    """`requests`: resources and amounts, by name; empty for pods of ours and pods that have finished."""
 
     node: str
-    holds: tuple[tuple[str, Decimal], ...] = ()
+    requests: tuple[tuple[str, Decimal], ...] = ()
 
 
 _NOTHING = ForeignPod("")
 
 
 @dataclass(frozen=True, slots=True)
-class Reserve:
-    """What operators leave of a whole node for what else runs there, and what they call GPUs and slices of them."""
+class NodeReserve:
+    """What operators reserve of a whole node for other pods, and the resource names of GPUs and GPU slices."""
 
     cpus: float = 1.0
     memory_bytes: int = 2 * _GIB
@@ -41,88 +41,94 @@ class Reserve:
     mig: str = "nvidia.com/mig-"
 
 
-class Foreign:
-    """What other pods hold of each node."""
+class ForeignUsage:
+    """Sums what foreign pods request on each node."""
 
-    def __init__(self, reserve: Reserve) -> None:
+    def __init__(self, reserve: NodeReserve) -> None:
         self._reserve = reserve
-        self._held: dict[str, dict[str, Decimal]] = {}
+        self._requested: dict[str, dict[str, Decimal]] = {}
 
     def changed(self, before: ForeignPod | None, after: ForeignPod | None) -> None:
-        """A pod as it was and as it is; None: it was not, or is not, there."""
+        """A pod before and after a change; None: it did not or does not exist."""
         for pod, sign in ((before, -1), (after, 1)):
-            if pod is not None and pod.holds:
-                held = self._held.setdefault(pod.node, {})
-                for name, amount in pod.holds:
-                    held[name] = held.get(name, Decimal()) + sign * amount
+            if pod is not None and pod.requests:
+                totals = self._requested.setdefault(pod.node, {})
+                for name, amount in pod.requests:
+                    totals[name] = totals.get(name, Decimal()) + sign * amount
 
-    def less(self, seen: NodeSeen) -> Node:
-        """The node with the room that they leave. Where they leave none of something, it takes nothing new."""
-        node, held = seen.node, self._held.get(seen.name)
-        if not held or not any(held.values()):
+    def subtract_from(self, observed: ObservedNode) -> Node:
+        """The node with what foreign pods leave. If they leave nothing of a resource, the node takes no new work."""
+        node, totals = observed.node, self._requested.get(observed.name)
+        if not totals or not any(totals.values()):
             return node
-        cpu, memory = held.get("cpu", Decimal()), held.get("memory", Decimal())
+        cpu, memory = totals.get("cpu", Decimal()), totals.get("memory", Decimal())
         gpu = int(
-            held.get(self._reserve.mig + node.mig if node.mig else self._reserve.gpu, Decimal())
+            totals.get(self._reserve.mig + node.mig if node.mig else self._reserve.gpu, Decimal())
         )
-        told = self._told(node, seen.exact_cpus, cpu, memory, gpu)
-        cpus = int(seen.exact_cpus - cpu)
-        left = node.memory_bytes - ceil(memory / _GIB) * _GIB  # in steps: small changes are none
+        usage = self._usage_text(node, observed.exact_cpus, cpu, memory, gpu)
+        cpus = int(observed.exact_cpus - cpu)
+        free_memory = (
+            node.memory_bytes - ceil(memory / _GIB) * _GIB
+        )  # in steps: small changes are none
         gpus = node.gpus - gpu
         if (
             (node.cpus and cpus < 1)
-            or (node.memory_bytes and left < _GIB)
+            or (node.memory_bytes and free_memory < _GIB)
             or (node.gpus and gpus < 1)
         ):
-            return replace(node, held="; ".join(filter(None, (node.held, told))), lift="")
+            return replace(node, held="; ".join(filter(None, (node.held, usage))), lift="")
         return replace(
             node,
             cpus=max(0, cpus),
-            memory_bytes=max(0, left),
+            memory_bytes=max(0, free_memory),
             gpus=max(0, gpus),
-            foreign=told if self._much(cpu, memory, gpu) else "",
+            foreign=usage if self._exceeds_reserve(cpu, memory, gpu) else "",
         )
 
-    def _much(self, cpu: Decimal, memory: Decimal, gpu: int) -> bool:
-        """More than operators have reckoned with."""
+    def _exceeds_reserve(self, cpu: Decimal, memory: Decimal, gpu: int) -> bool:
+        """Whether they use more than operators have reserved."""
         reserve = self._reserve
         return cpu > Decimal(reserve.cpus) or memory > reserve.memory_bytes or gpu > 0
 
-    def _told(self, node: Node, cpus: Decimal, cpu: Decimal, memory: Decimal, gpu: int) -> str:
+    def _usage_text(
+        self, node: Node, cpus: Decimal, cpu: Decimal, memory: Decimal, gpu: int
+    ) -> str:
         total = -(-node.memory_bytes // _GIB)
         parts = (
             (cpu, f"{float(cpu):.4g} of {float(cpus):.4g} cpus"),
             (memory, f"{ceil(memory / _GIB)} of {total} GB"),
             (gpu, f"{gpu} of {node.gpus} gpus"),
         )
-        return f"other pods hold {', '.join(words for amount, words in parts if amount)}"
+        return f"other pods hold {', '.join(text for amount, text in parts if amount)}"
 
 
 def read_foreign(body: Body, ours: Mapping[str, str], namespace: str) -> ForeignPod:
-    """What a pod holds of its node, unless it is ours: has these labels, in this namespace."""
+    """What a pod requests on its node; nothing if it is ours (has these labels, in this namespace)."""
     meta, spec = body["metadata"], body.get("spec") or {}
     node, phase = spec.get("nodeName", ""), (body.get("status") or {}).get("phase")
     is_ours = (
         meta.get("namespace") == namespace and ours.items() <= (meta.get("labels") or {}).items()
     )
-    if is_ours or not node or phase in _OVER:
+    if is_ours or not node or phase in _FINISHED_PHASES:
         return _NOTHING
-    return ForeignPod(node, tuple(sorted((n, v) for n, v in requested(spec).items() if v)))
+    return ForeignPod(node, tuple(sorted((n, v) for n, v in effective_requests(spec).items() if v)))
 
 
-def requested(spec: Body) -> dict[str, Decimal]:
-    """What a kubelet reserves: containers and sidecars together, or the largest moment of its start, and overhead."""
+def effective_requests(spec: Body) -> dict[str, Decimal]:
+    """What a kubelet reserves: the larger of containers plus sidecars and the peak during start, plus overhead."""
     running = _sum(map(_requests, spec.get("containers") or ()))
     sidecars: dict[str, Decimal] = {}
     start: dict[str, Decimal] = {}
     for container in spec.get("initContainers") or ():
-        asks = _requests(container)
+        requests = _requests(container)
         if container.get("restartPolicy") == "Always":
-            sidecars = _sum((sidecars, asks))
-            asks = {}
-        start = _most(start, _sum((sidecars, asks)))
-    whole = _amounts((spec.get("resources") or {}).get("requests") or {})  # of the pod as a whole
-    total = {**_most(_sum((running, sidecars)), start), **whole}
+            sidecars = _sum((sidecars, requests))
+            requests = {}
+        start = _largest(start, _sum((sidecars, requests)))
+    pod_level = _amounts(
+        (spec.get("resources") or {}).get("requests") or {}
+    )  # of the pod as a whole
+    total = {**_largest(_sum((running, sidecars)), start), **pod_level}
     return _sum((total, _amounts(spec.get("overhead") or {})))
 
 
@@ -143,6 +149,6 @@ def _sum(parts: Iterable[Amounts]) -> dict[str, Decimal]:
     return total
 
 
-def _most(one: Amounts, other: Amounts) -> dict[str, Decimal]:
+def _largest(one: Amounts, other: Amounts) -> dict[str, Decimal]:
     names = {**one, **other}
     return {name: max(one.get(name, Decimal()), other.get(name, Decimal())) for name in names}

@@ -1,6 +1,6 @@
-"""Settings of the launcher: the table [kubernetes] of the server's settings, read strictly.
+"""Reads and validates the table [kubernetes] of the server's settings.
 
-Keys are the fields of ClusterSettings (what pods are like) and of Options (how the cluster is watched and asked).
+Its keys are the fields of ClusterSettings (how pods are built) and of Options (how the launcher uses the cluster).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from hai_backend.launch.manifests.settings import ClusterSettings, Toleration
 class Options:
     """Times are seconds."""
 
-    kubeconfig: str = ""  # empty: the account of the pod that the server runs in
+    kubeconfig: str = ""  # empty: the service account of the server's pod
     context: str = ""
-    node_selector: str = ""  # labels of nodes that are ours, as `pool=hai`; empty: all nodes
+    node_selector: str = ""  # selects the nodes to use, as `pool=hai`; empty: all nodes
     zone_label: str = "hai.dev/zone"
     topology_labels: tuple[str, ...] = ()  # leaf switch first
     relist_seconds: float = 300.0
     lost_after: float = 30.0  # a node that is not ready for so long is lost
     trouble_within: float = 30.0  # a pod that cannot start for so long has failed
-    kill_grace: float = 5.0  # for agents, when they are ended by force
-    evict: bool = False  # end ranks through the Eviction API, which minds disruption budgets
-    mark_preempted: bool = True  # say DisruptionTarget on pods that make room for others
+    kill_grace: float = 5.0  # of agents that are killed
+    evict: bool = False  # use the Eviction API, which respects disruption budgets
+    mark_preempted: bool = True  # set the condition DisruptionTarget on preempted pods
 
 
 _DERIVED = {
@@ -39,18 +39,18 @@ _DERIVED = {
     "shared_path": "shared",
     "agent_heartbeat": "agent_heartbeat",
 }
-"""Fields that are not of the table: a setting outside it says what they are."""
+"""Fields that are derived from a setting outside the table."""
 
 
 def read(table: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[ClusterSettings, Options]:
-    """`base`: what the server's other settings say, where the table is silent. Raises Invalid with all violations."""
+    """`base`: values from the server's other settings; the table overrides them. Raises Invalid with all violations."""
     kinds = {**_kinds(ClusterSettings), **_kinds(Options)}
     violations = [*_violations(table, kinds)]
     if violations:
         raise Invalid(tuple(violations), reason="BAD_SETTINGS")
-    given = {key: _value(value, kinds[key]) for key, value in {**base, **table}.items()}
-    cluster = {key: value for key, value in given.items() if key in _kinds(ClusterSettings)}
-    options = {key: value for key, value in given.items() if key in _kinds(Options)}
+    merged = {key: _value(value, kinds[key]) for key, value in {**base, **table}.items()}
+    cluster = {key: value for key, value in merged.items() if key in _kinds(ClusterSettings)}
+    options = {key: value for key, value in merged.items() if key in _kinds(Options)}
     settings = ClusterSettings(**cluster)
     violations = [*_missing(settings)]
     if violations:
@@ -59,7 +59,7 @@ def read(table: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[ClusterSett
 
 
 def _missing(settings: ClusterSettings) -> Iterator[Violation]:
-    """What is wrong with settings that are well-formed."""
+    """Violations of settings whose types are right."""
     if not settings.agent_image and not settings.agent_path:
         message = "is needed (the image that brings the agent), or agent_path"
         yield Violation("kubernetes.agent_image", message)
@@ -87,14 +87,14 @@ def _violations(table: Mapping[str, Any], kinds: Mapping[str, Any]) -> Iterator[
             message = f"is not a setting of this table: it follows from {_DERIVED[key]!r} above it"
             yield Violation(f"kubernetes.{key}", message)
         elif key not in kinds:
-            near = difflib.get_close_matches(key, kinds.keys() - _DERIVED.keys(), n=3)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            similar = difflib.get_close_matches(key, kinds.keys() - _DERIVED.keys(), n=3)
+            hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
             yield Violation(f"kubernetes.{key}", f"no such setting{hint}")
-        elif not _is(value, kinds[key]):
+        elif not _has_kind(value, kinds[key]):
             yield Violation(f"kubernetes.{key}", f"{value!r} is not {_NAMES[kinds[key]]}")
 
 
-def _is(value: Any, kind: Any) -> bool:
+def _has_kind(value: Any, kind: Any) -> bool:
     if kind in (str, bool, int):
         return type(value) is kind
     if kind is float:
@@ -108,9 +108,9 @@ def _is(value: Any, kind: Any) -> bool:
 
 def _is_toleration(value: Any) -> bool:
     required = {f.name for f in fields(Toleration) if f.default is MISSING}
-    known = {f.name for f in fields(Toleration)}
+    names = {f.name for f in fields(Toleration)}
     return isinstance(value, Toleration) or (
-        isinstance(value, Mapping) and required <= value.keys() <= known
+        isinstance(value, Mapping) and required <= value.keys() <= names
     )
 
 

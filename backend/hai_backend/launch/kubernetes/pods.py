@@ -1,4 +1,4 @@
-"""What is kept of a pod: whose it is, where, whether it is over, and what is wrong with it."""
+"""The facts about a pod that the launcher keeps."""
 
 from __future__ import annotations
 
@@ -6,53 +6,53 @@ import math
 from dataclasses import dataclass
 
 from hai_backend.launch.base import RankKey
-from hai_backend.launch.kubernetes.causes import Cause, cause_of
+from hai_backend.launch.kubernetes.pod_failures import Cause, cause_of
 from hai_backend.launch.manifests.names import FENCE_AFTER, key_of
 from hai_backend.watch.source import Body
 
-_OVER = ("Succeeded", "Failed")
+_FINISHED_PHASES = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
-class PodSeen:
-    """`over`: no container of it runs any more. `cause` says why it does not run, or no longer.
+class ObservedPod:
+    """`finished`: none of its containers runs any more. `cause`: why it does not run or has ended.
 
-    `placed`: its volumes are mounted and it has an address. `started`: its agent has begun to run.
+    `has_address`: its volumes are mounted and its network is set up. `started`: its agent has begun to run.
     """
 
-    key: RankKey | None  # None: not one of ours
+    key: RankKey | None  # None: not a rank
     uid: str
     name: str
     node: str
-    over: bool
-    placed: bool
+    finished: bool
+    has_address: bool
     started: bool
-    leaving: bool
+    deleting: bool
     cause: Cause | None
     fence_after: float = (
         0.0  # seconds after which its agent ends without a server, at the latest; 0: not known
     )
 
 
-def read_pod(body: Body) -> PodSeen:
-    """What is kept of a pod."""
+def read_pod(body: Body) -> ObservedPod:
+    """The facts about a pod."""
     meta, status = body["metadata"], body.get("status") or {}
-    return PodSeen(
+    return ObservedPod(
         key=key_of(meta.get("labels") or {}),
         uid=meta["uid"],
         name=meta["name"],
         node=(body.get("spec") or {}).get("nodeName", ""),
-        over=status.get("phase") in _OVER,
-        placed=bool(status.get("podIP")),
+        finished=status.get("phase") in _FINISHED_PHASES,
+        has_address=bool(status.get("podIP")),
         started=_started(status),
-        leaving="deletionTimestamp" in meta,
+        deleting="deletionTimestamp" in meta,
         cause=cause_of(status),
         fence_after=_fence_after(meta.get("annotations") or {}),
     )
 
 
 def _fence_after(annotations: Body) -> float:
-    """An agent that was told 0 never ends by itself."""
+    """Infinity for the value 0: such an agent never ends by itself."""
     try:
         return float(annotations[FENCE_AFTER]) or math.inf
     except (KeyError, ValueError):
@@ -64,8 +64,8 @@ def _started(status: Body) -> bool:
     return any("running" in s or _ran(s.get("terminated")) for s in states)
 
 
-def _ran(ended: Body | None) -> bool:
-    return ended is not None and ended.get("reason") not in _NEVER_RAN
+def _ran(terminated: Body | None) -> bool:
+    return terminated is not None and terminated.get("reason") not in _NEVER_RAN
 
 
 _NEVER_RAN = ("StartError", "ContainerCannotRun", "ContainerStatusUnknown")

@@ -1,6 +1,7 @@
-"""What is known of each rank, and what follows from news of its pod or its node. Pure: time is an argument.
+"""The state of every rank that has pods, and what the launcher must do when a pod or a node changes. Pure.
 
-A rank is there from the moment it is to be made until nothing of it can run any more.
+A rank is in the table from the moment its pod is to be created until nothing of it can run any more. Time is an
+argument of every method.
 """
 
 from __future__ import annotations
@@ -8,107 +9,276 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from hai_backend.launch.base import LaunchFailed, RankKey, RankLeaving
-from hai_backend.launch.kubernetes.actions import Clean, Do, End, Run, Say
-from hai_backend.launch.kubernetes.causes import Cause
-from hai_backend.launch.kubernetes.nodes import Nodes, Patience
-from hai_backend.launch.kubernetes.pods import PodSeen
-from hai_backend.launch.kubernetes.rank import Rank
-from hai_backend.watch.nodes import NodeSeen
+from hai_backend.launch.base import (
+    LauncherEvent,
+    LaunchFailed,
+    RankEvictionNotice,
+    RankKey,
+    RankTerminated,
+)
+from hai_backend.launch.kubernetes.nodes import Nodes, Timeouts
+from hai_backend.launch.kubernetes.pod_failures import Cause, CauseKind
+from hai_backend.launch.kubernetes.pods import ObservedPod
+from hai_backend.watch.nodes import ObservedNode
 
+_FORCE_RETRY_SECONDS = 10.0
 _FORCED = "somebody deleted its pod by force; its program may run on"
+
+Run = tuple[int, int]  # task, number
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Report an event to the server."""
+
+    event: LauncherEvent
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete the pod. `force`: its node is dead, so no kubelet would confirm the deletion."""
+
+    key: RankKey
+    uid: str = ""  # empty: not observed yet
+    force: bool = False
+    preempted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOwner:
+    """The last rank has terminated: delete the owner of the run's objects."""
+
+    run: Run
+
+
+Action = Report | DeletePod | DeleteOwner
+
+
+@dataclass(slots=True)
+class Rank:
+    """The state of one rank. `uid` is that of its newest pod; empty: none was observed."""
+
+    key: RankKey
+    node: str
+    uid: str = ""
+    # the first request to kill it: its lease is not renewed from then on
+    kill_requested_at: float = math.inf
+    fence_after: float = 0.0  # the value of its agent; the setting may be shorter by now
+    exited: bool = False  # its agent has reported that its program has ended
+    deleting: bool = False
+    failure: LaunchFailed | None = None
+    transient_cause: Cause | None = None
+    transient_since: float = 0.0
+    has_address: bool = False  # its volumes are mounted: earlier warnings no longer count
+    ran: bool = False
+    finished_at: float | None = None  # no running pod of it is visible since then
+    vanished: bool = False  # its pod was deleted by force: no kubelet has reported its end
+    why: str = ""
+    force_deleted_at: float = -math.inf
+
+    @property
+    def kill_requested(self) -> bool:
+        """Whether it must end."""
+        return self.kill_requested_at < math.inf
+
+    @property
+    def node_refused(self) -> bool:
+        """Whether its node refused the pod."""
+        return self.failure is not None and self.failure.unschedulable
+
+    def kill(self, now: float) -> None:
+        """It must end."""
+        self.kill_requested_at = min(self.kill_requested_at, now)
+
+    def observe(self, pod: ObservedPod, now: float) -> bool:
+        """Its pod as it is now. True: somebody else has begun to delete it."""
+        if self.uid != pod.uid:
+            self.uid, self.node = pod.uid, pod.node or self.node
+            self.finished_at, self.vanished = None, False
+        self.fence_after = max(self.fence_after, pod.fence_after)
+        is_being_deleted = pod.deleting and not (
+            self.deleting or self.kill_requested or pod.finished
+        )
+        self.deleting, self.ran = self.deleting or pod.deleting, self.ran or pod.started
+        self._apply_cause(pod, now)
+        if pod.finished:
+            self.vanished = False
+            self.mark_finished(now)
+        return is_being_deleted
+
+    def mark_finished(self, now: float) -> None:
+        """Its pod has finished or does not exist."""
+        self.finished_at = now if self.finished_at is None else self.finished_at
+
+    def mark_vanished(self, now: float) -> None:
+        """Its pod was deleted without a final state.
+
+        A kubelet reports the end of a pod before its object is deleted, unless we deleted it by force because the
+        node is dead. A pod that nobody asked to end may have run, even if the watch has not shown it yet.
+        """
+        if self.finished_at is None:
+            self.vanished = (
+                self.ran or not self.kill_requested
+            ) and self.force_deleted_at == -math.inf
+        self.mark_finished(now)
+
+    def add_warning(self, cause: Cause, now: float) -> None:
+        """A warning Event of its pod; ignored once the node has accepted the pod."""
+        if not (self.has_address or self.transient_cause or self.finished_at):
+            self.transient_cause, self.transient_since = cause, now
+
+    def final_event(self) -> LaunchFailed | RankTerminated:
+        """The event to report once nothing of it exists."""
+        return self.failure or RankTerminated(self.key, self.why)
+
+    def has_timer(self, nodes: Nodes) -> bool:
+        """Whether the passing of time alone may change its state."""
+        deleting = (self.kill_requested or self.deleting) and nodes.is_untrusted(self.node)
+        return self.finished_at is not None or self.transient_cause is not None or deleting
+
+    def due(self, nodes: Nodes, timeouts: Timeouts) -> float:
+        """When it does: its termination is certain, a transient failure lasts too long, or its node counts as dead."""
+        if self.finished_at is not None:
+            return self._terminated_at(self.finished_at, nodes, timeouts)
+        if self.transient_cause is not None:
+            return self.transient_since + timeouts.transient_failure
+        force_again = self.force_deleted_at + _FORCE_RETRY_SECONDS
+        return force_again if self.exited else max(self._trusted_at(nodes), force_again)
+
+    def _terminated_at(self, finished_at: float, nodes: Nodes, timeouts: Timeouts) -> float:
+        if self.exited:
+            return finished_at
+        uncertain = self.vanished and self.node in nodes
+        certain_at = finished_at + (timeouts.forced_delete if uncertain else 0.0)
+        return max(certain_at, self._trusted_at(nodes, finished_at))
+
+    def _trusted_at(self, nodes: Nodes, since: float = -math.inf) -> float:
+        """A rank that may have run renews its lease until its kill is requested, perhaps long after its node was
+        lost.
+        """
+        never_ran = self.kill_requested and not self.ran
+        renewed_until = -math.inf if never_ran else self.kill_requested_at
+        return nodes.trusted_at(self.node, since, renewed_until, self.fence_after)
+
+    def _apply_cause(self, pod: ObservedPod, now: float) -> None:
+        """Derive failure, transient failure or reason from the cause that the pod reports."""
+        cause = pod.cause
+        self.has_address = self.has_address or pod.has_address
+        if self.has_address and (cause is None or cause.kind is not CauseKind.TRANSIENT):
+            self.transient_cause = None
+        if pod.started or self.deleting or self.kill_requested:
+            self.transient_cause = None
+            self.why = cause.text if cause is not None else self.why
+        elif cause is not None and cause.kind in (
+            CauseKind.TASK,
+            CauseKind.NODE,
+            CauseKind.TASK_ON_NODE,
+        ):
+            unschedulable = cause.kind is CauseKind.NODE
+            self.failure = self.failure or LaunchFailed(self.key, cause.text, unschedulable)
+        elif (
+            cause is not None and cause.kind is CauseKind.TRANSIENT and self.transient_cause is None
+        ):
+            self.transient_cause, self.transient_since = cause, now
+        elif cause is not None:
+            self.why = cause.text
 
 
 class Ranks:
     """The ranks of all runs."""
 
-    def __init__(self, nodes: Nodes, patience: Patience) -> None:
+    def __init__(self, nodes: Nodes, timeouts: Timeouts) -> None:
         self._nodes = nodes
-        self._patience = patience
+        self._timeouts = timeouts
         self._ranks: dict[RankKey, Rank] = {}
         self._runs: dict[Run, set[RankKey]] = defaultdict(set)
-        self._made: set[Run] = set()  # now
+        self._creating: set[Run] = set()
         self._keys: dict[str, RankKey] = {}  # by uid
-        self._open: set[RankKey] = set()  # something becomes of them with time
+        self._timed: set[RankKey] = set()  # those whose state time alone may change
 
     def __contains__(self, key: RankKey) -> bool:
         return key in self._ranks
 
-    def unseen(self, key: RankKey) -> bool:
-        """Whether the rank is there, and no pod of it was shown yet."""
+    def has_no_pod(self, key: RankKey) -> bool:
+        """Whether the rank is in the table, and no pod of it was observed yet."""
         rank = self._ranks.get(key)
         return rank is not None and not rank.uid
 
     def keys(self) -> frozenset[RankKey]:
-        """Every rank that is there."""
+        """All ranks."""
         return frozenset(self._ranks)
 
-    def wanted(self, run: Run) -> bool:
-        """Whether something of a run is there, or being made."""
-        return run in self._made or bool(self._runs.get(run))
+    def is_needed(self, run: Run) -> bool:
+        """Whether a run has ranks, or they are being created."""
+        return run in self._creating or bool(self._runs.get(run))
 
-    def begin(self, run: Run, places: Iterable[tuple[RankKey, str]]) -> None:
-        """These ranks are being made."""
-        self._made.add(run)
-        for key, node in places:
+    def creation_begun(self, run: Run, rank_nodes: Iterable[tuple[RankKey, str]]) -> None:
+        """The objects of these ranks are being created."""
+        self._creating.add(run)
+        for key, node in rank_nodes:
             self._add(key, node)
 
-    def made(self, run: Run) -> list[Do]:
-        """All that could be made of the run is there."""
-        self._made.discard(run)
-        return [] if self.wanted(run) else [Clean(run)]
+    def creation_finished(self, run: Run) -> list[Action]:
+        """Creation has ended, with or without failures."""
+        self._creating.discard(run)
+        return [] if self.is_needed(run) else [DeleteOwner(run)]
 
-    def failed(self, key: RankKey, reason: str, *, unschedulable: bool = False) -> list[Do]:
-        """A rank could not be made."""
+    def creation_failed(
+        self, key: RankKey, reason: str, *, unschedulable: bool = False
+    ) -> list[Action]:
+        """The pod of a rank could not be created."""
         rank = self._ranks.get(key)
         if rank is None:
             return []
         rank.failure = LaunchFailed(key, reason, unschedulable)
-        return self._depart(rank)
+        return self._remove(rank)
 
-    def pod(self, uid: str, pod: PodSeen | None, now: float) -> list[Do]:
-        """A pod as it is now; None: it is gone."""
+    def pod_changed(self, uid: str, pod: ObservedPod | None, now: float) -> list[Action]:
+        """A pod as it is now; None: it was deleted."""
         if pod is None:
             rank = self._ranks.get(self._keys.pop(uid, RankKey(0, 0, 0)))
-            return self._vanish(rank, now) if rank is not None and rank.uid == uid else []
+            return self._pod_vanished(rank, now) if rank is not None and rank.uid == uid else []
         if pod.key is None:
             return []
         rank = self._ranks.get(pod.key) or self._add(pod.key, pod.node)
         self._keys[pod.uid] = rank.key
-        refused, ran = rank.refused, rank.ran
-        taken = rank.take(pod, now)
-        if rank.refused and not refused:
-            self._nodes.refused(
+        was_refused, had_run = rank.node_refused, rank.ran
+        is_being_deleted = rank.observe(pod, now)
+        if rank.node_refused and not was_refused:
+            self._nodes.pod_refused(
                 rank.node, pod.uid, rank.failure.reason if rank.failure else "", now
             )
-        elif rank.ran and not ran:
-            self._nodes.accepted(rank.node)
-        self._mind(rank)
-        if pod.over:
-            return [*self._look(rank, now)]
-        if taken:
-            return [Say(RankLeaving(rank.key, rank.why or "somebody deleted its pod"))]
-        return self._give_up(rank, now) if rank.failure is not None and not rank.killed else []
+        elif rank.ran and not had_run:
+            self._nodes.pod_accepted(rank.node)
+        self._update_timed(rank)
+        if pod.finished:
+            return [*self._check_due(rank, now)]
+        if is_being_deleted:
+            return [Report(RankEvictionNotice(rank.key, rank.why or "somebody deleted its pod"))]
+        return self._fail(rank, now) if rank.failure is not None and not rank.kill_requested else []
 
-    def pods(self, seen: Sequence[tuple[str, PodSeen | None]], now: float) -> list[Do]:
-        """Many pods, by uid. All ranks are there before one is judged: a run is cleaned after its last rank only."""
-        for _, pod in seen:
+    def pods_changed(
+        self, changes: Sequence[tuple[str, ObservedPod | None]], now: float
+    ) -> list[Action]:
+        """Many pods, by uid. Adds all ranks before it updates one, or a run would seem to have lost its last rank."""
+        for _, pod in changes:
             if pod is not None and pod.key is not None:
                 self._add(pod.key, pod.node)
-        return [do for uid, pod in seen for do in self.pod(uid, pod, now)]
+        return [action for uid, pod in changes for action in self.pod_changed(uid, pod, now)]
 
-    def missing(self, key: RankKey, now: float) -> list[Do]:
-        """There is no pod of this rank."""
+    def pod_missing(self, key: RankKey, now: float) -> list[Action]:
+        """The rank has no pod."""
         rank = self._ranks.get(key)
-        return self._vanish(rank, now) if rank is not None else []
+        return self._pod_vanished(rank, now) if rank is not None else []
 
-    def warned(self, uid: str, cause: Cause, now: float) -> None:
-        """The cluster warns about a pod; `pod` takes it back when the pod gets on."""
+    def pod_warned(self, uid: str, cause: Cause, now: float) -> None:
+        """A warning Event of a pod. `pod_changed` withdraws it when the pod makes progress."""
         rank = self._ranks.get(self._keys.get(uid, RankKey(0, 0, 0)))
         if rank is not None:
-            rank.warned(cause, now)
-            self._mind(rank)
+            rank.add_warning(cause, now)
+            self._update_timed(rank)
 
     def kill(
         self,
@@ -119,85 +289,88 @@ class Ranks:
         ran: bool = False,
         exited: bool = False,
         preempted: bool = False,
-    ) -> list[Do]:
-        """It shall end; also one of which nothing is known here, but perhaps that it `ran`, or has `exited`."""
+    ) -> list[Action]:
+        """Kill a rank. It may be missing in the table; then the flags say what the server knows about it."""
         rank = self._ranks.get(key) or self._add(key, node)
         rank.kill(now)
         rank.ran, rank.exited = rank.ran or ran, rank.exited or exited
-        self._mind(rank)
-        away = rank.exited and key in self._open
-        if rank.over_at is None and not away:
-            return [End(key, rank.uid, preempted=preempted)]
-        return [*self._look(rank, now)]
+        self._update_timed(rank)
+        waits_for_node = rank.exited and key in self._timed
+        if rank.finished_at is None and not waits_for_node:
+            return [DeletePod(key, rank.uid, preempted=preempted)]
+        return [*self._check_due(rank, now)]
 
-    def nodes(self, seen: Iterable[tuple[str, NodeSeen | None]], now: float) -> list[Do]:
-        """Nodes as they are now, by name; None: it was removed. Many may change at once."""
-        changed = {name for name, node in seen if self._nodes.saw(name, node, now)}
+    def nodes_changed(
+        self, changes: Iterable[tuple[str, ObservedNode | None]], now: float
+    ) -> list[Action]:
+        """Nodes as they are now, by name; None: it was removed."""
+        changed = {name for name, node in changes if self._nodes.observe(name, node, now)}
         if changed:
             for rank in self._ranks.values():
                 if rank.node in changed:
-                    self._mind(rank)
+                    self._update_timed(rank)
         return self.tick(now)
 
-    def tick(self, now: float) -> list[Do]:
+    def tick(self, now: float) -> list[Action]:
         """Time has passed."""
-        return [do for key in list(self._open) for do in self._look(self._ranks[key], now)]
+        return [
+            action for key in list(self._timed) for action in self._check_due(self._ranks[key], now)
+        ]
 
     def due(self) -> float:
-        """When time next changes something."""
-        return min((self._due(self._ranks[key]) for key in self._open), default=math.inf)
+        """When `tick` must be called next."""
+        return min((self._due(self._ranks[key]) for key in self._timed), default=math.inf)
 
     def _add(self, key: RankKey, node: str) -> Rank:
         rank = self._ranks.setdefault(key, Rank(key, node))
         self._runs[key.task_id, key.run].add(key)
         return rank
 
-    def _give_up(self, rank: Rank, now: float) -> list[Do]:
+    def _fail(self, rank: Rank, now: float) -> list[Action]:
         rank.kill(now)
-        rank.trouble = None
-        self._mind(rank)
-        return [End(rank.key, rank.uid)]
+        rank.transient_cause = None
+        self._update_timed(rank)
+        return [DeletePod(rank.key, rank.uid)]
 
-    def _vanish(self, rank: Rank, now: float) -> list[Do]:
-        rank.vanish(now)
-        self._mind(rank)
-        done = [*self._look(rank, now)]
-        if not done and not rank.killed and not rank.leaving:
-            rank.leaving = True
-            return [Say(RankLeaving(rank.key, _FORCED))]
-        return done
+    def _pod_vanished(self, rank: Rank, now: float) -> list[Action]:
+        rank.mark_vanished(now)
+        self._update_timed(rank)
+        actions = [*self._check_due(rank, now)]
+        if not actions and not rank.kill_requested and not rank.deleting:
+            rank.deleting = True
+            return [Report(RankEvictionNotice(rank.key, _FORCED))]
+        return actions
 
-    def _mind(self, rank: Rank) -> None:
-        """Whether time alone may change something for it."""
-        if rank.waits(self._nodes):
-            self._open.add(rank.key)
+    def _update_timed(self, rank: Rank) -> None:
+        if rank.has_timer(self._nodes):
+            self._timed.add(rank.key)
         else:
-            self._open.discard(rank.key)
+            self._timed.discard(rank.key)
 
     def _due(self, rank: Rank) -> float:
-        return rank.due(self._nodes, self._patience)
+        return rank.due(self._nodes, self._timeouts)
 
-    def _look(self, rank: Rank, now: float) -> Iterator[Do]:
+    def _check_due(self, rank: Rank, now: float) -> Iterator[Action]:
         if now < self._due(rank):
             return
-        if rank.over_at is not None:
-            yield from self._depart(rank)
-        elif rank.trouble is not None:
-            rank.failure = LaunchFailed(rank.key, rank.trouble.words)
-            yield from self._give_up(rank, now)
+        if rank.finished_at is not None:
+            yield from self._remove(rank)
+        elif rank.transient_cause is not None:
+            rank.failure = LaunchFailed(rank.key, rank.transient_cause.text)
+            yield from self._fail(rank, now)
         else:
-            rank.forced_at = now
-            yield End(rank.key, rank.uid, force=True)
+            rank.force_deleted_at = now
+            yield DeletePod(rank.key, rank.uid, force=True)
 
-    def _depart(self, rank: Rank) -> list[Do]:
-        """Nothing of it exists any more."""
+    def _remove(self, rank: Rank) -> list[Action]:
+        """Nothing of the rank exists any more."""
         key = rank.key
         del self._ranks[key]
-        self._open.discard(key)
+        self._timed.discard(key)
         self._keys.pop(rank.uid, None)
         run = key.task_id, key.run
         self._runs[run].discard(key)
         if not self._runs[run]:
             del self._runs[run]
-        said = Say(rank.end())
-        return [said] if self.wanted(run) else [said, Clean(run)]
+        report = Report(rank.final_event())
+        return [report] if self.is_needed(run) else [report, DeleteOwner(run)]

@@ -1,10 +1,10 @@
-"""How the agent comes into a pod: an init container brings it, and what it must know, to places below /hai.
+"""How the agent gets into a pod: an init container copies it, and its configuration, into directories below /hai.
 
 /hai/agent   the agent with its own Python and C library: copied from the agent image, or a directory of the node
-/hai/given   only in the init container: server.json and this rank's agent.json, and no other rank's
-/hai/home    the agent's home, as on a laptop: server.json and run/<rank>/agent.json, readable by the user alone
+/hai/given   only in the init container: server.json and the agent.json of this rank
+/hai/home    the agent's home, as on a laptop: server.json and run/<rank>/agent.json, readable only by the user
 
-The scripts are constants: no name, path or value of anybody is ever part of them.
+The scripts are constants: they never contain a name, path or value that somebody else chose.
 """
 
 from __future__ import annotations
@@ -20,49 +20,49 @@ from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest
 
 AGENT_IN_IMAGE = "/opt/hai/agent"
-"""Where the agent image has what becomes /hai/agent."""
+"""The directory of the agent image that is copied to /hai/agent."""
 
-_AGENT, _GIVEN, _HOME = "/hai/agent", "/hai/given", "/hai/home"
-_PREPARE = "umask 077 && cp -RL /hai/given/* /hai/home/"
-_BRING = f"cp -RP {AGENT_IN_IMAGE}/. /hai/agent/ && {_PREPARE}"
+_AGENT, _INPUT, _HOME = "/hai/agent", "/hai/given", "/hai/home"
+_COPY_INPUT = "umask 077 && cp -RL /hai/given/* /hai/home/"
+_COPY_AGENT = f"cp -RP {AGENT_IN_IMAGE}/. /hai/agent/ && {_COPY_INPUT}"
 _CA = "ca.pem"
 
 
 def server_files(settings: ClusterSettings) -> dict[str, str]:
-    """What agents must know of the server: data of the owner."""
-    facts: Manifest = {
+    """What agents must know about the server: the data of the owner."""
+    fields: Manifest = {
         "address": ",".join(settings.server_addresses),
         "fence_after": settings.fence_after,
         "heartbeat": settings.agent_heartbeat,
     }
     if settings.ca_pem:
-        facts["ca"] = _CA
-    made = {"server.json": json.dumps(facts, sort_keys=True)}
+        fields["ca"] = _CA
+    made = {"server.json": json.dumps(fields, sort_keys=True)}
     return {**made, _CA: settings.ca_pem} if settings.ca_pem else made
 
 
 def identities(ranks: Sequence[RankLaunch]) -> dict[str, str]:
-    """agent.json of each rank: data of the Secret. Which GPUs a rank has is the device plugin's to say."""
+    """agent.json of each rank: the data of the Secret. It names no GPUs: the device plugin assigns them."""
     return {_identity_key(rank.key): _encoded(_identity(rank)) for rank in ranks}
 
 
 def command(key: RankKey) -> list[str]:
-    """What the program's container runs."""
+    """The command of the program's container."""
     return [f"{_AGENT}/bin/hai-agent", f"{_HOME}/run/{key}"]
 
 
 def agent_volumes(run: RunRequest, key: RankKey, settings: ClusterSettings) -> list[Manifest]:
-    """Volumes of the pod."""
+    """The agent's volumes of the pod."""
     agent = {"hostPath": {"path": settings.agent_path, "type": "Directory"}}
     return [
         {"name": "agent", **(agent if settings.agent_path else {"emptyDir": {}})},
         {"name": "home", "emptyDir": {}},
-        {"name": "given", "projected": {"sources": _given(run, key, settings)}},
+        {"name": "given", "projected": {"sources": _input_sources(run, key, settings)}},
     ]
 
 
 def agent_mounts() -> list[Manifest]:
-    """Mounts of the program's container."""
+    """The agent's mounts of the program's container."""
     return [
         {"name": "agent", "mountPath": _AGENT, "readOnly": True},
         {"name": "home", "mountPath": _HOME},
@@ -70,23 +70,23 @@ def agent_mounts() -> list[Manifest]:
 
 
 def init_container(run: RunRequest, settings: ClusterSettings) -> Manifest:
-    """Brings the agent; with a directory of the node, only what the agent must know."""
-    brings = not settings.agent_path
+    """Copies the agent (unless it is a directory of the node) and its configuration."""
+    copies_agent = not settings.agent_path
     mounts = [
         {"name": "home", "mountPath": _HOME},
-        {"name": "given", "mountPath": _GIVEN, "readOnly": True},
+        {"name": "given", "mountPath": _INPUT, "readOnly": True},
     ]
-    if brings:
+    if copies_agent:
         mounts.insert(0, {"name": "agent", "mountPath": _AGENT})
     return {
         "name": "agent",
-        "image": settings.agent_image if brings else image_of(run, settings),
-        "command": ["/bin/sh", "-c", _BRING if brings else _PREPARE],
+        "image": settings.agent_image if copies_agent else image_of(run, settings),
+        "command": ["/bin/sh", "-c", _COPY_AGENT if copies_agent else _COPY_INPUT],
         "volumeMounts": mounts,
     }
 
 
-def _given(run: RunRequest, key: RankKey, settings: ClusterSettings) -> list[Manifest]:
+def _input_sources(run: RunRequest, key: RankKey, settings: ClusterSettings) -> list[Manifest]:
     name = owner_name(run.task_id, run.run)
     files = [{"key": file, "path": file} for file in server_files(settings)]
     identity = {"key": _identity_key(key), "path": f"run/{key}/agent.json"}
@@ -112,5 +112,5 @@ def _identity(rank: RankLaunch) -> Manifest:
     }
 
 
-def _encoded(facts: Manifest) -> str:
-    return base64.b64encode(json.dumps(facts, separators=(",", ":")).encode()).decode()
+def _encoded(fields: Manifest) -> str:
+    return base64.b64encode(json.dumps(fields, separators=(",", ":")).encode()).decode()

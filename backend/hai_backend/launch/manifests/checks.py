@@ -1,6 +1,6 @@
-"""The last look before something is made: what may never reach the cluster, whoever let it through before.
+"""The last validation of a run before its objects are created: the rules that protect the cluster.
 
-Submission refuses most of it earlier and more politely. Here stand the rules that the safety of a cluster hangs on.
+Submission checks most of them earlier, with better messages.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ from hai_backend.launch.request import RankResources, RunRequest
 
 _OBJECT = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _MIG = re.compile(r"[1-9]g\.[1-9][0-9]{0,3}gb(?:\.[a-z]{1,8}){0,2}")
-_MOST_ID = 2**31 - 1
+_MAX_ID = 2**31 - 1
 
 
-def checked(run: RunRequest, settings: ClusterSettings) -> None:
-    """Raises Invalid with everything that is wrong."""
-    violations = (*_who(run, settings), *_what(run, settings), *_where(run, settings))
+def validate(run: RunRequest, settings: ClusterSettings) -> None:
+    """Raises Invalid with all violations."""
+    violations = (
+        *_user_violations(run, settings),
+        *_pod_violations(run, settings),
+        *_mount_violations(run, settings),
+    )
     if violations:
         raise Invalid(violations, reason="BAD_LAUNCH")
 
@@ -36,24 +40,24 @@ def user_id(run: RunRequest, settings: ClusterSettings) -> int:
 
 
 def image_of(run: RunRequest, settings: ClusterSettings) -> str:
-    """The reference that the image's name stands for. Raises ValueError."""
+    """The image reference of a run. Raises ValueError."""
     if run.image in settings.images:
         return settings.images[run.image]
     if "/" not in run.image:
-        known = ", ".join(sorted(settings.images)) or "none"
-        message = f"there is no image {run.image[:64]!r}; there are {known}"
+        available = ", ".join(sorted(settings.images)) or "none"
+        message = f"there is no image {run.image[:64]!r}; there are {available}"
         raise ValueError(f"{message}; for others write registry/name:tag")
     return str(parse_image(run.image))
 
 
-def _who(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
-    if not 0 < user_id(run, settings) <= _MOST_ID:
+def _user_violations(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
+    if not 0 < user_id(run, settings) <= _MAX_ID:
         message = "has no uid, and programs never run as root: an admin must set one"
         yield Violation("user.uid", f"{run.user[:64]} {message}")
-    if not 0 <= run.gid <= _MOST_ID:
+    if not 0 <= run.gid <= _MAX_ID:
         yield Violation("user.gid", f"{run.gid} is no group id")
     for gid in run.groups:
-        if not 0 < gid <= _MOST_ID:
+        if not 0 < gid <= _MAX_ID:
             yield Violation("user.rights", f"{gid} is no group that a user may be in")
     for name in run.capabilities:
         if fault := capability.fault(name):
@@ -63,7 +67,7 @@ def _who(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
         yield Violation("user.rights", f"{message}{run.capabilities[0][:64]} back")
 
 
-def _what(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
+def _pod_violations(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
     try:
         image_of(run, settings)
     except ValueError as error:
@@ -71,7 +75,7 @@ def _what(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
     if run.pull_secret and not _OBJECT.fullmatch(run.pull_secret):
         yield Violation("resource.image", f"{run.pull_secret[:64]!r} is no name of a pull secret")
     for each in set(run.resources):
-        yield from _resources(each)
+        yield from _resource_violations(each)
     names = [service.name for service in run.services]
     if len(set(names)) < len(names):
         yield Violation("services", "two of them have one name")
@@ -80,21 +84,21 @@ def _what(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
             yield Violation("services", f"{service.name[:64]!r}: a port is from 1 to 65535")
 
 
-def _resources(each: RankResources) -> Iterator[Violation]:
+def _resource_violations(each: RankResources) -> Iterator[Violation]:
     if each.mig and not _MIG.fullmatch(each.mig):
         yield Violation("resource.gpu", f"{each.mig[:64]!r} is no profile, as 1g.10gb is")
     if min(each.gpus, each.cpus, each.memory_bytes, each.rdma) < 0:
         yield Violation("resource", "asks for less than nothing")
 
 
-def _where(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
+def _mount_violations(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
     paths = [m.mount_path for m in run.mounts]
     paths += [f"{settings.shared_path}/{d.below}" for d in run.shared]
     if len(set(paths)) < len(paths):
         yield Violation("mounts", "two of them have one mount path")
     for mount in run.mounts:
         try:
-            _mount(mount)
+            _check_mount(mount)
         except Problem as problem:
             yield Violation(f"mounts[{mount.mount_path[:64]}]", str(problem))
     for directory in run.shared:
@@ -104,6 +108,6 @@ def _where(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
             yield Violation(f"shared[{directory.below[:64]}]", str(problem))
 
 
-def _mount(mount: Mount) -> None:
+def _check_mount(mount: Mount) -> None:
     checked_target(checked_path(mount.mount_path), shared_memory=mount.kind is MountKind.TMPFS)
     checked_source(mount.kind, mount.source)

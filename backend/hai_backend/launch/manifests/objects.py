@@ -1,4 +1,4 @@
-"""Everything that stands in the cluster for one run. The owner comes first: others carry its uid and go with it."""
+"""All objects of one run. The owner is created first: the others refer to its uid and are deleted with it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from collections.abc import Sequence
 
 from hai_backend.launch.base import RankLaunch
 from hai_backend.launch.manifests.agent import identities, server_files
-from hai_backend.launch.manifests.checks import checked
-from hai_backend.launch.manifests.isolation import isolation
+from hai_backend.launch.manifests.checks import validate
 from hai_backend.launch.manifests.names import Manifest, metadata, owner_name
+from hai_backend.launch.manifests.network import (
+    headless_service,
+    network_policy,
+    published_services,
+)
 from hai_backend.launch.manifests.pod import pod
-from hai_backend.launch.manifests.services import headless, published
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest
 
 
 def owner(run: RunRequest, settings: ClusterSettings) -> Manifest:
-    """The ConfigMap that owns the run's other objects. Raises Invalid for what may not reach a cluster."""
-    checked(run, settings)
+    """The ConfigMap that owns the run's other objects. Raises Invalid if the run breaks a rule of checks.py."""
+    validate(run, settings)
     name = owner_name(run.task_id, run.run)
     return {
         "apiVersion": "v1",
@@ -30,14 +33,14 @@ def owner(run: RunRequest, settings: ClusterSettings) -> Manifest:
 def objects(
     run: RunRequest, ranks: Sequence[RankLaunch], settings: ClusterSettings, owner_uid: str
 ) -> tuple[Manifest, ...]:
-    """All but the owner, in the order in which they are made; `owner_uid` is the cluster's. Raises Invalid."""
+    """All objects but the owner, whose uid is `owner_uid`. Raises Invalid."""
     assert all((r.key.task_id, r.key.run) == (run.task_id, run.run) for r in ranks)
-    checked(run, settings)
+    validate(run, settings)
     return (
         _secret(run, ranks, settings, owner_uid),
-        headless(run, settings, owner_uid),
-        *isolation(run, settings, owner_uid),
-        *published(run, settings, owner_uid),
+        headless_service(run, settings, owner_uid),
+        *network_policy(run, settings, owner_uid),
+        *published_services(run, settings, owner_uid),
         *(pod(run, rank, settings, owner_uid) for rank in ranks),
     )
 

@@ -1,4 +1,4 @@
-"""The pod of one rank: bound to its node, never started again in place."""
+"""Builds the pod of one rank: bound to its node, and never restarted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from hai_backend.launch.base import RankLaunch
 from hai_backend.launch.manifests import agent, security
-from hai_backend.launch.manifests.capabilities import granting, with_capabilities
 from hai_backend.launch.manifests.checks import image_of
 from hai_backend.launch.manifests.names import (
     FENCE_AFTER,
@@ -21,13 +20,14 @@ from hai_backend.launch.manifests.resources import (
     init_resources,
     memory_bytes,
 )
+from hai_backend.launch.manifests.security import capability_container, with_capabilities
 from hai_backend.launch.manifests.settings import ClusterSettings, Toleration
 from hai_backend.launch.manifests.volumes import shared_volumes, volumes
 from hai_backend.launch.request import RankResources, RunRequest
 
 CONTAINER = "task"
-_LEAVING_SECONDS = 10  # beside what the task may take to save: for the agent to say so
-_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_REPORT_SECONDS = 10  # after the task's time to save, for the agent to report the end
+_UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _MIB = 1 << 20
 
 
@@ -44,28 +44,37 @@ def pod(run: RunRequest, rank: RankLaunch, settings: ClusterSettings, owner_uid:
 
 
 def _spec(run: RunRequest, rank: RankLaunch, settings: ClusterSettings) -> Manifest:
-    mounted, places = volumes(run.mounts, _shm_bytes(run, rank, settings))
-    ours, parts = shared_volumes(run.shared, settings.shared_volume, settings.shared_path)
+    mount_volumes, volume_mounts = volumes(run.mounts, _shm_bytes(run, rank, settings))
+    shared_volume_list, shared_mounts = shared_volumes(
+        run.shared, settings.shared_volume, settings.shared_path
+    )
     return {
         "nodeName": rank.node,
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": math.ceil(run.grace_seconds) + _LEAVING_SECONDS,
+        "terminationGracePeriodSeconds": math.ceil(run.grace_seconds) + _REPORT_SECONDS,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "hostname": pod_name(rank.key),
         "subdomain": owner_name(run.task_id, run.run),
         "securityContext": security.pod_security(run, settings),
-        **security.shared_with_node(run),
-        **_at_the_edge(run, settings),
+        **security.node_namespaces(run),
+        **_optional_fields(run, settings),
         "tolerations": list(_tolerations(settings)),
-        "initContainers": [_init_container(run, rank, settings), *granting(run, settings)],
-        "containers": [_container(run, rank, settings, [*parts, *places])],
-        "volumes": [*agent.agent_volumes(run, rank.key, settings), *ours, *mounted],
+        "initContainers": [
+            _init_container(run, rank, settings),
+            *capability_container(run, settings),
+        ],
+        "containers": [_container(run, rank, settings, [*shared_mounts, *volume_mounts])],
+        "volumes": [
+            *agent.agent_volumes(run, rank.key, settings),
+            *shared_volume_list,
+            *mount_volumes,
+        ],
     }
 
 
-def _at_the_edge(run: RunRequest, settings: ClusterSettings) -> Manifest:
-    """What is there only when the operators have set it."""
+def _optional_fields(run: RunRequest, settings: ClusterSettings) -> Manifest:
+    """Fields that are set only if the operators have configured them."""
     level = "SPOT" if run.spot else run.priority.name
     secrets = dict.fromkeys(name for name in (settings.pull_secret, run.pull_secret) if name)
     made: Manifest = {
@@ -87,7 +96,7 @@ def _init_container(run: RunRequest, rank: RankLaunch, settings: ClusterSettings
 
 
 def _container(
-    run: RunRequest, rank: RankLaunch, settings: ClusterSettings, places: list[Manifest]
+    run: RunRequest, rank: RankLaunch, settings: ClusterSettings, volume_mounts: list[Manifest]
 ) -> Manifest:
     return {
         "name": CONTAINER,
@@ -96,7 +105,7 @@ def _container(
         "command": with_capabilities(run, agent.command(rank.key)),
         "env": [_from_pod("POD_IP", "status.podIP"), _from_pod("NODE_NAME", "spec.nodeName")],
         "resources": container_resources(_resources(run, rank), settings),
-        "volumeMounts": [*agent.agent_mounts(), *places],
+        "volumeMounts": [*agent.agent_mounts(), *volume_mounts],
         "securityContext": security.container_security(run),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
@@ -116,9 +125,9 @@ def _from_pod(name: str, field: str) -> Manifest:
 
 
 def _tolerations(settings: ClusterSettings) -> Iterator[Manifest]:
-    """A node that is away for a while keeps its ranks until they are fenced, not for Kubernetes' five minutes."""
+    """An unreachable node keeps its ranks until they are fenced, not for the five minutes of Kubernetes."""
     seconds = math.ceil(settings.fence_after)
-    for key in _LOST:
+    for key in _UNREACHABLE_TAINTS:
         yield _toleration(Toleration(key, effect="NoExecute", seconds=seconds))
     for toleration in settings.tolerations:
         yield _toleration(toleration)

@@ -1,7 +1,7 @@
-"""What a rank asks of its node, truly: what it gets is what it asked for, and nothing else is promised to others.
+"""Resource requests and limits of a rank.
 
-A part of a node is promised and limited alike. A whole node is what it offers to pods less a reserve for what else
-runs there (DaemonSets), and at least half of it; cpu then has no limit, for there is nobody to protect from it.
+For a part of a node, requests and limits are equal. A rank with a whole node requests what the node offers to pods less
+a reserve for others (DaemonSets), but at least half of it. It has no cpu limit, because no other task runs there.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ _UNITS = ((1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 def container_resources(rank: RankResources, settings: ClusterSettings) -> Manifest:
     """`resources` of the program's container."""
     devices = _devices(rank, settings)
-    usual = init_resources(rank, settings)
+    base = init_resources(rank, settings)
     return _without_empty(
-        requests={**usual.get("requests", {}), **devices},
-        limits={**usual.get("limits", {}), **devices},
+        requests={**base.get("requests", {}), **devices},
+        limits={**base.get("limits", {}), **devices},
     )
 
 
 def init_resources(rank: RankResources, settings: ClusterSettings) -> Manifest:
-    """`resources` of the init container: the same without devices; the two never run together, so it costs nothing."""
+    """`resources` of the init container: the same without devices. The two never run at once, so it costs nothing."""
     cpu = {"cpu": _cpu(rank, settings)} if rank.cpus else {}
-    memory = {"memory": amount(memory_bytes(rank, settings))} if rank.memory_bytes else {}
+    memory = {"memory": quantity(memory_bytes(rank, settings))} if rank.memory_bytes else {}
     return _without_empty(
-        requests={**cpu, **memory}, limits=memory if rank.whole else {**cpu, **memory}
+        requests={**cpu, **memory}, limits=memory if rank.whole_node else {**cpu, **memory}
     )
 
 
 def memory_bytes(rank: RankResources, settings: ClusterSettings) -> int:
-    """What the rank may use; 0: no limit."""
-    if not rank.whole:
+    """The memory limit of the rank; 0: no limit."""
+    if not rank.whole_node:
         return rank.memory_bytes
     return max(rank.memory_bytes - settings.reserved_memory_bytes, rank.memory_bytes // 2)
 
 
-def amount(count: int) -> str:
-    """Bytes as Kubernetes writes them."""
+def quantity(count: int) -> str:
+    """A number of bytes as a Kubernetes quantity."""
     for size, unit in _UNITS:
         if count and count % size == 0:
             return f"{count // size}{unit}"
@@ -49,9 +49,9 @@ def amount(count: int) -> str:
 
 def _cpu(rank: RankResources, settings: ClusterSettings) -> str:
     thousandths = 1000 * rank.cpus
-    if rank.whole:
-        left = thousandths - round(1000 * settings.reserved_cpus)
-        thousandths = max(left, thousandths // 2)
+    if rank.whole_node:
+        remaining = thousandths - round(1000 * settings.reserved_cpus)
+        thousandths = max(remaining, thousandths // 2)
     return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)
 
 

@@ -1,6 +1,6 @@
-"""Mounts as volumes of a pod. Volumes are named by number, so no text of anybody becomes a name.
+"""Builds volumes and mounts of a pod. Volumes are named by number, so that no user's text becomes a name.
 
-The volume `shared` is never mounted as a whole: each directory of it is a subpath.
+The volume `shared` is never mounted completely: each directory of it is a subpath.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from hai_backend.domain.mounts.paths import SHARED_MEMORY
 from hai_backend.domain.mounts.sources import size_bytes, split_source
 from hai_backend.domain.shared_dirs import SharedDirectory, checked_volume
 from hai_backend.launch.manifests.names import Manifest
-from hai_backend.launch.manifests.resources import amount
+from hai_backend.launch.manifests.resources import quantity
 
 _SHARED = "shared"
 _SUBPATHS = (MountKind.PVC, MountKind.CONFIG_MAP)
 
 
 def volumes(mounts: Sequence[Mount], shm_bytes: int) -> tuple[list[Manifest], list[Manifest]]:
-    """`volumes` of the pod and `volumeMounts` of its program: shared memory, and what the mounts say."""
+    """`volumes` of the pod and `volumeMounts` of its program, for shared memory and the mounts."""
     made = [{"name": f"mount-{i}", **_SOURCES[m.kind](m)} for i, m in enumerate(mounts)]
-    places = [_place(f"mount-{i}", mount) for i, mount in enumerate(mounts)]
+    mounts_of_container = [_volume_mount(f"mount-{i}", mount) for i, mount in enumerate(mounts)]
     if all(mount.mount_path != SHARED_MEMORY for mount in mounts):
         made.append({"name": "shm", **_memory(shm_bytes)})
-        places.append({"name": "shm", "mountPath": SHARED_MEMORY})
-    return made, places
+        mounts_of_container.append({"name": "shm", "mountPath": SHARED_MEMORY})
+    return made, mounts_of_container
 
 
 def shared_volumes(
     directories: Sequence[SharedDirectory], volume: str, path: str
 ) -> tuple[list[Manifest], list[Manifest]]:
-    """`volumes` and `volumeMounts` of directories of the platform's; `path` is that of `shared` on the server."""
+    """The same for directories of `shared`; `path` is that of `shared` on the server."""
     if not volume or not directories:
         return [], []
     kind, source = checked_volume(volume)
     mount = Mount(_SHARED, source, kind, read_only=False)
-    within = _place(_SHARED, mount).get("subPath", "")
-    places = [_part(directory, path, within) for directory in directories]
-    return [{"name": _SHARED, **_SOURCES[kind](mount)}], places
+    subpath = _volume_mount(_SHARED, mount).get("subPath", "")
+    mounts_of_container = [_shared_mount(directory, path, subpath) for directory in directories]
+    return [{"name": _SHARED, **_SOURCES[kind](mount)}], mounts_of_container
 
 
-def _part(directory: SharedDirectory, path: str, within: str) -> Manifest:
-    below = f"{within}/{directory.below}" if within else directory.below
+def _shared_mount(directory: SharedDirectory, path: str, subpath: str) -> Manifest:
+    below = f"{subpath}/{directory.below}" if subpath else directory.below
     made: Manifest = {"name": _SHARED, "mountPath": f"{path}/{directory.below}", "subPath": below}
     return {**made, "readOnly": True} if directory.read_only else made
 
 
-def _place(name: str, mount: Mount) -> Manifest:
+def _volume_mount(name: str, mount: Mount) -> Manifest:
     made: Manifest = {"name": name, "mountPath": mount.mount_path}
     if mount.kind in _SUBPATHS and (path := split_source(mount.source)[1]):
         made["subPath"] = path
@@ -87,7 +87,7 @@ def _tmpfs(mount: Mount) -> Manifest:
 
 
 def _memory(size: int) -> Manifest:
-    return {"emptyDir": {"medium": "Memory", "sizeLimit": amount(size)}}
+    return {"emptyDir": {"medium": "Memory", "sizeLimit": quantity(size)}}
 
 
 def _read_only(mount: Mount) -> Manifest:

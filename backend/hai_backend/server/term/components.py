@@ -40,8 +40,8 @@ from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.controllers.tasks.webhooks import Webhooks
 from hai_backend.domain.task import Task
 from hai_backend.launch.base import Launcher, RankKey
-from hai_backend.launch.process import ProcessLauncher
-from hai_backend.launch.shared_dirs import Shared
+from hai_backend.launch.local_launcher import ProcessLauncher
+from hai_backend.launch.shared_dirs import SharedDirectories
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.limits import Limits
 from hai_backend.logs.store import LogStore
@@ -84,7 +84,7 @@ class Components:
         self.board = ServiceStates(self.clock)
         self.logs = LogStore(settings.common / "logs", settings.log_bytes_per_rank, alone=alone)
         self.cluster = Cluster(store, self.clock, changed=self._ring)
-        self.shared = Shared(settings.common, settings.kubernetes)
+        self.shared = SharedDirectories(settings.common, settings.kubernetes)
         self._keep_files()
         self._tell_webhooks()
         self._keep_tasks()
@@ -107,7 +107,9 @@ class Components:
             self.store.add_audit,
             Keeping(settings.workspace_bytes, settings.workspace_days * 24 * 3600.0),
         )
-        self.pins = WorkspacePins(self.workspaces, self.shared.seen, run_here=self._runs_here)
+        self.pins = WorkspacePins(
+            self.workspaces, self.shared.path_in_rank, run_here=self._runs_here
+        )
 
     def _tell_webhooks(self) -> None:
         self.webhooks = Webhooks(self.store)
@@ -156,7 +158,7 @@ class Components:
         )
         self.pinning = EnvironmentPinning(
             self.environments,
-            visible=self.shared.sees(root),
+            visible=self.shared.is_visible(root),
             copies=self.settings.copies_of_environments,
             copies_bytes=self.settings.environment_copies_bytes,
         )

@@ -107,7 +107,7 @@ class Serving:
             clock=rooms.clock,
             secret=rooms.tools.secret,
             cluster=rooms.cluster,
-            seen=rooms.shared.seen,
+            seen=rooms.shared.path_in_rank,
             environment=rooms.pinning,
             workspace=rooms.pins.path,
             report=rooms.checkpoints.report,

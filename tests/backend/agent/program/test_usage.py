@@ -8,7 +8,7 @@ import time
 import pytest
 
 from hai_backend.agent.program.usage import Usage
-from hai_backend.launch.processes import TICKS_PER_SECOND, Process, look
+from hai_backend.launch.processes import TICKS_PER_SECOND, Process, read_process
 
 
 def process(pid: int, ticks: int, memory: int = 0) -> Process:
@@ -36,7 +36,7 @@ def test_gpus_that_are_not_there_are_not_measured():
 
 
 def test_a_process_is_seen_as_it_is():
-    me = look(os.getpid())
+    me = read_process(os.getpid())
     assert me is not None
     assert me.parent == os.getppid()
     assert me.resident_bytes > 1_000_000

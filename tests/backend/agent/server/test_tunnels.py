@@ -14,7 +14,7 @@ from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import agent_service_pb2_grpc as rpc
 from hai.v1 import tunnel_pb2
 from hai_backend.agent.server.tunnels import _Splice
-from hai_backend.launch.send_window import LEAD_BYTES, TELL_BYTES
+from hai_backend.launch.flow_control import ACKNOWLEDGE_BYTES, WINDOW_BYTES
 
 HELLO = pb.CarryHello(task_id=1, run=1, rank=0, tunnel="t")
 
@@ -55,8 +55,8 @@ class Server(rpc.AgentServiceServicer):
             async for request in request_iterator:
                 self.heard.append(request)
                 if request.WhichOneof("message") == self._until:
-                    for _ in range(LEAD_BYTES // TELL_BYTES):
-                        yield pb.CarryResponse(data=bytes(TELL_BYTES))
+                    for _ in range(WINDOW_BYTES // ACKNOWLEDGE_BYTES):
+                        yield pb.CarryResponse(data=bytes(ACKNOWLEDGE_BYTES))
         finally:
             self.over.set()
 
@@ -80,7 +80,7 @@ async def test_what_a_caller_still_sends_to_a_command_that_has_ended_is_taken() 
     target = Target(pb.CarryRequest(data=b"first"), pb.CarryRequest(exit_code=0))
     server = await carried(target, until="exit_code")
     assert server.heard[-1].exit_code == 0
-    assert target.written == LEAD_BYTES
+    assert target.written == WINDOW_BYTES
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), TimeoutError(110, "ETIMEDOUT")])

@@ -16,7 +16,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.shared_dirs import SharedDirectory
 from hai_backend.domain.spec import ServiceSpec, ServiceType
 from hai_backend.launch.request import RankResources
-from hai_backend.launch.shared_dirs import Shared
+from hai_backend.launch.shared_dirs import SharedDirectories
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import step
 from hai_backend.store.memory.store import MemoryStore
@@ -53,7 +53,7 @@ async def test_a_run_has_the_mounts_ports_and_secrets_of_its_owner(tmp_path: Pat
     services = (ServiceSpec("ssh", ServiceType.TCP, 22),)
     task = replace(task, spec=replace(task.spec, resource=resource, services=services))
     placed = step(task, ev.RunPlaced(("n0",), Priority.NORMAL, "free"), 1.0).task
-    shared = Shared(tmp_path, {})
+    shared = SharedDirectories(tmp_path, {})
     describing = LaunchContext(
         store,
         directory,

@@ -14,7 +14,7 @@ from hai_backend.domain.errors import Denied, Unavailable
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.scheduling.snapshot import Ending
 from hai_backend.domain.task import Outcome, TaskState
-from hai_backend.launch.base import NodesSeen
+from hai_backend.launch.base import NodeList
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.store.base import TaskPage, TaskQuery
 from hai_backend.store.memory.store import MemoryStore
@@ -84,7 +84,7 @@ def test_what_was_seen_of_nodes_meanwhile_is_not_undone() -> None:
         world = World(store, FakeLauncher([Node("n0")]))
         await world.start()
         lost = Node("n0", state=NodeState.NOT_READY)
-        await world.launching._handle(NodesSeen((lost,)))
+        await world.launching._handle(NodeList((lost,)))
         await asyncio.sleep(60)
         await world.stop()
         return world.cluster.nodes()["n0"].state

@@ -20,7 +20,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import OptionsSpec, ProgramSpec, TaskSpec, TaskType
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
 from hai_backend.launch.base import RankKey
-from hai_backend.launch.send_window import LEAD_BYTES, SendWindow, Taken
+from hai_backend.launch.flow_control import WINDOW_BYTES, ReceivedBytes, SendWindow
 from hai_backend.testing import ManualClock
 
 KEY = RankKey(7, 1, 0)
@@ -65,19 +65,19 @@ async def test_bytes_of_both_directions_and_a_clean_end(hub: ConnectedAgents) ->
 
 async def test_a_caller_waits_until_the_rank_takes_what_it_said(hub: ConnectedAgents) -> None:
     with Tunnels(hub).opened(KEY, TARGET, "ada") as tunnel:
-        piece = pb.CarryResponse(data=b"x" * (LEAD_BYTES // 2))
+        piece = pb.CarryResponse(data=b"x" * (WINDOW_BYTES // 2))
         for _ in range(3):
             await tunnel.send_to_rank(piece)
         waiting = asyncio.ensure_future(tunnel.send_to_rank(piece))
         await asyncio.sleep(0)
         assert not waiting.done()
-        tunnel.receive_from_agent(pb.CarryRequest(taken=LEAD_BYTES))
+        tunnel.receive_from_agent(pb.CarryRequest(taken=WINDOW_BYTES))
         assert await waiting
 
 
 async def test_nobody_waits_for_a_tunnel_that_has_ended(hub: ConnectedAgents) -> None:
     with Tunnels(hub).opened(KEY, TARGET, "ada") as tunnel:
-        piece = pb.CarryResponse(data=b"x" * (2 * LEAD_BYTES))
+        piece = pb.CarryResponse(data=b"x" * (2 * WINDOW_BYTES))
         await tunnel.send_to_rank(piece)
         waiting = asyncio.ensure_future(tunnel.send_to_rank(piece))
         await asyncio.sleep(0)
@@ -87,15 +87,15 @@ async def test_nobody_waits_for_a_tunnel_that_has_ended(hub: ConnectedAgents) ->
 
 async def test_the_agent_hears_what_the_caller_has_taken(hub: ConnectedAgents) -> None:
     with Tunnels(hub).opened(KEY, TARGET, "ada") as tunnel:
-        tunnel.receive_from_agent(pb.CarryRequest(data=b"x" * LEAD_BYTES))
+        tunnel.receive_from_agent(pb.CarryRequest(data=b"x" * WINDOW_BYTES))
         await tunnel.next_for_caller()
-        assert (await tunnel.to_rank.take()).taken == LEAD_BYTES  # type: ignore[union-attr]
+        assert (await tunnel.to_rank.take()).taken == WINDOW_BYTES  # type: ignore[union-attr]
 
 
 async def test_an_agent_that_brings_more_than_it_may_is_cut_off(hub: ConnectedAgents) -> None:
     with Tunnels(hub).opened(KEY, TARGET, "ada") as tunnel:
         for _ in range(9):
-            tunnel.receive_from_agent(pb.CarryRequest(data=b"x" * LEAD_BYTES))
+            tunnel.receive_from_agent(pb.CarryRequest(data=b"x" * WINDOW_BYTES))
         assert isinstance(tunnel.why, Unavailable)
 
 
@@ -184,18 +184,18 @@ async def test_tunnels_end_with_their_rank(
 
 
 def test_leads_add_up() -> None:
-    taken = Taken()
-    assert not taken.add(LEAD_BYTES // 8)
-    assert taken.add(LEAD_BYTES // 8)
+    taken = ReceivedBytes()
+    assert not taken.add(WINDOW_BYTES // 8)
+    assert taken.add(WINDOW_BYTES // 8)
     assert not taken.add(1)
-    assert taken.count == LEAD_BYTES // 4 + 1
+    assert taken.count == WINDOW_BYTES // 4 + 1
 
 
 async def test_who_sends_less_than_the_lead_never_waits() -> None:
-    lead = SendWindow()
+    window = SendWindow()
     async with asyncio.timeout(1):
         for _ in range(10):
-            await lead.room(LEAD_BYTES // 10)
+            await window.reserve(WINDOW_BYTES // 10)
 
 
 class TestIdleness:

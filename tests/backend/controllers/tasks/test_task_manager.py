@@ -107,7 +107,7 @@ async def test_what_nobody_says_again_waits_for_the_store(monkeypatch: pytest.Mo
     await world.task_manager.apply(task.id, PLACED)
     await world.attach_all(task.id)
     store.full = True
-    world.launcher.end(RankKey(task.id, 1, 0))
+    world.launcher.terminate(RankKey(task.id, 1, 0))
     tick = asyncio.ensure_future(world.task_manager.apply_when_stored(task.id, ev.Ticked(1)))
     await asyncio.sleep(0.01)
     assert world.task_manager.unfinished()[task.id].state is TaskState.RUNNING

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
 
-from hai_backend.launch.base import LauncherEvent, Listed, NodesSeen, RankKey, RankLaunch
+from hai_backend.launch.base import LauncherEvent, NodeList, RankKey, RankLaunch, RankList
 from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
 from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.manifests.settings import ClusterSettings
@@ -36,18 +36,18 @@ class Watched:
         self.launcher = KubernetesLauncher(DirectTransport(cluster), settings, options, Random(1))
         self._events = self.launcher.events()
 
-    async def begin(self) -> Listed:
-        assert isinstance(await anext(self._events), NodesSeen)
+    async def begin(self) -> RankList:
+        assert isinstance(await anext(self._events), NodeList)
         listed = await anext(self._events)
-        assert isinstance(listed, Listed)
+        assert isinstance(listed, RankList)
         return listed
 
     async def next(self, of: type[LauncherEvent] | None = None) -> LauncherEvent:
-        """The next event, or the next of a kind. NodesSeen is passed over unless it is asked for."""
+        """The next event, or the next of a kind. NodeList is passed over unless it is asked for."""
         async with asyncio.timeout(1_000):
             while True:
                 event = await anext(self._events)
-                if isinstance(event, of) if of else not isinstance(event, NodesSeen):
+                if isinstance(event, of) if of else not isinstance(event, NodeList):
                     return event
 
 

@@ -9,18 +9,17 @@ from random import Random
 
 import pytest
 
-from hai_backend.launch.kubernetes.api import Api
+from hai_backend.launch.kubernetes.api import Answer, Api, Call
 from hai_backend.launch.kubernetes.errors import (
     AlreadyExists,
     Conflict,
     NotFound,
-    Refused,
+    Rejected,
     Throttled,
     Unavailable,
-    error_of,
+    error_from,
 )
 from hai_backend.launch.kubernetes.official_client import OfficialTransport
-from hai_backend.launch.kubernetes.transport import Answer, Call
 from hai_backend.testing.kube import FakeCluster
 from hai_backend.watch.source import Expired
 from tests.support.virtual_time import run_virtually
@@ -70,20 +69,20 @@ def status(code: int, reason: str = "", message: str = "why", **details: int) ->
         ),
         pytest.param(status(410, "Expired"), Expired, id="too old"),
         pytest.param(status(429), Throttled, id="too many"),
-        pytest.param(status(403, "Forbidden"), Refused, id="forbidden"),
-        pytest.param(status(422, "Invalid"), Refused, id="invalid"),
+        pytest.param(status(403, "Forbidden"), Rejected, id="forbidden"),
+        pytest.param(status(422, "Invalid"), Rejected, id="invalid"),
         pytest.param(status(401), Unavailable, id="a token that ran out"),
         pytest.param(status(500), Unavailable, id="a server error"),
         pytest.param(Answer(502, b"<html>"), Unavailable, id="a proxy"),
     ],
 )
 def test_what_an_answer_means(answer: Answer, kind: type[Exception]) -> None:
-    assert type(error_of(answer.code, answer.body)) is kind
+    assert type(error_from(answer.code, answer.body)) is kind
 
 
 def test_how_long_to_wait_is_the_servers_to_say() -> None:
     for answer, header in ((status(429, retryAfterSeconds=7), ""), (status(429), "7")):
-        error = error_of(answer.code, answer.body, header)
+        error = error_from(answer.code, answer.body, header)
         assert isinstance(error, Throttled)
         assert error.seconds == 7.0
 
@@ -108,7 +107,7 @@ def test_what_may_pass_is_asked_again_and_not_for_ever(answer: Answer | Exceptio
             await Api(script, "ns", Random(1)).get("Pod", "a")
         assert len(script.calls) == 5
         api = Api(Script(*[answer] * 40), "ns", Random(1))
-        await api.patiently(lambda: api.get("Pod", "a"))
+        await api.retry_forever(lambda: api.get("Pod", "a"))
 
     run_virtually(story())
 
@@ -117,7 +116,7 @@ def test_what_may_pass_is_asked_again_and_not_for_ever(answer: Answer | Exceptio
 def test_what_does_not_pass_is_told_at_once(answer: Answer) -> None:
     async def story() -> None:
         script = Script(answer)
-        with pytest.raises((NotFound, Refused, AlreadyExists)):
+        with pytest.raises((NotFound, Rejected, AlreadyExists)):
             await Api(script, "ns", Random(1)).get("Pod", "a")
         assert len(script.calls) == 1
 

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from hai_backend.domain.node import Node
-from hai_backend.launch.base import LaunchFailed, NodesSeen
+from hai_backend.launch.base import LaunchFailed, NodeList
 from hai_backend.launch.kubernetes.foreign_pods import (
-    Foreign,
     ForeignPod,
-    Reserve,
+    ForeignUsage,
+    NodeReserve,
+    effective_requests,
     read_foreign,
-    requested,
 )
 from hai_backend.launch.request import RankResources
 from hai_backend.testing.kube import Answer
 from hai_backend.testing.kube.body import Body
-from hai_backend.watch.nodes import NodeSeen
+from hai_backend.watch.nodes import ObservedNode
 
 from .stage import OPTIONS, There, Watched, rank, story, there
 
@@ -34,7 +34,7 @@ def asks(**requests: str) -> Body:
 
 
 def told(spec: Body) -> dict[str, str]:
-    return {name: str(amount) for name, amount in requested(spec).items()}
+    return {name: str(amount) for name, amount in effective_requests(spec).items()}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_whose_pods_count(change: dict[str, Any], counts: bool) -> None:
     assert seen == (ForeignPod("n1", (("cpu", Decimal(1)),)) if counts else ForeignPod(""))
 
 
-NODE = NodeSeen(Node("n1", gpus=8, cpus=63, memory_bytes=100 * GB), exact_cpus=Decimal("63.9"))
+NODE = ObservedNode(Node("n1", gpus=8, cpus=63, memory_bytes=100 * GB), exact_cpus=Decimal("63.9"))
 
 
 @pytest.mark.parametrize(
@@ -128,26 +128,26 @@ NODE = NodeSeen(Node("n1", gpus=8, cpus=63, memory_bytes=100 * GB), exact_cpus=D
 def test_what_is_left_of_a_node(
     holds: dict[str, str], left: tuple[int, int, int], held: str, foreign: str
 ) -> None:
-    made = Foreign(Reserve())
+    made = ForeignUsage(NodeReserve())
     pod = ForeignPod("n1", tuple((name, Decimal(text)) for name, text in holds.items()))
     made.changed(None, pod)
-    node = made.less(NODE)
+    node = made.subtract_from(NODE)
     assert (node.cpus, node.memory_bytes // GB, node.gpus) == left
     assert (node.held, node.foreign) == (held, foreign)
     made.changed(pod, None)
-    assert made.less(NODE) == NODE.node
+    assert made.subtract_from(NODE) == NODE.node
 
 
 def test_slices_of_gpus_are_told_apart() -> None:
-    made = Foreign(Reserve())
+    made = ForeignUsage(NodeReserve())
     made.changed(None, ForeignPod("n1", (("nvidia.com/mig-1g.10gb", Decimal(3)),)))
     sliced = replace(NODE, node=replace(NODE.node, mig="1g.10gb"))
-    assert (made.less(NODE).gpus, made.less(sliced).gpus) == (8, 5)
+    assert (made.subtract_from(NODE).gpus, made.subtract_from(sliced).gpus) == (8, 5)
 
 
 async def nodes_of(one: Watched) -> dict[str, tuple[int, str]]:
-    seen = await one.next(NodesSeen)
-    assert isinstance(seen, NodesSeen)
+    seen = await one.next(NodeList)
+    assert isinstance(seen, NodeList)
     return {node.name: (node.cpus, node.held or node.foreign) for node in seen.nodes}
 
 
@@ -180,15 +180,15 @@ async def test_a_kubelet_that_refuses_is_told_with_its_node_that_gets_nothing_fo
         await asyncio.sleep(1)
         asks = replace(rank(0).run, resources=(RankResources(cpus=4),))
         await one.launcher.start([replace(rank(0), run=asks)])
-        seen = await one.next(NodesSeen)
-        assert isinstance(seen, NodesSeen)
+        seen = await one.next(NodeList)
+        assert isinstance(seen, NodeList)
         why = "refused a pod, so it gets none for a while: the node has no room (cpu)"
         assert [node.held.startswith(why) for node in seen.nodes] == [True, False]
         failed = await one.next()
         assert isinstance(failed, LaunchFailed)
         assert failed.unschedulable
-        seen = await one.next(NodesSeen)
-        assert isinstance(seen, NodesSeen)
+        seen = await one.next(NodeList)
+        assert isinstance(seen, NodeList)
         assert [node.held for node in seen.nodes] == ["", ""]
 
 

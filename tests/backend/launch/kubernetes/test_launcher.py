@@ -9,7 +9,7 @@ import pytest
 
 from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.node import NodeState
-from hai_backend.launch.base import LaunchFailed, Listed, NodesSeen, RankGone, RankKey
+from hai_backend.launch.base import LaunchFailed, NodeList, RankKey, RankList, RankTerminated
 from hai_backend.testing.kube import Answer, Close, NodeSpec
 from tests.support.virtual_time import run_virtually
 
@@ -24,10 +24,10 @@ async def test_a_run_is_an_owner_and_what_it_owns_and_all_of_it_goes_with_its_la
         assert it.left().count("hai-7-1") == 4  # owner, secret, headless service, policy
         assert it.pods() == ["hai-7-1-0", "hai-7-1-1"]
         it.kubelet.exit("hai-7-1-0")  # type: ignore[attr-defined]
-        assert await one.next() == RankGone(RankKey(7, 1, 0))
+        assert await one.next() == RankTerminated(RankKey(7, 1, 0))
         assert "hai-7-1" in it.left()
         it.kubelet.exit("hai-7-1-1")  # type: ignore[attr-defined]
-        assert await one.next() == RankGone(RankKey(7, 1, 1))
+        assert await one.next() == RankTerminated(RankKey(7, 1, 1))
         await it.until(lambda: it.left() == [])
 
 
@@ -38,14 +38,14 @@ async def test_a_restarted_server_finds_its_ranks_and_takes_over() -> None:
         await one.launcher.start([rank(0), rank(1, "n1")])
         await one.launcher.close()
         two = Watched(it.cluster, OPTIONS, SETTINGS)
-        listed = Listed(
-            frozenset({RankKey(7, 1, 0), RankKey(7, 1, 1)}), frozenset({(7, 1)}), certain=False
+        listed = RankList(
+            frozenset({RankKey(7, 1, 0), RankKey(7, 1, 1)}), frozenset({(7, 1)}), complete=False
         )
         assert await two.begin() == listed
         await two.launcher.start([rank(0), rank(1, "n1")])
         assert it.pods() == ["hai-7-1-0", "hai-7-1-1"]
         await two.launcher.kill(RankKey(7, 1, 0), "n0")
-        assert await two.next() == RankGone(RankKey(7, 1, 0))
+        assert await two.next() == RankTerminated(RankKey(7, 1, 0))
         await two.launcher.close()
 
 
@@ -58,8 +58,8 @@ async def test_what_ended_while_no_server_was_there_is_told_and_cleaned() -> Non
         it.kubelet.exit("hai-7-1-0", 137, reason="OOMKilled")  # type: ignore[attr-defined]
         two = await it.watch()
         gone = await two.next()
-        assert gone == RankGone(RankKey(7, 1, 0))
-        assert isinstance(gone, RankGone)
+        assert gone == RankTerminated(RankKey(7, 1, 0))
+        assert isinstance(gone, RankTerminated)
         assert "more memory" in gone.why
         await it.until(lambda: it.left() == [])
 
@@ -70,13 +70,13 @@ async def test_a_rank_that_has_ended_takes_no_other_along_when_a_server_begins()
         one = await it.watch()
         await one.launcher.start([rank(0), rank(1, "n1")])
         it.kubelet.exit("hai-7-1-0")  # type: ignore[attr-defined]
-        assert await one.next() == RankGone(RankKey(7, 1, 0))
+        assert await one.next() == RankTerminated(RankKey(7, 1, 0))
         await one.launcher.close()
         two = await it.watch()
-        assert await two.next() == RankGone(RankKey(7, 1, 0))
+        assert await two.next() == RankTerminated(RankKey(7, 1, 0))
         assert "hai-7-1-1" in it.pods()
         it.kubelet.exit("hai-7-1-1")  # type: ignore[attr-defined]
-        assert await two.next() == RankGone(RankKey(7, 1, 1))
+        assert await two.next() == RankTerminated(RankKey(7, 1, 1))
         await it.until(lambda: it.left() == [])
 
 
@@ -87,14 +87,14 @@ async def test_a_rank_that_is_killed_when_its_pod_is_over_keeps_nothing() -> Non
         one = await it.watch()
         await one.launcher.start([rank(0), rank(1, "n1")])
         it.kubelet.exit("hai-7-1-0")  # type: ignore[attr-defined]
-        assert await one.next() == RankGone(RankKey(7, 1, 0))
+        assert await one.next() == RankTerminated(RankKey(7, 1, 0))
         await one.launcher.close()
         two = await it.watch()
-        assert await two.next() == RankGone(RankKey(7, 1, 0))
+        assert await two.next() == RankTerminated(RankKey(7, 1, 0))
         await two.launcher.kill(RankKey(7, 1, 0))
-        assert await two.next() == RankGone(RankKey(7, 1, 0))
+        assert await two.next() == RankTerminated(RankKey(7, 1, 0))
         it.kubelet.exit("hai-7-1-1")  # type: ignore[attr-defined]
-        assert await two.next() == RankGone(RankKey(7, 1, 1))
+        assert await two.next() == RankTerminated(RankKey(7, 1, 1))
         await it.until(lambda: it.left() == [])
 
 
@@ -131,7 +131,7 @@ async def test_pods_of_another_installation_are_not_ours() -> None:
         theirs = await it.watch(settings=replace(SETTINGS, instance="theirs"))
         await theirs.launcher.start([rank(0, task=1)])
         ours = Watched(it.cluster, OPTIONS, SETTINGS)
-        assert await ours.begin() == Listed(frozenset(), certain=False)
+        assert await ours.begin() == RankList(frozenset(), complete=False)
         await asyncio.sleep(500)
         assert it.pods() == ["hai-1-1-0"]
         await ours.launcher.close()
@@ -148,7 +148,7 @@ async def test_runs_that_an_earlier_server_had_begun_are_told() -> None:
         await one.launcher.close()
         it.cluster.faults.add(Answer(503), verb="list", resource="configmaps", times=20)
         two = Watched(it.cluster, OPTIONS, SETTINGS)
-        assert await two.begin() == Listed(frozenset(), frozenset({(7, 1)}), certain=False)
+        assert await two.begin() == RankList(frozenset(), frozenset({(7, 1)}), complete=False)
         await two.launcher.close()
 
 
@@ -165,7 +165,7 @@ async def test_what_was_deleted_by_force_while_no_server_was_there_is_gone_when_
         two, began = await it.watch(), asyncio.get_running_loop().time()
         await two.launcher.kill(RankKey(7, 1, 0), "n0", ran=True)
         assert it.kubelet.pods
-        assert await two.next() == RankGone(RankKey(7, 1, 0))
+        assert await two.next() == RankTerminated(RankKey(7, 1, 0))
         assert not it.kubelet.pods
         assert asyncio.get_running_loop().time() - began < 70
         await it.until(lambda: it.left() == [])
@@ -180,7 +180,7 @@ async def test_what_a_kubelet_has_ended_while_no_server_was_there_is_gone_at_onc
         it.kubelet.exit("hai-7-1-0")  # type: ignore[attr-defined]
         two, began = await it.watch(), asyncio.get_running_loop().time()
         await two.launcher.kill(RankKey(7, 1, 0), "n0", ran=True)
-        assert await two.next() == RankGone(RankKey(7, 1, 0))
+        assert await two.next() == RankTerminated(RankKey(7, 1, 0))
         assert asyncio.get_running_loop().time() - began < 1
 
 
@@ -197,7 +197,7 @@ async def test_what_hangs_on_a_node_that_has_just_died_may_run_on_when_somebody_
         await one.launcher.kill(RankKey(7, 1, 0), "n0")
         await asyncio.sleep(3)
         force(it, "hai-7-1-0")
-        assert await one.next() == RankGone(RankKey(7, 1, 0))
+        assert await one.next() == RankTerminated(RankKey(7, 1, 0))
         assert asyncio.get_running_loop().time() - began > SETTINGS.fence_after
 
 
@@ -219,9 +219,9 @@ def test_each_request_may_fail_some_times(fault: Answer | Close, verb: str) -> N
             one = await it.watch()
             await one.launcher.start([rank(0), rank(1, "n1")])
             await one.launcher.kill(RankKey(7, 1, 0), "n0")
-            assert await one.next() == RankGone(RankKey(7, 1, 0))
+            assert await one.next() == RankTerminated(RankKey(7, 1, 0))
             await one.launcher.kill(RankKey(7, 1, 1), "n1")
-            assert await one.next() == RankGone(RankKey(7, 1, 1))
+            assert await one.next() == RankTerminated(RankKey(7, 1, 1))
             await it.until(lambda: it.left() == [])
 
     run_virtually(told())
@@ -268,7 +268,7 @@ async def test_a_silent_stream_is_given_up() -> None:
         it.cluster.watch_faults.freeze()
         it.kubelet.exit("hai-7-1-0")  # type: ignore[attr-defined]
         began = asyncio.get_running_loop().time()
-        assert await one.next() == RankGone(RankKey(7, 1, 0))
+        assert await one.next() == RankTerminated(RankKey(7, 1, 0))
         assert asyncio.get_running_loop().time() - began < 200
 
 
@@ -280,7 +280,7 @@ async def test_what_the_streams_never_told_comes_with_the_next_list() -> None:
         it.cluster.watch_faults.end()
         it.cluster.expire()
         it.kubelet.exit("hai-7-1-0")  # type: ignore[attr-defined]
-        assert await one.next() == RankGone(RankKey(7, 1, 0))
+        assert await one.next() == RankTerminated(RankKey(7, 1, 0))
 
 
 @story
@@ -300,15 +300,15 @@ async def test_nodes_come_and_go_and_many_changes_are_told_at_once() -> None:
     async with there() as it:
         one = await it.watch()
         it.cluster.add_nodes([NodeSpec(f"more{i}") for i in range(50)])
-        seen = await one.next(NodesSeen)
-        assert isinstance(seen, NodesSeen)
+        seen = await one.next(NodeList)
+        assert isinstance(seen, NodeList)
         assert len(seen.nodes) == 52
         it.cluster.machines.partition("n0")
         await it.until(lambda: True)
-        held = await one.next(NodesSeen)
-        lost = await one.next(NodesSeen)
-        assert isinstance(held, NodesSeen)
-        assert isinstance(lost, NodesSeen)
+        held = await one.next(NodeList)
+        lost = await one.next(NodeList)
+        assert isinstance(held, NodeList)
+        assert isinstance(lost, NodeList)
         (first,) = [n for n in held.nodes if n.name == "n0"]
         (second,) = [n for n in lost.nodes if n.name == "n0"]
         assert (first.state, first.usable) == (NodeState.READY, False)
@@ -327,7 +327,7 @@ async def test_a_preempted_pod_says_so_before_it_goes() -> None:
         assert "deletionTimestamp" in pod["metadata"]
         rows = {c["type"]: c.get("reason") for c in pod["status"]["conditions"]}
         assert rows["DisruptionTarget"] == "PreemptionByScheduler"
-        assert await one.next() == RankGone(RankKey(7, 1, 0))
+        assert await one.next() == RankTerminated(RankKey(7, 1, 0))
 
 
 @story
@@ -341,7 +341,7 @@ async def test_an_eviction_minds_budgets_but_a_task_that_must_leave_leaves() -> 
         await one.launcher.start([rank(0)])
         await one.launcher.kill(RankKey(7, 1, 0), "n0")
         began = asyncio.get_running_loop().time()
-        assert await one.next() == RankGone(RankKey(7, 1, 0))
+        assert await one.next() == RankTerminated(RankKey(7, 1, 0))
         assert asyncio.get_running_loop().time() - began > 1.0  # it was asked more than once
 
 
@@ -361,5 +361,5 @@ async def test_a_deadline_that_comes_before_the_first_list_forces_nothing() -> N
         await asyncio.sleep(1)
         (pod,) = it.cluster.objects("pods", "default")
         assert pod["metadata"]["deletionGracePeriodSeconds"] == OPTIONS.kill_grace
-        assert await two.next() == RankGone(RankKey(7, 1, 0))
+        assert await two.next() == RankTerminated(RankKey(7, 1, 0))
         await two.launcher.close()

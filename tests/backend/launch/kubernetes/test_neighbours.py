@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from hai_backend.domain.spec import ServiceType
-from hai_backend.launch.base import LaunchFailed, Listed, RankGone, RankKey, RankLaunch
+from hai_backend.launch.base import LaunchFailed, RankKey, RankLaunch, RankList, RankTerminated
+from hai_backend.launch.kubernetes.api import Answer, Call
 from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
-from hai_backend.launch.kubernetes.transport import Answer, Call
 from hai_backend.launch.request import ServiceRequest
 from hai_backend.testing.kube import Answer as Refusal
 from hai_backend.testing.kube.body import Body
@@ -68,20 +68,20 @@ async def test_a_run_of_theirs_lives_on_whatever_we_do_with_ours_of_the_same_num
             " have a namespace of its own (setting kubernetes.namespace), or delete what is not needed"
         )
         await ours.launcher.kill(KEY, "n0", preempted=True)
-        assert await ours.next() == RankGone(KEY)
+        assert await ours.next() == RankTerminated(KEY)
         await asyncio.sleep(500)  # several sweeps
         await ours.launcher.close()
         again = Watched(it.cluster, OPTIONS, SETTINGS)
-        assert await again.begin() == Listed(frozenset(), certain=False)
+        assert await again.begin() == RankList(frozenset(), complete=False)
         await again.launcher.kill(KEY, "n0", ran=True)
-        assert await again.next() == RankGone(KEY)
+        assert await again.next() == RankTerminated(KEY)
         await again.launcher.close()
         assert everything(it) == before
         await theirs.launcher.close()
         restarted = Watched(it.cluster, OPTIONS, THEIRS)
         assert (await restarted.begin()).keys == {KEY, RankKey(7, 1, 1)}
         await restarted.launcher.kill(KEY, "n0")
-        assert await restarted.next() == RankGone(KEY)
+        assert await restarted.next() == RankTerminated(KEY)
         await restarted.launcher.kill(RankKey(7, 1, 1), "n0")
         await it.until(lambda: it.left() == [])
         await restarted.launcher.close()
@@ -127,7 +127,7 @@ def test_one_object_of_the_same_name_fails_the_rank_and_stays_as_it_is(
             assert f" {name} already, " in failed.reason
             assert whose in failed.reason or plural == "secrets"  # which nobody reads
             await one.launcher.kill(KEY, "n0")
-            assert await one.next() == RankGone(KEY)
+            assert await one.next() == RankTerminated(KEY)
             await asyncio.sleep(30)
             assert everything(it) == before
 
@@ -149,7 +149,7 @@ async def test_a_pod_that_has_taken_the_name_of_ours_is_not_ended_for_it() -> No
         (before,) = it.cluster.objects("pods", "default")
         await one.launcher.kill(KEY, "n0", preempted=True)
         it.cluster.watch_faults.thaw()
-        assert await one.next() == RankGone(KEY)
+        assert await one.next() == RankTerminated(KEY)
         assert it.cluster.objects("pods", "default") == [before]
 
 
@@ -195,7 +195,7 @@ async def noting(it: There) -> AsyncIterator[KubernetesLauncher]:
     transport = Noting(it.cluster)
     launcher = KubernetesLauncher(transport, SETTINGS, OPTIONS, Random(1))
     events = launcher.events()
-    while not isinstance(await anext(events), Listed):
+    while not isinstance(await anext(events), RankList):
         pass
     await asyncio.sleep(1)
     yield launcher

@@ -33,7 +33,7 @@ TYPES = {
     "NetworkPolicy": kube.V1NetworkPolicy,
     "Pod": kube.V1Pod,
 }
-GPU_NODE = RankResources(gpus=8, cpus=128, memory_bytes=1024 << 30, rdma=1, whole=True)
+GPU_NODE = RankResources(gpus=8, cpus=128, memory_bytes=1024 << 30, rdma=1, whole_node=True)
 MOUNTS = (
     Mount("/data/raw", "/mnt/raw", host_type=HostPathType.DIRECTORY),
     Mount("/data/plain", "/mnt/plain", read_only=False),

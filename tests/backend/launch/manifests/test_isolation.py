@@ -21,9 +21,11 @@ SERVICES = (
 )
 
 
-def chosen(selector: Manifest, pod: Manifest) -> bool:
+def chosen(installation_labels: Manifest, pod: Manifest) -> bool:
     labels = pod["metadata"]["labels"]
-    return all(labels.get(key) == value for key, value in selector["matchLabels"].items())
+    return all(
+        labels.get(key) == value for key, value in installation_labels["matchLabels"].items()
+    )
 
 
 def reaches(policies: list[Manifest], caller: Manifest, called: Manifest, port: int) -> bool:

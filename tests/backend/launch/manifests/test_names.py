@@ -42,7 +42,7 @@ resources = st.builds(
     cpus=st.integers(0, 512),
     memory_bytes=st.integers(0, 1 << 44),
     rdma=st.integers(0, 2),
-    whole=st.booleans(),
+    whole_node=st.booleans(),
 )
 mounts = st.builds(
     Mount,

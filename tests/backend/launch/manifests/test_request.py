@@ -49,8 +49,8 @@ def task(*nodes: str, **spec: Any) -> Task:
 def test_each_rank_has_its_whole_node() -> None:
     request = run_request(task("a", "b"), ADA, Terms(), NODES)
     assert request.resources == (
-        RankResources(8, "", 64, 256 * GIB, rdma=1, whole=True),
-        RankResources(4, "", 32, 128 * GIB, rdma=1, whole=True),
+        RankResources(8, "", 64, 256 * GIB, rdma=1, whole_node=True),
+        RankResources(4, "", 32, 128 * GIB, rdma=1, whole_node=True),
     )
 
 
@@ -143,7 +143,7 @@ WHOLE = [
 def test_a_whole_node_leaves_a_reserve(
     cpus: int, memory: int, cpu_left: str, memory_left: str
 ) -> None:
-    rank = RankResources(cpus=cpus, memory_bytes=memory, whole=True)
+    rank = RankResources(cpus=cpus, memory_bytes=memory, whole_node=True)
     assert container_resources(rank, ClusterSettings()) == {
         "requests": {"cpu": cpu_left, "memory": memory_left},
         "limits": {"memory": memory_left},

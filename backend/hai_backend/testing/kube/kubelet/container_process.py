@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hai_backend.launch.processes import Process, end, everybody
+from hai_backend.launch.processes import Process, all_processes, kill_all
 from hai_backend.testing.kube.kubelet.logs import Output
 from hai_backend.testing.kube.timers import Timers
 

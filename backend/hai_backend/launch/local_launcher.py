@@ -1,7 +1,7 @@
-"""The launcher of one machine: an agent per rank, as a process of its own that outlives the server.
+"""The launcher of one machine: runs the agent of each rank as a separate process that outlives the server.
 
-Agents are watched by pidfd, which works for those of an earlier server too. When one is gone, whatever it left behind
-is ended before its node counts as free.
+It watches agents by pidfd, which also works for agents that an earlier server started. When an agent has ended, the
+launcher kills the remaining processes of the rank before it reports the node as free.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from hai_backend.launch import local_nodes, processes, rank_dirs
 from hai_backend.launch.base import (
     LauncherEvent,
     LaunchFailed,
-    Listed,
-    NodesSeen,
-    RankGone,
+    NodeList,
     RankKey,
     RankLaunch,
+    RankList,
+    RankTerminated,
 )
 
 log = logging.getLogger(__name__)
-_LEAVING = -1  # in place of a pidfd: the agent is dead, the rest is being cleared
-_AGAIN_SECONDS = 1.0
-_LAST_SECONDS = 30.0  # for what is being cleared when the server ends
+_CLEARING = -1  # in place of a pidfd: the agent has died, and its processes are being killed
+_RETRY_SECONDS = 1.0
+_CLOSE_SECONDS = 30.0  # to finish clearing ranks when the server ends
 
 
 def sweep(home: Path) -> None:
-    """End every agent and program of this home and remove their directories; for `hai down`."""
+    """Kill every agent and program of this home and remove their directories; for `hai down`."""
     home = home.resolve()
     directories = set(rank_dirs.existing(home).values())
-    directories |= {directory for _, directory in processes.marks(home / "run")}
+    directories |= {directory for _, directory in processes.marked_processes(home / "run")}
     survivors = rank_dirs.clear(home, directories)
     for process in survivors:
         log.warning("process %d of %s could not be ended", process.pid, home)
@@ -61,7 +61,7 @@ class ProcessLauncher:
         """See Launcher."""
         for rank in ranks:
             if rank.key not in self._agents and not self._adopt(rank.key):
-                await self._start_or_say(rank)
+                await self._start_or_report(rank)
 
     async def kill(
         self,
@@ -72,31 +72,31 @@ class ProcessLauncher:
         exited: bool = False,
         preempted: bool = False,
     ) -> None:
-        """See Launcher. What runs here is to be seen here.
+        """See Launcher. All processes are visible here, so the flags do not matter.
 
-        The supervisor goes last: as long as it lives, no process of the rank can hide from us.
+        The supervisor is killed last: while it lives, every process of the rank is one of its descendants.
         """
         if key not in self._agents and not self._adopt(key):
             self._clear(key)
-        elif self._agents[key] != _LEAVING:
+        elif self._agents[key] != _CLEARING:
             self._clear_agent(key)
 
     async def events(self) -> AsyncIterator[LauncherEvent]:
         """See Launcher."""
-        yield NodesSeen(tuple(n.node for n in self._nodes.values()))
-        yield Listed(await self._list())
+        yield NodeList(tuple(n.node for n in self._nodes.values()))
+        yield RankList(await self._list())
         while (event := await self._events.get()) is not None:
             yield event
 
     async def close(self) -> None:
         """See Launcher."""
         for pidfd in self._agents.values():
-            if pidfd != _LEAVING:
+            if pidfd != _CLEARING:
                 asyncio.get_running_loop().remove_reader(pidfd)
                 _reap_later(pidfd)
         self._agents.clear()
         if self._clearing:
-            await asyncio.wait(self._clearing, timeout=_LAST_SECONDS)
+            await asyncio.wait(self._clearing, timeout=_CLOSE_SECONDS)
         for clearing in self._clearing:
             clearing.cancel()
         self._events.put_nowait(None)
@@ -107,13 +107,13 @@ class ProcessLauncher:
             for key, directory in rank_dirs.existing(self._home).items()
             if key not in self._agents and not self._adopt(key)
         }
-        await self._cleared(list(dead.values()))
+        await self._clear_until_done(list(dead.values()))
         for key, directory in dead.items():
-            if directory.exists():  # something of it cannot be ended yet, so it exists
+            if directory.exists():  # a process of it cannot be killed yet, so the rank exists
                 self._clear(key)
         return frozenset(self._agents)
 
-    async def _start_or_say(self, rank: RankLaunch) -> None:
+    async def _start_or_report(self, rank: RankLaunch) -> None:
         directory = rank_dirs.path_of(self._home, rank.key)
         if rank.node not in self._nodes:
             reason = f"this machine has no node {rank.node}; it has {', '.join(self._nodes)}"
@@ -121,10 +121,10 @@ class ProcessLauncher:
             return
         try:
             if directory.exists():  # of an agent that is dead
-                await self._cleared([directory])
+                await self._clear_until_done([directory])
             self._start(rank, directory)
         except OSError as error:
-            await self._cleared([directory])
+            await self._clear_until_done([directory])
             reason = f"the agent of rank {rank.key} could not be started: {error}"
             self._events.put_nowait(LaunchFailed(rank.key, reason))
 
@@ -133,20 +133,22 @@ class ProcessLauncher:
         chosen = tuple(real[i] for i in rank.gpu_indices if i < len(real))
         rank_dirs.make(directory, rank, chosen if self._has_gpus else None)
         pid = _spawn(directory, rank.key)
-        processes.remember(directory / rank_dirs.AGENT_PID, pid)
+        processes.write_pid_file(directory / rank_dirs.AGENT_PID, pid)
         self._watch(rank.key, pid)
 
     def _adopt(self, key: RankKey) -> bool:
-        """Watch the agent that an earlier server started, if it lives."""
+        """Watch the agent that an earlier server started. False: it does not run."""
         record = rank_dirs.path_of(self._home, key) / rank_dirs.AGENT_PID
-        agent = processes.recall(record)
+        agent = processes.read_pid_file(record)
         if agent is None:
             return False
         try:
             self._watch(key, agent.pid)
         except ProcessLookupError:
             return False
-        if processes.recall(record) is None:  # died, and its pid may be another's by now
+        if (
+            processes.read_pid_file(record) is None
+        ):  # it died, and its pid may belong to another process
             self._clear_agent(key)
         return True
 
@@ -156,49 +158,53 @@ class ProcessLauncher:
         asyncio.get_running_loop().add_reader(pidfd, self._clear_agent, key)
 
     def _clear_agent(self, key: RankKey) -> None:
-        """The agent that we watch has died, or shall."""
+        """Clear the rank of an agent that has died or must die."""
         pidfd = self._agents[key]
         asyncio.get_running_loop().remove_reader(pidfd)
         self._clear(key, pidfd)
 
     def _clear(self, key: RankKey, pidfd: int | None = None) -> None:
-        """`pidfd` is that of its supervisor, where we watched one."""
-        self._agents[key] = _LEAVING
-        clearing = asyncio.ensure_future(self._clear_and_say(key, pidfd))
+        """`pidfd` is that of its supervisor, if we watched one."""
+        self._agents[key] = _CLEARING
+        clearing = asyncio.ensure_future(self._clear_and_report(key, pidfd))
         self._clearing.add(clearing)
         clearing.add_done_callback(self._clearing.discard)
 
-    async def _clear_and_say(self, key: RankKey, pidfd: int | None) -> None:
+    async def _clear_and_report(self, key: RankKey, pidfd: int | None) -> None:
         directory = rank_dirs.path_of(self._home, key)
         why = rank_dirs.failure_of(directory)
-        while left := await self._cleared([directory]):  # its node is free when nothing is left
-            pids = ", ".join(str(process.pid) for process in left)
-            log.error("processes %s of rank %s cannot be ended, which is tried again", pids, key)
+        while remaining := await self._clear_until_done(
+            [directory]
+        ):  # its node is free when no process remains
+            pids = ", ".join(str(process.pid) for process in remaining)
+            log.error("cannot kill processes %s of rank %s; trying again", pids, key)
         if pidfd is not None:
             _reap(pidfd)
         self._agents.pop(key, None)
-        self._events.put_nowait(RankGone(key, why))
+        self._events.put_nowait(RankTerminated(key, why))
 
-    async def _cleared(self, directories: Sequence[Path]) -> Sequence[processes.Process]:
-        """Tried until it can be done: an error, of too many open files say, tells nothing of what still runs."""
+    async def _clear_until_done(self, directories: Sequence[Path]) -> Sequence[processes.Process]:
+        """Retry on every error (too many open files …): an error does not tell what still runs."""
         while True:
             try:
                 with cancelled_only_from_outside("clearing ranks"):
                     return await asyncio.to_thread(rank_dirs.clear, self._home, directories)
-            except Exception as error:  # or nobody would ever say that the rank is gone
-                log.error("ranks cannot be cleared, which is tried again: %s", error)
-                await asyncio.sleep(_AGAIN_SECONDS)
+            except (
+                Exception
+            ) as error:  # without a retry the rank would never be reported as terminated
+                log.error("cannot clear ranks; trying again: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _reap(pidfd: int) -> None:
-    """Leave no zombie of an agent that is dead."""
+    """Reap an agent that has died."""
     with suppress(ChildProcessError):  # not our child: an earlier server started it
         os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
     os.close(pidfd)
 
 
 def _reap_later(pidfd: int) -> None:
-    """This server may live on without leading, as the parent of an agent that another one watches now."""
+    """Reap an agent when it dies. This process may live on without leading while another server watches the agent."""
     loop = asyncio.get_running_loop()
 
     def died() -> None:
@@ -214,7 +220,7 @@ def _reap_later(pidfd: int) -> None:
 
 
 def _spawn(directory: Path, key: RankKey) -> int:
-    """Start an agent in a session of its own; -P keeps the rank's directory off its import path."""
+    """Start an agent in its own session; -P keeps the rank's directory off its import path."""
     with (directory / "agent.log").open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "hai_backend.agent", str(directory)],
@@ -225,5 +231,5 @@ def _spawn(directory: Path, key: RankKey) -> int:
             env=rank_dirs.agent_variables(directory, key, os.environ, Path(sys.executable).parent),
             start_new_session=True,
         )
-    process.returncode = 0  # the pidfd tells us when it ends; Popen shall neither wait nor warn
+    process.returncode = 0  # we watch the pidfd; Popen must neither wait nor warn
     return process.pid

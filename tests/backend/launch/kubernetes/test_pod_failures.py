@@ -1,4 +1,4 @@
-"""What the cluster says of a pod that does not run, in words for its user."""
+"""What the cluster says of a pod that does not run, in text for its user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hai_backend.launch.kubernetes.causes import Cause, Fault, cause_of, cause_of_event
+from hai_backend.launch.kubernetes.pod_failures import Cause, CauseKind, cause_of, cause_of_event
 
 
 def waiting(reason: str, message: str = "", image: str = "r.io/a:1") -> dict[str, Any]:
@@ -30,14 +30,19 @@ def disrupted(reason: str) -> dict[str, Any]:
 
 
 NO_ROOM = "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 8"
-TASK, ROOM, LATER, END = Fault.TASK, Fault.ROOM, Fault.LATER, Fault.END
+TASK, NODE, TRANSIENT, TERMINATED = (
+    CauseKind.TASK,
+    CauseKind.NODE,
+    CauseKind.TRANSIENT,
+    CauseKind.TERMINATED,
+)
 TABLE = [
     pytest.param(waiting("ContainerCreating"), None, "", id="it is being made"),
     pytest.param({"phase": "Running"}, None, "", id="it runs"),
     pytest.param(ended(0, "Completed"), None, "", id="it succeeded"),
     pytest.param(
         waiting("ErrImagePull", "rpc error: dial tcp: i/o timeout"),
-        *(LATER, "the image cannot be pulled (r.io/a:1): rpc error: dial tcp: i/o timeout"),
+        *(TRANSIENT, "the image cannot be pulled (r.io/a:1): rpc error: dial tcp: i/o timeout"),
         id="a registry that hesitates",
     ),
     pytest.param(
@@ -75,35 +80,38 @@ TABLE = [
     ),
     pytest.param(
         failed("OutOfnvidia.com/gpu", NO_ROOM),
-        *(ROOM, f"the node has no room (nvidia.com/gpu): {NO_ROOM}"),
+        *(NODE, f"the node has no room (nvidia.com/gpu): {NO_ROOM}"),
         id="no GPUs are left",
     ),
-    pytest.param(failed("OutOfcpu"), ROOM, "the node has no room (cpu)", id="no CPUs are left"),
+    pytest.param(failed("OutOfcpu"), NODE, "the node has no room (cpu)", id="no CPUs are left"),
     pytest.param(
         failed("UnexpectedAdmissionError", "Allocate failed due to no healthy devices"),
-        ROOM,
+        NODE,
         "the node could not give it its devices: Allocate failed due to no healthy devices",
         id="the device plugin fails",
     ),
     pytest.param(
         failed("TaintToleration"),
-        *(ROOM, "the node has a taint that tasks do not tolerate"),
+        *(NODE, "the node has a taint that tasks do not tolerate"),
         id="a taint",
     ),
     pytest.param(
         failed("Evicted", "The node was low on resource: memory."),
         *(
-            END,
+            TERMINATED,
             "the node ran out of something, and ended it: The node was low on resource: memory.",
         ),
         id="evicted by the kubelet",
     ),
     pytest.param(
-        ended(137, "OOMKilled"), END, "it used more memory than it may, and was killed", id="memory"
+        ended(137, "OOMKilled"),
+        TERMINATED,
+        "it used more memory than it may, and was killed",
+        id="memory",
     ),
     pytest.param(
         ended(1, "Error", "Traceback\n  boom"),
-        *(END, "its agent ended with code 1: Traceback boom"),
+        *(TERMINATED, "its agent ended with code 1: Traceback boom"),
         id="the agent breaks",
     ),
     pytest.param(
@@ -118,25 +126,28 @@ TABLE = [
     ),
     pytest.param(
         disrupted("EvictionByEvictionAPI"),
-        *(END, "its pod was evicted, as when a node is drained"),
+        *(TERMINATED, "its pod was evicted, as when a node is drained"),
         id="drained",
     ),
     pytest.param(
-        disrupted("DeletionByPodGC"), END, "its node was removed from the cluster", id="no node"
+        disrupted("DeletionByPodGC"),
+        TERMINATED,
+        "its node was removed from the cluster",
+        id="no node",
     ),
-    pytest.param(failed("NodeShutdown"), END, "the node was shut down", id="shut down"),
+    pytest.param(failed("NodeShutdown"), TERMINATED, "the node was shut down", id="shut down"),
 ]
 
 
-@pytest.mark.parametrize(("status", "fault", "words"), TABLE)
+@pytest.mark.parametrize(("status", "kind", "text"), TABLE)
 def test_why_the_status_of_a_pod_says_that_it_does_not_run(
-    status: dict[str, Any], fault: Fault | None, words: str
+    status: dict[str, Any], kind: CauseKind | None, text: str
 ) -> None:
-    assert cause_of(status) == (None if fault is None else Cause(fault, words))
+    assert cause_of(status) == (None if kind is None else Cause(kind, text))
 
 
 @pytest.mark.parametrize(
-    ("reason", "kind", "words"),
+    ("reason", "kind", "text"),
     [
         pytest.param("FailedMount", "Warning", "a volume cannot be mounted: why", id="mount"),
         pytest.param("FailedCreatePodSandBox", "Warning", "the node cannot make the pod's sandbox: why", id="sandbox"),
@@ -145,13 +156,13 @@ def test_why_the_status_of_a_pod_says_that_it_does_not_run(
         pytest.param("FailedMount", "Normal", None, id="no warning"),
     ],
 )  # fmt: skip
-def test_which_warnings_are_causes(reason: str, kind: str, words: str | None) -> None:
+def test_which_warnings_are_causes(reason: str, kind: str, text: str | None) -> None:
     event = {"reason": reason, "type": kind, "message": "why"}
-    assert cause_of_event(event) == (words and Cause(LATER, words))
+    assert cause_of_event(event) == (text and Cause(TRANSIENT, text))
 
 
 @pytest.mark.parametrize(
-    ("message", "words"),
+    ("message", "text"),
     [
         pytest.param('Failed to pull image "a:1": not found', "the image cannot be pulled", id="pull"),
         pytest.param("Error: ErrImagePull", "the image cannot be pulled", id="pull again"),
@@ -159,12 +170,12 @@ def test_which_warnings_are_causes(reason: str, kind: str, words: str | None) ->
         pytest.param("Error: no such mount", "the container cannot be made", id="make"),
     ],
 )  # fmt: skip
-def test_a_kubelet_has_one_reason_for_images_and_containers(message: str, words: str) -> None:
+def test_a_kubelet_has_one_reason_for_images_and_containers(message: str, text: str) -> None:
     event = {"reason": "Failed", "type": "Warning", "message": message}
-    assert cause_of_event(event) == Cause(LATER, f"{words}: {message}")
+    assert cause_of_event(event) == Cause(TRANSIENT, f"{text}: {message}")
 
 
 def test_a_page_of_words_is_cut() -> None:
     cause = cause_of(failed("Evicted", "x" * 1000))
     assert cause is not None
-    assert len(cause.words) < 400
+    assert len(cause.text) < 400

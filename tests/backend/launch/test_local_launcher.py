@@ -16,8 +16,15 @@ from pathlib import Path
 import pytest
 
 from hai_backend.launch import local_nodes, processes, rank_dirs
-from hai_backend.launch.base import LaunchFailed, Listed, NodesSeen, RankGone, RankKey, RankLaunch
-from hai_backend.launch.process import sweep
+from hai_backend.launch.base import (
+    LaunchFailed,
+    NodeList,
+    RankKey,
+    RankLaunch,
+    RankList,
+    RankTerminated,
+)
+from hai_backend.launch.local_launcher import sweep
 
 pytestmark = pytest.mark.e2e
 
@@ -31,7 +38,7 @@ def launch(key: RankKey = KEY, node: str = "node1") -> RankLaunch:
 
 def agents(home: Path) -> list[int]:
     """The marked processes of this home: of each agent only its supervisor, which the launcher has started."""
-    marked = [process for process, _ in processes.marks(home / "run")]
+    marked = [process for process, _ in processes.marked_processes(home / "run")]
     pids = {process.pid for process in marked}
     return [process.pid for process in marked if process.parent not in pids]
 
@@ -47,7 +54,7 @@ def unmarked_sleeper() -> subprocess.Popen[bytes]:
 
 
 def kill_and_wait(record: Path) -> None:
-    agent = processes.recall(record)
+    agent = processes.read_pid_file(record)
     assert agent is not None
     os.kill(agent.pid, signal.SIGKILL)
     os.waitpid(agent.pid, 0)
@@ -60,12 +67,12 @@ def shown(pid: int, what: str) -> bytes:
 async def test_nodes_then_what_exists_then_changes(home, watch):
     watched = await watch()
     seen = await watched.next()
-    assert isinstance(seen, NodesSeen)
+    assert isinstance(seen, NodeList)
     assert [node.name for node in seen.nodes] == ["node1", "node2"]
-    assert await watched.next() == Listed(frozenset())
+    assert await watched.next() == RankList(frozenset())
     await watched.launcher.start([launch()])
     await watched.launcher.kill(KEY)
-    assert await watched.next() == RankGone(KEY)
+    assert await watched.next() == RankTerminated(KEY)
     assert agents(home) == []
     assert not (home / "run" / "3-1-0").exists()
 
@@ -83,7 +90,7 @@ async def test_kill_of_what_does_not_exist_says_gone(watch):
     watched = await watch()
     await watched.next(), await watched.next()
     await watched.launcher.kill(RankKey(99, 1, 0))
-    assert await watched.next() == RankGone(RankKey(99, 1, 0))
+    assert await watched.next() == RankTerminated(RankKey(99, 1, 0))
 
 
 async def test_an_agent_that_dies_is_gone_with_all_it_left(home, watch):
@@ -93,7 +100,7 @@ async def test_an_agent_that_dies_is_gone_with_all_it_left(home, watch):
     (agent,) = agents(home)
     with marked_sleeper(home) as leftover:
         os.kill(agent, signal.SIGKILL)
-        assert await watched.next() == RankGone(KEY)
+        assert await watched.next() == RankTerminated(KEY)
         assert leftover.wait() == -signal.SIGKILL
 
 
@@ -103,12 +110,12 @@ async def test_a_second_launcher_adopts_what_lives_and_clears_what_does_not(home
     await first.launcher.close()
     kill_and_wait(home / "run" / str(OTHER) / "agent.pid")
     second = await watch()
-    assert isinstance(await second.next(), NodesSeen)
-    assert await second.next() == Listed(frozenset({KEY}))
+    assert isinstance(await second.next(), NodeList)
+    assert await second.next() == RankList(frozenset({KEY}))
     await second.launcher.start([launch()])
     assert len(agents(home)) == 1
     await second.launcher.kill(KEY)
-    assert await second.next() == RankGone(KEY)
+    assert await second.next() == RankTerminated(KEY)
 
 
 async def test_a_launcher_that_was_closed_leaves_no_zombies(home, watch):
@@ -145,7 +152,7 @@ async def test_a_pid_that_is_another_process_now_is_left_alone(home, watch):
         (directory / "agent.pid").write_text(f"{stranger.pid} 1\n")
         watched = await watch()
         await watched.next()
-        assert await watched.next() == Listed(frozenset())
+        assert await watched.next() == RankList(frozenset())
         assert stranger.poll() is None
         stranger.kill()
 
@@ -224,10 +231,10 @@ def test_a_title_over_the_mark_hides_nothing(home):
     directory.mkdir(parents=True)
     text = "sleep 98 & exec sleep 99"
     with subprocess.Popen(["bash", "-c", text], env={}, start_new_session=True) as program:
-        processes.remember(directory / "program.pid", program.pid)
+        processes.write_pid_file(directory / "program.pid", program.pid)
         sweep(home)
         assert program.wait() == -signal.SIGKILL
-    assert not [p for p in processes.everybody() if p.session == program.pid]
+    assert not [p for p in processes.all_processes() if p.session == program.pid]
 
 
 def test_what_shed_its_mark_and_its_session_is_still_the_agents(home):
@@ -241,17 +248,17 @@ def test_what_shed_its_mark_and_its_session_is_still_the_agents(home):
     with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as agent:
         assert agent.stdout is not None
         assert agent.stdout.readline() == b"ready\n"
-        processes.remember(directory / "agent.pid", agent.pid)
+        processes.write_pid_file(directory / "agent.pid", agent.pid)
         [orphan] = processes.descendants(agent.pid)
         sweep(home)
         assert agent.wait() == -signal.SIGKILL
-    assert processes.look(orphan.pid) is None
+    assert processes.read_process(orphan.pid) is None
 
 
 def test_a_python_process_of_ours_is_never_swept_by_itself(home, monkeypatch):
     """`hai down` may be typed where the mark of a rank is set."""
     text = (
-        "import pathlib, sys; from hai_backend.launch.process import sweep; "
+        "import pathlib, sys; from hai_backend.launch.local_launcher import sweep; "
         "sweep(pathlib.Path(sys.argv[1])); print('alive')"
     )
     monkeypatch.setenv("HAI_CONTROL_FILE", str(home / "run" / "1-1-0" / "control"))
@@ -264,7 +271,7 @@ def test_a_python_process_of_ours_is_never_swept_by_itself(home, monkeypatch):
 )
 async def test_what_cannot_be_cleared_is_tried_again_until_it_is(watch, monkeypatch, error):
     """An error, of too many open files say, must not make a rank that nobody can end."""
-    monkeypatch.setattr("hai_backend.launch.process._AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("hai_backend.launch.local_launcher._AGAIN_SECONDS", 0.01)
     clear, errors = rank_dirs.clear, iter([error] * 2)
 
     def fails_first(*arguments):
@@ -277,7 +284,7 @@ async def test_what_cannot_be_cleared_is_tried_again_until_it_is(watch, monkeypa
     await watched.next()
     monkeypatch.setattr(rank_dirs, "clear", fails_first)
     await watched.launcher.kill(KEY)
-    assert await watched.next() == RankGone(KEY)
+    assert await watched.next() == RankTerminated(KEY)
 
 
 def test_a_process_that_cannot_be_looked_at_is_not_gone(monkeypatch):
@@ -286,4 +293,4 @@ def test_a_process_that_cannot_be_looked_at_is_not_gone(monkeypatch):
 
     monkeypatch.setattr("builtins.open", refuses)
     with pytest.raises(OSError, match="Too many open files"):
-        processes.look(os.getpid())
+        processes.read_process(os.getpid())

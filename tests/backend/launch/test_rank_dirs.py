@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_backend.launch.inherited_variables import INHERITED, inherited
+from hai_backend.launch.rank_dirs import INHERITED, inherited
 
 MANUAL = Path(__file__).parents[3] / "docs/operate.md"
 OF_A_SHELL = "PWD OLDPWD _ PS1 SHLVL VIRTUAL_ENV CONDA_PREFIX PYTHONPATH SSH_AUTH_SOCK DISPLAY TERM XDG_RUNTIME_DIR"

@@ -1,8 +1,12 @@
-"""Ways into a run: names of its ranks, ports of nodes for tcp services, paths of the ingress for http services.
+"""How a run is reached: names of its ranks, node ports of tcp services, ingress paths of http services, and the policy.
 
-Nothing here asks who one is. Browsers come through the servers' proxy, which does; http services have an ingress only
-where operators want them open to all. Its path is /USER/TASK/SERVICE, with the task's number: it stays the same over
-suspensions.
+An ingress has no login, so http services have one only if operators want them open to everybody; otherwise browsers
+come through the server's proxy, which has a login. The path is /USER/TASK/SERVICE with the task's number, so it stays
+the same when the task is suspended.
+
+The network policy admits pods of the same user (ranks find each other this way), and everybody to published ports.
+Servers never connect to pods: agents connect to them. What pods connect to is not limited. It needs a network plugin
+that implements NetworkPolicy; policies do not apply to pods with the right `host_network`.
 """
 
 from __future__ import annotations
@@ -11,50 +15,78 @@ from collections.abc import Iterator
 
 from hai_backend.domain.spec import ServiceType
 from hai_backend.launch.manifests.names import (
+    USER,
     Manifest,
+    installation_labels,
     label_value,
     metadata,
-    own_labels,
     owner_name,
+    run_labels,
     service_name,
 )
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest, ServiceRequest
 
 _NGINX = "nginx.ingress.kubernetes.io"
-_LONGEST_SECONDS = "604800"  # of a silent connection: notebooks are left open over weekends
+_LONGEST_SECONDS = "604800"  # of an idle connection: notebooks stay open over weekends
 
 
-def headless(run: RunRequest, settings: ClusterSettings, owner_uid: str) -> Manifest:
-    """Gives each rank a name, also before all of them are ready."""
+def headless_service(run: RunRequest, settings: ClusterSettings, owner_uid: str) -> Manifest:
+    """The Service that gives each rank a DNS name, also before all of them are ready."""
     name = owner_name(run.task_id, run.run)
     spec = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
-        "selector": own_labels(settings, run.task_id, run.run),
+        "selector": run_labels(settings, run.task_id, run.run),
     }
     return _service(name, run, settings, owner_uid, spec)
 
 
-def published(run: RunRequest, settings: ClusterSettings, owner_uid: str) -> Iterator[Manifest]:
-    """Services and ingresses of rank 0."""
+def published_services(
+    run: RunRequest, settings: ClusterSettings, owner_uid: str
+) -> Iterator[Manifest]:
+    """The Services and Ingresses of rank 0."""
     for service in run.services:
         if not is_published(service, settings):
             continue
         name = service_name(run, service.name)
-        yield _service(name, run, settings, owner_uid, _to_rank_0(run, settings, service))
+        yield _service(name, run, settings, owner_uid, _rank_0_spec(run, settings, service))
         if service.type is ServiceType.HTTP:
             yield _ingress(name, run, settings, owner_uid, service)
 
 
+def network_policy(
+    run: RunRequest, settings: ClusterSettings, owner_uid: str
+) -> Iterator[Manifest]:
+    """The NetworkPolicy of a run; none if `separate_users` is off."""
+    if not settings.separate_users:
+        return
+    same_user = {
+        "podSelector": {
+            "matchLabels": {**installation_labels(settings), USER: label_value(run.user)}
+        }
+    }
+    ports = [{"port": s.port, "protocol": "TCP"} for s in run.services if is_published(s, settings)]
+    yield {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(owner_name(run.task_id, run.run), run, settings, owner_uid=owner_uid),
+        "spec": {
+            "podSelector": {"matchLabels": run_labels(settings, run.task_id, run.run)},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [same_user]}, *([{"ports": ports}] if ports else [])],
+        },
+    }
+
+
 def is_published(service: ServiceRequest, settings: ClusterSettings) -> bool:
-    """Whether the cluster shows it to others."""
+    """Whether others can reach the service through the cluster."""
     http = service.type is ServiceType.HTTP and bool(settings.ingress_hosts)
     return http or service.type is ServiceType.TCP
 
 
 def http_path(run: RunRequest, service: str) -> str:
-    """Where a http service is found below each ingress host."""
+    """The path of a http service below each ingress host."""
     label = service_name(run, service).removeprefix(f"{owner_name(run.task_id, run.run)}-")
     return f"/{label_value(run.user)}/{run.task_id}/{label}"
 
@@ -70,13 +102,13 @@ def _service(
     }
 
 
-def _to_rank_0(run: RunRequest, settings: ClusterSettings, service: ServiceRequest) -> Manifest:
+def _rank_0_spec(run: RunRequest, settings: ClusterSettings, service: ServiceRequest) -> Manifest:
     port: Manifest = {"name": service.type.value, "port": service.port, "targetPort": service.port}
     if service.node_port:
         port["nodePort"] = service.node_port
     return {
         "type": "NodePort" if service.type is ServiceType.TCP else "ClusterIP",
-        "selector": own_labels(settings, run.task_id, run.run, 0),
+        "selector": run_labels(settings, run.task_id, run.run, 0),
         "ports": [port],
     }
 
@@ -88,8 +120,8 @@ def _ingress(
     owner_uid: str,
     service: ServiceRequest,
 ) -> Manifest:
-    about = metadata(name, run, settings, owner_uid=owner_uid)
-    about["annotations"] = _annotations(rewrite=service.rewrite_uri)
+    meta = metadata(name, run, settings, owner_uid=owner_uid)
+    meta["annotations"] = _annotations(rewrite=service.rewrite_uri)
     spec: Manifest = {"rules": [_rule(name, host, run, service) for host in settings.ingress_hosts]}
     if settings.ingress_class:
         spec["ingressClassName"] = settings.ingress_class
@@ -99,7 +131,7 @@ def _ingress(
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "Ingress",
-        "metadata": about,
+        "metadata": meta,
         "spec": spec,
     }
 
@@ -114,7 +146,7 @@ def _rule(name: str, host: str, run: RunRequest, service: ServiceRequest) -> Man
 
 
 def _annotations(*, rewrite: bool) -> dict[str, str]:
-    """For ingress-nginx; other controllers pass over them, and then take no prefix off the path."""
+    """For ingress-nginx. Other controllers ignore them, and so do not remove the prefix of the path."""
     made = {
         f"{_NGINX}/proxy-read-timeout": _LONGEST_SECONDS,
         f"{_NGINX}/proxy-send-timeout": _LONGEST_SECONDS,
