@@ -271,7 +271,7 @@ def test_a_python_process_of_ours_is_never_swept_by_itself(home, monkeypatch):
 )
 async def test_what_cannot_be_cleared_is_tried_again_until_it_is(watch, monkeypatch, error):
     """An error, of too many open files say, must not make a rank that nobody can end."""
-    monkeypatch.setattr("hai_backend.launch.local_launcher._AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("hai_backend.launch.local_launcher._RETRY_SECONDS", 0.01)
     clear, errors = rank_dirs.clear, iter([error] * 2)
 
     def fails_first(*arguments):
