@@ -18,8 +18,8 @@ from hai.client.client import Client
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.launch import processes
-from hai_backend.launch.manifests.names import TASK
 from hai_backend.launch.local_launcher import sweep
+from hai_backend.launch.manifests.names import TASK
 from tests.support.agent_pods import cluster_settings, pods_as_processes
 from tests.support.servers import running_server
 

@@ -7,9 +7,9 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from hai_backend.launch.kubernetes import transport
-from hai_backend.launch.kubernetes.errors import Unavailable, error_from
+from hai_backend.launch.kubernetes import api
 from hai_backend.launch.kubernetes.api import Answer
+from hai_backend.launch.kubernetes.errors import Unavailable, error_from
 from hai_backend.testing.kube import FakeCluster
 from hai_backend.testing.kube.errors import ApiError
 from hai_backend.testing.kube.faults.requests import Answer as Refusal
@@ -28,7 +28,7 @@ class DirectTransport:
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
 
-    async def ask(self, call: transport.Call, seconds: float) -> Answer:
+    async def ask(self, call: api.Call, seconds: float) -> Answer:
         """See Transport."""
         await asyncio.sleep(_WAY_SECONDS)
         try:
@@ -38,7 +38,7 @@ class DirectTransport:
         await asyncio.sleep(_WAY_SECONDS)
         return answer
 
-    async def lines(self, call: transport.Call) -> AsyncGenerator[bytes, None]:
+    async def lines(self, call: api.Call) -> AsyncGenerator[bytes, None]:
         """See Transport."""
         asked, fault = self._met(call)
         if isinstance(fault, Refusal):
@@ -56,7 +56,7 @@ class DirectTransport:
     async def close(self) -> None:
         """See Transport."""
 
-    async def _answer(self, asked: transport.Call) -> Answer:
+    async def _answer(self, asked: api.Call) -> Answer:
         call, fault = self._met(asked)
         if isinstance(fault, Refusal):
             raise fault.error()
@@ -70,7 +70,7 @@ class DirectTransport:
             raise Unavailable("the connection broke")
         return Answer(reply.code, reply.body[: len(reply.body) // (1 + (fault == Truncate()))])
 
-    def _met(self, asked: transport.Call) -> tuple[Call, Fault | None]:
+    def _met(self, asked: api.Call) -> tuple[Call, Fault | None]:
         resources = self._cluster.api.resources
         call = read_call(resources, asked.method, asked.path, dict(asked.query))
         return call, self._cluster.faults.decide(call)
@@ -114,14 +114,14 @@ class StormTransport(DirectTransport):
         if not self._cuts:
             self._joined.set()
 
-    async def ask(self, call: transport.Call, seconds: float) -> Answer:
+    async def ask(self, call: api.Call, seconds: float) -> Answer:
         """See Transport."""
         if self._cuts:
             await asyncio.sleep(seconds)
             raise Unavailable("no answer in time")
         return await super().ask(call, seconds)
 
-    async def lines(self, call: transport.Call) -> AsyncGenerator[bytes, None]:
+    async def lines(self, call: api.Call) -> AsyncGenerator[bytes, None]:
         """See Transport."""
         async with aclosing(super().lines(call)) as lines:
             async for line in lines:

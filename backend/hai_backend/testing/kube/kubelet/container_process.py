@@ -86,7 +86,7 @@ class Program:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._fd)
         os.close(self._fd)
-        end(self._others)  # before it is reaped: its session's number is its own until then
+        kill_all(self._others)  # before it is reaped: its session's number is its own until then
         code = self._process.wait()
         while self._read():
             pass
@@ -97,7 +97,7 @@ class Program:
             self.exited.set_result(code if code >= 0 else 128 - code)
 
     def _others(self) -> Iterator[Process]:
-        for process in everybody():
+        for process in all_processes():
             if process.session == self.pid or self._mark in _variables(process.pid):
                 yield process
 
