@@ -3,11 +3,15 @@ PYTHON ?= python
 BESIDE := -n $(shell nproc) --dist loadgroup
 ALONE  := --last-failed --last-failed-no-failures none -rpf
 
-.PHONY: help check format lint types proto proto-lint test test-postgres e2e-k8s bench mutate mutate-fence silence docs
-help:
-	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+TIERS  := deploy browser faults e2e slow torch postgres
+IN_TIER := $(subst $() , or ,$(TIERS))
 
-check: format lint types proto-lint test ## format, lint, types, contracts, tests
+.PHONY: help check format lint types proto proto-lint test $(TIERS:%=test-%) test-tiers test-on-postgres e2e-k8s bench mutate mutate-fence silence docs
+help:
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+	@printf 'test-TIER\tone tier (tests/tiers.py): $(TIERS)\n' | expand -t 18
+
+check: format lint types proto-lint test ## what every change must pass: format, lint, types, contracts, unit tests
 
 format: ## the formatter has nothing to change
 	ruff format --check .
@@ -25,13 +29,24 @@ proto: ## generate the stubs beside the .proto files
 proto-lint: ## buf lint, and buf breaking against the last released contract
 	cd proto && buf lint && buf breaking --against baseline.binpb
 
-test: ## all tests, in parallel; what failed beside others is tried once more alone, and named
-	$(PYTHON) -m pytest $(BESIDE) tests || $(PYTHON) -m pytest $(ALONE) tests
+# In parallel. What failed beside others is tried once more alone, and named.
+define pytest
+	$(PYTHON) -m pytest $(BESIDE) $(1) || $(PYTHON) -m pytest $(ALONE) $(1)
+endef
 
-ON_STORE := tests/backend/api tests/backend/controllers tests/contract/test_client_contract.py
-test-postgres: export HAI_TEST_STORE = postgres
-test-postgres: ## what runs on a store, once more on PostgreSQL (HAI_TEST_POSTGRES)
-	$(PYTHON) -m pytest $(BESIDE) $(ON_STORE) || $(PYTHON) -m pytest $(ALONE) $(ON_STORE)
+test: ## unit and contract tests
+	$(call pytest,-m "not ($(IN_TIER))" tests)
+
+$(TIERS:%=test-%): test-%:
+	$(call pytest,-m $* tests)
+
+test-tiers: ## all tiers, and what runs on a store once more on PostgreSQL
+	$(call pytest,-m "$(IN_TIER)" tests)
+	@[ -z "$$HAI_TEST_POSTGRES" ] || $(MAKE) test-on-postgres
+
+test-on-postgres: export HAI_TEST_STORE = postgres
+test-on-postgres: ## services and controllers on PostgreSQL (HAI_TEST_POSTGRES)
+	$(call pytest,-m "not ($(IN_TIER))" tests/backend/api tests/backend/controllers tests/contract/test_client_contract.py)
 
 e2e-k8s: ## the main job on a real cluster: KUBECONFIG and HAI_E2E_IMAGE (docs/operate.md says what else)
 	$(PYTHON) -m pytest -m k8s tests/e2e tests/contract

@@ -9,11 +9,24 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import tiers
+
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 if settings.get_current_profile_name() != "mutation":  # which says so, too
     settings.load_profile("busy")
 # Who runs in the background is deaf to it, and so would be the commands that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for tier, description in tiers.TIERS.items():
+        config.addinivalue_line("markers", f"{tier}: {description} (make test-{tier})")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        tiers.mark(item)
 
 
 @pytest.fixture(scope="session")

@@ -12,12 +12,6 @@ from tests.e2e.reaching import Reach, browser, reach
 from tests.support.servers import ServerProcess
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "/e2e/" in str(item.path):
-            item.add_marker(pytest.mark.e2e)
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
     """Two nodes; not started yet."""

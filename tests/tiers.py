@@ -1,0 +1,59 @@
+"""Which tests `make check` leaves out, and which make target runs them.
+
+A tier is a marker. The first row that names a test's path decides; a file may also mark itself, as those do that need
+PyTorch or PostgreSQL. What has no tier is a unit or contract test: in one process, in milliseconds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TIERS = {
+    "deploy": "packages, images, the chart, set-up scripts",
+    "browser": "JupyterLab: its server, kernels, and Chromium",
+    "faults": "long schedules of silence, crashes and restarts; small errors put into the code",
+    "e2e": "real servers, agents and programs",
+    "slow": "real uv, daemons of workspace sync, and every page of the terminal app with hostile texts",
+    "torch": "PyTorch, Lightning and Transformers",
+    "postgres": "what only PostgreSQL does",
+}
+
+PATHS = [
+    ("backend/deploy/", "deploy"),
+    ("test_packaging.py", "deploy"),
+    ("test_scripts.py", "deploy"),
+    ("test_without_extras.py", "deploy"),
+    ("jupyter/", "browser"),
+    ("silence/", "faults"),
+    ("mutation/", "faults"),
+    ("e2e/test_silence", "faults"),
+    ("e2e/test_fault_points.py", "faults"),
+    ("e2e/test_replicas.py", "faults"),
+    ("backend/server/leadership/", "faults"),
+    ("backend/workspaces/test_random_crashes.py", "faults"),
+    ("e2e/", "e2e"),
+    ("haienv/test_use.py", "slow"),
+    ("haienv/test_build.py", "slow"),
+    ("haienv/test_races.py", "slow"),
+    ("haienv/test_killed.py", "slow"),
+    ("workspace_sync/cli/", "slow"),
+    ("tui/test_plain.py", "slow"),
+]
+"""Prefixes of paths below tests/."""
+
+_ROOT = Path(__file__).parent
+
+
+def tier_of(path: Path) -> str | None:
+    """The tier that PATHS gives to a file; None: unit and contract tests."""
+    relative = path.relative_to(_ROOT).as_posix()
+    return next((tier for prefix, tier in PATHS if relative.startswith(prefix)), None)
+
+
+def mark(item: pytest.Item) -> None:
+    """Give a test the marker of its tier."""
+    marked = any(item.get_closest_marker(tier) for tier in TIERS)
+    if not marked and (tier := tier_of(item.path)):
+        item.add_marker(tier)
