@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, inf
 from pathlib import Path
 
-from hai_backend.domain.scheduling.snapshot import Snapshot, Standing
+from hai_backend.domain.scheduling.snapshot import SchedulingState, Snapshot
 from hai_backend.scheduler import Policy
 from hai_backend.sim.forecast.forecast import Effort, Forecast, forecast
 from hai_backend.sim.replay.job import Job
@@ -79,7 +79,7 @@ def _questions(world: World, jobs: Sequence[Job]) -> Iterator[tuple[Snapshot, in
 
 
 def _unpromised(world: World, task: int) -> bool:
-    waits = world.lives[task].task.standing is Standing.QUEUED
+    waits = world.lives[task].task.standing is SchedulingState.QUEUED
     return waits and not any(found.suspended_for == task for found in world.changed.values())
 
 

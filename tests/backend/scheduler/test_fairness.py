@@ -9,9 +9,9 @@ import pytest
 
 from hai_backend.scheduler import Policy
 from hai_backend.scheduler.policy.policy import Ranking
+from hai_backend.sim.replay import world as module
 from hai_backend.sim.replay.job import Job, Outcome
 from hai_backend.sim.replay.replay import Cluster, replay
-from hai_backend.sim.replay.replay import world as module
 
 WORK = 36_000.0
 DEFAULT, IN_ORDER = Policy(), Policy(ranking=Ranking.SUBMITTED)
