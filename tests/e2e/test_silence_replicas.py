@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from hai.client.client import Client
-from hai_backend.auth.run_tokens import make
+from hai_backend.auth.tokens import run_token
 from hai_backend.domain.timing import LEADER_SECONDS
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle.limits import DEFAULTS
@@ -153,7 +153,7 @@ async def test_a_leader_that_is_cut_off_from_its_database_renews_no_lease_soon(
     leader, key = await servers.replicas.leader(), RankKey(gang.task, 1, 0)
     pids = Pids(servers.replicas.shared / "run" / str(key)).named()
     secret = (servers.replicas.shared / "run-token.key").read_bytes()
-    token = make(secret, key.task_id, key.run, key.rank)
+    token = run_token(secret, key.task_id, key.run, key.rank)
     with cluster.stopped([pids["supervisor"], pids["agent"]]):
         async with asking(leader.address(), key, token) as leases:
             await leases.until_renewed()

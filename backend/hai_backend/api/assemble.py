@@ -130,7 +130,7 @@ def gate_of(parts: Parts, limits: CallLimits = DEFAULTS) -> Gate:
     gate = Gate(
         parts.directory, parts.store.add_audit, parts.clock, limits=limits, observe=parts.observe
     )
-    parts.directory.checking.append(gate.check)
+    parts.directory.checks.append(gate.check)
     return gate
 
 

@@ -1,1 +1,1 @@
-"""Who somebody is (tokens, run tokens, the directory of users) and what they may do (permissions)."""
+"""Authentication (tokens, run tokens, the directory of users) and authorization (permissions)."""

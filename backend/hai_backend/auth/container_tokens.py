@@ -1,6 +1,7 @@
-"""Tokens that dev containers get of their owners: one a run, deleted with it.
+"""Tokens for the programs in dev containers: one per run, which acts as the owner and is deleted with the run.
 
-Who gets into a container has its token: operators, and those with whom it is shared. So by it even an admin is a user.
+Everybody who can enter a container can read its token: operators, and users with whom it is shared. So the token has at
+most the permissions of a normal user, even if the owner is an admin.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _DAYS = 30
 
 
 async def make(directory: Directory, task: Task, now: float) -> str:
-    """The secret; empty for a task that is no dev container."""
+    """Create a token and return its secret; empty for a task that is not a dev container."""
     if task.spec.task_type is not TaskType.JUPYTER:
         return ""
     ends = now + _DAYS * 86_400
@@ -33,7 +34,7 @@ def over(before: Task | None, task: Task) -> bool:
 
 
 async def delete(directory: Directory, task: Task) -> None:
-    """Those of all its runs: none of them runs any more."""
+    """Delete the tokens of all runs of a task that does not run any more."""
     begin = f"dev container {task.id}, run "
     for token in directory.tokens_of(task.user):
         if token.scope is TokenScope.CONTAINER and token.description.startswith(begin):
@@ -41,7 +42,7 @@ async def delete(directory: Directory, task: Task) -> None:
 
 
 async def sweep(directory: Directory, unfinished: Iterable[Task]) -> None:
-    """At a server's start: those of runs that are over. The one before may have been killed before it deleted them."""
+    """Delete the tokens of ended runs when a server starts: the previous server may have been killed before it did."""
     runs = {_name(task) for task in unfinished if task.state is TaskState.RUNNING}
     for token in directory.tokens_with(TokenScope.CONTAINER):
         if token.description not in runs:

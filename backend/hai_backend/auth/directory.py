@@ -1,6 +1,6 @@
-"""Users, rights, quotas, shares and tokens in memory, written through to the store: all calls ask, few change them.
+"""Users, rights, quotas, shares and tokens in memory, written through to the store.
 
-A change is visible to the next call as soon as it is durable; revoking a token needs no waiting.
+Every call reads them, and few calls change them. A change is visible to the next call as soon as it is durable.
 """
 
 from __future__ import annotations
@@ -8,21 +8,39 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol, TypeVar
 
 from hai_backend.auth import permissions
 from hai_backend.auth import tokens as token_rules
-from hai_backend.auth.grants import next_expiry
+from hai_backend.auth.entitlements import GrantIndex, QuotaIndex, ShareIndex, next_expiry
 from hai_backend.auth.permissions import Identity
-from hai_backend.auth.quotas import QuotaBook
-from hai_backend.auth.rights import GrantBook
-from hai_backend.auth.shares import ShareBook
 from hai_backend.auth.tokens import Keyring
-from hai_backend.auth.user_store import UserStore
 from hai_backend.domain.accounts.right import Grant
 from hai_backend.domain.accounts.user import Quota, Role, Share, Token, TokenScope, User
 from hai_backend.domain.errors import Conflict, NotFound, Unauthenticated
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import QuotaRow, ShareRow
+
+Record = TypeVar("Record", Grant, Share)
+
+
+class UserStore(Protocol):
+    """What the directory needs of a store; store.base.Store has it."""
+
+    async def users(self) -> list[User]: ...
+    async def save_user(self, user: User) -> None: ...
+    async def quotas(self) -> list[Quota]: ...
+    async def save_quota(self, quota: Quota) -> None: ...
+    async def delete_quota(
+        self, subject: str, subject_is_group: bool, group: str, priority: Priority
+    ) -> bool: ...
+    async def tokens(self) -> list[Token]: ...
+    async def create_token(self, token: Token) -> Token: ...
+    async def save_token(self, token: Token) -> None: ...
+    async def delete_token(self, token_id: int) -> bool: ...
+    async def records(self, kind: type[Record]) -> list[Record]: ...
+    async def save_record(self, record: object) -> None: ...
+    async def delete_record(self, record: object) -> bool: ...
 
 
 class Directory:
@@ -34,14 +52,15 @@ class Directory:
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
-        self.checking: list[Callable[[], None]] = []  # what lets people stay: some may not any more
-        # who is told when something new expires
-        self.expiring: Callable[[float | None], None] = lambda moment: None
-        self._changed = changed  # who may run how much has changed: the scheduler looks again
+        # called when users may have lost rights or tokens, to close their streams
+        self.checks: list[Callable[[], None]] = []
+        # called with the expiry of a new token or grant
+        self.on_expiry: Callable[[float | None], None] = lambda expires_at: None
+        self._changed = changed  # called when quotas, shares or users change
         self._users: dict[str, User] = {}
-        self._quotas = QuotaBook(self._users)
-        self._shares = ShareBook(self._users)
-        self._grants = GrantBook()
+        self._quotas = QuotaIndex(self._users)
+        self._shares = ShareIndex(self._users)
+        self._grants = GrantIndex()
         self._tokens = Keyring()
         self._writing = asyncio.Lock()
 
@@ -56,16 +75,16 @@ class Directory:
             self._grants.put(grant)
         for token in await self._store.tokens():
             self._tokens.put(token)
-        self._outdate()
+        self._invalidate()
 
-    def _outdate(self) -> None:
-        for book in (self._quotas, self._shares, self._grants):
-            book.outdate()
+    def _invalidate(self) -> None:
+        for index in (self._quotas, self._shares, self._grants):
+            index.invalidate()
 
-    # who
+    # users and rights
 
     def identify(self, secret: str, now: float) -> Identity:
-        """The caller behind a secret. Raises Unauthenticated, with a reason for each cause."""
+        """The caller of a secret. Raises Unauthenticated, with a reason for each cause."""
         token = self._tokens.of_secret(secret)
         if token is None:
             raise Unauthenticated(
@@ -74,7 +93,7 @@ class Directory:
         return self._identity(token, now)
 
     def identity_of(self, token_id: int, now: float) -> Identity:
-        """The caller whose token this was when it was checked. Raises Unauthenticated once it is not good any more."""
+        """The caller of a token that was checked before. Raises Unauthenticated if it is no longer valid."""
         token = self._tokens.find(token_id)
         if token is None:
             raise Unauthenticated("the token is not known here")
@@ -85,7 +104,7 @@ class Directory:
         user = self._active(token.user)
         if token.holder:
             self._active(token.holder)
-        allowed = permissions.within(token.scope, self._grants.allowed_known(user, now))
+        allowed = permissions.within(token.scope, self._grants.cached_with_rights(user, now))
         return Identity(allowed, token.scope, token.id, token.holder)
 
     def _active(self, name: str) -> User:
@@ -95,8 +114,8 @@ class Directory:
         return user
 
     def as_allowed(self, user: User, now: float) -> User:
-        """What an account, as it is or would be, is allowed now."""
-        return self._grants.allowed(user, now)
+        """A user, stored or not, with all rights that are valid now."""
+        return self._grants.with_rights(user, now)
 
     def user(self, name: str) -> User:
         """One user. Raises NotFound."""
@@ -106,25 +125,25 @@ class Directory:
             raise NotFound(f"there is no user {name!r}; `hai user list` shows all") from None
 
     def groups_of(self, name: str) -> tuple[str, ...]:
-        """User groups of a user; none for one who is not known."""
+        """User groups of a user; empty if the user does not exist."""
         user = self._users.get(name)
         return user.groups if user else ()
 
     def users(self) -> tuple[User, ...]:
-        """All, by name."""
+        """All users, by name."""
         return tuple(self._users[name] for name in sorted(self._users))
 
     def check(self) -> None:
-        """Who may not stay any more is sent away."""
-        for check in self.checking:
+        """Close the streams of users who are no longer allowed to have them."""
+        for check in self.checks:
             check()
 
     def next_expiry(self, now: float) -> float:
-        """When time alone takes somebody a token or a right; infinity: never."""
+        """When the next token or grant expires; infinity: never."""
         return next_expiry((*self._tokens.unrevoked(), *self._grants.all()), now)
 
     def inactive_users(self) -> frozenset[str]:
-        """Those whose tasks may not run."""
+        """Users whose tasks may not run."""
         return frozenset(user.name for user in self._users.values() if not user.active)
 
     async def create_user(self, user: User) -> User:
@@ -138,8 +157,8 @@ class Directory:
         """Replace all but name and time of creation. The last active admin stays one."""
         async with self._writing:
             user = replace(user, created_at=self.user(user.name).created_at)
-            rest = [u for u in self._users.values() if u.name != user.name]
-            if not any(u.active and u.role is Role.ADMIN for u in [*rest, user]):
+            others = [u for u in self._users.values() if u.name != user.name]
+            if not any(u.active and u.role is Role.ADMIN for u in [*others, user]):
                 raise Conflict(
                     f"{user.name} is the last active admin; make another one first",
                     reason="LAST_ADMIN",
@@ -149,26 +168,26 @@ class Directory:
     async def _save_user(self, user: User) -> User:
         await self._store.save_user(user)
         self._users[user.name] = user
-        self._outdate()
+        self._invalidate()
         self._changed()
         self.check()
         return user
 
     def grants(self) -> tuple[Grant, ...]:
-        """All as they were granted, by subject and right (expired ones too)."""
+        """All grants by subject and right, including expired ones."""
         return self._grants.all()
 
     async def grant(self, grant: Grant) -> Grant:
-        """Grant a right, or change until when."""
+        """Grant a right, or change its expiry."""
         async with self._writing:
             await self._store.save_record(grant)
             self._grants.put(grant)
         self.check()
-        self.expiring(grant.expires_at)
+        self.on_expiry(grant.expires_at)
         return grant
 
     async def revoke(self, subject: str, subject_is_group: bool, right: str) -> None:
-        """Take back what was granted. Raises NotFound."""
+        """Revoke a grant. Raises NotFound."""
         async with self._writing:
             grant = Grant(subject, subject_is_group, right)
             if not await self._store.delete_record(grant):
@@ -178,23 +197,23 @@ class Directory:
             self._grants.remove(grant)
         self.check()
 
-    # how much
+    # quotas and shares
 
     def quota_rows(self, now: float) -> tuple[QuotaRow, ...]:
-        """The rows that count now, of all users."""
-        rows = self._quotas.rows(now)
+        """The quotas that apply now, of all users."""
+        rows = self._quotas.by_user(now)
         return tuple(row for name in sorted(rows) for row in rows[name])
 
     def share_rows_of(self, user: str) -> tuple[ShareRow, ...]:
-        """The shares that a user's tasks count for."""
+        """The shares that count a user's tasks."""
         return tuple(row for row in self.share_rows() if user in row.users)
 
     def quota_rows_of(self, user: str, now: float) -> tuple[QuotaRow, ...]:
-        """The rows that count now for one user."""
-        return self._quotas.rows(now).get(user, ())
+        """The quotas that apply to one user now."""
+        return self._quotas.by_user(now).get(user, ())
 
     def quotas(self) -> tuple[Quota, ...]:
-        """All rows as they were set, by subject, group and level (expired ones too)."""
+        """All quotas by subject, group and level, including expired ones."""
         return self._quotas.all()
 
     async def set_quota(self, quota: Quota) -> Quota:
@@ -216,11 +235,11 @@ class Directory:
             self._changed()
 
     def share_rows(self) -> tuple[ShareRow, ...]:
-        """Every share with the users that count for it, by user group and node group."""
-        return self._shares.rows()
+        """Every share with its users, by user group and node group."""
+        return self._shares.with_users()
 
     def shares(self) -> tuple[Share, ...]:
-        """All as they were set, by user group and node group."""
+        """All shares, by user group and node group."""
         return self._shares.all()
 
     async def set_share(self, share: Share) -> Share:
@@ -242,14 +261,14 @@ class Directory:
             self._shares.remove(share)
             self._changed()
 
-    # credentials
+    # tokens
 
     def tokens_of(self, user: str) -> tuple[Token, ...]:
-        """Those that act as a user or that the user holds, newest first."""
+        """Tokens that act as a user or that the user holds, newest first."""
         return self._tokens.of(user)
 
     def tokens_with(self, scope: TokenScope) -> tuple[Token, ...]:
-        """Those of a scope that were not revoked."""
+        """Tokens of a scope that were not revoked."""
         return tuple(token for token in self._tokens.unrevoked() if token.scope is scope)
 
     def token(self, token_id: int) -> Token:
@@ -266,7 +285,7 @@ class Directory:
         expires_at: float | None = None,
         holder: str = "",
     ) -> tuple[Token, str]:
-        """A new token and its secret, which nobody can read again; with a holder, to act as the user."""
+        """A new token and its secret, which cannot be read again. `holder`: who gets it to act as the user."""
         secret = token_rules.new_secret()
         new = Token(
             0,
@@ -280,7 +299,7 @@ class Directory:
         )
         async with self._writing:
             made = self._tokens.put(await self._store.create_token(new))
-        self.expiring(made.expires_at)
+        self.on_expiry(made.expires_at)
         return made, secret
 
     async def revoke_token(self, token_id: int) -> Token:
@@ -293,14 +312,14 @@ class Directory:
         return revoked
 
     async def delete_token(self, token_id: int) -> None:
-        """Make it invalid at once, and forget it."""
+        """Make it invalid at once, and delete it."""
         async with self._writing:
             await self._store.delete_token(token_id)
             self._tokens.remove(token_id)
         self.check()
 
     async def bootstrap(self, admin: str, now: float, groups: Sequence[str] = ()) -> str | None:
-        """On the first start make the first admin and a token; None when there are users already."""
+        """On the first start, create the first admin and return a token; None if there are users already."""
         if self._users and self._tokens:
             return None
         if admin not in self._users:

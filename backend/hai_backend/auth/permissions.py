@@ -1,4 +1,4 @@
-"""What a caller may do: pure questions over values. The table of calls is api/server/methods.py."""
+"""What a caller may do. Pure. The table of calls is api/server/methods.py."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SCOPES = {
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who calls, and how far their token reaches."""
+    """The caller, and the scope of the token."""
 
     user: User
     scope: TokenScope = TokenScope.ALL
@@ -42,36 +42,36 @@ class Identity:
 
     @property
     def actor(self) -> str:
-        """Who does it, for the audit."""
+        """The name for the audit log."""
         return f"{self.holder} as {self.name}" if self.holder else self.name
 
     @property
     def operates(self) -> bool:
-        """May look at everybody's things."""
+        """May read the resources of all users."""
         return _ROLES[self.user.role] >= _ROLES[Role.OPERATOR]
 
     @property
     def oversees_tasks(self) -> bool:
-        """May see and steer everybody's tasks."""
+        """May read and change the tasks of all users."""
         return self.has_right(Right.MANAGE_TASKS)
 
     @property
     def administers(self) -> bool:
-        """May look at users and tokens of others."""
+        """May read all users and tokens."""
         return self.user.role is Role.ADMIN
 
     def has_right(self, right: str) -> bool:
-        """A named right; operators and admins have all of them but those over accounts."""
+        """Whether the caller has a right. Operators and admins have all rights but those over accounts."""
         return right in self.user.rights or (self.operates and right not in _OVER_ACCOUNTS)
 
     def arguments(self, right: Right) -> tuple[str, ...]:
-        """What the caller's rights of one kind are about: of `ports:4` it is 4."""
+        """The arguments of the caller's rights of one kind: `4` for `ports:4`."""
         begin = f"{right}:"
         return tuple(r.removeprefix(begin) for r in self.user.rights if r.startswith(begin))
 
 
 def within(scope: TokenScope, user: User) -> User:
-    """What a user is by a token: by that of a dev container never more than a user, without rights over others."""
+    """The user as limited by a token: with that of a dev container, the role USER without rights over others."""
     if scope is not TokenScope.CONTAINER:
         return user
     rights = tuple(right for right in user.rights if right not in _OVER_OTHERS)
@@ -81,7 +81,7 @@ def within(scope: TokenScope, user: User) -> User:
 def admit(
     identity: Identity, scope: TokenScope, role: Role, call: str, right: Right | None = None
 ) -> None:
-    """Raise Denied unless the token, and the role or the right, suffice for `call`."""
+    """Raise Denied unless the scope, and the role or the right, permit `call`."""
     if _SCOPES[identity.scope] < _SCOPES[scope]:
         raise Denied(
             f"{call} needs a token of scope {scope}; this one has scope {identity.scope}",
@@ -96,7 +96,7 @@ def admit(
 
 
 def sees(identity: Identity, task: Task, owner_groups: tuple[str, ...]) -> bool:
-    """One's own tasks, those shared in a common group, and for who oversees tasks all."""
+    """Whether a task is the caller's or shared with a group of the caller, or the caller oversees all tasks."""
     if identity.oversees_tasks or task.user == identity.name:
         return True
     shared = task.spec.options.shared_in_group
@@ -104,7 +104,7 @@ def sees(identity: Identity, task: Task, owner_groups: tuple[str, ...]) -> bool:
 
 
 def require_steering(identity: Identity, task: Task) -> None:
-    """Raise Denied unless the caller may change a task that they see."""
+    """Raise Denied unless the caller may change a task that is visible to them."""
     if task.user == identity.name:
         return
     if not identity.oversees_tasks:
@@ -114,38 +114,38 @@ def require_steering(identity: Identity, task: Task) -> None:
     require_reach(identity, task.user, f"task {task.id}")
 
 
-def require_reach(identity: Identity, owner: str, what: str) -> None:
-    """Raise Denied when a token that is for one's own things would change somebody else's."""
+def require_reach(identity: Identity, owner: str, resource: str) -> None:
+    """Raise Denied if a token without scope ALL would change a resource of another user."""
     if owner != identity.name and identity.scope is not TokenScope.ALL:
         raise Denied(
-            f"{what} belongs to {owner}; a token of scope {identity.scope} changes own things only",
+            f"{resource} belongs to {owner}; a token of scope {identity.scope} changes own things only",
             reason="SCOPE_TOO_SMALL",
         )
 
 
-def require_oneself(identity: Identity, spec: TaskSpec, what: str) -> None:
-    """Raise Denied when somebody acts as the user in a dev container: a token of the user lies there, of no holder."""
+def require_oneself(identity: Identity, spec: TaskSpec, action: str) -> None:
+    """Raise Denied if somebody acts as the user in a dev container, which holds the user's own token."""
     if identity.holder and spec.task_type is TaskType.JUPYTER:
-        raise Denied(f"{what} is for {identity.name} alone, not for {identity.actor}")
+        raise Denied(f"{action} is for {identity.name} alone, not for {identity.actor}")
 
 
-def require_self_or_admin(identity: Identity, user: str, what: str) -> None:
+def require_self_or_admin(identity: Identity, user: str, resource: str) -> None:
     """Raise Denied unless `user` is the caller or the caller is an admin."""
     if user != identity.name and not identity.administers:
-        raise Denied(f"{what} of {user} are for {user} and admins only", reason="ROLE_TOO_LOW")
+        raise Denied(f"{resource} of {user} are for {user} and admins only", reason="ROLE_TOO_LOW")
 
 
-def lost(before: Identity, now: Identity) -> str:
-    """What the caller could do, or belonged to, before; empty: nothing."""
+def lost_permissions(before: Identity, now: Identity) -> str:
+    """The role, rights and groups that the caller has lost; empty: none."""
     old, new = before.user, now.user
     if _ROLES[new.role] < _ROLES[old.role]:
         return f"the role {old.role}"
-    gone = [*set(old.rights) - set(new.rights), *set(old.groups) - set(new.groups)]
-    return ", ".join(sorted(gone))
+    missing = [*set(old.rights) - set(new.rights), *set(old.groups) - set(new.groups)]
+    return ", ".join(sorted(missing))
 
 
 def exceeds(other: User, identity: Identity) -> str:
-    """What `other` could do that the caller cannot; empty: nothing. So no right lets its holder rise."""
+    """What `other` may do and the caller may not; empty: nothing. So no right lets its holder gain more."""
     if identity.administers:
         return ""
     if _ROLES[other.role] > _ROLES[Role.USER]:
@@ -153,13 +153,13 @@ def exceeds(other: User, identity: Identity) -> str:
     return ", ".join(right for right in other.rights if right not in identity.user.rights)
 
 
-def beyond(before: User, user: User, taken: Collection[int], identity: Identity) -> str:
-    """What of a change of an account is not the caller's to give; empty: nothing. `taken`: uids of other accounts."""
+def beyond(before: User, user: User, used_uids: Collection[int], identity: Identity) -> str:
+    """What of a change of an account the caller may not grant; empty: nothing. `used_uids`: those of other accounts."""
     if identity.administers:
         return ""
     groups = sorted({*user.groups} - {*before.groups} - {*identity.user.groups})
     if groups:
         return f"the user group {', '.join(groups)}"
-    if user.uid != before.uid and (before.uid or user.uid in taken):
+    if user.uid != before.uid and (before.uid or user.uid in used_uids):
         return f"the uid {user.uid}"
     return ""

@@ -1,12 +1,13 @@
-"""Bearer tokens: how they are made, and why one is refused. Only the SHA-256 of a secret is ever kept.
+"""Bearer tokens of users, and run tokens of agents.
 
-A secret has 256 random bits, so a plain hash is enough: there is nothing to guess, and a look-up
-by hash leaks nothing.
+Only the SHA-256 of a user's secret is stored. A secret has 256 random bits, so a plain hash is enough: it cannot be
+guessed, and a lookup by hash leaks nothing. A run token is valid for one rank of one run, and is not stored.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,12 +19,12 @@ PREFIX = "hai_"
 
 
 def new_secret() -> str:
-    """A fresh secret; shown to its owner once."""
+    """A new secret; its owner sees it once."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def digest(secret: str) -> str:
-    """What is kept of a secret."""
+    """What is stored of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -52,33 +53,43 @@ def check(token: Token, now: float) -> None:
         )
 
 
-def _utc(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def run_token(secret: bytes, task_id: int, run: int, rank: int) -> str:
+    """The token of a rank; `secret` is the server's."""
+    return hmac.new(secret, f"{task_id}-{run}-{rank}".encode(), hashlib.sha256).hexdigest()
+
+
+def is_run_token(secret: bytes, task_id: int, run: int, rank: int, token: str) -> bool:
+    """Whether `token` is the token of that rank; compares in constant time."""
+    return hmac.compare_digest(run_token(secret, task_id, run, rank).encode(), token.encode())
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Keyring:
-    """All tokens, by id, by the digest of their secret, and by who may act by them."""
+    """All tokens, by id, by the digest of their secret, and by user and holder."""
 
     def __init__(self) -> None:
         self._tokens: dict[int, Token] = {}
         self._by_digest: dict[str, int] = {}
-        self._of: dict[str, dict[int, Token]] = {}
+        self._by_user: dict[str, dict[int, Token]] = {}
 
     def put(self, token: Token) -> Token:
         """Set or replace one."""
         self._tokens[token.id] = token
         self._by_digest[token.secret_sha256] = token.id
-        for name in _people(token):
-            self._of.setdefault(name, {})[token.id] = token
+        for name in _users_of(token):
+            self._by_user.setdefault(name, {})[token.id] = token
         return token
 
     def remove(self, token_id: int) -> None:
-        """Forget one, if it is there."""
+        """Remove one, if it exists."""
         token = self._tokens.pop(token_id, None)
         if token is not None:
             del self._by_digest[token.secret_sha256]
-            for name in _people(token):
-                del self._of[name][token_id]
+            for name in _users_of(token):
+                del self._by_user[name][token_id]
 
     def __bool__(self) -> bool:
         return bool(self._tokens)
@@ -88,24 +99,24 @@ class Keyring:
         return self._tokens.get(self._by_digest.get(digest(secret), -1))
 
     def find(self, token_id: int) -> Token | None:
-        """The token of an id."""
+        """The token of an id, or None."""
         return self._tokens.get(token_id)
 
     def get(self, token_id: int) -> Token:
-        """The same. Raises NotFound."""
+        """The token of an id. Raises NotFound."""
         token = self.find(token_id)
         if token is None:
             raise NotFound(f"there is no token {token_id}")
         return token
 
     def unrevoked(self) -> Iterator[Token]:
-        """Those that were not revoked; some may have expired."""
+        """Tokens that were not revoked, including expired ones."""
         return (token for token in self._tokens.values() if not token.revoked)
 
     def of(self, user: str) -> tuple[Token, ...]:
-        """Those that act as a user or that the user holds, newest first."""
-        return tuple(reversed(self._of.get(user, {}).values()))
+        """Tokens that act as a user or that the user holds, newest first."""
+        return tuple(reversed(self._by_user.get(user, {}).values()))
 
 
-def _people(token: Token) -> set[str]:
+def _users_of(token: Token) -> set[str]:
     return {token.user, token.holder} - {""}

@@ -1,7 +1,7 @@
-"""Reads the logs of all ranks of a task towards their beginning: the page before a cursor, or the last one of all.
+"""Reads the logs of all ranks of a task backwards: the page before a cursor, or the last page.
 
-A page begins at the time from which every rank was read, so order holds across pages. Its `begin` is a cursor like any
-other: the page before it is read with it, and reading forward from it gives this page again.
+A page begins at the time from which every rank was read, so lines are in order across pages. Its `begin` is a normal
+cursor: it reads the page before this one, or this page again if read forward.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from hai_backend.logs import reader
 from hai_backend.logs import segments as files
 from hai_backend.logs.cursor import Cursor
-from hai_backend.logs.dropped import dropped, missing_line
+from hai_backend.logs.dropped import dropped, notice_line
 from hai_backend.logs.lines import MAX_LINE_BYTES, LogLine, decode
 from hai_backend.logs.segments import BLOCK, Segment
 
@@ -32,7 +32,7 @@ class Page:
 
 @dataclass(slots=True)
 class _Batch:
-    """The last lines of one rank before a position; `more`: it has others before them."""
+    """The last lines of one rank before a position; `more`: there are earlier ones."""
 
     begin: int
     rows: list[_Row] = field(default_factory=list)
@@ -40,7 +40,7 @@ class _Batch:
 
 
 def read_back(directory: Path, cursor: Cursor, *, at_end: bool, limit: int) -> Page:
-    """The page that ends at the cursor, or, `at_end`, with the last complete lines of all ranks."""
+    """The page that ends at the cursor or, if `at_end`, the one with the last complete lines of all ranks."""
     logs = _logs(directory, cursor)
     positions = {
         (run, rank): _position(cursor, run, rank, segments, at_end)
@@ -51,20 +51,20 @@ def read_back(directory: Path, cursor: Cursor, *, at_end: bool, limit: int) -> P
     lines: list[LogLine] = []
     begin = end
     for run in sorted(logs, reverse=True):
-        got, starts, whole = _read_run(run, logs[run], positions, limit)
-        lines = got + lines
-        limit -= sum(len(line.text) for line in got)
+        found_lines, starts, complete = _read_run(run, logs[run], positions, limit)
+        lines = found_lines + lines
+        limit -= sum(len(line.text) for line in found_lines)
         if starts:
             floor = 0 if cursor.run else run - 1
             begin = replace(cursor, floor=floor, positions=starts)
-        if not whole or limit <= 0:
+        if not complete or limit <= 0:
             break
     return Page(lines, begin, end)
 
 
 def _logs(directory: Path, cursor: Cursor) -> dict[int, dict[int, list[Segment]]]:
-    wanted = [cursor.run] if cursor.run else reader.runs(directory)
-    scanned = {run: files.scan(directory / str(run)) for run in wanted}
+    requested = [cursor.run] if cursor.run else reader.runs(directory)
+    scanned = {run: files.scan(directory / str(run)) for run in requested}
     return {
         run: {k: s for k, s in found.items() if not cursor.ranks or k in cursor.ranks}
         for run, found in scanned.items()
@@ -78,7 +78,7 @@ def _position(cursor: Cursor, run: int, rank: int, segments: list[Segment], at_e
 
 
 def _end_of_lines(segments: list[Segment]) -> int:
-    """Behind the last complete line."""
+    """The offset after the last complete line."""
     first, end = segments[0].first, segments[-1].end
     begin, block = files.read(segments, max(first, end - BLOCK), BLOCK)
     newline = block.rfind(b"\n")
@@ -86,10 +86,10 @@ def _end_of_lines(segments: list[Segment]) -> int:
 
 
 def _end(cursor: Cursor, positions: dict[tuple[int, int], int]) -> Cursor:
-    """Late lines of the run before the last one are still waited for."""
+    """The cursor keeps positions of the last two runs, because late lines of the earlier one may still arrive."""
     floor = 0 if cursor.run else max((run for run, _ in positions), default=0) - 2
-    kept = {key: value for key, value in positions.items() if key[0] > floor}
-    return replace(cursor, floor=max(0, floor), positions=kept)
+    remaining = {key: value for key, value in positions.items() if key[0] > floor}
+    return replace(cursor, floor=max(0, floor), positions=remaining)
 
 
 def _read_run(
@@ -101,11 +101,11 @@ def _read_run(
     share = max(limit // max(len(ranks), 1), BLOCK)
     batches = {k: _batch(run, k, s, at[run, k], share) for k, s in ranks.items()}
     horizon = max((b.rows[0][0] for b in batches.values() if b.more and b.rows), default=None)
-    taken = {k: _since(batch, horizon) for k, batch in batches.items()}
-    merged = heapq.merge(*taken.values(), key=lambda row: row[0])
+    selected = {k: _since(batch, horizon) for k, batch in batches.items()}
+    merged = heapq.merge(*selected.values(), key=lambda row: row[0])
     starts = {
         (run, k): rows[0][1] if rows else batches[k].begin if horizon is None else at[run, k]
-        for k, rows in taken.items()
+        for k, rows in selected.items()
     }
     return [line for _, _, line in merged], starts, horizon is None
 
@@ -128,8 +128,8 @@ def _batch(run: int, rank: int, segments: list[Segment], position: int, limit: i
         at += len(raw) + 1
     if begin == first > 0 and batch.rows:
         time, _, line = batch.rows[0]
-        what = dropped(segments[0].path.parent, rank, segments)
-        batch.rows.insert(0, (time, 0, missing_line(what, run, rank, line.time)))
+        part = dropped(segments[0].path.parent, rank, segments)
+        batch.rows.insert(0, (time, 0, notice_line(part, run, rank, line.time)))
     return batch
 
 

@@ -1,4 +1,4 @@
-"""Where a reader of a task's log stands: one offset per run and rank, packed into text that it hands back unread."""
+"""The position of a reader in the logs of a task: one offset per run and rank, packed into an opaque text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hai_backend.domain.errors import Invalid, Violation
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """`positions[run, rank]` is the next byte; runs up to `floor` were read to their end and are over."""
+    """`positions[run, rank]` is the next byte; runs up to `floor` have ended and were read completely."""
 
     ranks: tuple[int, ...] = ()
     run: int = 0
@@ -21,7 +21,7 @@ class Cursor:
 
 
 def encode(cursor: Cursor) -> str:
-    """As text, safe in URLs."""
+    """The cursor as text that is safe in URLs."""
     rows: dict[int, list[int]] = {}
     for (run, rank), position in sorted(cursor.positions.items()):
         rows.setdefault(run, []).extend((rank, position))
@@ -30,7 +30,7 @@ def encode(cursor: Cursor) -> str:
 
 
 def decode(text: str) -> Cursor:
-    """The value that `encode` packed. Raises Invalid for anything else."""
+    """The cursor that `encode` packed. Raises Invalid."""
     try:
         ranks, run, floor, rows = json.loads(base64.b64decode(text, altchars=b"-_", validate=True))
         positions = {
@@ -38,14 +38,14 @@ def decode(text: str) -> Cursor:
             for row in rows
             for rank, position in zip(row[1::2], row[2::2], strict=True)
         }
-        wanted = tuple(_natural(rank) for rank in ranks)
-        return Cursor(wanted, _natural(run), _natural(floor), positions)
+        requested = tuple(_natural(rank) for rank in ranks)
+        return Cursor(requested, _natural(run), _natural(floor), positions)
     except (ValueError, TypeError, IndexError, KeyError, RecursionError, binascii.Error) as error:
         raise _invalid("is not one that this server gave; read again without a cursor") from error
 
 
 def matching(text: str, ranks: tuple[int, ...], run: int) -> Cursor:
-    """The cursor of a request; it must come from an answer to the same ranks and run."""
+    """The cursor of a request. Raises Invalid unless it is from a request for the same ranks and run."""
     if not text:
         return Cursor(ranks, run)
     cursor = decode(text)

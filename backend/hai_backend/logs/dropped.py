@@ -1,4 +1,4 @@
-"""What was dropped of a rank's log when it reached its limit: counted in `<rank>.dropped` beside its segments.
+"""Counts what was dropped from a rank's log because of its size limit, in `<rank>.dropped` beside the segments.
 
 The file holds "LINES BYTES": the first BYTES bytes of the log had LINES lines. It is written before a segment is
 deleted, so after a crash between the two it may count a segment that still exists: the count is used only where the
@@ -21,7 +21,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The beginning of a log that is not kept. `lines` None: their number is unknown."""
+    """The dropped beginning of a log. `lines` None: their number is unknown."""
 
     bytes: int
     lines: int | None
@@ -35,7 +35,7 @@ class Dropped:
 
 
 def dropped(directory: Path, rank: int, segments: Sequence[Segment]) -> Dropped:
-    """What is missing before the oldest of these segments."""
+    """What was dropped before the oldest of these segments."""
     first = segments[0].first
     lines, counted = _read(directory, rank)
     if first == 0:
@@ -43,9 +43,9 @@ def dropped(directory: Path, rank: int, segments: Sequence[Segment]) -> Dropped:
     return Dropped(first, lines if counted == first and lines != _UNKNOWN else None)
 
 
-def missing_line(what: Dropped, run: int, rank: int, time: float) -> LogLine:
-    """The server's own line before the first one that a log still has."""
-    text = f"[hai] {what} before this line are not kept: the log of a rank keeps its newest part"
+def notice_line(part: Dropped, run: int, rank: int, time: float) -> LogLine:
+    """The line that the server shows before the first line that a log still has."""
+    text = f"[hai] {part} before this line are not kept: the log of a rank keeps its newest part"
     return LogLine(run, rank, time, text)
 
 
@@ -89,7 +89,7 @@ def _count_lines(path: Path) -> int:
 
 
 def ranks(directory: Path) -> frozenset[int]:
-    """The ranks of a run of whose logs something was dropped, by a server that counts."""
+    """The ranks of a run whose logs have a count of dropped lines."""
     try:
         names = [entry.name for entry in os.scandir(directory)]
     except FileNotFoundError:

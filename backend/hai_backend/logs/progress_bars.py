@@ -1,4 +1,4 @@
-"""Progress bars as they are now, one per rank: for who watches. The log holds them only as they are in the end."""
+"""The current progress bar of each rank, for clients that follow a log. The log itself has only their final state."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from itertools import count
 
 from hai_backend.logs.lines import LogLine
 
-_REMEMBERED = 4096  # ranks
+_MAX_BARS = 4096  # ranks
 
 _Name = tuple[int, int, int]  # task, run, rank
 
 
 @dataclass(slots=True)
-class Bars:
-    """Bounded: of too many ranks, the bar that was drawn longest ago is forgotten."""
+class ProgressBars:
+    """Bounded: if there are too many bars, the one that was drawn longest ago is removed."""
 
-    _drawn: dict[_Name, tuple[int, LogLine]] = field(default_factory=dict)
+    _bars: dict[_Name, tuple[int, LogLine]] = field(default_factory=dict)
     # Keys of _drawn, in its order: each append to a log asks for the bars of one task
     _of_task: dict[int, dict[_Name, None]] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
     def draw(self, task_id: int, line: LogLine) -> None:
-        """The bar of a rank looks so now."""
+        """Set the bar of a rank."""
         name = (task_id, line.run, line.rank)
-        self.forget(*name)
-        self._drawn[name] = next(self._numbers), line
+        self.remove(*name)
+        self._bars[name] = next(self._numbers), line
         self._of_task.setdefault(task_id, {})[name] = None
-        if len(self._drawn) > _REMEMBERED:
-            self.forget(*next(iter(self._drawn)))
+        if len(self._bars) > _MAX_BARS:
+            self.remove(*next(iter(self._bars)))
 
-    def forget(self, task_id: int, run: int, rank: int) -> None:
-        """A line of the log has replaced it."""
+    def remove(self, task_id: int, run: int, rank: int) -> None:
+        """Remove the bar of a rank: a line of the log has replaced it."""
         name = (task_id, run, rank)
-        if self._drawn.pop(name, None) is not None:
+        if self._bars.pop(name, None) is not None:
             del self._of_task[task_id][name]
             if not self._of_task[task_id]:
                 del self._of_task[task_id]
@@ -41,8 +41,8 @@ class Bars:
     def since(
         self, task_id: int, ranks: tuple[int, ...], run: int, after: int
     ) -> tuple[list[LogLine], int]:
-        """Those of a task (no ranks, run 0: all) that were drawn after a number, and the number to go on from."""
-        of_task = (self._drawn[name] for name in self._of_task.get(task_id, ()))
+        """Bars of a task (no ranks, run 0: all) drawn after the number `after`, and the number for the next call."""
+        of_task = (self._bars[name] for name in self._of_task.get(task_id, ()))
         found = [
             (number, line)
             for number, line in of_task

@@ -1,7 +1,7 @@
-"""Reads the logs of all ranks over all runs of a task as one stream in order of time.
+"""Reads the logs of all ranks and runs of a task as one stream in order of time.
 
-Runs come one after the other. Within a run an answer ends at the time up to which every rank was read, so order holds
-across answers too. Memory is bounded by the answer's size.
+Runs follow one another. Within a run an answer ends at the time up to which every rank was read, so lines are in order
+across answers, too. Memory is bounded by the size of the answer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hai_backend.logs import segments as files
 from hai_backend.logs.cursor import Cursor
-from hai_backend.logs.dropped import Dropped, dropped, missing_line
+from hai_backend.logs.dropped import Dropped, dropped, notice_line
 from hai_backend.logs.lines import MAX_LINE_BYTES, LogLine, decode
 from hai_backend.logs.segments import Segment
 
@@ -28,28 +28,28 @@ class Start:
     def positions(
         self, runs: Sequence[tuple[int, Mapping[int, list[Segment]]]]
     ) -> dict[tuple[int, int], int]:
-        """Of each run, oldest first, and rank; a rank's last lines are counted over all runs."""
+        """The position in each run (oldest first) and rank; `tail_lines` of a rank count over all runs."""
         at: dict[tuple[int, int], int] = {}
-        left: dict[int, int] = {}
+        shortfall: dict[int, int] = {}
         for run, ranks in reversed(runs):
             for rank, segments in ranks.items():
-                wanted = left.get(rank, self.tail_lines)
-                at[run, rank], left[rank] = self._position(segments, wanted)
+                requested = shortfall.get(rank, self.tail_lines)
+                at[run, rank], shortfall[rank] = self._position(segments, requested)
         return at
 
     def _position(self, segments: list[Segment], lines: int) -> tuple[int, int]:
         first = segments[0].first
-        tail, left = files.tail_position(segments, lines) if self.tail_lines else (first, 0)
+        tail, shortfall = files.tail_position(segments, lines) if self.tail_lines else (first, 0)
         after = first if self.since is None else files.since_position(segments, self.since)
         position = max(tail, after)
-        # What was dropped before the first line counts as read only if more lines than enough are left
-        from_beginning = position == first and (left or not self.tail_lines)
-        return (0 if from_beginning else position), left
+        # Dropped lines are reported (position 0) unless the log still has more lines than were requested
+        from_beginning = position == first and (shortfall or not self.tail_lines)
+        return (0 if from_beginning else position), shortfall
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Lines that were read of one rank, with the offset after each and a time that never decreases."""
+    """Lines of one rank, each with a time that never decreases and the offset after it."""
 
     position: int
     lines: list[tuple[float, int, LogLine]] = field(default_factory=list)
@@ -59,24 +59,24 @@ class _Batch:
 def read(
     directory: Path, cursor: Cursor, start: Start | None, limit: int
 ) -> tuple[list[LogLine], Cursor]:
-    """Complete lines after the cursor and the cursor after them; `start` places a reader that has none."""
+    """Complete lines after the cursor, and the cursor after them. `start`: where to begin without a cursor."""
     lines: list[LogLine] = []
     if start is not None:
         cursor = replace(cursor, positions=start.positions(list(_sources(directory, cursor))))
     for run, ranks in _sources(directory, cursor):
-        got, positions, done = _read_run(run, ranks, cursor.positions, limit)
-        lines += got
+        found_lines, positions, done = _read_run(run, ranks, cursor.positions, limit)
+        lines += found_lines
         cursor = replace(cursor, positions={**cursor.positions, **positions})
-        limit -= sum(len(line.text) for line in got)
+        limit -= sum(len(line.text) for line in found_lines)
         if not done or limit <= 0:
             break
-        cursor = _forget(cursor, run, directory)
+        cursor = _drop_finished_run(cursor, run, directory)
     return lines, cursor
 
 
 def _sources(directory: Path, cursor: Cursor) -> Iterator[tuple[int, dict[int, list[Segment]]]]:
-    wanted = [cursor.run] if cursor.run else [r for r in runs(directory) if r > cursor.floor]
-    for run in wanted:
+    requested = [cursor.run] if cursor.run else [r for r in runs(directory) if r > cursor.floor]
+    for run in requested:
         found = files.scan(directory / str(run))
         yield run, {k: s for k, s in found.items() if not cursor.ranks or k in cursor.ranks}
 
@@ -89,27 +89,28 @@ def runs(directory: Path) -> list[int]:
         return []
 
 
-def _forget(cursor: Cursor, run: int, directory: Path) -> Cursor:
-    """Without the offsets of a run that is over: its second successor has begun. Keeps cursors short."""
+def _drop_finished_run(cursor: Cursor, run: int, directory: Path) -> Cursor:
+    """Drop the offsets of a run once the second run after it has begun, to keep cursors short."""
     if cursor.run or run + 1 >= max(runs(directory)):
         return cursor
-    kept = {key: value for key, value in cursor.positions.items() if key[0] > run}
-    return replace(cursor, floor=run, positions=kept)
+    remaining = {key: value for key, value in cursor.positions.items() if key[0] > run}
+    return replace(cursor, floor=run, positions=remaining)
 
 
 def _read_run(
     run: int, ranks: Mapping[int, list[Segment]], at: Mapping[tuple[int, int], int], limit: int
 ) -> tuple[list[LogLine], dict[tuple[int, int], int], bool]:
-    behind = {k: s for k, s in ranks.items() if at.get((run, k), 0) < s[-1].end}
-    share = max(limit // max(len(behind), 1), MAX_LINE_BYTES + 1)
-    batches = {k: _batch(run, k, s, at.get((run, k), 0), share) for k, s in behind.items()}
+    unread = {k: s for k, s in ranks.items() if at.get((run, k), 0) < s[-1].end}
+    share = max(limit // max(len(unread), 1), MAX_LINE_BYTES + 1)
+    batches = {k: _batch(run, k, s, at.get((run, k), 0), share) for k, s in unread.items()}
     for rank, batch in batches.items():
-        _mark_dropped(batch, behind[rank], run, rank, at.get((run, rank), 0))
+        _mark_dropped(batch, unread[rank], run, rank, at.get((run, rank), 0))
     horizon = min((b.lines[-1][0] for b in batches.values() if b.more and b.lines), default=None)
-    taken = {k: _until(batch, horizon) for k, batch in batches.items()}
-    merged = heapq.merge(*taken.values(), key=lambda entry: entry[0])
+    selected = {k: _until(batch, horizon) for k, batch in batches.items()}
+    merged = heapq.merge(*selected.values(), key=lambda entry: entry[0])
     positions = {
-        (run, k): entries[-1][1] if entries else batches[k].position for k, entries in taken.items()
+        (run, k): entries[-1][1] if entries else batches[k].position
+        for k, entries in selected.items()
     }
     return [line for _, _, line in merged], positions, horizon is None
 
@@ -118,7 +119,7 @@ def _batch(run: int, rank: int, segments: list[Segment], position: int, limit: i
     begin, data = files.read(segments, position, limit)
     batch = _Batch(begin)
     end, time = begin, 0.0
-    for raw in _whole_lines(data):
+    for raw in _complete_lines(data):
         line = decode(raw, run, rank, time)
         time = max(time, line.time)
         end += len(raw) + (data[end - begin + len(raw) : end - begin + len(raw) + 1] == b"\n")
@@ -130,23 +131,23 @@ def _batch(run: int, rank: int, segments: list[Segment], position: int, limit: i
 def _mark_dropped(
     batch: _Batch, segments: list[Segment], run: int, rank: int, position: int
 ) -> None:
-    """Put a line before the batch that says what is missing between the position and its first line."""
+    """Insert a line that reports what was dropped between the position and the first line."""
     missing = batch.position - position
     if missing <= 0 or not batch.lines:
         return
-    whole = position == 0 and batch.position == segments[0].first
-    what = dropped(segments[0].path.parent, rank, segments) if whole else Dropped(missing, None)
+    complete = position == 0 and batch.position == segments[0].first
+    part = dropped(segments[0].path.parent, rank, segments) if complete else Dropped(missing, None)
     time, _, first = batch.lines[0]
-    batch.lines.insert(0, (time, batch.position, missing_line(what, run, rank, first.time)))
+    batch.lines.insert(0, (time, batch.position, notice_line(part, run, rank, first.time)))
     batch.position = position  # as long as this line has not been read
 
 
-def _whole_lines(data: bytes) -> list[bytes]:
-    """Lines without their newlines; the last one only when complete, or too long to wait for its end."""
-    *whole, rest = data.split(b"\n")
-    if not whole and len(rest) > MAX_LINE_BYTES:
-        return [rest]
-    return whole
+def _complete_lines(data: bytes) -> list[bytes]:
+    """Lines without their newlines; an incomplete last line only if it is too long to wait for its end."""
+    *complete, last = data.split(b"\n")
+    if not complete and len(last) > MAX_LINE_BYTES:
+        return [last]
+    return complete
 
 
 def _until(batch: _Batch, horizon: float | None) -> list[tuple[float, int, LogLine]]:

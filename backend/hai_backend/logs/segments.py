@@ -1,7 +1,7 @@
-"""The files of one rank's log: `<rank>.<offset of the first byte>`, together one growing stream of bytes.
+"""The segment files of a rank's log: `<rank>.<offset of the first byte>`, together one growing stream of bytes.
 
-Offsets are logical: they count from the first byte ever written, also after the oldest files were dropped. Segments
-begin at the start of a line, so a dropped one takes whole lines with it.
+Offsets count from the first byte ever written, also after the oldest segments were dropped. Segments begin at the start
+of a line, so only complete lines are dropped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hai_backend.logs.lines import MAX_LINE_BYTES, time_of
 
-BLOCK = 2 * MAX_LINE_BYTES  # holds at least one whole line
+BLOCK = 2 * MAX_LINE_BYTES  # holds at least one complete line
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,37 +49,37 @@ def scan(directory: Path) -> dict[int, list[Segment]]:
 
 
 def read(segments: Sequence[Segment], position: int, limit: int) -> tuple[int, bytes]:
-    """At most `limit` bytes from `position` on, and where they begin: later, when the oldest are gone."""
+    """At most `limit` bytes from `position` on, and where they begin: later, if the oldest were dropped."""
     parts: list[bytes] = []
-    begin, held = position, 0
+    begin, length = position, 0
     for segment in segments:
-        if segment.end <= position or held >= limit:
+        if segment.end <= position or length >= limit:
             continue
         at = max(position, segment.first)
-        data = _read_file(segment, at, limit - held)
+        data = _read_file(segment, at, limit - length)
         if not parts:
             begin = at
-        elif begin + held != at:
+        elif begin + length != at:
             break  # a hole: the next answer begins after it
         if data:
             parts.append(data)
-            held += len(data)
+            length += len(data)
     return begin, b"".join(parts)
 
 
 def tail_position(segments: Sequence[Segment], lines: int) -> tuple[int, int]:
-    """Where the last `lines` complete lines begin, and how many of them there are not; reads backwards in blocks."""
+    """Where the last `lines` complete lines begin, and how many are missing; reads backwards in blocks."""
     first, end = segments[0].first, segments[-1].end
-    wanted = lines + 1  # the newline before the first line that is wanted
+    needed = lines + 1  # including the newline before the first of them
     while end > first:
         begin = max(first, end - BLOCK)
         _, block = read(segments, begin, end - begin)
         newlines = block.count(b"\n")
-        if newlines >= wanted:
-            return begin + _nth_last(block, wanted) + 1, 0
-        wanted -= newlines
+        if newlines >= needed:
+            return begin + _nth_last(block, needed) + 1, 0
+        needed -= newlines
         end = begin
-    return first, wanted - 1
+    return first, needed - 1
 
 
 def since_position(segments: Sequence[Segment], since: float) -> int:
@@ -147,6 +147,6 @@ def _segment(entry: os.DirEntry[str]) -> Segment | None:
 
 
 def _joined(segments: list[Segment]) -> list[Segment]:
-    """Without bytes that a later segment holds as well (cannot happen unless a stranger copied files)."""
+    """Without bytes that a later segment has, too (only if somebody copied files)."""
     cut = [Segment(a.path, a.first, min(a.size, b.first - a.first)) for a, b in pairwise(segments)]
     return [*cut, *segments[-1:]]

@@ -1,7 +1,7 @@
-"""The logs of all ranks below one directory: `<root>/<task>/<run>/<rank>.<first offset>`.
+"""Stores the logs of all ranks below one directory: `<root>/<task>/<run>/<rank>.<first offset>`.
 
-The server appends only at its own size, so a chunk that an agent repeats changes nothing and a gap is answered with the
-size to go on from. Readers in this process sleep until something was appended.
+A chunk is appended only at the end of the log: a repeated chunk changes nothing, and after a gap the agent gets the
+size from which to continue. Readers in this process wait until something is appended.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from hai_backend.logs import backwards, reader, segments
 from hai_backend.logs import cursor as cursors
 from hai_backend.logs.dropped import Dropped, drop, dropped, ranks
 from hai_backend.logs.lines import LogLine
-from hai_backend.logs.progress_bars import Bars
+from hai_backend.logs.progress_bars import ProgressBars
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
-RESERVE_SECONDS = 1.0  # a disk that many ranks write to is asked for its room no more often
-_REMEMBERED = 65_536  # ranks whose size is kept in memory
+RESERVE_SECONDS = 1.0  # the free space of the disk is measured no more often
+_MAX_CACHED = 65_536  # ranks whose size is cached
 
 
 class RankName(Protocol):
-    """What names a rank's log: launch.base.RankKey does."""
+    """Identifies the log of a rank; launch.base.RankKey implements it."""
 
     @property
     def task_id(self) -> int: ...
@@ -45,14 +45,14 @@ class RankName(Protocol):
 class _Tail:
     first: int  # of the newest segment
     size: int  # of the whole log
-    inode: int = 0  # of the file of the newest segment, once this server has made it
-    replaces: bool = False  # an empty file that another server has made
+    inode: int = 0  # of the newest segment's file, once this server has created it
+    replaces: bool = False  # the newest segment is an empty file of another server
 
 
 class LogStore:
-    """Appends, reads and wakes readers. `append` belongs to one thread; `read` may run in any.
+    """Appends, reads and wakes readers. One thread calls `append`; any thread may call `read`.
 
-    Not `alone`: another server may have written these logs, and may not know yet that it leads no more.
+    Not `alone`: a former leader may still append to these logs, because it does not know yet that it was deposed.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class LogStore:
         self._tails: dict[tuple[int, int, int], _Tail] = {}
         self._followers: dict[int, set[asyncio.Event]] = {}
         self._reserve = DiskReserve(root, RESERVE_SECONDS)
-        self._bars = Bars()
+        self._bars = ProgressBars()
 
     def size(self, key: RankName) -> int:
-        """Bytes of the rank's log that were ever kept: where its agent goes on."""
+        """The size of a rank's log, including dropped bytes: where its agent continues."""
         return self._tail(key).size
 
     def append(self, key: RankName, offset: int, data: bytes) -> int:
-        """Keep what is new of a chunk; answers the size. Raises Unavailable when the disk does not take it."""
+        """Append the new part of a chunk and return the size. Raises Unavailable if the disk is full or fails."""
         tail = self._tail(key)
         if not offset <= tail.size < offset + len(data):
             return tail.size
@@ -85,13 +85,15 @@ class LogStore:
             self._write(key, tail, data[tail.size - offset :])
         except OSError as error:
             self._forget(key)
-            raise Unavailable(_not_kept(key, self._root, error), reason="LOG_NOT_KEPT") from error
-        self._bars.forget(key.task_id, key.run, key.rank)
+            raise Unavailable(
+                _write_error(key, self._root, error), reason="LOG_NOT_KEPT"
+            ) from error
+        self._bars.remove(key.task_id, key.run, key.rank)
         self._wake(key.task_id)
         return tail.size
 
     def show(self, key: RankName, bar: str) -> None:
-        """A progress bar as it is now; the next line of its rank replaces it."""
+        """Show a progress bar; the next line of its rank replaces it."""
         line = LogLine(key.run, key.rank, time.time(), bar, redraw=True)
         self._bars.draw(key.task_id, line)
         self._wake(key.task_id)
@@ -99,7 +101,7 @@ class LogStore:
     def bars(
         self, task_id: int, *, ranks: tuple[int, ...] = (), run: int = 0, after: int = 0
     ) -> tuple[list[LogLine], int]:
-        """Bars that were drawn after this number (0: all that there are), and the number to go on from."""
+        """Bars that were drawn after this number (0: all), and the number for the next call."""
         return self._bars.since(task_id, ranks, run, after)
 
     def read(
@@ -119,8 +121,8 @@ class LogStore:
         An empty answer means that there is no more now. Raises Invalid for a cursor of another request.
         """
         start = None if cursor else reader.Start(tail_lines, since)
-        place = cursors.matching(cursor, tuple(sorted(set(ranks))), run)
-        lines, after = reader.read(self._root / str(task_id), place, start, max_bytes)
+        position = cursors.matching(cursor, tuple(sorted(set(ranks))), run)
+        lines, after = reader.read(self._root / str(task_id), position, start, max_bytes)
         return lines, cursors.encode(after)
 
     def read_back(
@@ -132,26 +134,29 @@ class LogStore:
         cursor: str = "",
         max_bytes: int = 256 * 1024,
     ) -> tuple[list[LogLine], str, str]:
-        """The last lines before the cursor, without one the last of all; where they begin ("" when there
-        are none) and where they end.
+        """The last lines before the cursor (without one: of the log), the cursors where they begin and where they end.
+
+        The first cursor is empty if there are no lines.
         """
-        place = cursors.matching(cursor, tuple(sorted(set(ranks))), run)
+        position = cursors.matching(cursor, tuple(sorted(set(ranks))), run)
         directory = self._root / str(task_id)
-        page = backwards.read_back(directory, place, at_end=not cursor, limit=max_bytes)
+        page = backwards.read_back(directory, position, at_end=not cursor, limit=max_bytes)
         begin = cursors.encode(page.begin) if page.lines else ""
         return page.lines, begin, cursors.encode(page.end)
 
     def dropped(self, task_id: int, run: int) -> dict[int, Dropped]:
-        """What the logs of a run have lost to their limit, by rank; only ranks that have lost something."""
+        """What was dropped from the logs of a run, by rank; only ranks with dropped lines."""
         directory = self._root / str(task_id) / str(run)
-        if not (some := ranks(directory)):
+        if not (ranks_with_loss := ranks(directory)):
             return {}
         found = segments.scan(directory)
-        return {rank: dropped(directory, rank, found[rank]) for rank in some & found.keys()}
+        return {
+            rank: dropped(directory, rank, found[rank]) for rank in ranks_with_loss & found.keys()
+        }
 
     @contextmanager
     def appends(self, task_id: int) -> Iterator[asyncio.Event]:
-        """Set by whatever is appended to the task's logs, or shown; who clears it before reading misses nothing."""
+        """An event that is set when a line or bar of the task is added. Clear it before reading, to miss nothing."""
         event, followers = asyncio.Event(), self._followers.setdefault(task_id, set())
         followers.add(event)
         try:
@@ -169,7 +174,7 @@ class LogStore:
         name = (key.task_id, key.run, key.rank)
         tail = self._tails.pop(name, None) or self._find_tail(key)
         self._tails[name] = tail  # the last one used is the last one forgotten
-        if len(self._tails) > _REMEMBERED:
+        if len(self._tails) > _MAX_CACHED:
             self._tails.pop(next(iter(self._tails)))
         return tail
 
@@ -177,7 +182,7 @@ class LogStore:
         found = segments.scan(self._directory(key)).get(key.rank)
         if not found:
             return _Tail(0, 0)
-        # A leader that was paused may still append to its own file: what it writes beyond our beginning is not read.
+        # A former leader may still append to its file; what it writes after the start of ours is not read.
         last = found[-1]
         if self._alone:
             return _Tail(last.first, last.end)
@@ -204,7 +209,9 @@ class LogStore:
             self._drop_oldest(directory, key.rank)
 
     def _open(self, path: Path, tail: _Tail) -> int:
-        """The file of the newest segment. No two servers write one file: that of the other one is never ours."""
+        """Open the newest segment. Two servers never write one file: a file of another server is replaced or
+        refused.
+        """
         if self._alone:
             return os.open(path, _APPEND | os.O_CREAT, 0o600)
         if tail.inode:
@@ -228,7 +235,7 @@ def _create(path: Path) -> int:
 
 
 def _replace(path: Path) -> int:
-    """Put a file of ours in the place of another one, whose writer then finds that it is not its own."""
+    """Replace the file of another server, which then notices that the file is not its own."""
     new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)
     descriptor = _create(new)
@@ -245,9 +252,7 @@ def _append_to(descriptor: int, data: bytes) -> None:
         os.close(descriptor)
 
 
-def _not_kept(key: RankName, root: Path, error: OSError) -> str:
+def _write_error(key: RankName, root: Path, error: OSError) -> str:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    what = "the disk is full: free some space" if full else error.strerror or str(error)
-    return (
-        f"cannot keep the log of task {key.task_id} run {key.run} rank {key.rank} in {root}: {what}"
-    )
+    problem = "the disk is full: free some space" if full else error.strerror or str(error)
+    return f"cannot keep the log of task {key.task_id} run {key.run} rank {key.rank} in {root}: {problem}"

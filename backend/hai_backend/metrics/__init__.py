@@ -1,1 +1,1 @@
-"""What the server counts (Prometheus)."""
+"""Prometheus metrics of the server."""

@@ -29,14 +29,14 @@ _CALLS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10
 
 
 class SuspendReason(StrEnum):
-    """Why a run was asked to leave."""
+    """Why a run was asked to suspend."""
 
     PREEMPTED = "preempted"  # for another task
-    ASKED = "asked"  # by a person, a drain or a limit
+    REQUESTED = "asked"  # by a person, a drain or a limit
 
 
 class Metrics:
-    """One set a process. Who counts calls a method; gauges are set by `tasks` and `nodes`."""
+    """The metrics of one process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -92,7 +92,9 @@ class Metrics:
             "hai_workspace_push_seconds", "From begin to the answer.", buckets=_PUSHES
         )
         self._wheels = gauge("hai_wheels_bytes", "Wheels for builds, as of this server's last one.")
-        self._told = counter("hai_webhook_requests", "Requests to webhooks.", ["result"])
+        self._webhook_requests = counter(
+            "hai_webhook_requests", "Requests to webhooks.", ["result"]
+        )
         self._series: dict[tuple[str, str], Histogram] = {}  # `labels` is slow, calls are many
 
     def call(self, method: str, code: str, seconds: float) -> None:
@@ -128,13 +130,13 @@ class Metrics:
         self._waited.labels(task.priority.name).observe(seconds)
 
     def watch_disks(self, directories: Mapping[str, Path]) -> None:
-        """Their disks are asked whenever the metrics are."""
+        """Measure the disks of these directories whenever the metrics are read."""
         for name, path in directories.items():
             self._disk_free.labels(name).set_function(partial(_of_disk, path, "free"))
             self._disk_size.labels(name).set_function(partial(_of_disk, path, "total"))
 
     def suspended(self, reason: SuspendReason) -> None:
-        """A run was asked to leave."""
+        """A run was asked to suspend."""
         self._suspended.labels(reason).inc()
 
     def pushed(self, push: Pushed) -> None:
@@ -146,15 +148,15 @@ class Metrics:
         self._push_seconds.observe(push.seconds)
 
     def wheels(self, size: int) -> None:
-        """So many bytes of wheels that users sent are kept."""
+        """The stored wheels of users have `size` bytes."""
         self._wheels.set(size)
 
-    def told(self, result: str) -> None:
-        """A webhook was told something: taken or failed; or dropped, when it cannot be told any more."""
-        self._told.labels(result).inc()
+    def webhook_request(self, result: str) -> None:
+        """A request to a webhook: taken, failed, or dropped after too many tries."""
+        self._webhook_requests.labels(result).inc()
 
     def silent_agents(self, count: int) -> None:
-        """So many agents of running programs are silent now."""
+        """`count` agents of running programs are silent now."""
         self._silent_agents.set(count)
 
     def tasks(self, counts: Mapping[TaskState, int]) -> None:
@@ -173,7 +175,7 @@ class Metrics:
         """The nodes as they are now."""
         counts: dict[tuple[str, str], int] = {}
         for node in nodes:
-            # who has taken a node out knows of it: one that is then switched off is no alarm
+            # operators know about cordoned nodes: one that is switched off is no alarm
             key = (node.group, "CORDONED" if node.closed else node.state.value)
             counts[key] = counts.get(key, 0) + 1
         self._nodes.clear()
@@ -185,12 +187,12 @@ class Metrics:
         self._leading.set(leads)
 
     def certificate(self, expires: float) -> None:
-        """What the server shows now is good until then."""
+        """The server's certificate expires then."""
         self._certificate.set(expires)
 
 
 def _address(host: str) -> str:
-    """Everywhere means addresses of both kinds, as for gRPC."""
+    """All interfaces means IPv4 and IPv6, as for gRPC."""
     bare = host.strip("[]")
     if bare in ("0.0.0.0", "::"):
         return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
@@ -198,7 +200,7 @@ def _address(host: str) -> str:
 
 
 class _Handler(WSGIRequestHandler):
-    """Who connects and asks nothing, or has vanished, keeps no thread and no file for ever, and is nothing to log."""
+    """Closes idle connections after a timeout, and logs nothing."""
 
     timeout = 30.0
 
@@ -207,11 +209,11 @@ class _Handler(WSGIRequestHandler):
             super().handle()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nor is who asks."""
+        """Log no requests."""
 
 
 def _of_disk(path: Path, what: Literal["free", "total"]) -> float:
-    """NaN: it cannot be asked."""
+    """NaN: it cannot be read."""
     try:
         return float(getattr(room_of(path), what))
     except OSError:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 
-from hai_backend.auth import browsers
-from hai_backend.auth.browsers import Pass
+from hai_backend.auth import browser_sessions
+from hai_backend.auth.browser_sessions import Pass
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity
 from hai_backend.controllers.aio.clock import Clock
@@ -22,7 +22,7 @@ class Sessions:
     """Links live in this object only; sessions outlive the server."""
 
     def __init__(self, secret: bytes, directory: Directory, clock: Clock) -> None:
-        self._key = browsers.signing_key(secret)
+        self._key = browser_sessions.signing_key(secret)
         self._directory = directory
         self._clock = clock
         self._unused: OrderedDict[str, None] = OrderedDict()
@@ -37,7 +37,7 @@ class Sessions:
 
     def begin(self, task_id: int, link_key: str) -> str | None:
         """Trade a link for a session; None: it is not good, or was used."""
-        found = browsers.read(self._key, _LINK, link_key, self._clock.now())
+        found = browser_sessions.read(self._key, _LINK, link_key, self._clock.now())
         if found is None or found.task_id != task_id or found.once not in self._unused:
             return None
         del self._unused[found.once]
@@ -46,7 +46,7 @@ class Sessions:
     def renewed(self, task_id: int, session: str) -> str | None:
         """A longer session for who is in the second half of one; None: there is time."""
         now = self._clock.now()
-        found = browsers.read(self._key, _SESSION, session, now)
+        found = browser_sessions.read(self._key, _SESSION, session, now)
         if found is None or found.task_id != task_id:
             return None
         if found.expires_at - now > SESSION_SECONDS / 2:
@@ -56,7 +56,7 @@ class Sessions:
     def visitor(self, task_id: int, session: str) -> Identity | None:
         """Who it is; None: nobody whom we know, or not any more."""
         now = self._clock.now()
-        found = browsers.read(self._key, _SESSION, session, now) if session else None
+        found = browser_sessions.read(self._key, _SESSION, session, now) if session else None
         if found is None or found.task_id != task_id:
             return None
         try:
@@ -70,4 +70,4 @@ class Sessions:
     ) -> str:
         expires_at = self._clock.now() + seconds
         what = Pass(purpose, user, token_id, task_id, expires_at, once)
-        return browsers.sign(self._key, what)
+        return browser_sessions.sign(self._key, what)

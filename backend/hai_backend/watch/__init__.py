@@ -1,5 +1,4 @@
-"""The cluster as a picture in memory: list, then watch, and never believe that a watch was complete.
+"""Keeps copies of Kubernetes objects in memory: lists, then watches, and lists again, because a watch may miss changes.
 
-Knows of Kubernetes only what its watches are like. Who lists and watches is handed in (`source.Source`); what becomes
-of the changes is launch/kubernetes' business.
+`source.Source` does the requests; launch/kubernetes handles the changes.
 """

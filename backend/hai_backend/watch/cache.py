@@ -1,7 +1,7 @@
-"""What is known of one kind of object. Pure: whatever comes twice, late or out of order changes nothing.
+"""A cache of the objects of one kind. Pure. Changes that arrive twice, late or out of order have no effect.
 
-Objects are told apart by uid, not by name: a name may be used again. Of two things that are said of one object, the one
-with the higher resourceVersion counts. A list says everything up to its version: after it, older news are no news.
+Objects are identified by uid, because a name may be used again. Of two versions of an object, the one with the higher
+resourceVersion counts. A list is complete up to its version: older changes that arrive after it are ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """An object as it was and as it is; None: it was not, or is not, there."""
+    """An object before and after a change; None: it did not or does not exist."""
 
     uid: str
     before: T | None
@@ -25,8 +25,8 @@ class Change(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen(Generic[T]):
-    """An object at one version, with no more of it than is needed."""
+class CachedObject(Generic[T]):
+    """One version of an object, reduced to the value that `read` returned."""
 
     uid: str
     version: int
@@ -34,77 +34,81 @@ class Seen(Generic[T]):
 
 
 class ObjectCache(Generic[T]):
-    """`read` takes from an object what is worth keeping; objects that read alike count as unchanged."""
+    """`read` reduces an object to what is needed; a change that does not change this value is not reported."""
 
     def __init__(self, read: Callable[[Body], T]) -> None:
         self._read = read
-        self._seen: dict[str, Seen[T]] = {}
-        self._buried: dict[str, int] = {}  # uid -> version; until a list shows it, too
+        self._objects: dict[str, CachedObject[T]] = {}
+        self._deleted: dict[str, int] = {}  # uid -> version; until a list is newer
         self._listed = 0
 
     def get(self, uid: str) -> T | None:
-        """What is known of an object; None when it is not there."""
-        found = self._seen.get(uid)
+        """The value of an object; None if it does not exist."""
+        found = self._objects.get(uid)
         return found.value if found is not None else None
 
     def values(self) -> Iterable[T]:
-        """All objects."""
-        return (seen.value for seen in self._seen.values())
+        """The values of all objects."""
+        return (observed.value for observed in self._objects.values())
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._objects)
 
-    def look(self, body: Body) -> Seen[T]:
+    def read_item(self, body: Body) -> CachedObject[T]:
         """One object of a list."""
         meta = body["metadata"]
-        return Seen(meta["uid"], int(meta["resourceVersion"]), self._read(body))
+        return CachedObject(meta["uid"], int(meta["resourceVersion"]), self._read(body))
 
-    def take(self, kind: str, body: Body) -> Change[T] | None:
-        """Something was said of an object; None when that is no news."""
+    def apply_change(self, kind: str, body: Body) -> Change[T] | None:
+        """Apply a change of the watch; None if it changes nothing."""
         meta = body["metadata"]
         uid, version = meta["uid"], int(meta["resourceVersion"])
-        known = self._seen.get(uid)
-        if version <= self._listed or uid in self._buried:
+        current = self._objects.get(uid)
+        if version <= self._listed or uid in self._deleted:
             return None
-        if known is not None and version < known.version + (kind != DELETED):
+        if current is not None and version < current.version + (kind != DELETED):
             return None
         if kind == DELETED:
-            return self._bury(uid, version)
-        return self._put(Seen(uid, version, self._read(body)))
+            return self._apply_deletion(uid, version)
+        return self._put(CachedObject(uid, version, self._read(body)))
 
-    def listed(self, items: Mapping[str, Seen[T]], version: int) -> list[Change[T]]:
-        """Everything that there was at this version; what is known to be newer stays."""
+    def apply_list(self, items: Mapping[str, CachedObject[T]], version: int) -> list[Change[T]]:
+        """Apply a complete list of this version; newer objects in the cache stay."""
         if version < self._listed:
-            self._age()
+            self._forget_versions()
         self._listed = version
-        self._buried = {uid: v for uid, v in self._buried.items() if v > version}
+        self._deleted = {uid: v for uid, v in self._deleted.items() if v > version}
         missing = [
-            uid for uid, seen in self._seen.items() if uid not in items and seen.version <= version
+            uid
+            for uid, observed in self._objects.items()
+            if uid not in items and observed.version <= version
         ]
         changes = [self._remove(uid) for uid in missing]
-        for uid, seen in items.items():
-            known = self._seen.get(uid)
-            if uid not in self._buried and (known is None or known.version < seen.version):
-                changes.append(self._put(seen))
+        for uid, observed in items.items():
+            current = self._objects.get(uid)
+            if uid not in self._deleted and (current is None or current.version < observed.version):
+                changes.append(self._put(observed))
         return [change for change in changes if change is not None]
 
-    def _age(self) -> None:
-        """The cluster's own store was put back to an earlier day: versions are counted anew, ours are all older."""
-        self._buried.clear()
-        self._seen = {uid: replace(seen, version=0) for uid, seen in self._seen.items()}
+    def _forget_versions(self) -> None:
+        """The cluster's database was restored from a backup, so versions start again: all of ours count as older."""
+        self._deleted.clear()
+        self._objects = {
+            uid: replace(observed, version=0) for uid, observed in self._objects.items()
+        }
 
-    def _put(self, seen: Seen[T]) -> Change[T] | None:
-        before = self._seen.get(seen.uid)
-        if before is not None and before.value == seen.value:
-            self._seen[seen.uid] = Seen(seen.uid, seen.version, before.value)
+    def _put(self, observed: CachedObject[T]) -> Change[T] | None:
+        before = self._objects.get(observed.uid)
+        if before is not None and before.value == observed.value:
+            self._objects[observed.uid] = CachedObject(observed.uid, observed.version, before.value)
             return None
-        self._seen[seen.uid] = seen
-        return Change(seen.uid, before.value if before is not None else None, seen.value)
+        self._objects[observed.uid] = observed
+        return Change(observed.uid, before.value if before is not None else None, observed.value)
 
-    def _bury(self, uid: str, version: int) -> Change[T] | None:
-        self._buried[uid] = version
+    def _apply_deletion(self, uid: str, version: int) -> Change[T] | None:
+        self._deleted[uid] = version
         return self._remove(uid)
 
     def _remove(self, uid: str) -> Change[T] | None:
-        known = self._seen.pop(uid, None)
-        return Change(uid, known.value, None) if known is not None else None
+        current = self._objects.pop(uid, None)
+        return Change(uid, current.value, None) if current is not None else None

@@ -1,4 +1,4 @@
-"""A Kubernetes node as one of ours: where it belongs, what it offers to pods, and whether it takes any."""
+"""Converts a Kubernetes node to one of ours: its group, what it offers to pods, and whether it accepts any."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hai_backend.domain.node import Node
 from hai_backend.watch.source import Body
 
 _DEFAULT_GROUP = "default"
-_KUBERNETES_OWN = "node.kubernetes.io/"  # taints that repeat what conditions and cordons say
+_CONDITION_TAINTS = "node.kubernetes.io/"  # taints that Kubernetes sets for conditions and cordons
 _SUFFIXES: Mapping[str, Decimal] = {
     **{s: Decimal(1000) ** i for i, s in enumerate(("k", "M", "G", "T", "P", "E"), start=1)},
     **{s: Decimal(1024) ** i for i, s in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)},
@@ -20,7 +20,7 @@ _SUFFIXES: Mapping[str, Decimal] = {
 
 @dataclass(frozen=True, slots=True)
 class NodeRules:
-    """The operators' names for things. `topology`: leaf switch first; `tolerated`: (key, value, effect) of taints."""
+    """Names of labels and resources. `topology`: leaf switch first; `tolerated`: (key, value, effect) of taints."""
 
     group_label: str = "hai.dev/group"
     zone_label: str = "hai.dev/zone"
@@ -32,11 +32,11 @@ class NodeRules:
 
 @dataclass(frozen=True, slots=True)
 class ObservedNode:
-    """`unready` says why a node is not; empty when it is ready. `node.held` says why a ready one takes nothing new."""
+    """`unready`: why the node is not ready; empty if it is. `node.held`: why a ready node takes no new work."""
 
     node: Node
     unready: str = ""
-    exact_cpus: Decimal = Decimal()  # that it offers; `node.cpus` are whole ones
+    exact_cpus: Decimal = Decimal()  # what it offers; `node.cpus` is rounded down
 
     @property
     def name(self) -> str:
@@ -44,7 +44,7 @@ class ObservedNode:
 
 
 def read_node(body: Body, rules: NodeRules) -> ObservedNode:
-    """What is kept of a node: nothing that changes with each heartbeat."""
+    """The facts about a node that are needed; none of them changes with each heartbeat."""
     meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     labels: Mapping[str, str] = meta.get("labels") or {}
     offered: Mapping[str, str] = status.get("allocatable") or {}
@@ -59,14 +59,14 @@ def read_node(body: Body, rules: NodeRules) -> ObservedNode:
         cpus=int(cpus := quantity(offered.get("cpu", "0"))),
         memory_bytes=int(quantity(offered.get("memory", "0"))),
         topology=tuple(labels[name] for name in rules.topology if name in labels),
-        held="; ".join(_held(spec, conditions, rules)),
-        lift=_lift(meta["name"], spec, conditions, rules),
+        held="; ".join(_closed_reasons(spec, conditions, rules)),
+        lift=_lift_command(meta["name"], spec, conditions, rules),
     )
     return ObservedNode(node, _unready(conditions), cpus)
 
 
 def quantity(text: str) -> Decimal:
-    """A Kubernetes quantity. Raises ArithmeticError for what is none."""
+    """Parse a Kubernetes quantity. Raises ArithmeticError."""
     for size in (2, 1):
         if text[-size:] in _SUFFIXES and len(text) > size:
             return Decimal(text[:-size]) * _SUFFIXES[text[-size:]]
@@ -74,9 +74,9 @@ def quantity(text: str) -> Decimal:
 
 
 def _gpus(offered: Mapping[str, str], rules: NodeRules) -> tuple[int, str]:
-    """Whole GPUs, or slices of the profile that it has most of: a pod asks for one kind by name."""
-    if whole := int(quantity(offered.get(rules.gpu_resource, "0"))):
-        return whole, ""
+    """Whole GPUs, or else slices of the most frequent profile: a pod requests one kind by name."""
+    if whole_gpus := int(quantity(offered.get(rules.gpu_resource, "0"))):
+        return whole_gpus, ""
     slices = {
         name.removeprefix(rules.mig_resource): int(quantity(count))
         for name, count in offered.items()
@@ -92,11 +92,11 @@ def _unready(conditions: Sequence[Body]) -> str:
         return "not ready: its kubelet has not reported yet"
     if ready["status"] == "True":
         return ""
-    words = ready.get("message") or ready.get("reason") or "its kubelet does not say why"
-    return f"not ready: {words}"
+    message = ready.get("message") or ready.get("reason") or "its kubelet does not say why"
+    return f"not ready: {message}"
 
 
-def _held(spec: Body, conditions: Sequence[Body], rules: NodeRules) -> Iterator[str]:
+def _closed_reasons(spec: Body, conditions: Sequence[Body], rules: NodeRules) -> Iterator[str]:
     if spec.get("unschedulable"):
         yield "cordoned in Kubernetes"
     for condition in _pressures(conditions):
@@ -106,13 +106,15 @@ def _held(spec: Body, conditions: Sequence[Body], rules: NodeRules) -> Iterator[
         yield f"taint {taint['key']}{'=' * bool(value)}{value}:{taint['effect']}"
 
 
-def _lift(name: str, spec: Body, conditions: Sequence[Body], rules: NodeRules) -> str:
-    """What operators do so that it takes work; empty when that alone does not help."""
+def _lift_command(name: str, spec: Body, conditions: Sequence[Body], rules: NodeRules) -> str:
+    """The commands with which operators open the node for work; empty if commands alone do not help."""
     if any(_pressures(conditions)):
         return ""
     steps = [f"kubectl uncordon {name}"] if spec.get("unschedulable") else []
-    marks = [f"{taint['key']}:{taint['effect']}-" for taint in _taints(spec, rules)]
-    return "; ".join([*steps, *([f"kubectl taint node {name} {' '.join(marks)}"] if marks else [])])
+    removals = [f"{taint['key']}:{taint['effect']}-" for taint in _taints(spec, rules)]
+    return "; ".join(
+        [*steps, *([f"kubectl taint node {name} {' '.join(removals)}"] if removals else [])]
+    )
 
 
 def _pressures(conditions: Sequence[Body]) -> Iterator[Body]:
@@ -124,7 +126,7 @@ def _taints(spec: Body, rules: NodeRules) -> Iterator[Body]:
 
 
 def _tolerated(taint: Body, rules: NodeRules) -> bool:
-    if taint["effect"] == "PreferNoSchedule" or taint["key"].startswith(_KUBERNETES_OWN):
+    if taint["effect"] == "PreferNoSchedule" or taint["key"].startswith(_CONDITION_TAINTS):
         return True
     return any(
         key == taint["key"]

@@ -1,4 +1,4 @@
-"""What a picture is drawn from: a list in pages, and a stream of changes since a version."""
+"""The source of a cache: a list in pages, and a stream of changes since a version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
 
 
 class Broken(Exception):
-    """The source cannot answer just now. Ask again later."""
+    """The source is unavailable now. Retry later."""
 
 
 class Expired(Exception):
@@ -21,17 +21,17 @@ class Expired(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a list; all parts of one list show the same version."""
+    """A part of a list; all parts of one list have the same version."""
 
     items: list[Body]
     version: str
 
 
 class Source(Protocol):
-    """One kind of object."""
+    """Lists and watches one kind of object."""
 
     def pages(self) -> AsyncIterator[Page]:
-        """Everything that there is. Raises Broken, Expired."""
+        """All objects. Raises Broken, Expired."""
 
     def changes(self, version: str, seconds: float) -> AsyncGenerator[tuple[str, Body], None]:
-        """What has happened since `version`, for so long, or until the source likes to end. Raises Broken, Expired."""
+        """Changes since `version`, for at most `seconds`; may end earlier. Raises Broken, Expired."""

@@ -1,1 +1,1 @@
-"""How webhooks are told: what is said in which form, and over which wire."""
+"""Sends notifications of tasks to webhooks."""

@@ -76,7 +76,7 @@ from hai_backend.logs.store import LogStore
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.store.base import Store
 from hai_backend.testing import ManualClock
-from hai_backend.webhooks.bodies import Letter
+from hai_backend.webhooks.payload import WebhookRequest
 from tests.support.databases import usual_store
 from tests.support.environments import BUILDER, fake_haienv
 
@@ -146,7 +146,7 @@ class Platform:
     service: Listening | None = None
     calls: list[tuple[str, str]] = field(default_factory=list)
     wheel_bytes: list[int] = field(default_factory=list)
-    letters: list[Letter] = field(default_factory=list)
+    letters: list[WebhookRequest] = field(default_factory=list)
     limits: CallLimits = field(default_factory=CallLimits)
     _channels: list[aio.Channel] = field(default_factory=list)
 
@@ -195,7 +195,7 @@ class Platform:
         """With what would be sent kept in `letters`; nothing is sent."""
         known, origins = Webhooks(self.store), {"https://hooks.example.org"}
 
-        async def post(letter: Letter, format: Format) -> None:
+        async def post(letter: WebhookRequest, format: Format) -> None:
             self.letters.append(letter)
             if "refuses" in letter.url:
                 raise Unavailable("https://hooks.example.org did not take it: it answered 404")

@@ -8,7 +8,7 @@ import pytest
 
 from hai_backend.auth.permissions import (
     Identity,
-    lost,
+    lost_permissions,
     require_oneself,
     require_reach,
     require_self_or_admin,
@@ -85,7 +85,7 @@ def test_a_right_is_had_by_name_or_by_role() -> None:
 )
 def test_what_somebody_has_lost(now: User, less: str) -> None:
     before = Identity(User("ada", Role.OPERATOR, ("vision",), rights=("x",)))
-    assert lost(before, Identity(now)) == less
+    assert lost_permissions(before, Identity(now)) == less
 
 
 def test_things_of_people() -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from hai_backend.auth import shares as share_rules
 from hai_backend.auth.directory import Directory
+from hai_backend.auth.entitlements import shares_with_users
 from hai_backend.domain.accounts.user import Role, Share, User
 from hai_backend.domain.errors import HaiError, NotFound
 from hai_backend.domain.scheduling.snapshot import ShareRow
@@ -19,7 +19,7 @@ ELSEWHERE = Share("speech", "big")
 
 
 def members(users: list[User], *shares: Share) -> dict[tuple[str, str], set[str]]:
-    rows = share_rules.rows(users, {share_rules.key(share): share for share in shares})
+    rows = shares_with_users(users, {(s.user_group, s.group): s for s in shares})
     return {(row.name, row.group): set(row.users) for row in rows}
 
 

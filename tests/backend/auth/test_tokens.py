@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_backend.auth import quotas, run_tokens, tokens
+from hai_backend.auth import tokens
 from hai_backend.auth.directory import Directory
+from hai_backend.auth.entitlements import effective_quotas
 from hai_backend.domain.accounts.user import Quota, Role, Token, TokenScope, User
 from hai_backend.domain.errors import Conflict, HaiError, NotFound, Unauthenticated
 from hai_backend.domain.priority import Priority
@@ -228,13 +229,13 @@ STAFF = Quota("staff", True, "default", Priority.HIGH, 6)
     ],
 )
 def test_which_quota_counts(rows: list[Quota], nodes: int | None) -> None:
-    found = quotas.effective(ADA, rows, NOW)
+    found = effective_quotas(ADA, rows, NOW)
     assert found == (() if nodes is None else (QuotaRow("ada", "default", Priority.HIGH, nodes),))
 
 
 def test_of_node_limits_the_smallest_counts() -> None:
     rows = [replace(q, priority=Priority.AUTO) for q in (VISION, STAFF)]
-    assert quotas.effective(ADA, rows, NOW)[0].nodes == 4
+    assert effective_quotas(ADA, rows, NOW)[0].nodes == 4
 
 
 async def test_quota_rows_follow_changes_and_the_clock() -> None:
@@ -270,8 +271,8 @@ async def test_what_was_not_written_is_not_believed() -> None:
 def test_a_run_token_is_good_for_one_rank_only(
     secret: bytes, one: tuple[int, int, int], two: tuple[int, int, int]
 ) -> None:
-    token = run_tokens.make(secret, *one)
-    assert run_tokens.matches(secret, *one, token)
-    assert run_tokens.matches(secret, *two, token) == (one == two)
-    assert not run_tokens.matches(secret + b"x", *one, token)
-    assert not run_tokens.matches(secret, *one, token + "ü")
+    token = tokens.run_token(secret, *one)
+    assert tokens.is_run_token(secret, *one, token)
+    assert tokens.is_run_token(secret, *two, token) == (one == two)
+    assert not tokens.is_run_token(secret + b"x", *one, token)
+    assert not tokens.is_run_token(secret, *one, token + "ü")

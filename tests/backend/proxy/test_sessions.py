@@ -5,38 +5,40 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_backend.auth import browsers
-from hai_backend.auth.browsers import Pass
+from hai_backend.auth import browser_sessions
+from hai_backend.auth.browser_sessions import Pass
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.accounts.user import TokenScope
 from hai_backend.proxy.sessions import LINK_SECONDS, SESSION_SECONDS, Sessions
 from hai_backend.store.memory.store import MemoryStore
 from hai_backend.testing import ManualClock
 
-KEY = browsers.signing_key(b"secret")
+KEY = browser_sessions.signing_key(b"secret")
 PASS = Pass("session", "ada", 3, 5, 100.0)
 
 
 def test_a_pass_is_read_back_until_its_time_is_over() -> None:
-    text = browsers.sign(KEY, PASS)
-    assert browsers.read(KEY, "session", text, 99.9) == PASS
-    assert browsers.read(KEY, "session", text, 100.0) is None
-    assert browsers.read(KEY, "link", text, 1.0) is None
-    assert browsers.read(browsers.signing_key(b"other"), "session", text, 1.0) is None
+    text = browser_sessions.sign(KEY, PASS)
+    assert browser_sessions.read(KEY, "session", text, 99.9) == PASS
+    assert browser_sessions.read(KEY, "session", text, 100.0) is None
+    assert browser_sessions.read(KEY, "link", text, 1.0) is None
+    assert (
+        browser_sessions.read(browser_sessions.signing_key(b"other"), "session", text, 1.0) is None
+    )
 
 
 @given(st.integers(0, 400), st.integers(1, 255))
 def test_a_pass_that_was_changed_is_none(at: int, by: int) -> None:
-    text = browsers.sign(KEY, PASS)
+    text = browser_sessions.sign(KEY, PASS)
     at %= len(text)
     changed = text[:at] + chr((ord(text[at]) + by) % 128) + text[at + 1 :]
-    found = browsers.read(KEY, "session", changed, 1.0)
+    found = browser_sessions.read(KEY, "session", changed, 1.0)
     assert found in (None, PASS)  # the last letter has bits that mean nothing
 
 
 @given(st.text(max_size=2000))
 def test_nonsense_is_no_pass(text: str) -> None:
-    assert browsers.read(KEY, "session", text, 1.0) is None
+    assert browser_sessions.read(KEY, "session", text, 1.0) is None
 
 
 async def test_a_link_is_traded_once_and_a_session_lasts_as_long_as_its_token() -> None:

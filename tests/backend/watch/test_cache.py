@@ -28,8 +28,8 @@ def picture() -> ObjectCache[str]:
 
 
 def listed(seen: ObjectCache[str], items: list[Body], version: int) -> list[Change[str]]:
-    looked = [seen.look(item) for item in items]
-    return seen.listed({s.uid: s for s in looked}, version)
+    looked = [seen.read_item(item) for item in items]
+    return seen.apply_list({s.uid: s for s in looked}, version)
 
 
 def as_told(seen: ObjectCache[str]) -> dict[str, str | None]:
@@ -61,29 +61,29 @@ TABLE = [
 def test_what_is_known_after(events: list[Event], truth: dict[str, str]) -> None:
     seen = picture()
     for kind, one in events:
-        seen.take(kind, one)
+        seen.apply_change(kind, one)
     assert as_told(seen) == truth
 
 
 def test_what_reads_alike_is_no_change() -> None:
     seen = picture()
-    assert seen.take("ADDED", body("a", 1)) == Change("a", None, "red")
-    assert seen.take("MODIFIED", body("a", 2)) is None
-    assert seen.take("MODIFIED", body("a", 3, "blue")) == Change("a", "red", "blue")
+    assert seen.apply_change("ADDED", body("a", 1)) == Change("a", None, "red")
+    assert seen.apply_change("MODIFIED", body("a", 2)) is None
+    assert seen.apply_change("MODIFIED", body("a", 3, "blue")) == Change("a", "red", "blue")
 
 
 def test_versions_of_a_cluster_that_was_put_back_to_an_earlier_day_count_anew() -> None:
     seen = picture()
     listed(seen, [body("a", 90), body("b", 91)], 100)
-    seen.take("ADDED", body("c", 101))
-    seen.take("DELETED", body("d", 102))
+    seen.apply_change("ADDED", body("c", 101))
+    seen.apply_change("DELETED", body("d", 102))
     assert listed(seen, [body("a", 40, "blue"), body("d", 41)], 50) == [
         Change("b", "red", None),
         Change("c", "red", None),
         Change("a", "red", "blue"),
         Change("d", None, "red"),
     ]
-    assert seen.take("ADDED", body("e", 51)) == Change("e", None, "red")
+    assert seen.apply_change("ADDED", body("e", 51)) == Change("e", None, "red")
 
 
 def test_a_list_tells_what_was_missed() -> None:
@@ -99,15 +99,15 @@ def test_a_list_tells_what_was_missed() -> None:
 def test_news_from_before_a_list_are_no_news() -> None:
     seen = picture()
     listed(seen, [], 9)
-    assert seen.take("ADDED", body("a", 5)) is None
-    assert seen.take("ADDED", body("a", 10)) == Change("a", None, "red")
+    assert seen.apply_change("ADDED", body("a", 5)) is None
+    assert seen.apply_change("ADDED", body("a", 10)) == Change("a", None, "red")
 
 
 def test_what_is_newer_than_a_list_stays() -> None:
     seen = picture()
-    seen.take("ADDED", body("a", 5))
-    seen.take("ADDED", body("b", 6))
-    seen.take("DELETED", body("b", 8))
+    seen.apply_change("ADDED", body("a", 5))
+    seen.apply_change("ADDED", body("b", 6))
+    seen.apply_change("DELETED", body("b", 8))
     assert listed(seen, [body("b", 6)], 4) == []
     assert listed(seen, [body("b", 6)], 6) == [Change("a", "red", None)]
     assert as_told(seen) == {}
@@ -155,12 +155,16 @@ def test_any_stream_and_then_a_list_is_the_truth(
         st.lists(st.sampled_from(world.events), max_size=40) if world.events else st.just([])
     )
     seen = picture()
-    changes = [change for kind, one in heard if (change := seen.take(kind, one)) is not None]
+    changes = [
+        change for kind, one in heard if (change := seen.apply_change(kind, one)) is not None
+    ]
     changes += listed(seen, [*world.now.values()], world.version)
     late = data.draw(
         st.lists(st.sampled_from(world.events), max_size=10) if world.events else st.just([])
     )
-    changes += [change for kind, one in late if (change := seen.take(kind, one)) is not None]
+    changes += [
+        change for kind, one in late if (change := seen.apply_change(kind, one)) is not None
+    ]
     assert as_told(seen) == {uid: one["color"] for uid, one in world.now.items()}
     assert replayed(changes) == as_told(seen)
 
@@ -175,7 +179,7 @@ def test_lists_and_events_may_overtake_one_another(
     then = happen(steps[:moment])
     seen = picture()
     for kind, one in world.events:
-        seen.take(kind, one)
+        seen.apply_change(kind, one)
     listed(seen, [*then.now.values()], moment)
     assert as_told(seen) == {uid: one["color"] for uid, one in world.now.items()}
 

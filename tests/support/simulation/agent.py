@@ -23,7 +23,7 @@ from hai_backend.agent.server.connection import Connect
 from hai_backend.agent.server.outgoing import Outgoing
 from hai_backend.agent.server.session import GivenUp, Session
 from hai_backend.agent.supervisor import EXIT_BUG, EXIT_EXPIRED
-from hai_backend.auth import run_tokens
+from hai_backend.auth import tokens
 from hai_backend.domain.timing import KILL_SECONDS, PAUSE_SECONDS, Timing
 from hai_backend.launch.base import RankKey
 from hai_backend.logs.lines import stamp
@@ -95,7 +95,7 @@ class Agent:
         )
         directory = AgentDir(crowd.directory(local), crowd.network.addresses, self._parts.timing)
         self.outgoing, self.spool = Outgoing(), Spool(directory.spool)
-        token = run_tokens.make(SECRET, key.task_id, key.run, key.rank)
+        token = tokens.run_token(SECRET, key.task_id, key.run, key.rank)
         self._session = self._parts.session(
             directory, token, self, self.outgoing, self.spool, self.lease, connect, pace=1.0
         )

@@ -19,7 +19,7 @@ from hai_backend.api.agents.reports import AgentReports
 from hai_backend.api.agents.welcome import welcome
 from hai_backend.api.request import limits
 from hai_backend.api.tunnels.agent_tunnel import carry
-from hai_backend.auth import run_tokens, tokens
+from hai_backend.auth import tokens
 from hai_backend.controllers.cluster.agents import Session
 from hai_backend.domain.errors import HaiError, Unauthenticated, Unavailable
 from hai_backend.launch.base import RankKey
@@ -79,7 +79,7 @@ class AgentService(rpc.AgentServiceServicer):
     def _check_token(self, key: RankKey, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         sent = dict(context.invocation_metadata() or ()).get("authorization")
         secret = tokens.bearer(str(sent) if sent else None)
-        if not run_tokens.matches(self._p.secret, key.task_id, key.run, key.rank, secret):
+        if not tokens.is_run_token(self._p.secret, key.task_id, key.run, key.rank, secret):
             raise Unauthenticated(f"the run token is not that of rank {key}")
 
     async def _read(

@@ -200,7 +200,11 @@ class Gate:
     def _recheck(self, call: _Call, context: Context) -> None:
         """What a stream shows was chosen by what its caller could do when it began."""
         before, now = call.identity, self._identify(call, context)
-        if now is not None and before is not None and (less := permissions.lost(before, now)):
+        if (
+            now is not None
+            and before is not None
+            and (less := permissions.lost_permissions(before, now))
+        ):
             raise Unavailable(f"{now.name} is without {less} now; ask again", reason="RIGHTS_LOST")
 
     def _admit(self, method: str, rule: Rule, identity: Identity) -> None:

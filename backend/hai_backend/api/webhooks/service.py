@@ -18,7 +18,7 @@ from hai_backend.controllers.tasks.notifications import Notifications
 from hai_backend.controllers.tasks.webhooks import Webhooks
 from hai_backend.domain.accounts.webhook import Format, Notice, Webhook, WebhookEvent
 from hai_backend.domain.errors import Exhausted, NotFound
-from hai_backend.webhooks.bodies import SECRET_PREFIX
+from hai_backend.webhooks.payload import SECRET_PREFIX
 
 _MOST = 10  # of one user
 _SECRET_BYTES = 32

@@ -22,7 +22,7 @@ def count(metrics: Metrics, before: Task | None, after: Task, now: float) -> Non
         metrics.waited(after, now - (before.created_at if since is None else since))
     if _suspending(after) and not _suspending(before):
         preempted = after.run is not None and bool(after.run.suspended_for)
-        metrics.suspended(SuspendReason.PREEMPTED if preempted else SuspendReason.ASKED)
+        metrics.suspended(SuspendReason.PREEMPTED if preempted else SuspendReason.REQUESTED)
 
 
 class TaskCounts:

@@ -24,7 +24,7 @@ from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.task import Task
 from hai_backend.lifecycle.notifications import notices
 from hai_backend.store.base import Store
-from hai_backend.webhooks.bodies import Letter, letter
+from hai_backend.webhooks.payload import WebhookRequest, build_request
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +34,7 @@ RETENTION_SECONDS = 24 * 3600.0
 BATCH_SIZE = 50  # notices in one request
 MAX_PENDING = 10_000  # for one webhook; further notices are dropped
 Key = tuple[str, str]  # owner and name
-Post = Callable[[Letter, Format], Awaitable[None]]
+Post = Callable[[WebhookRequest, Format], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,9 @@ class Notifications:
         try:
             if not is_allowed(webhook.url, self._policy.origins):
                 raise Unavailable(f"operators do not allow {origin_of(webhook.url)} any more")
-            await self._post(letter(webhook, self._policy.cluster, batch, now), webhook.format)
+            await self._post(
+                build_request(webhook, self._policy.cluster, batch, now), webhook.format
+            )
         except Unavailable as error:
             results = DeliveryResult(now, str(error))
         else:

@@ -203,7 +203,7 @@ class KubernetesLauncher:
         self._pod_observed(key, ADDED, body)
 
     def _pod_observed(self, key: RankKey, kind: str, body: Body) -> None:
-        change = self._watches.pods.take(kind, body)
+        change = self._watches.pods.apply_change(kind, body)
         uid = body["metadata"]["uid"]
         if change is not None:
             self._pods_changed([change])

@@ -12,7 +12,7 @@ from hai_backend.api.server.certificates import Certificates
 from hai_backend.api.tasks.launch_context import LaunchContext
 from hai_backend.api.workspaces.access import Keeping, Workspaces
 from hai_backend.api.workspaces.pins import WorkspacePins
-from hai_backend.auth import run_tokens
+from hai_backend.auth import tokens
 from hai_backend.auth.directory import Directory
 from hai_backend.config import Settings
 from hai_backend.controllers.aio.background import BackgroundTasks
@@ -50,7 +50,7 @@ from hai_backend.proxy.addresses import Addresses
 from hai_backend.scheduler import Policy
 from hai_backend.server.term.task_changes import TaskChanges
 from hai_backend.store.base import Store
-from hai_backend.webhooks.post import post
+from hai_backend.webhooks.delivery import post
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ class Components:
         self.standings = task_metrics.TaskCounts(tools.metrics)
         self.directory = directory = Directory(store, changed=self._ring)
         self.expiring = Expiry(self.clock, directory.next_expiry, directory.check)
-        directory.expiring = self.expiring.expires_at
+        directory.on_expiry = self.expiring.expires_at
         self.hub = ConnectedAgents()
         self.tunnels = Tunnels(self.hub)
-        directory.checking.append(self.tunnels.check)
+        directory.checks.append(self.tunnels.check)
         self.board = ServiceStates(self.clock)
         self.logs = LogStore(settings.common / "logs", settings.log_bytes_per_rank, alone=alone)
         self.cluster = Cluster(store, self.clock, changed=self._ring)
@@ -120,7 +120,7 @@ class Components:
             post,
             DeliveryPolicy(self.settings.cluster, self.settings.webhook_origins),
             self.work.run,
-            self.tools.metrics.told,
+            self.tools.metrics.webhook_request,
         )
 
     def _keep_tasks(self) -> None:
@@ -222,7 +222,7 @@ class Components:
         return DecisionLog(path, self.policy, version("hai-platform"))
 
     def _mint(self, key: RankKey) -> str:
-        return run_tokens.make(self.tools.secret, key.task_id, key.run, key.rank)
+        return tokens.run_token(self.tools.secret, key.task_id, key.run, key.rank)
 
     def _ring(self) -> None:
         self.scheduling.wakeup.notify()

@@ -140,7 +140,7 @@ class Serving:
             ),
             rooms.tools.certificates,
         )
-        rooms.directory.checking.append(front.check)
+        rooms.directory.checks.append(front.check)
         return front
 
     def _haienv(self) -> Haienv:

@@ -21,7 +21,7 @@ from hai_backend.api.agents import service as agent_service
 from hai_backend.api.agents.reports import _EVENTS, AgentReports, _bounded, _exited
 from hai_backend.api.request import limits
 from hai_backend.api.request.limits import LOCK_CHARS, SAID_CHARS, SERVICES, TAG_CHARS
-from hai_backend.auth import run_tokens
+from hai_backend.auth import tokens
 from hai_backend.domain.accounts.user import Quota, User
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
@@ -36,7 +36,7 @@ from tests.support.servers import RunningServer, running_server
 
 async def asked(server: RunningServer, task_id: int, level: int) -> str:
     """What the server answers to rank 0 of the first run."""
-    token = run_tokens.make(server.app.tools.secret, task_id, 1, 0)
+    token = tokens.run_token(server.app.tools.secret, task_id, 1, 0)
     async with grpc.aio.insecure_channel(server.app.address) as channel:
         metadata = (("authorization", f"Bearer {token}"),)
         call = AgentServiceStub(channel).Attach(metadata=metadata)
@@ -107,8 +107,8 @@ async def attached(server: RunningServer) -> AsyncIterator[tuple[Any, Callable[.
     task = await task_manager.submit("admin", a_spec("one"), "")
     await _until_running(server, task.id)
     secrets = {
-        "Attach": run_tokens.make(server.app.tools.secret, task.id, 1, 0),
-        "Carry": run_tokens.make(server.app.tools.secret, task.id, 1, 0),
+        "Attach": tokens.run_token(server.app.tools.secret, task.id, 1, 0),
+        "Carry": tokens.run_token(server.app.tools.secret, task.id, 1, 0),
         "OpenTunnel": server.profile.token,
     }
     async with grpc.aio.insecure_channel(server.app.address) as channel:
@@ -184,7 +184,7 @@ async def test_a_mistake_of_the_server_is_told_to_the_agent(
         assert server.app.reign is not None
         task = await server.app.reign.task_manager.submit("admin", a_spec("one"), "")
         await _until_running(server, task.id)
-        token = run_tokens.make(server.app.tools.secret, task.id, 1, 0)
+        token = tokens.run_token(server.app.tools.secret, task.id, 1, 0)
         call = AgentServiceStub(channel).Attach(metadata=(("authorization", f"Bearer {token}"),))
         hello = pb.AgentHello(task_id=task.id, run=1, rank=0, address="127.0.0.1", free_port=4000)
         for said in (pb.AttachRequest(hello=hello), pb.AttachRequest(yielded=pb.Yielded())):

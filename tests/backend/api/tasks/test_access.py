@@ -23,7 +23,7 @@ from hai.client.connection.stream_call import StreamCall
 from hai.v1 import image_service_pb2, task_service_pb2
 from hai.v1.image_pb2 import Image
 from hai_backend.api.server.methods import RULES, Door
-from hai_backend.auth import run_tokens
+from hai_backend.auth import tokens as token_rules
 from hai_backend.domain.accounts.message import Message as Told
 from hai_backend.domain.accounts.right import Grant
 from hai_backend.domain.accounts.user import Quota, Share, TokenScope
@@ -579,7 +579,7 @@ async def _world(platform: Any) -> World:
         "reader": await platform.token("ada", TokenScope.READ),
         "operator": await platform.token("olga"),
         "admin": await platform.token("root"),
-        "agent": run_tokens.make(platform.secret, things[0].task, 1, 0),
+        "agent": token_rules.run_token(platform.secret, things[0].task, 1, 0),
         "nobody": None,
     }
     channel = platform.with_token(None).channel

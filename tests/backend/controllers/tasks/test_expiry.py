@@ -46,9 +46,9 @@ class Stay:
         self.clock = clock
         self.directory = Directory(MemoryStore())
         self.streams = Closing()
-        self.directory.checking.append(self.streams.check)
+        self.directory.checks.append(self.streams.check)
         self.expiring = Expiry(clock, self.directory.next_expiry, self.directory.check)
-        self.directory.expiring = self.expiring.expires_at
+        self.directory.on_expiry = self.expiring.expires_at
 
     async def stream(self, seconds: float | None = None) -> asyncio.Task[Any]:
         """Of somebody whose token is good for so long."""
@@ -105,7 +105,7 @@ def test_a_right_for_a_time_is_looked_at_when_it_ends() -> None:
         await stay.directory.grant(
             Grant("ada", False, "manage_tasks", expires_at=stay.clock.now() + HOUR)
         )
-        stay.directory.checking.append(looked.set)
+        stay.directory.checks.append(looked.set)
         began = loop.time()
         await looked.wait()
         stay.expiring.close()
@@ -118,7 +118,7 @@ def test_a_new_token_does_not_make_all_be_looked_at() -> None:
     async def story() -> tuple[int, int]:
         stay, looks = Stay(LoopTimers()), list[bool]()
         await stay.directory.create_user(User("ada"))
-        stay.directory.checking.append(lambda: looks.append(True))
+        stay.directory.checks.append(lambda: looks.append(True))
         for until in (None, 3 * HOUR, HOUR, 2 * HOUR):
             now = stay.clock.now()
             expires = None if until is None else now + until

@@ -22,7 +22,7 @@ from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.task import Outcome, Task, TaskState
 from hai_backend.lifecycle import events as ev
 from hai_backend.store.memory.store import MemoryStore
-from hai_backend.webhooks.bodies import Letter
+from hai_backend.webhooks.payload import WebhookRequest
 from tests.support.builders import a_spec
 from tests.support.virtual_time import LoopTimers, run_virtually
 
@@ -38,7 +38,7 @@ class Platform:
         self.clock = LoopTimers()
         self.work = BackgroundTasks()
         self.letters: list[tuple[float, list[str]]] = []
-        self.answers: Callable[[Letter], str] = lambda letter: ""
+        self.answers: Callable[[WebhookRequest], str] = lambda letter: ""
         self.counted: list[str] = []
         self.known = Webhooks(self.store)
         self.notifying = Notifications(
@@ -64,7 +64,7 @@ class Platform:
         await self.task_manager.load()
         await self.notifying.load()
 
-    async def _post(self, letter: Letter, format: Format) -> None:
+    async def _post(self, letter: WebhookRequest, format: Format) -> None:
         told = [each["id"] for each in json.loads(letter.body)["data"]["events"]]
         self.letters.append((self.clock.now(), told))
         if why := self.answers(letter):

@@ -14,7 +14,7 @@ from hai.client.errors import Unreachable
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1.agent_service_pb2_grpc import AgentServiceStub
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
-from hai_backend.auth import run_tokens
+from hai_backend.auth import tokens
 from hai_backend.domain.errors import Conflict, Deposed
 from hai_backend.domain.node import Node
 from hai_backend.launch.fake import FakeLauncher
@@ -41,7 +41,7 @@ async def execute(url: str, statement: str) -> None:
 
 async def attached(server: RunningServer, channel: grpc.aio.Channel, task_id: int):  # type: ignore[no-untyped-def]
     """An agent's stream that was welcomed, and its first acknowledged line."""
-    token = run_tokens.make(server.app.tools.secret, task_id, 1, 0)
+    token = tokens.run_token(server.app.tools.secret, task_id, 1, 0)
     call = AgentServiceStub(channel).Attach(metadata=(("authorization", f"Bearer {token}"),))
     hello = pb.AgentHello(task_id=task_id, run=1, rank=0, address="127.0.0.1", free_port=4000)
     await call.write(pb.AttachRequest(hello=hello))

@@ -1,4 +1,4 @@
-"""What is given to users and to their groups: found for each, and without a look at what is others'."""
+"""Rights and quotas of users and groups: found for each user without reading the rows of others."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_backend.auth import quotas, rights
-from hai_backend.auth.quotas import QuotaBook
-from hai_backend.auth.rights import GrantBook
+from hai_backend.auth.entitlements import (
+    GrantIndex,
+    QuotaIndex,
+    effective_quotas,
+    with_rights,
+)
 from hai_backend.domain.accounts.right import Grant
 from hai_backend.domain.accounts.user import Quota, User
 from hai_backend.domain.priority import Priority
@@ -35,46 +38,46 @@ GRANTS = st.builds(Grant, NAMES, st.booleans(), st.sampled_from(["cap:A", "cap:B
 
 @given(st.lists(QUOTAS), st.lists(QUOTAS))
 def test_of_quotas_all_that_concern_a_user_count(put: list[Quota], removed: list[Quota]) -> None:
-    book = filled(QuotaBook(USERS), put, removed)
+    index = filled(QuotaIndex(USERS), put, removed)
     for user in USERS.values():
-        assert book.rows(NOW)[user.name] == quotas.effective(user, book.all(), NOW)
+        assert index.by_user(NOW)[user.name] == effective_quotas(user, index.all(), NOW)
 
 
 @given(st.lists(GRANTS), st.lists(GRANTS))
 def test_of_rights_all_that_concern_a_user_count(put: list[Grant], removed: list[Grant]) -> None:
-    book = filled(GrantBook(), put, removed)
+    index = filled(GrantIndex(), put, removed)
     for user in USERS.values():
-        assert book.allowed(user, NOW) == rights.effective(user, book.all(), NOW)
+        assert index.with_rights(user, NOW) == with_rights(user, index.all(), NOW)
 
 
-def filled(book: Any, put: list[Any], removed: list[Any]) -> Any:
+def filled(index: Any, put: list[Any], removed: list[Any]) -> Any:
     for each in put:
-        book.put(each)
+        index.put(each)
     for each in removed:
-        book.remove(each)
-    return book
+        index.remove(each)
+    return index
 
 
 class Counted:
-    """Given to one user; counts how often it is looked at."""
+    """A row of one user that counts how often it is read."""
 
     subject_is_group, group, priority, right, nodes = False, "default", Priority.HIGH, "cap:A", 1
-    looks = 0
+    reads = 0
 
     def __init__(self, number: int) -> None:
         self.subject = f"u{number}"
 
     @property
     def expires_at(self) -> float | None:
-        Counted.looks += 1
+        Counted.reads += 1
         return None
 
 
 def test_the_work_for_quotas_and_rights_grows_with_users_and_not_with_users_times_rows() -> None:
     users = {f"u{number}": User(f"u{number}") for number in range(100)}
     kept = [Counted(number) for number in range(100)]
-    quota_book, grant_book = filled(QuotaBook(users), kept, []), filled(GrantBook(), kept, [])
-    Counted.looks = 0
-    assert [len(rows) for rows in quota_book.rows(NOW).values()] == [1] * 100
-    assert {len(grant_book.allowed(user, NOW).rights) for user in users.values()} == {1}
-    assert Counted.looks <= 5 * 100
+    quota_index, grant_index = filled(QuotaIndex(users), kept, []), filled(GrantIndex(), kept, [])
+    Counted.reads = 0
+    assert [len(rows) for rows in quota_index.by_user(NOW).values()] == [1] * 100
+    assert {len(grant_index.with_rights(user, NOW).rights) for user in users.values()} == {1}
+    assert Counted.reads <= 5 * 100

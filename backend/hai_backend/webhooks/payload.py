@@ -1,7 +1,7 @@
-"""What a webhook is told, in the form that it understands. Pure.
+"""Builds the HTTP requests for webhooks in the format of the receiver. Pure.
 
-JSON follows Standard Webhooks (standardwebhooks.com): the message has an id, a time and a signature, so that the other
-side can tell ours from others', and one that comes twice from a new one. The chats get a text only.
+JSON follows Standard Webhooks (standardwebhooks.com): a message has an id, a time and a signature, so that the receiver
+can verify it and recognize one that arrives twice. Chat services get a text only.
 """
 
 from __future__ import annotations
@@ -24,58 +24,60 @@ TEXT_CHARS = 1900  # Discord takes 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """One request: where it goes, and what it says."""
+class WebhookRequest:
+    """One HTTP request."""
 
     url: str
     headers: Mapping[str, str]
     body: bytes
 
 
-def letter(webhook: Webhook, cluster: str, notices: Sequence[Notice], now: float) -> Letter:
-    """All of these notices in one request."""
+def build_request(
+    webhook: Webhook, cluster: str, notices: Sequence[Notice], now: float
+) -> WebhookRequest:
+    """The request for all of these notices."""
     text = text_of(cluster, notices)
-    told = _json(text, cluster, notices) if webhook.format is Format.JSON else {}
-    body = json.dumps(told or _CHATS[webhook.format](text), ensure_ascii=False).encode()
+    fields = _json(text, cluster, notices) if webhook.format is Format.JSON else {}
+    body = json.dumps(fields or _CHAT_PAYLOADS[webhook.format](text), ensure_ascii=False).encode()
     headers = {"Content-Type": "application/json", "User-Agent": "hai-webhook"}
     if webhook.format is Format.JSON:
         headers |= _signed(webhook.secret, id_of(notices), int(now), body)
-    return Letter(webhook.url, headers, body)
+    return WebhookRequest(webhook.url, headers, body)
 
 
 def id_of(notices: Sequence[Notice]) -> str:
-    """The same for the same notices: a second try has it, too."""
+    """The id of a message: the same for a second try with the same notices."""
     return "msg_" + sha256(" ".join(each.id for each in notices).encode()).hexdigest()[:32]
 
 
 def text_of(cluster: str, notices: Sequence[Notice]) -> str:
-    """A line for each; of very many the first."""
+    """One line per notice, as many as fit."""
     lines = [line(notice) for notice in notices]
-    text, left = f"[HAI {cluster}] {lines[0]}", len(lines) - 1
+    text, remaining = f"[HAI {cluster}] {lines[0]}", len(lines) - 1
     for each in lines[1:]:
         if len(text) + len(each) > TEXT_CHARS:
-            return f"{text}\nand {left} more"
-        text, left = f"{text}\n{each}", left - 1
+            return f"{text}\nand {remaining} more"
+        text, remaining = f"{text}\n{each}", remaining - 1
     return text
 
 
 def line(notice: Notice) -> str:
     """`task 12 train has failed after 3 h 2 min: exit code 1`."""
     facts = notice.facts
-    text = f"task {notice.task_id} {facts.get('name', '')} {_done(notice)}"
+    text = f"task {notice.task_id} {facts.get('name', '')} {_verb(notice)}"
     if notice.news is WebhookEvent.ENDED and "seconds" in facts:
         text += f" after {span(float(facts['seconds']))}"
-    says_more = "reason" in facts and facts.get("outcome") != Outcome.SUCCEEDED
-    return text + (f": {facts['reason']}" if says_more else "")
+    with_reason = "reason" in facts and facts.get("outcome") != Outcome.SUCCEEDED
+    return text + (f": {facts['reason']}" if with_reason else "")
 
 
-def _done(notice: Notice) -> str:
+def _verb(notice: Notice) -> str:
     if notice.news is WebhookEvent.ENDED:
-        return _ENDS.get(notice.facts.get("outcome", ""), "has ended")
+        return _OUTCOME_VERBS.get(notice.facts.get("outcome", ""), "has ended")
     return "has started" if notice.news is WebhookEvent.STARTED else "was suspended"
 
 
-_ENDS: Mapping[str, str] = {
+_OUTCOME_VERBS: Mapping[str, str] = {
     Outcome.SUCCEEDED: "has succeeded",
     Outcome.FAILED: "has failed",
     Outcome.STOPPED: "was stopped",
@@ -122,14 +124,14 @@ def _discord(text: str) -> dict[str, Any]:
 
 
 def _feishu(text: str) -> dict[str, Any]:
-    return {"msg_type": "text", "content": {"text": _no_tags(text)}}
+    return {"msg_type": "text", "content": {"text": _without_tags(text)}}
 
 
 def _dingtalk(text: str) -> dict[str, Any]:
-    return {"msgtype": "text", "text": {"content": _no_tags(text)}}
+    return {"msgtype": "text", "text": {"content": _without_tags(text)}}
 
 
-_CHATS = {
+_CHAT_PAYLOADS = {
     Format.SLACK: _slack,
     Format.DISCORD: _discord,
     Format.FEISHU: _feishu,
@@ -137,22 +139,23 @@ _CHATS = {
 }
 
 
-def _no_tags(text: str) -> str:
-    """A name that reads like a tag of theirs calls nobody."""
+def _without_tags(text: str) -> str:
+    """Without their tags: the name of a task must not notify people."""
     return text.replace("<", "‹").replace(">", "›")
 
 
-def _rfc3339(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+def _rfc3339(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def refusal(format: Format, answer: bytes) -> str:
-    """Feishu and DingTalk say 200 to everything, and in the answer what was wrong; empty: nothing was."""
+def refusal(format: Format, response: bytes) -> str:
+    """The error in a response of Feishu or DingTalk, which always have status 200; empty: none."""
     if format not in (Format.FEISHU, Format.DINGTALK):
         return ""
     try:
-        told = json.loads(answer)
-        code, why = told.get("errcode", told.get("code", 0)), told.get("errmsg", told.get("msg"))
+        fields = json.loads(response)
+        code = fields.get("errcode", fields.get("code", 0))
+        why = fields.get("errmsg", fields.get("msg"))
     except (ValueError, AttributeError):
         return "its answer is no JSON object"
     return f"it says {code}: {str(why)[:200]}" if code else ""

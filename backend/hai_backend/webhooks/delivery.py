@@ -1,6 +1,7 @@
-"""Sends letters. No redirect is followed, and nothing of an answer but a code is kept: it could be from inside.
+"""Sends requests to webhooks.
 
-aiohttp is imported only when there is something to send: it would cost every start of a server half a second.
+Follows no redirect, and reports only the status of a response, because the response may come from an internal service.
+Imports aiohttp with the first request, because the import would delay the start of each server by half a second.
 """
 
 from __future__ import annotations
@@ -10,31 +11,31 @@ import asyncio
 from hai_backend.domain.accounts.webhook import Format, origin_of
 from hai_backend.domain.errors import Unavailable
 from hai_backend.registry.proxies import proxy_to
-from hai_backend.webhooks.bodies import Letter, refusal
+from hai_backend.webhooks.payload import WebhookRequest, refusal
 
 SECONDS = 10.0  # for all of a request
 _ANSWER_BYTES = 4096
 
 
-async def post(letter: Letter, format: Format) -> None:
-    """Return when the other side has taken it. Raises Unavailable with what it said instead."""
+async def post(request: WebhookRequest, format: Format) -> None:
+    """Return when the receiver has accepted the request. Raises Unavailable with the reason if it has not."""
     import aiohttp
 
-    where = origin_of(letter.url)
+    where = origin_of(request.url)
     try:
         async with (
             asyncio.timeout(SECONDS),
             aiohttp.ClientSession() as session,
             session.post(
-                letter.url,
-                data=letter.body,
-                headers=letter.headers,
+                request.url,
+                data=request.body,
+                headers=request.headers,
                 allow_redirects=False,
-                proxy=proxy_to(letter.url),
-            ) as answer,
+                proxy=proxy_to(request.url),
+            ) as response,
         ):
-            why = f"it answered {answer.status}" if not 200 <= answer.status < 300 else ""
-            why = why or refusal(format, await answer.content.read(_ANSWER_BYTES))
+            why = f"it answered {response.status}" if not 200 <= response.status < 300 else ""
+            why = why or refusal(format, await response.content.read(_ANSWER_BYTES))
     except TimeoutError as error:
         raise _failed(where, f"no answer within {SECONDS:.0f} seconds") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -44,7 +45,7 @@ async def post(letter: Letter, format: Format) -> None:
 
 
 def _cause(error: Exception) -> str:
-    """Never the text of the error: it may name the whole URL."""
+    """Never the text of the error: it may contain the URL."""
     import aiohttp
 
     if isinstance(error, aiohttp.ClientConnectorCertificateError):

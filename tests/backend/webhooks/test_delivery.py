@@ -10,9 +10,9 @@ from aiohttp import web
 
 from hai_backend.domain.accounts.webhook import Format
 from hai_backend.domain.errors import Unavailable
-from hai_backend.webhooks import post as posting
-from hai_backend.webhooks.bodies import Letter
-from hai_backend.webhooks.post import post
+from hai_backend.webhooks import delivery as posting
+from hai_backend.webhooks.delivery import post
+from hai_backend.webhooks.payload import WebhookRequest
 from tests.ports import free_port
 
 
@@ -55,7 +55,7 @@ async def other() -> AsyncIterator[Other]:
 async def sent(url: str, format: Format = Format.JSON) -> str:
     """Why it was not taken; empty: it was."""
     try:
-        await post(Letter(url, {"X-Test": "1"}, b"{}"), format)
+        await post(WebhookRequest(url, {"X-Test": "1"}, b"{}"), format)
     except Unavailable as error:
         return str(error)
     return ""

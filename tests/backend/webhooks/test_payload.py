@@ -12,8 +12,8 @@ from hmac import new as hmac
 import pytest
 
 from hai_backend.domain.accounts.webhook import Format, Notice, Webhook, WebhookEvent, is_allowed
-from hai_backend.webhooks import bodies
-from hai_backend.webhooks.bodies import TEXT_CHARS, letter, line, refusal, text_of
+from hai_backend.webhooks import payload
+from hai_backend.webhooks.payload import TEXT_CHARS, build_request, line, refusal, text_of
 
 KEY = bytes(range(32))
 HOOK = Webhook(
@@ -59,7 +59,9 @@ def test_lines(notice: Notice, said: str) -> None:
 
 
 def test_json() -> None:
-    sent = letter(HOOK, "lab", [FAILED, a_notice(13, WebhookEvent.STARTED, 1.7e9 + 1)], 1.7e9 + 2)
+    sent = build_request(
+        HOOK, "lab", [FAILED, a_notice(13, WebhookEvent.STARTED, 1.7e9 + 1)], 1.7e9 + 2
+    )
     assert json.loads(sent.body) == {
         "type": "task.news",
         "timestamp": "2023-11-14T22:13:21.000+00:00",
@@ -99,12 +101,12 @@ def test_the_signature_is_that_of_the_standard() -> None:
     """The values are those of the specification's own example."""
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     body = b'{"test": 2432232314}'
-    signed = bodies._signed(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body)
+    signed = payload._signed(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body)
     assert signed["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
 def test_who_gets_a_letter_can_check_it() -> None:
-    sent = letter(HOOK, "lab", [FAILED], 1.7e9 + 2.9)
+    sent = build_request(HOOK, "lab", [FAILED], 1.7e9 + 2.9)
     id, time = sent.headers["webhook-id"], sent.headers["webhook-timestamp"]
     signed = hmac(KEY, f"{id}.{time}.".encode() + sent.body, sha256).digest()
     assert sent.headers["webhook-signature"] == "v1," + b64encode(signed).decode()
@@ -113,7 +115,7 @@ def test_who_gets_a_letter_can_check_it() -> None:
 
 def test_a_second_try_has_the_id_of_the_first() -> None:
     first, again, other = (
-        letter(HOOK, "lab", notices, now).headers["webhook-id"]
+        build_request(HOOK, "lab", notices, now).headers["webhook-id"]
         for notices, now in (([FAILED], 1.0), ([FAILED], 9.0), ([replace(FAILED, run=4)], 1.0))
     )
     assert first == again != other
@@ -148,7 +150,7 @@ SAID = "[HAI lab] task 12 <!channel> & co was cancelled"
 )
 def test_chats_get_a_text_that_calls_nobody(format: Format, body: Mapping[str, object]) -> None:
     notice = a_notice(outcome="CANCELED", name="<!channel> & co")
-    sent = letter(replace(HOOK, format=format), "lab", [notice], 1.0)
+    sent = build_request(replace(HOOK, format=format), "lab", [notice], 1.0)
     assert json.loads(sent.body) == body
     assert "webhook-signature" not in sent.headers
 

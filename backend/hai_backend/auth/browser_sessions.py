@@ -1,0 +1,62 @@
+"""Signed credentials of browsers: a link that can be used once, and the session that it is exchanged for. Pure.
+
+A browser never gets a token of the platform. Its credential names a user for one task only. It is valid only while that
+user's token is valid, so whoever checks a session also asks the directory. Nothing is stored on the server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import asdict, dataclass
+
+_MAC_BYTES = 32
+_LONGEST = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Lets a user see one task until `expires_at`. `purpose` tells links from sessions; `once` is the id of a link."""
+
+    purpose: str
+    user: str
+    token_id: int
+    task_id: int
+    expires_at: float
+    once: str = ""
+
+
+def signing_key(secret: bytes) -> bytes:
+    """The key for signatures, derived from the server's secret; run tokens use the secret itself."""
+    return hmac.digest(secret, b"hai browsers", "sha256")
+
+
+def sign(key: bytes, credential: Pass) -> str:
+    """The credential as signed, readable text."""
+    payload = json.dumps(asdict(credential), separators=(",", ":")).encode()
+    return _text(hmac.digest(key, payload, hashlib.sha256) + payload)
+
+
+def read(key: bytes, purpose: str, text: str, now: float) -> Pass | None:
+    """The credential in a signed text; None: the signature or the purpose is wrong, or it has expired."""
+    try:
+        data = _data(text)
+    except ValueError:
+        return None
+    mac, payload = data[:_MAC_BYTES], data[_MAC_BYTES:]
+    if not hmac.compare_digest(mac, hmac.digest(key, payload, hashlib.sha256)):
+        return None
+    found = Pass(**json.loads(payload))
+    return found if found.purpose == purpose and now < found.expires_at else None
+
+
+def _text(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _data(text: str) -> bytes:
+    if len(text) > _LONGEST or not text.isascii():
+        raise ValueError("no signed text")
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
