@@ -12,12 +12,10 @@ from pathlib import Path
 import pytest
 
 from hai_sync import prefetch_walk
-from hai_sync import slow_storage as slow
 from hai_sync.core.rules import Mode, Rules
-from hai_sync.prefetch_walk import PrefetchWalk
+from hai_sync.prefetch_walk import PrefetchWalk, is_slow
 from hai_sync.scan import Filter, Known, scan
 from hai_sync.session.options import SyncOptions
-from hai_sync.slow_storage import is_slow
 
 
 def tree(root: Path) -> None:
@@ -32,8 +30,8 @@ def tree(root: Path) -> None:
 
 @pytest.fixture
 def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow, "TRIAL_SECONDS", 0.0)
-    monkeypatch.setattr(slow, "ENTRY_SECONDS", 0.0)
+    monkeypatch.setattr(prefetch_walk, "TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(prefetch_walk, "ENTRY_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +49,7 @@ def test_what_is_slow(seconds: float, entries: int, answer: bool) -> None:
 
 def test_a_quick_disk_is_read_by_one_thread(tmp_path: Path, monkeypatch) -> None:
     tree(tmp_path)
-    monkeypatch.setattr(slow, "TRIAL_SECONDS", 60.0)
+    monkeypatch.setattr(prefetch_walk, "TRIAL_SECONDS", 60.0)
     monkeypatch.setattr(prefetch_walk, "ThreadPoolExecutor", None)
     assert "a1/b1/c/file" in scan(tmp_path, Known(), Filter()).signatures
 

@@ -12,13 +12,14 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from hai_sync.slow_storage import is_slow
-
 Items = list[os.DirEntry[str]]
 
 THREADS = 32
 PART = 100
 """Entries that one thread looks at."""
+
+TRIAL_SECONDS = 0.05  # too little to say anything
+ENTRY_SECONDS = 50e-6  # listed and looked at; a disk of this machine takes 3e-6
 
 
 class PrefetchWalk:
@@ -89,3 +90,8 @@ def look(items: Items) -> None:
             item.stat(follow_symlinks=False)
         except OSError:  # who asks again is told
             pass
+
+
+def is_slow(seconds: float, entries: int) -> bool:
+    """Whether so many entries should not have taken so long."""
+    return seconds > max(TRIAL_SECONDS, ENTRY_SECONDS * entries)

@@ -137,3 +137,21 @@ def _check_root(root: Path) -> None:
         raise UsageError(f"{root} is not a directory to sync as a whole; make one inside it")
     if not root.is_dir():
         raise UsageError(f"there is no directory {root}")
+
+
+def mark(root: str) -> str:
+    """What a memory notes of its root. Raises OSError."""
+    status = os.stat(root)
+    return f"{status.st_dev} {status.st_ino} {os.fsencode(root).hex()}"
+
+
+def path_of(noted: str) -> str:
+    """Where a root was when its mark was made."""
+    return os.fsdecode(bytes.fromhex(noted.split()[2]))
+
+
+def is_same(before: str, now: str) -> bool:
+    """Whether two marks are of one directory."""
+    old_device, old_inode, old_path = before.split()
+    device, inode, path = now.split()
+    return inode == old_inode and (device == old_device or path == old_path)

@@ -175,7 +175,7 @@ def test_options_are_what_the_workspace_says(shell, monkeypatch) -> None:
     Path("f").write_text("ours")
     paces = []
     monkeypatch.setattr(
-        "hai_sync.cli.transfer_command.RateLimit", lambda rate: paces.append(rate) or RateLimit()
+        "hai_sync.cli.commands.transfer.RateLimit", lambda rate: paces.append(rate) or RateLimit()
     )
     assert shell("push", "--conflict", "refuse")[0] == 1  # what is said counts
     assert shell("push")[0] == 0
@@ -337,7 +337,7 @@ def test_a_push_keeps_to_the_rate(shell, monkeypatch) -> None:
     shell("config", "set", "bwlimit", "1G")
     paces = []
     monkeypatch.setattr(
-        "hai_sync.cli.transfer_command.RateLimit", lambda rate: paces.append(rate) or RateLimit()
+        "hai_sync.cli.commands.transfer.RateLimit", lambda rate: paces.append(rate) or RateLimit()
     )
     assert shell("push")[0] == 0
     assert paces == [1 << 30]

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_sync.cli.plan_output import tell_plan
-from hai_sync.cli.reporting import Progress
+from hai_sync.cli.reporting import Progress, tell_plan
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.core.rules import Conflict, Outcome

@@ -13,9 +13,8 @@ from hai.client.profile import Profile
 from hai_sync.cli.main import main
 from hai_sync.cli.session_factory import open_session
 from hai_sync.core.rules import Mode, Rules
-from hai_sync.root_identity import is_same, mark, path_of
 from hai_sync.session.options import Refused, Report, SyncOptions
-from hai_sync.workspace_dir import create, find
+from hai_sync.workspace_dir import create, find, is_same, mark, path_of
 
 
 def _copied(root: Path) -> Path:

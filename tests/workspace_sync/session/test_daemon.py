@@ -24,13 +24,12 @@ from hai_sync.cli.daemon_reply import tell
 from hai_sync.cli.main import main
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.remote.endpoint import Remote
-from hai_sync.server_choice import server_choice
 from hai_sync.session import daemon as daemon_module
 from hai_sync.session.daemon import Daemon
 from hai_sync.session.options import SyncOptions
 from hai_sync.session.session import Session
 from hai_sync.watch import inotify, watchfiles_backend
-from hai_sync.watch.control import ShortPath, ask
+from hai_sync.watch.control import ShortPath, ask, server_choice
 
 MOST_EVENTS = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 

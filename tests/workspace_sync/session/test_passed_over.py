@@ -11,9 +11,9 @@ import pytest
 from hai.client.profile import Profile
 from hai_sync.cli.main import main
 from hai_sync.core.rules import Mode
-from hai_sync.server_choice import server_choice
 from hai_sync.session.daemon import Daemon
 from hai_sync.session.options import Report, SyncOptions
+from hai_sync.watch.control import server_choice
 from hai_sync.workspace_dir import find
 
 NFD = "cafe\u0301"

@@ -26,7 +26,7 @@ def is_done(answer: Mapping[str, Any], verb: str) -> bool:
 
 def _is_our_server(answer: Mapping[str, Any]) -> bool:
     """A daemon that was told which server says no `surroundings`."""
-    from hai_sync.server_choice import server_choice
+    from hai_sync.watch.control import server_choice
 
     return bool(answer.get("surroundings") == server_choice(answer.get("config", "")))
 

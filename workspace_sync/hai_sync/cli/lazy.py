@@ -11,9 +11,9 @@ from hai.command_line import LazyGroup
 
 COMMANDS = {
     "init": ("init:init", "Make a directory a workspace."),
-    "push": ("push:push", "Bring local changes to the cluster."),
-    "pull": ("pull:pull", "Bring the cluster's changes here."),
-    "sync": ("sync:sync", "Both at once."),
+    "push": ("transfer:push", "Bring local changes to the cluster."),
+    "pull": ("transfer:pull", "Bring the cluster's changes here."),
+    "sync": ("transfer:sync", "Both at once."),
     "diff": ("diff:diff", "What differs, and who changed it."),
     "status": ("status:status", "Where this workspace stands."),
     "list": ("list:listing", "Your workspaces."),

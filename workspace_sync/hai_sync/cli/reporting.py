@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -19,6 +19,7 @@ from hai_sync.core.rules import Conflict
 from hai_sync.core.size_warning import SizeWarning, heavy
 from hai_sync.session.options import Refused, Report
 
+_SIGNS = {"create": "+", "modify": "~", "remove": "-"}
 _TOP = 10
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _SHOWN_EVERY = 0.1
@@ -144,6 +145,58 @@ def change_facts(change: Change) -> Mapping[str, Any]:
         "old": _facts_of(change.old),
         "new": _facts_of(change.new),
     }
+
+
+def tell_plan(report: Report, as_json: bool) -> None:
+    """All of it: a line for each path, or one object."""
+    sys.stdout.writelines(_plan_json(report) if as_json else _plan_lines(report))
+    sys.stdout.flush()
+    if not as_json:
+        tell_problems(report)
+
+
+def _plan_lines(report: Report) -> Iterator[str]:
+    for arrow, changes in (("->", report.outcome.to_remote), ("<-", report.outcome.to_local)):
+        for change in changes:
+            yield printable(f"{arrow} {_SIGNS[change.verb]} {_plan_entry(change)}") + "\n"
+    for conflict in report.outcome.conflicts:
+        yield f"!! {conflict_line(conflict)}\n"
+
+
+def _plan_entry(change: Change) -> str:
+    entry = change.new or change.old
+    assert entry is not None
+    if entry.kind is Kind.DIRECTORY:
+        return change.path + "/"
+    if entry.kind is Kind.SYMLINK:
+        return f"{change.path} -> {entry.target}"
+    return f"{change.path}  ({size_text(entry.size)})" if change.new else change.path
+
+
+def _plan_json(report: Report) -> Iterator[str]:
+    outcome = report.outcome
+    yield '{"event": "plan"'
+    yield from _member("to_remote", map(change_facts, outcome.to_remote))
+    yield from _member("to_local", map(change_facts, outcome.to_local))
+    yield from _member("conflicts", map(conflict_facts, outcome.conflicts))
+    not_synced = {
+        "problems": report.problems,
+        "skipped": report.skipped,
+        "passed_over": report.passed_over,
+    }
+    for name, paths in not_synced.items():
+        yield f', "{name}": {json.dumps(paths)}'
+    yield "}\n"
+
+
+def _member(name: str, items: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A list, an item at a time."""
+    yield f', "{name}": ['
+    between = ""
+    for item in items:
+        yield between + json.dumps(item)
+        between = ", "
+    yield "]"
 
 
 def tell_report(report: Report, as_json: bool, quiet: bool) -> None:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from blake3 import blake3
 
 from hai.client.connection.backoff import delays
 from hai.client.errors import Conflict, HaiError, TimedOut, Unreachable
 from hai.v1.workspace_service_pb2 import FetchFilesRequest, FetchFilesResponse, FilePart
-from hai_sync.core.entry import Entry
+from hai_sync.core.entry import Entry, Tree
 from hai_sync.errors import BadPeer, Lost
 from hai_sync.remote.contents import unpacked
 from hai_sync.remote.endpoint import TRIES, Remote
@@ -66,6 +67,17 @@ async def fetch(remote: Remote, download: Download, progress: Progress) -> None:
             if attempt == TRIES:
                 raise
         await asyncio.sleep(next(waits))
+
+
+@asynccontextmanager
+async def borrowed(
+    remote: Remote, revision: int, files: Tree, task: int = 0
+) -> AsyncIterator[Callable[[str], Path]]:
+    """Fetches files into a temporary directory; yields where each one is until the block ends."""
+    with TemporaryDirectory(prefix="hai-") as folder:
+        download = Download(revision, files, Path(folder), task=task)
+        await fetch(remote, download, lambda files, size: None)
+        yield lambda path: download.place(files[path].digest)
 
 
 def _requests(download: Download) -> list[list[str]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
@@ -16,7 +18,6 @@ from hai.v1.workspace_pb2 import TaskTree, Workspace, WorkspaceLease, WorkspaceR
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
 from hai_sync.core.entry import Entry, Tree
 from hai_sync.errors import BadPeer
-from hai_sync.identity import author
 from hai_sync.remote.rate_limit import RateLimit
 from hai_sync.remote.wire import merge, require_tree, told_of
 
@@ -231,3 +232,13 @@ async def list_workspaces(connection: Connection) -> Sequence[Workspace]:
         stub.ListWorkspaces, wire_pb.ListWorkspacesRequest(), retry=True
     )
     return answer.workspaces
+
+
+def author(purpose: str) -> str:
+    """This process, for people."""
+    return f"{socket.gethostname()} pid {os.getpid()} {purpose}"
+
+
+def client_id(memory: str) -> str:
+    """Whoever holds the lock of a workspace on this machine; `memory`: the name of the index that lies beside it."""
+    return f"{socket.gethostname()[:64]}:{memory}"

@@ -23,10 +23,9 @@ from hai_sync.hashing import open_file
 from hai_sync.remote.downloader import Download, due, fetch
 from hai_sync.remote.endpoint import Remote
 from hai_sync.session.options import Listener
-from hai_sync.transition.apply import Transition
+from hai_sync.transition.apply import Result, Transition
 from hai_sync.transition.directories import Directories
 from hai_sync.transition.fsync import flush
-from hai_sync.transition.results import Result
 from hai_sync.transition.safe_replace import HELD, Fault, SafeReplace
 from hai_sync.version_store import VersionStore
 from hai_sync.workspace_dir import TEMPORARY, WorkspaceDir

@@ -14,8 +14,8 @@ from hai_sync.core.entry import Tree
 from hai_sync.core.reconcile import rebase
 from hai_sync.index import Index
 from hai_sync.session.options import Report, SyncOptions
-from hai_sync.session.three_way_snapshot import ThreeWaySnapshot, looked_at
-from hai_sync.transition.results import Result
+from hai_sync.session.snapshot import ThreeWaySnapshot, looked_at
+from hai_sync.transition.apply import Result
 from hai_sync.version_store import VersionStore
 from hai_sync.workspace_dir import WorkspaceDir
 

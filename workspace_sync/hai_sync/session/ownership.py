@@ -12,8 +12,7 @@ from pathlib import Path
 
 from hai.client.errors import NotFound, UsageError
 from hai_sync.index import Index
-from hai_sync.root_identity import is_same, mark, path_of
-from hai_sync.workspace_dir import WorkspaceDir, find
+from hai_sync.workspace_dir import WorkspaceDir, find, is_same, mark, path_of
 
 
 def claim(place: WorkspaceDir, index: Index) -> None:

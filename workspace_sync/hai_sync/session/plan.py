@@ -14,7 +14,7 @@ from hai_sync.errors import CHANGING
 from hai_sync.hashing import THREADS, hash_files
 from hai_sync.scan import ignore_of
 from hai_sync.session.options import Listener, Refused, Report, SyncOptions
-from hai_sync.session.three_way_snapshot import ThreeWaySnapshot, believe_sizes, is_directory, only
+from hai_sync.session.snapshot import ThreeWaySnapshot, believe_sizes, is_directory, only
 
 _TWIN = "{} ignores case and takes it for the same as {!r}; rename one"
 _PATIENCE = 2  # tries at a file that changes while it is read; with many such files there is none

@@ -14,9 +14,8 @@ from pathlib import Path
 from hai.client.errors import Conflict, NotFound, UsageError
 from hai_sync.core.names import fault, is_own
 from hai_sync.session.lock import locked
-from hai_sync.transition.directories import Directories, status_of
-from hai_sync.transition.results import Moved, words
-from hai_sync.transition.safe_replace import SafeReplace
+from hai_sync.transition.directories import Directories, status_of, words
+from hai_sync.transition.safe_replace import Moved, SafeReplace
 from hai_sync.version_store import VersionStore
 from hai_sync.workspace_dir import TEMPORARY, WorkspaceDir
 

@@ -21,15 +21,14 @@ from hai_sync.core.diff import Change, apply
 from hai_sync.core.rules import Mode, Outcome
 from hai_sync.errors import Lost, Restless
 from hai_sync.index import Index, is_damage
-from hai_sync.remote.endpoint import AWAY, TRIES, Remote
+from hai_sync.remote.endpoint import AWAY, TRIES, Remote, author, client_id
 from hai_sync.session.commit_base import CommitBase, Done
 from hai_sync.session.lock import locked
 from hai_sync.session.options import Listener, Report, Silent, SyncOptions, sizes
 from hai_sync.session.ownership import claim
 from hai_sync.session.plan import decide, guard, refuse_newcomers
-from hai_sync.session.snapshot_both import SnapshotBoth
-from hai_sync.session.three_way_snapshot import ThreeWaySnapshot, report_of, with_sent
-from hai_sync.transition.results import Result
+from hai_sync.session.snapshot import SnapshotBoth, ThreeWaySnapshot, report_of, with_sent
+from hai_sync.transition.apply import Result
 from hai_sync.transition.safe_replace import Fault
 from hai_sync.workspace_dir import TEMPORARY, WorkspaceDir
 
@@ -222,23 +221,29 @@ class Session:
         wish: SyncOptions,
         noting: CommitBase,
     ) -> Sent:
-        from hai_sync.session.push_changes import PushChanges
+        from hai_sync.remote.uploader import JOBS, Order, push
 
         files, size = sizes(changes)
         self.listener.sends(changes)
         self.listener.stage("upload", files, size)
-        departure = PushChanges(
-            self.place,
-            changes,
-            copies,
-            sides.scan.signatures,
-            sides.revision,
-            wish,
-            self.index.name(),
-            self._compress,
-        )
+        us = client_id(
+            self.index.name()
+        )  # the server lets it take over its own lease after a crash
         try:
-            return await departure.push(self.remote, self.listener.progress, noting.begin)
+            async with self.remote.lease(wish.purpose, wish.break_lease, us) as token:
+                order = Order(
+                    self.place.root,
+                    changes,
+                    sides.revision,
+                    token,
+                    author(wish.purpose),
+                    copies,
+                    self._compress,
+                    allow_many_removals=True,  # `guard` has applied the same rule
+                    jobs=wish.jobs or JOBS,
+                    seen=sides.scan.signatures,
+                )
+                return await push(self.remote, order, self.listener.progress, noting.begin)
         except Unreachable:
             self._broken = self._broken or 1
             raise

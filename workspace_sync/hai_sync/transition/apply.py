@@ -15,12 +15,21 @@ from dataclasses import dataclass, field
 
 from hai_sync.core.diff import Change, in_order, only_mode, replaces
 from hai_sync.core.entry import Entry, Kind
-from hai_sync.file_fingerprint import DIRECTORY_SIGNATURE, signature
-from hai_sync.transition.directories import Directories, status_of
-from hai_sync.transition.results import Moved, Result, words
-from hai_sync.transition.safe_replace import SafeReplace
+from hai_sync.file_fingerprint import DIRECTORY_SIGNATURE, Signature, signature
+from hai_sync.transition.directories import Directories, status_of, words
+from hai_sync.transition.safe_replace import Moved, SafeReplace
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(slots=True)
+class Result:
+    """What was done, and what was not."""
+
+    done: list[Change] = field(default_factory=list)
+    signatures: dict[str, Signature] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    restless: set[str] = field(default_factory=set)  # changed after they were looked at
 
 
 @dataclass(slots=True)

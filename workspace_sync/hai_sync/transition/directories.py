@@ -3,6 +3,7 @@ the root can be reached."""
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -52,3 +53,12 @@ def status_of(name: str, folder: int) -> os.stat_result | None:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
+
+
+def words(error: OSError) -> str:
+    """Why a path stays as it is."""
+    if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+        return "the directory stays: it holds files that are not synced"
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return "a part of the way to it is a link or a file"
+    return os.strerror(error.errno) if error.errno else str(error)

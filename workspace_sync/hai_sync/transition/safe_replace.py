@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from hai_sync.file_fingerprint import Signature, signature
-from hai_sync.transition.rename_exchange import exchange
-from hai_sync.transition.results import Moved
 from hai_sync.version_store import VersionStore
 
 Fault = Callable[[str], None]
@@ -23,7 +24,13 @@ Fault = Callable[[str], None]
 HELD = "held-"
 """How the names of versions begin that are on their way to the kept ones."""
 
+_EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
+_CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
+
+
+class Moved(Exception):
+    """The path is not as it was when the decision was made."""
 
 
 @dataclass(slots=True)
@@ -109,3 +116,28 @@ def _as_before(held: str, before: Signature | None) -> Signature:
     if before is None or len(before) != len(now):
         return now
     return before if before[:16] + before[24:] == now[:16] + now[24:] else now
+
+
+def exchange(path: str, folder: int, name: str) -> bool:
+    """An absolute path, and a name in an open directory. False: this file system cannot. Raises OSError."""
+    rename = _rename()
+    if rename is None:
+        return False
+    sys.audit("os.rename", path, name, folder, folder)
+    old, new = os.fsencode(path), os.fsencode(name)
+    if rename(folder, old, folder, new, _EXCHANGE) == 0:
+        return True
+    import ctypes
+
+    number = ctypes.get_errno()
+    if number in _CANNOT_EXCHANGE:
+        return False
+    raise OSError(number, os.strerror(number), name)
+
+
+@cache
+def _rename() -> Callable[..., Any] | None:
+    import ctypes  # here, since most syncs overwrite nothing
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    return getattr(libc, "renameat2", None) or getattr(libc, "renameatx_np", None)

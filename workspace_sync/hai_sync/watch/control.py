@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 NAME = "daemon.sock"
+_VARIABLES = (
+    *("HAI_SERVER", "MARSV2_SERVER", "HAI_PROFILE", "HAI_CONFIG", "XDG_CONFIG_HOME", "HOME"),
+    *("grpc_proxy", "https_proxy", "http_proxy"),
+)
+"""With the file of profiles they decide which server a command that names no profile connects to."""
+
 _LONGEST = 100
 _SILENT = "the daemon of this workspace does not answer; end its process (a `watch start`), and start it again"
 
@@ -55,3 +61,13 @@ class ShortPath:
     def __exit__(self, *_: object) -> None:
         if self._folder >= 0:
             os.close(self._folder)
+
+
+def server_choice(config: str) -> str:
+    """Equal values lead to the same server; `config` is the file of profiles."""
+    chosen: list[str | int | None] = [os.environ.get(name) for name in _VARIABLES]
+    try:
+        status = os.stat(config)
+    except OSError:
+        return repr(chosen)
+    return repr([*chosen, status.st_size, status.st_mtime_ns, status.st_ino])

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 
 from hai.host.inotify import Inotify
 from hai_sync.core.names import is_own
-from hai_sync.root_identity import mark
+from hai_sync.workspace_dir import mark
 
 WAIT_SECONDS = 1.0
 

@@ -17,8 +17,8 @@ from hai_sync.cli.remote_selector import RemoteSelector, there, there_of
 from hai_sync.cli.reporting import event
 from hai_sync.cli.session_factory import relative, with_session
 from hai_sync.core.entry import Kind, Tree
+from hai_sync.remote.downloader import borrowed
 from hai_sync.session.session import Session
-from hai_sync.session.temp_fetch import borrowed
 
 
 @click.command()

@@ -19,9 +19,8 @@ from hai_sync.cli.session_factory import pattern, with_connection
 from hai_sync.core.diff import Change, in_order
 from hai_sync.core.entry import Tree, below
 from hai_sync.core.names import fault
-from hai_sync.identity import author, client_id
 from hai_sync.index import Index
-from hai_sync.remote.endpoint import Remote
+from hai_sync.remote.endpoint import Remote, author, client_id
 from hai_sync.remote.uploader import Order, push
 from hai_sync.session.lock import locked
 from hai_sync.workspace_dir import WorkspaceDir, find

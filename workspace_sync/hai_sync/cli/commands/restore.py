@@ -14,7 +14,7 @@ from hai_sync.cli.remote_selector import Revision
 from hai_sync.cli.reporting import Progress, event, printable, tell_report
 from hai_sync.cli.session_factory import relative, with_session
 from hai_sync.core.rules import Mode, Rules
-from hai_sync.identity import client_id
+from hai_sync.remote.endpoint import client_id
 from hai_sync.session.lock import locked
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.restore import restore_here

@@ -19,8 +19,7 @@ from hai_sync.cli.options import CONFLICT, MODE, bwlimit, common, filter_of, fil
 from hai_sync.cli.reporting import event, left_alone, printable, skipped
 from hai_sync.cli.session_factory import claim_memory, connected, open_session
 from hai_sync.core.rules import Mode, Policy, Rules
-from hai_sync.server_choice import server_choice
-from hai_sync.watch.control import ask
+from hai_sync.watch.control import ask, server_choice
 from hai_sync.workspace_dir import WorkspaceDir, find
 
 _START_SECONDS = 20.0

@@ -1,4 +1,4 @@
-"""What push, pull and sync have in common."""
+"""`haiworkspace push`, `pull` and `sync`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from hai_sync.cli.options import note_unused, wish_of
-from hai_sync.cli.plan_output import tell_plan
-from hai_sync.cli.reporting import Progress, tell_report
+import click
+
+from hai_sync.cli.options import note_unused, transfer, wish_of
+from hai_sync.cli.reporting import Progress, tell_plan, tell_report
 from hai_sync.cli.session_factory import with_session
 from hai_sync.core.rules import Mode
 from hai_sync.remote.rate_limit import RateLimit
@@ -16,7 +17,32 @@ from hai_sync.session.options import Report
 from hai_sync.session.session import Session
 
 
-def transfer_files(mode: Mode, options: Mapping[str, Any]) -> int:
+@click.command()
+@transfer
+def push(**options: Any) -> int:
+    """Bring what you have changed to the cluster.
+
+    What tasks wrote there stays; --delete removes it. What both sides have changed is refused and listed."""
+    return _transfer_files(Mode.PUSH, options)
+
+
+@click.command()
+@transfer
+def pull(**options: Any) -> int:
+    """Bring here what has changed on the cluster.
+
+    What only you have changed stays. Versions that are overwritten are kept: see `restore`."""
+    return _transfer_files(Mode.PULL, options)
+
+
+@click.command()
+@transfer
+def sync(**options: Any) -> int:
+    """Push and pull at once."""
+    return _transfer_files(Mode.SYNC, options)
+
+
+def _transfer_files(mode: Mode, options: Mapping[str, Any]) -> int:
     """Sync as the options say; the exit code."""
     as_json = options["as_json"] or options["output"] == "json"
     note_unused(options)
