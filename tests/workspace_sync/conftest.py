@@ -27,18 +27,18 @@ from tests.support.servers import server_process
 
 def tree_of(text: str) -> Tree:
     """`a=1 b*=2 d/ d/x=3@9 l>a p!`: file, executable, directory, newer file, link, problem."""
-    return dict(_item(word) for word in text.split())
+    return dict(_item(token) for token in text.split())
 
 
-def _item(word: str) -> tuple[str, Entry]:
-    if word.endswith("/"):
-        return word[:-1], DIRECTORY
-    if word.endswith("!"):
-        return word[:-1], Entry(Kind.PROBLEM, target="refused")
-    if ">" in word:
-        path, _, target = word.partition(">")
+def _item(token: str) -> tuple[str, Entry]:
+    if token.endswith("/"):
+        return token[:-1], DIRECTORY
+    if token.endswith("!"):
+        return token[:-1], Entry(Kind.PROBLEM, target="refused")
+    if ">" in token:
+        path, _, target = token.partition(">")
         return path, Entry(Kind.SYMLINK, target=target)
-    path, _, content = word.partition("=")
+    path, _, content = token.partition("=")
     content, _, time = content.partition("@")
     digest = digest_of(content.encode())
     name = path.removesuffix("*")
@@ -86,7 +86,7 @@ class Laptop:
         """All files here."""
         return contents(self.root)
 
-    def there(self) -> dict[str, bytes]:
+    def on_cluster(self) -> dict[str, bytes]:
         """All files on the cluster."""
         return contents(self.cluster)
 
@@ -95,7 +95,7 @@ class Laptop:
     ) -> Report:
         """One sync, as a new process would do it."""
         self.session.index.close()
-        self.session = open_session(self.session.place, self.session.remote.connection)
+        self.session = open_session(self.session.workspace, self.session.remote.connection)
         return await self.session.sync(SyncOptions(Rules(mode, policy), **more))
 
     async def push(self, **more: Any) -> Report:
@@ -127,7 +127,7 @@ def locked_elsewhere(state: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def held() -> Callable[[Path], AbstractContextManager[None]]:
+def locked_by_other() -> Callable[[Path], AbstractContextManager[None]]:
     """`with held(state)`: another process syncs it meanwhile."""
     return locked_elsewhere
 
@@ -151,8 +151,8 @@ async def laptops(
     async def make(host: str) -> Laptop:
         root = tmp_path / host
         root.mkdir()
-        place, _ = create(root, name)
-        session = open_session(place, connection)
+        workspace_dir, _ = create(root, name)
+        session = open_session(workspace_dir, connection)
         workspace = await session.remote.create()
         made.append(Laptop(root, session, Path(workspace.path)))
         return made[-1]

@@ -36,7 +36,7 @@ def test_a_file_of_somebody_else_is_read_as_it_may_be(
 
     def only_with_a_trace(path: str, flags: int) -> int:
         asked.append(flags)
-        if flags != hashing._READ:
+        if flags != hashing._READ_FLAGS:
             raise PermissionError(1, "Operation not permitted", path)
         return opened(path, flags)
 
@@ -45,4 +45,4 @@ def test_a_file_of_somebody_else_is_read_as_it_may_be(
     monkeypatch.undo()
     assert read_all(file, 4) == b"text"
     os.close(file)
-    assert asked[-1] == hashing._READ
+    assert asked[-1] == hashing._READ_FLAGS

@@ -22,9 +22,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "root"
 
 
-async def paths_of(telling) -> set[str] | None:
+async def paths_of(watcher) -> set[str] | None:
     """The next that are told."""
-    async for paths in telling:
+    async for paths in watcher:
         if paths is None or paths:
             return paths
     raise AssertionError("it ended")
@@ -32,18 +32,18 @@ async def paths_of(telling) -> set[str] | None:
 
 async def test_paths_are_below_the_root_and_not_behind_links(root: Path) -> None:
     odd = os.fsdecode(b"caf\xe9")
-    async with aclosing(inotify.told(str(root))) as telling:
-        assert await paths_of(telling) is None
+    async with aclosing(inotify.changed_paths(str(root))) as watcher:
+        assert await paths_of(watcher) is None
         (root / "away/a").write_text("1")
         (root / "inside/e/b").write_text("1")
-        assert await paths_of(telling) == {"d/e/b"}
+        assert await paths_of(watcher) == {"d/e/b"}
         (root / odd).write_text("1")
-        assert await paths_of(telling) == {odd}
+        assert await paths_of(watcher) == {odd}
 
 
 async def test_what_comes_in_the_place_of_the_root_is_looked_at_anew(root: Path) -> None:
-    async with aclosing(inotify.told(str(root))) as telling:
-        assert await paths_of(telling) is None
+    async with aclosing(inotify.changed_paths(str(root))) as watcher:
+        assert await paths_of(watcher) is None
         os.rename(root, root.with_name("elsewhere"))
         os.mkdir(root)
-        assert await paths_of(telling) is None
+        assert await paths_of(watcher) is None

@@ -14,7 +14,7 @@ import pytest
 from hai_sync import prefetch_walk
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.prefetch_walk import PrefetchWalk, is_slow
-from hai_sync.scan import Filter, Known, scan
+from hai_sync.scan import Filter, ScanCache, scan
 from hai_sync.session.options import SyncOptions
 
 
@@ -51,66 +51,66 @@ def test_a_quick_disk_is_read_by_one_thread(tmp_path: Path, monkeypatch) -> None
     tree(tmp_path)
     monkeypatch.setattr(prefetch_walk, "TRIAL_SECONDS", 60.0)
     monkeypatch.setattr(prefetch_walk, "ThreadPoolExecutor", None)
-    assert "a1/b1/c/file" in scan(tmp_path, Known(), Filter()).signatures
+    assert "a1/b1/c/file" in scan(tmp_path, ScanCache(), Filter()).fingerprints
 
 
 @pytest.mark.usefixtures("slow_storage")
 def test_a_slow_one_by_many(tmp_path: Path, monkeypatch) -> None:
     tree(tmp_path)
     together = threading.Barrier(5, timeout=20)  # nobody goes on before five directories are read
-    real = prefetch_walk.listed
+    real = prefetch_walk.list_directory
 
     def listed(folder: str) -> prefetch_walk.Items:
         if os.path.basename(folder) in {"a0", "a1", "a2", "a3", "a4"}:
             together.wait()
         return real(folder)
 
-    monkeypatch.setattr(prefetch_walk, "listed", listed)
-    found = scan(tmp_path, Known(), Filter())
-    assert sum(path.endswith("/file") for path in found.signatures) == 30
+    monkeypatch.setattr(prefetch_walk, "list_directory", listed)
+    found = scan(tmp_path, ScanCache(), Filter())
+    assert sum(path.endswith("/file") for path in found.fingerprints) == 30
 
 
 def test_what_is_found_is_the_same(tmp_path: Path, request) -> None:
     tree(tmp_path)
-    one = scan(tmp_path, Known(), Filter())
+    one = scan(tmp_path, ScanCache(), Filter())
     request.getfixturevalue("slow_storage")
-    many = scan(tmp_path, Known(), Filter())
+    many = scan(tmp_path, ScanCache(), Filter())
     assert many.tree == one.tree
-    assert many.signatures == one.signatures
-    assert many.left_out == one.left_out != set()
+    assert many.fingerprints == one.fingerprints
+    assert many.ignored_paths == one.ignored_paths != set()
 
 
 @pytest.mark.usefixtures("slow_storage")
 def test_parts_of_a_large_directory_too(tmp_path: Path, monkeypatch) -> None:
-    for number in range(8 * prefetch_walk.PART):
+    for number in range(8 * prefetch_walk.BATCH_SIZE):
         (tmp_path / str(number)).touch()
     together = threading.Barrier(5, timeout=20)
-    real, numbers = prefetch_walk.look, itertools.count(1)
+    real, numbers = prefetch_walk.stat_entries, itertools.count(1)
 
-    def look(items: prefetch_walk.Items) -> None:
+    def counting_stat(items: prefetch_walk.Items) -> None:
         if 1 < next(numbers) < 7:  # by the first one storage was found to be slow
             together.wait()
         real(items)
 
-    monkeypatch.setattr(prefetch_walk, "look", look)
-    found = scan(tmp_path, Known(), Filter())
-    assert (len(found.signatures), next(numbers)) == (8 * prefetch_walk.PART, 9)
+    monkeypatch.setattr(prefetch_walk, "stat_entries", counting_stat)
+    found = scan(tmp_path, ScanCache(), Filter())
+    assert (len(found.fingerprints), next(numbers)) == (8 * prefetch_walk.BATCH_SIZE, 9)
 
 
 @pytest.mark.usefixtures("slow_storage")
 def test_what_cannot_be_read_is_told_of(tmp_path: Path, monkeypatch) -> None:
     tree(tmp_path)
-    real = prefetch_walk.listed
+    real = prefetch_walk.list_directory
 
     def listed(folder: str) -> prefetch_walk.Items:
         if folder.endswith("/b3"):
             raise PermissionError(13, "Permission denied", folder)
         return real(folder)
 
-    monkeypatch.setattr(prefetch_walk, "listed", listed)
-    found = scan(tmp_path, Known(), Filter())
+    monkeypatch.setattr(prefetch_walk, "list_directory", listed)
+    found = scan(tmp_path, ScanCache(), Filter())
     assert found.problems == {"a3/b3": "the directory cannot be read: Permission denied"}
-    assert "a3/b8/c/file" in found.signatures
+    assert "a3/b8/c/file" in found.fingerprints
 
 
 def test_what_went_away_meanwhile_is_not_there(tmp_path: Path) -> None:
@@ -123,20 +123,20 @@ def test_what_went_away_meanwhile_is_not_there(tmp_path: Path) -> None:
 
 async def test_who_gives_up_does_not_wait_for_the_end_of_the_walk(laptop, monkeypatch) -> None:
     tree(laptop.root)
-    began, goes_on, read = threading.Event(), threading.Event(), []
-    real = prefetch_walk.listed
+    began, may_continue, read = threading.Event(), threading.Event(), []
+    real = prefetch_walk.list_directory
 
     def listed(folder: str) -> prefetch_walk.Items:
         read.append(folder)
         began.set()
-        goes_on.wait(20)
+        may_continue.wait(20)
         return real(folder)
 
-    monkeypatch.setattr(prefetch_walk, "listed", listed)
+    monkeypatch.setattr(prefetch_walk, "list_directory", listed)
     syncing = asyncio.create_task(laptop.session.sync(SyncOptions(Rules(Mode.PUSH))))
     await asyncio.to_thread(began.wait, 20)
     syncing.cancel()
     await asyncio.wait({syncing})
-    goes_on.set()
+    may_continue.set()
     await asyncio.get_running_loop().shutdown_default_executor()
     assert len(read) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.rescan import rescan
-from hai_sync.scan import Filter, Known, Scan, scan
+from hai_sync.scan import Filter, Scan, ScanCache, scan
 
 NAMES = [*"abc", "a0", "a-"]
 
@@ -46,8 +46,8 @@ def test_what_is_looked_at_again(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(20):
         edit(chance, tmp_path)
-    before = scan(tmp_path, Known(), Filter())
-    before.tree.update(before.fresh)
+    before = scan(tmp_path, ScanCache(), Filter())
+    before.tree.update(before.changed)
     for _ in range(5):
         hints = {
             path.relative_to(tmp_path).as_posix()
@@ -56,22 +56,22 @@ def test_what_is_looked_at_again(tmp_path: Path, seed: int) -> None:
         }
         after = rescan(before, hints | {"never/there"}, Filter())
         assert after is not None
-        whole = scan(tmp_path, Known(), Filter())
-        assert plain(after.tree) == plain(whole.fresh)
-        assert after.gone == before.tree.keys() - whole.fresh.keys()
-        assert after.signatures == whole.signatures
+        complete = scan(tmp_path, ScanCache(), Filter())
+        assert plain(after.tree) == plain(complete.changed)
+        assert after.removed == before.tree.keys() - complete.changed.keys()
+        assert after.fingerprints == complete.fingerprints
         before = after
-        before.gone, before.fresh = set(), {}
+        before.removed, before.changed = set(), {}
 
 
 def test_what_is_not_there_costs_no_look_at_everything(tmp_path: Path) -> None:
     """A directory is removed with all in it: each of its files is told of, and every second path is a temporary one."""
 
     class Counted(dict[str, Entry]):
-        looks = 0
+        reads = 0
 
         def __iter__(self) -> Iterator[str]:
-            Counted.looks += 1
+            Counted.reads += 1
             return super().__iter__()
 
     before = Scan(tmp_path, 0)
@@ -79,18 +79,18 @@ def test_what_is_not_there_costs_no_look_at_everything(tmp_path: Path) -> None:
     before.tree["d"] = Entry(Kind.DIRECTORY)
     after = rescan(before, ["d", *(f"d/{i}" for i in range(1000))], Filter())
     assert after is not None
-    assert (after.tree, len(after.gone)) == ({}, 1001)
-    assert Counted.looks <= 1
+    assert (after.tree, len(after.removed)) == ({}, 1001)
+    assert Counted.reads <= 1
 
 
 def test_what_is_behind_a_link_is_not_taken_for_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d/x").write_text("1")
-    before = scan(tmp_path, Known(), Filter())
-    before.tree.update(before.fresh)
+    before = scan(tmp_path, ScanCache(), Filter())
+    before.tree.update(before.changed)
     (tmp_path / "d").rename(tmp_path / "moved")
     (tmp_path / "d").symlink_to("moved")
     after = rescan(before, ["d", "d/x", "moved"], Filter())
     assert after is not None
-    assert plain(after.tree) == plain(scan(tmp_path, Known(), Filter()).fresh)
-    assert after.gone == {"d/x"}
+    assert plain(after.tree) == plain(scan(tmp_path, ScanCache(), Filter()).changed)
+    assert after.removed == {"d/x"}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hai_sync.settings import NAMES, keep_setting, settings
+from hai_sync.settings import NAMES, save_setting, settings
 from hai_sync.workspace_dir import WorkspaceDir, create, find
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> WorkspaceDir:
+def workspace(tmp_path: Path) -> WorkspaceDir:
     return create(tmp_path, "w")[0]
 
 
@@ -29,26 +29,26 @@ def place(tmp_path: Path) -> WorkspaceDir:
         pytest.param("token: abc\nforce: true\nprofile: x", {}, id="what cannot be set"),
     ],
 )
-def test_what_is_set(place: WorkspaceDir, lines: str, found: dict[str, str]) -> None:
-    with (place.own / "workspace.yml").open("a") as file:
+def test_what_is_set(workspace: WorkspaceDir, lines: str, found: dict[str, str]) -> None:
+    with (workspace.private_dir / "workspace.yml").open("a") as file:
         file.write(lines + "\n")
-    assert settings(place) == found
+    assert settings(workspace) == found
 
 
-def test_two_who_set_at_once_take_turns(place: WorkspaceDir) -> None:
+def test_two_who_set_at_once_take_turns(workspace: WorkspaceDir) -> None:
     def keep(name: str) -> None:
         for number in range(150):
-            keep_setting(place, name, str(number))
-            assert settings(place)[name] == str(number)
+            save_setting(workspace, name, str(number))
+            assert settings(workspace)[name] == str(number)
 
     with ThreadPoolExecutor() as threads:
         list(threads.map(keep, NAMES))
-    assert find(place.root) == place
+    assert find(workspace.root) == workspace
 
 
-def test_a_full_disk_is_told_with_the_file_which_stays(place: WorkspaceDir) -> None:
-    (place.own / "workspace.yml.new").symlink_to("/dev/full")
-    before = (place.own / "workspace.yml").read_text()
+def test_a_full_disk_is_told_with_the_file_which_stays(workspace: WorkspaceDir) -> None:
+    (workspace.private_dir / "workspace.yml.new").symlink_to("/dev/full")
+    before = (workspace.private_dir / "workspace.yml").read_text()
     with pytest.raises(OSError, match=r"No space left on device: '.*/\.hfai/workspace\.yml'"):
-        keep_setting(place, "jobs", "2")
-    assert (place.own / "workspace.yml").read_text() == before
+        save_setting(workspace, "jobs", "2")
+    assert (workspace.private_dir / "workspace.yml").read_text() == before

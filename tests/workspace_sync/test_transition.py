@@ -12,12 +12,12 @@ import pytest
 
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import DIRECTORY, Entry, Kind
-from hai_sync.file_fingerprint import signature
+from hai_sync.file_fingerprint import fingerprint
 from hai_sync.hashing import hash_files
-from hai_sync.scan import Filter, Known, scan
+from hai_sync.scan import Filter, ScanCache, scan
 from hai_sync.transition.apply import Transition
 from hai_sync.transition.directories import Directories
-from hai_sync.transition.safe_replace import Fault, SafeReplace
+from hai_sync.transition.safe_replace import FaultHook, SafeReplace
 from hai_sync.version_store import VersionStore
 
 NEW = Entry(Kind.FILE, b"n" * 32, 3)
@@ -35,9 +35,9 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def transition(root: Path, fault: Fault = lambda step: None) -> Transition:
+def transition(root: Path, fault_hook: FaultHook = lambda step: None) -> Transition:
     """With contents at hand for every file."""
-    found = scan(root, Known(), Filter())
+    found = scan(root, ScanCache(), Filter())
     hold = root.parent / "hold"
     hold.mkdir(exist_ok=True)
     numbers = iter(range(100))
@@ -48,12 +48,12 @@ def transition(root: Path, fault: Fault = lambda step: None) -> Transition:
         return str(path)
 
     kept = VersionStore(root.parent / "kept", "1")
-    versions = SafeReplace(found.signatures, kept, hold, fault)
+    versions = SafeReplace(found.fingerprints, kept, hold, fault_hook)
     return Transition(Directories(root), versions, staged)
 
 
 def entries(root: Path) -> dict[str, Entry]:
-    found = scan(root, Known(), Filter())
+    found = scan(root, ScanCache(), Filter())
     hash_files(found, [p for p, e in found.tree.items() if e.kind is Kind.FILE])
     return found.tree
 
@@ -87,7 +87,7 @@ def test_what_changed_meanwhile_is_left_alone(root: Path) -> None:
     done = work.apply(
         [Change("a", old["a"], NEW), Change("b", None, NEW), Change("d/x", old["d/x"], None)]
     )
-    assert done.restless == {"a", "b", "d/x"}
+    assert done.changed_files == {"a", "b", "d/x"}
     assert (root / "a").read_text() == "edited now"
     assert (root / "b").read_text() == "created now"
     assert (root / "d/x").read_text() == "this too"
@@ -110,18 +110,20 @@ def test_who_replaces_the_file_at_the_last_moment_finds_it_kept(root: Path) -> N
             os.replace(root / "saved", root / "a")
 
     old = entries(root)
-    assert not transition(root, fault=editor).apply([Change("a", old["a"], NEW)]).problems
+    assert not transition(root, fault_hook=editor).apply([Change("a", old["a"], NEW)]).problems
     assert (root / "a").read_text() == "new"
     assert (root.parent / "kept/1/a").read_text() == "saved just now"
 
 
 def test_what_cannot_be_replaced_keeps_its_new_content_for_later(root: Path) -> None:
-    def gone(step: str) -> None:
+    def delete_file(step: str) -> None:
         if step == "overwrite":
             (root / "a").unlink()
 
     old = entries(root)
-    assert set(transition(root, fault=gone).apply([Change("a", old["a"], NEW)]).problems) == {"a"}
+    assert set(
+        transition(root, fault_hook=delete_file).apply([Change("a", old["a"], NEW)]).problems
+    ) == {"a"}
     assert [path.read_text() for path in (root.parent / "hold").iterdir()] == ["new"]
     assert not list(VersionStore(root.parent / "kept").versions())
 
@@ -172,7 +174,7 @@ def test_a_full_disk_stops_and_tells(root: Path) -> None:
         if step == "create":
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    done = transition(root, fault=full).apply(
+    done = transition(root, fault_hook=full).apply(
         [Change("b", None, NEW), Change("c", None, NEW), Change("a", old["a"], NEW)]
     )
     assert "c" not in done.problems
@@ -186,7 +188,7 @@ def test_one_that_is_forbidden_does_not_stop_the_others(root: Path) -> None:
         if step == "mkdir":
             raise PermissionError(errno.EACCES, "Permission denied")
 
-    done = transition(root, fault=forbidden).apply(
+    done = transition(root, fault_hook=forbidden).apply(
         [Change("e", None, DIRECTORY), Change("f", None, NEW)]
     )
     assert done.problems == {"e": "Permission denied"}
@@ -210,9 +212,9 @@ def test_the_clock_may_jump(root: Path) -> None:
     """Times in the future or before 1970 are carried, and never trusted blindly."""
     os.utime(root / "a", ns=(0, 4_000_000_000 * 10**9))
     os.utime(root / "d/x", ns=(0, -(10**9)))
-    found = scan(root, Known(), Filter())
-    known = Known(found.signatures, lambda: entries(root), found.looked_ns)
-    again = scan(root, known, Filter())
-    assert "a" in again.fresh  # it may change without its time moving on
+    found = scan(root, ScanCache(), Filter())
+    cache = ScanCache(found.fingerprints, lambda: entries(root), found.scanned_at_ns)
+    again = scan(root, cache, Filter())
+    assert "a" in again.changed  # it may change without its time moving on
     assert found.tree["d/x"].mtime_ns == 0
-    assert signature((root / "a").lstat()) == again.signatures["a"]
+    assert fingerprint((root / "a").lstat()) == again.fingerprints["a"]

@@ -16,7 +16,7 @@ TODAY = 20_000 * DAY_SECONDS
 
 
 @pytest.fixture
-def held(tmp_path: Path) -> Path:
+def source(tmp_path: Path) -> Path:
     """A file that is about to be kept."""
     path = tmp_path / "held"
     path.write_text("whole")
@@ -37,37 +37,37 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_what_comes_from_another_file_system_is_kept(held: Path, tmp_path: Path) -> None:
-    kept = VersionStore(tmp_path / "kept", "1")
-    kept.keep(str(held), "d/x")
-    assert [(v.path, v.size) for v in kept.versions()] == [("d/x", 5)]
-    assert not held.exists()
+def test_what_comes_from_another_file_system_is_kept(source: Path, tmp_path: Path) -> None:
+    store = VersionStore(tmp_path / "kept", "1")
+    store.add(str(source), "d/x")
+    assert [(v.path, v.size) for v in store.versions()] == [("d/x", 5)]
+    assert not source.exists()
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_a_full_disk_leaves_no_torn_version(held: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_full_disk_leaves_no_torn_version(source: Path, tmp_path: Path, monkeypatch) -> None:
     def torn(source: str, target: Path, **how: bool) -> None:
         target.write_text("wh")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    kept = VersionStore(tmp_path / "kept", "1")
+    store = VersionStore(tmp_path / "kept", "1")
     with monkeypatch.context() as full:
         full.setattr(shutil, "copy2", torn)
         with pytest.raises(OSError, match="No space"):
-            kept.keep(str(held), "x")
-    assert list(kept.versions()) == []
-    assert kept.find("x") is None
-    assert held.read_text() == "whole"
-    kept.keep(str(held), "x")
-    assert [version.size for version in kept.versions()] == [5]
+            store.add(str(source), "x")
+    assert list(store.versions()) == []
+    assert store.find("x") is None
+    assert source.read_text() == "whole"
+    store.add(str(source), "x")
+    assert [version.size for version in store.versions()] == [5]
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_what_a_killed_run_was_copying_is_no_version(held: Path, tmp_path: Path) -> None:
+def test_what_a_killed_run_was_copying_is_no_version(source: Path, tmp_path: Path) -> None:
     class Killed(BaseException):
         pass
 
-    kept = VersionStore(tmp_path / "kept", "1")
+    store = VersionStore(tmp_path / "kept", "1")
     with pytest.MonkeyPatch.context() as dying:
 
         def killed(source: str, target: Path, **how: bool) -> None:
@@ -76,50 +76,50 @@ def test_what_a_killed_run_was_copying_is_no_version(held: Path, tmp_path: Path)
 
         dying.setattr(shutil, "copy2", killed)
         with pytest.raises(Killed):
-            kept.keep(str(held), "x")
-    assert list(kept.versions()) == []
-    kept.keep(str(held), "x")
-    assert [version.size for version in kept.versions()] == [5]
+            store.add(str(source), "x")
+    assert list(store.versions()) == []
+    store.add(str(source), "x")
+    assert [version.size for version in store.versions()] == [5]
 
 
-def kept_at(now: float, tmp_path: Path) -> VersionStore:
+def store_at(now: float, tmp_path: Path) -> VersionStore:
     """A store with one version of a time."""
-    held = tmp_path / "held"
-    held.write_text("whole")
-    kept = VersionStore(tmp_path / "kept", str(int(now * 1000)))
-    kept.keep(str(held), "x")
-    return kept
+    source = tmp_path / "held"
+    source.write_text("whole")
+    store = VersionStore(tmp_path / "kept", str(int(now * 1000)))
+    store.add(str(source), "x")
+    return store
 
 
 def test_a_version_goes_after_thirty_days_with_syncs(tmp_path: Path) -> None:
-    kept = kept_at(TODAY + 5, tmp_path)
+    store = store_at(TODAY + 5, tmp_path)
     for day in range(31):
-        assert kept.find("x"), day
+        assert store.find("x"), day
         for hour in (0, 8, 16):
-            kept.prune(TODAY + day * DAY_SECONDS + hour * 3600)
-    assert kept.find("x") is None
+            store.prune(TODAY + day * DAY_SECONDS + hour * 3600)
+    assert store.find("x") is None
 
 
 def test_a_clock_that_was_wrong_for_a_day_makes_nothing_old(tmp_path: Path) -> None:
-    kept = kept_at(TODAY, tmp_path)
-    kept.prune(TODAY)
+    store = store_at(TODAY, tmp_path)
+    store.prune(TODAY)
     for wrong in (40, 4000, -40, 40):
-        kept.prune(TODAY + wrong * DAY_SECONDS)
-        assert kept.find("x")
+        store.prune(TODAY + wrong * DAY_SECONDS)
+        assert store.find("x")
     for day in range(1, 30):
-        kept.prune(TODAY + day * DAY_SECONDS)
-        assert kept.find("x"), day
+        store.prune(TODAY + day * DAY_SECONDS)
+        assert store.find("x"), day
 
 
 def test_what_is_kept_while_the_clock_is_ahead_makes_nothing_old(tmp_path: Path) -> None:
-    kept_at(TODAY, tmp_path)
-    ahead = kept_at(TODAY + 40 * DAY_SECONDS, tmp_path)
+    store_at(TODAY, tmp_path)
+    ahead = store_at(TODAY + 40 * DAY_SECONDS, tmp_path)
     ahead.prune(TODAY + 40 * DAY_SECONDS)
     assert len(list(ahead.versions())) == 2
 
 
 def test_days_that_cannot_be_noted_are_no_error(tmp_path: Path) -> None:
-    kept = kept_at(TODAY, tmp_path)
+    store = store_at(TODAY, tmp_path)
     (tmp_path / "kept/days").mkdir()
-    kept.prune(TODAY)
-    assert kept.find("x")
+    store.prune(TODAY)
+    assert store.find("x")

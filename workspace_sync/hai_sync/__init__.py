@@ -1,1 +1,1 @@
-"""Workspaces: a directory kept the same on a laptop and on the cluster's storage."""
+"""Keeps a directory in sync between a computer and the storage of the cluster."""

@@ -1,4 +1,4 @@
-"""From an exception to a sentence and an exit code, as commands tell it, and a daemon whom they asked.
+"""Maps exceptions to messages and exit codes, for commands and for the daemon.
 
 1 failure, 2 usage, 3 not found, 4 denied, 5 unreachable, 124 time-out.
 """
@@ -24,7 +24,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
 
 
 class Failure(NamedTuple):
-    """What happened, what to do, the same for programs, and how a command ends."""
+    """A message for people, a reason for programs, and the exit code of the command."""
 
     message: str
     hint: str
@@ -33,25 +33,27 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: Exception) -> Failure:
-    """Of any error but those of a command line."""
+    """Maps any exception except those of click."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), 1)
-    return Failure(*_words(errors.explained(error)), code)
+    return Failure(*_describe(errors.explained(error)), code)
 
 
-def _words(error: Exception) -> tuple[str, str, str]:
+def _describe(error: Exception) -> tuple[str, str, str]:
     if isinstance(error, errors.HaiError):
         return error.message, error.hint, error.reason
     if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or error}", "", "SYSTEM"
+        prefix = f"{error.filename}: " if error.filename else ""
+        return f"{prefix}{error.strerror or error}", "", "SYSTEM"
     if isinstance(error, sqlite3.OperationalError):
-        hint = "nothing is lost; see to that and do it again"
-        return f"what is remembered in {data_directory()} cannot be used: {error}", hint, "SYSTEM"
+        hint = "no file is lost; correct this and run the command again"
+        return f"workspace state in {data_directory()} is unreadable: {error}", hint, "SYSTEM"
     if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("hai"):
-        hint = "what syncs comes with it: pip install 'hai-platform[sync]'"
+        hint = "install what syncing needs: pip install 'hai-platform[sync]'"
         return f"{error.name} is not installed", hint, "NOT_INSTALLED"
     if isinstance(error, TimeoutError):
-        words = str(error) or "it took longer than --sync_timeout; do it again to go on"
-        return words, "", "TIMED_OUT"
+        message = (
+            str(error) or "it took longer than --sync_timeout; run the command again to resume"
+        )
+        return message, "", "TIMED_OUT"
     hint = "run it again with --debug and report what it prints"
     return f"internal error: {type(error).__name__}: {error}", hint, "INTERNAL"

@@ -1,8 +1,8 @@
-"""What this package raises beside the client's errors. All but Restless are HaiErrors: commands tell them alike.
+"""Exceptions of this package.
 
-Restless       a file is not what it was when the decision was made; the sync begins anew
-Lost           a program on the cluster changed a file since it was looked at; the sync begins anew
-BadPeer        the server sent what must not be, and nothing of it was taken
+FileChanged          a local file changed after the plan was made; the sync starts again
+RemoteFileChanged    a program on the cluster changed a file after it was scanned; the sync starts again
+ProtocolViolation    the server sent invalid data, and none of it was used
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from hai.client.errors import HaiError
 
 
-class Lost(HaiError):
-    """A program on the cluster changed a file in place since it was looked at; `path` tells which."""
+class RemoteFileChanged(HaiError):
+    """A program on the cluster changed the file `path` in place after it was scanned."""
 
     default_reason = "CONTENT_LOST"
 
@@ -20,26 +20,26 @@ class Lost(HaiError):
         self.path = path
 
 
-class BadPeer(HaiError):
-    """The server sent what must not be, and nothing of it was taken."""
+class ProtocolViolation(HaiError):
+    """The server sent invalid data, and none of it was used."""
 
     default_reason = "BAD_PEER"
 
 
-GONE = (FileNotFoundError, NotADirectoryError)
-"""What reading raises for a file that was removed after it was listed, alone or with its directory."""
+NOT_FOUND = (FileNotFoundError, NotADirectoryError)
+"""Raised when a file was removed after it was listed, alone or with its directory."""
 
-CHANGING = "it changes while it is read; sync again later"
-"""Why a file is left alone that somebody writes all the time."""
+CHANGES_WHILE_READ = "it changes while it is read; sync again later"
+"""The problem of a file that a program keeps writing."""
 
 
-class Restless(Exception):
-    """A file is not what it was when the decision was made; `path` tells which, `gone` that it was removed."""
+class FileChanged(Exception):
+    """The local file `path` changed after the plan was made, or was `removed`."""
 
     def __init__(
-        self, path: str, why: str = "it changes while it is read", *, gone: bool = False
+        self, path: str, reason: str = "it changes while it is read", *, removed: bool = False
     ) -> None:
-        super().__init__(f"{path}: {why}")
+        super().__init__(f"{path}: {reason}")
         self.path = path
-        self.why = why
-        self.gone = gone
+        self.reason = reason
+        self.removed = removed

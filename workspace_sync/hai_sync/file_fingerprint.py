@@ -1,7 +1,7 @@
-"""What the file system says of a file, packed: size, times, inode and mode.
+"""The fingerprint of a file: its size, times, inode and mode, packed into bytes.
 
-An equal signature means equal content, unless the file changed so shortly before it was looked at that a second
-change could have left the same times; whoever compares signatures asks `racy`.
+Equal fingerprints mean equal content, unless the file changed so shortly before the scan that a second change could
+have left the same times: `is_racy` tells.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
 
-Signature = bytes
-PACK = struct.Struct("<qqqqI")
-DIRECTORY_SIGNATURE = b"d"
+Fingerprint = bytes
+LAYOUT = struct.Struct("<qqqqI")
+DIRECTORY_FINGERPRINT = b"d"
 RACY_NS = 2_000_000_000
 """Times of the coarsest file systems move in steps of two seconds."""
 
-_TYPE, _FOLDER = 0o170000, 0o040000
+_TYPE_MASK, _DIRECTORY = 0o170000, 0o040000
 
 
-def signature(status: os.stat_result) -> Signature:
-    """Of what lstat says. Directories have none of interest: their members are looked at anyway."""
-    if status.st_mode & _TYPE == _FOLDER:
-        return DIRECTORY_SIGNATURE
-    return PACK.pack(
+def fingerprint(status: os.stat_result) -> Fingerprint:
+    """Packs the result of lstat. All directories have the same fingerprint: their members are scanned anyway."""
+    if status.st_mode & _TYPE_MASK == _DIRECTORY:
+        return DIRECTORY_FINGERPRINT
+    return LAYOUT.pack(
         status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode
     )
 
 
-def racy(seen: Signature, looked_ns: int) -> bool:
-    """True when the file may have changed after it was looked at without showing it."""
-    if seen == DIRECTORY_SIGNATURE:
+def is_racy(fingerprint: Fingerprint, scanned_at_ns: int) -> bool:
+    """Whether the file may have changed after the scan without a new fingerprint."""
+    if fingerprint == DIRECTORY_FINGERPRINT:
         return False
-    _, mtime_ns, ctime_ns, _, _ = PACK.unpack(seen)
-    return bool(max(mtime_ns, ctime_ns) >= looked_ns - RACY_NS)
+    _, mtime_ns, ctime_ns, _, _ = LAYOUT.unpack(fingerprint)
+    return bool(max(mtime_ns, ctime_ns) >= scanned_at_ns - RACY_NS)

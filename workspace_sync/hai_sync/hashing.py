@@ -1,4 +1,4 @@
-"""Looks into files: what a scan has left unhashed, once somebody needs to know."""
+"""Hashes the files of a scan whose content must be known."""
 
 from __future__ import annotations
 
@@ -9,65 +9,65 @@ from dataclasses import replace
 from pathlib import Path
 
 from hai_sync.core.entry import Entry, Kind
-from hai_sync.errors import CHANGING, GONE
-from hai_sync.file_fingerprint import Signature, signature
+from hai_sync.errors import CHANGES_WHILE_READ, NOT_FOUND
+from hai_sync.file_fingerprint import Fingerprint, fingerprint
 from hai_sync.scan import Scan
 
 THREADS = min(8, (os.cpu_count() or 1) + 2)
 _READ_BYTES = 1 << 20
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_TRACELESS = _READ | getattr(os, "O_NOATIME", 0)  # Linux
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ_NOATIME = _READ_FLAGS | getattr(os, "O_NOATIME", 0)  # Linux
 
 
 def open_file(root: Path | str, path: str) -> int:
-    """A file's descriptor; its last part is not followed if it is a link.
+    """Opens a file for reading; a symbolic link is not followed.
 
-    Of a file that is ours the kernel need not write down when it was read, which costs as much as reading it.
+    O_NOATIME saves the update of the access time, which costs as much as the read; only the owner may use it.
     """
-    at = f"{root}/{path}"
+    absolute = f"{root}/{path}"
     try:
-        return os.open(at, _TRACELESS)
+        return os.open(absolute, _READ_NOATIME)
     except PermissionError:
-        return os.open(at, _READ)
+        return os.open(absolute, _READ_FLAGS)
 
 
-def hash_files(found: Scan, paths: Sequence[str], threads: int = THREADS) -> None:
-    """Look into files, several at a time. What cannot be read becomes a problem, what is gone by now vanishes."""
+def hash_files(scan: Scan, paths: Sequence[str], threads: int = THREADS) -> None:
+    """Hashes files, several at a time. An unreadable file becomes a problem; a missing one is marked removed."""
     if not paths:
         return
     from concurrent.futures import ThreadPoolExecutor
 
     if len(paths) < 3:
-        results = [_hash(found, path) for path in paths]
+        results = [_hash(scan, path) for path in paths]
     else:
         with ThreadPoolExecutor(threads) as pool:
-            results = list(pool.map(lambda path: _hash(found, path), paths, chunksize=16))
-    for path, entry, seen in results:
+            results = list(pool.map(lambda path: _hash(scan, path), paths, chunksize=16))
+    for path, entry, file_fingerprint in results:
         if entry is None:
-            found.vanish(path)
+            scan.mark_removed(path)
             continue
         if entry.kind is Kind.PROBLEM:
-            found.trouble(path, entry.target)
+            scan.add_problem(path, entry.target)
         else:
-            found.signatures[path] = seen
-            found.fresh[path] = entry
-        found.tree[path] = found.fresh[path]
+            scan.fingerprints[path] = file_fingerprint
+            scan.changed[path] = entry
+        scan.tree[path] = scan.changed[path]
 
 
-def _hash(found: Scan, path: str) -> tuple[str, Entry | None, Signature]:
+def _hash(scan: Scan, path: str) -> tuple[str, Entry | None, Fingerprint]:
     try:
-        return (path, *_hash_until_still(found, path))
-    except GONE:
+        return (path, *_hash_until_stable(scan, path))
+    except NOT_FOUND:
         return path, None, b""
     except OSError as error:
         return path, Entry(Kind.PROBLEM, target=f"it cannot be read: {error.strerror}"), b""
 
 
-def _hash_until_still(found: Scan, path: str) -> tuple[Entry, Signature]:
-    """A file that changes while it is read is read again; at last it is said to be restless."""
-    entry = found.fresh.get(path) or found.tree[path]
+def _hash_until_stable(scan: Scan, path: str) -> tuple[Entry, Fingerprint]:
+    """Reads a file up to three times until it does not change meanwhile; then it becomes a problem."""
+    entry = scan.changed.get(path) or scan.tree[path]
     for _ in range(3):
-        file = open_file(found.root, found.copied.get(path, path))
+        file = open_file(scan.root, scan.copied_links.get(path, path))
         try:
             before = os.fstat(file)
             if not stat.S_ISREG(before.st_mode):
@@ -76,7 +76,7 @@ def _hash_until_still(found: Scan, path: str) -> tuple[Entry, Signature]:
             after = os.fstat(file)
         finally:
             os.close(file)
-        if signature(before) == signature(after):
+        if fingerprint(before) == fingerprint(after):
             executable = bool(after.st_mode & 0o100)
             return replace(
                 entry,
@@ -84,12 +84,12 @@ def _hash_until_still(found: Scan, path: str) -> tuple[Entry, Signature]:
                 size=after.st_size,
                 executable=executable,
                 mtime_ns=max(0, after.st_mtime_ns),
-            ), signature(after)
-    return Entry(Kind.PROBLEM, target=CHANGING), b""
+            ), fingerprint(after)
+    return Entry(Kind.PROBLEM, target=CHANGES_WHILE_READ), b""
 
 
 def digest_of_file(file: int, size: int) -> bytes:
-    """Of all that can be read; of a large file on all cores."""
+    """The BLAKE3 digest of an open file; a large file is hashed on all cores."""
     from blake3 import blake3
 
     if size <= _READ_BYTES:
@@ -101,7 +101,7 @@ def digest_of_file(file: int, size: int) -> bytes:
 
 
 def read_all(file: int, size: int) -> bytes:
-    """A whole file, in one read if it has the size that it is said to have."""
+    """All bytes of a file, in one read if it has the expected size."""
     data = os.read(file, size + 1)
     if len(data) <= size:
         return data

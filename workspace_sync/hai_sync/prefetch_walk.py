@@ -1,8 +1,7 @@
-"""Directories with what stat says of each of their entries; where storage is slow, many are read at a time, and of a
-large one many parts.
+"""Lists directories and stats their entries; on slow storage, many directories at a time.
 
-A walk asks for one thing after the other. On a disk of this machine each answer takes microseconds, and threads would
-only be in one another's way; over a network it waits for a round trip each time.
+On a local disk each call takes microseconds, and threads would only slow one another down. Over a network each call
+waits for a round trip, so that expected directories, and parts of a large one, are read by threads.
 """
 
 from __future__ import annotations
@@ -15,83 +14,86 @@ from concurrent.futures import Future, ThreadPoolExecutor
 Items = list[os.DirEntry[str]]
 
 THREADS = 32
-PART = 100
-"""Entries that one thread looks at."""
+BATCH_SIZE = 100
+"""Entries that one thread stats."""
 
-TRIAL_SECONDS = 0.05  # too little to say anything
-ENTRY_SECONDS = 50e-6  # listed and looked at; a disk of this machine takes 3e-6
+TRIAL_SECONDS = 0.05  # a shorter time says nothing about the storage
+ENTRY_SECONDS = 50e-6  # to list and stat one entry; a local disk takes 3e-6
 
 
 class PrefetchWalk:
-    """What was expected first is read first. Close it."""
+    """Reads directories in the order in which they were prefetched. Must be closed."""
 
     def __init__(self) -> None:
-        self._coming: dict[str, Future[Items]] = {}
-        self._threads: ThreadPoolExecutor | None = None
-        self._helpers: ThreadPoolExecutor | None = None  # parts need not wait for what is expected
+        self._prefetched: dict[str, Future[Items]] = {}
+        self._list_threads: ThreadPoolExecutor | None = None
+        self._stat_threads: ThreadPoolExecutor | None = (
+            None  # a pool of its own, so that batches never wait behind directories
+        )
         self._seconds = 0.0
         self._entries = 0
 
-    def expect(self, folder: str) -> None:
-        """It will be read soon."""
-        if self._threads is not None:
-            self._coming[folder] = self._threads.submit(listed, folder)
+    def prefetch(self, folder: str) -> None:
+        """Announces a directory that will be read soon."""
+        if self._list_threads is not None:
+            self._prefetched[folder] = self._list_threads.submit(list_directory, folder)
 
     def read(self, folder: str) -> Items:
-        """What is in it. Raises OSError."""
-        coming = self._coming.pop(folder, None)
-        if coming is not None:
-            found = coming.result()
+        """The entries of a directory. Raises OSError."""
+        prefetched = self._prefetched.pop(folder, None)
+        if prefetched is not None:
+            found = prefetched.result()
         else:
             began = time.monotonic()
-            found = listed(folder)
-            self._learn(began, len(found[:PART]) + 1)
-        self._look_at([found[at : at + PART] for at in range(PART, len(found), PART)])
+            found = list_directory(folder)
+            self._measure(began, len(found[:BATCH_SIZE]) + 1)
+        self._stat_all(
+            [found[at : at + BATCH_SIZE] for at in range(BATCH_SIZE, len(found), BATCH_SIZE)]
+        )
         return found
 
-    def _look_at(self, parts: Sequence[Items]) -> None:
-        helped = []
-        for part in parts:
-            if self._helpers is not None:
-                helped.append(self._helpers.submit(look, part))
+    def _stat_all(self, batches: Sequence[Items]) -> None:
+        futures = []
+        for batch in batches:
+            if self._stat_threads is not None:
+                futures.append(self._stat_threads.submit(stat_entries, batch))
             else:
                 began = time.monotonic()
-                look(part)
-                self._learn(began, len(part))
-        for each in helped:
+                stat_entries(batch)
+                self._measure(began, len(batch))
+        for each in futures:
             each.result()
 
-    def _learn(self, began: float, entries: int) -> None:
+    def _measure(self, began: float, entries: int) -> None:
         self._seconds += time.monotonic() - began
         self._entries += entries
-        if self._threads is None and is_slow(self._seconds, self._entries):
-            self._threads = ThreadPoolExecutor(THREADS, "walk")
-            self._helpers = ThreadPoolExecutor(THREADS, "look")
+        if self._list_threads is None and is_slow(self._seconds, self._entries):
+            self._list_threads = ThreadPoolExecutor(THREADS, "walk")
+            self._stat_threads = ThreadPoolExecutor(THREADS, "look")
 
     def close(self) -> None:
-        """Nothing is read any more."""
-        for threads in (self._threads, self._helpers):
+        for threads in (self._list_threads, self._stat_threads):
             if threads is not None:
                 threads.shutdown(cancel_futures=True)
 
 
-def listed(folder: str) -> Items:
-    """What is in it; the first part has been looked at. Raises OSError for the directory itself."""
+def list_directory(folder: str) -> Items:
+    """The entries of a directory, of which the first batch is stat-ed. Raises OSError."""
     with os.scandir(folder) as items:
         found = list(items)
-    look(found[:PART])
+    stat_entries(found[:BATCH_SIZE])
     return found
 
 
-def look(items: Items) -> None:
-    """Entries remember what stat says."""
+def stat_entries(items: Items) -> None:
+    """Fills the stat cache of entries."""
     for item in items:
         try:  # noqa: SIM105 - it is done for each file of a tree
             item.stat(follow_symlinks=False)
-        except OSError:  # who asks again is told
+        except OSError:  # raised again when the caller calls stat
             pass
 
 
 def is_slow(seconds: float, entries: int) -> bool:
-    """Whether so many entries should not have taken so long."""
+    """Whether storage is slow, by the time that it took to list and stat some entries."""
     return seconds > max(TRIAL_SECONDS, ENTRY_SECONDS * entries)

@@ -1,7 +1,7 @@
-"""From a directory to a tree. Nothing is followed, nothing is opened that need not be.
+"""Reads a directory into a tree, without following links or opening files.
 
-What has an unchanged signature is taken as it was remembered. Other files stay unhashed until somebody
-needs to know: of what exists on one side only, the name and size decide.
+A path with an unchanged fingerprint keeps its entry from the index. Other files stay unhashed until the plan needs
+their content: for a file that exists on one side only, its name and size suffice.
 """
 
 from __future__ import annotations
@@ -19,293 +19,298 @@ from typing import NamedTuple
 
 from hai_sync.core import names
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, ancestors, below
-from hai_sync.core.ignore import FILES, Ignore, RuleSet, default_rules, forced_rules
+from hai_sync.core.ignore import RULE_FILES, Ignore, RuleSet, default_rules, forced_rules
 from hai_sync.core.links import Links, leads_out, why_skipped
-from hai_sync.errors import CHANGING, GONE
-from hai_sync.file_fingerprint import Signature, racy, signature
+from hai_sync.errors import CHANGES_WHILE_READ, NOT_FOUND
+from hai_sync.file_fingerprint import Fingerprint, fingerprint, is_racy
 from hai_sync.prefetch_walk import PrefetchWalk
 
 _REGULAR, _LINK, _FOLDER = stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR
 
 
-class GivenUp(Exception):
-    """A scan was not finished."""
+class ScanCancelled(Exception):
+    """The caller no longer waits for the scan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What the caller wants left out, or not."""
+    """Which paths are ignored, in addition to the ignore files."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     files: bool = True  # read .gitignore, .haiignore and .hfignore
-    links: Links = Links.AUTO  # what is done about those that lead out of the workspace
+    links: Links = Links.AUTO  # how links that lead out of the workspace are treated
 
     @property
     def is_special(self) -> bool:
-        """Whether other paths are left out than the usual ones."""
+        """Whether it differs from the default in what is ignored."""
         return bool(self.include or self.exclude or not self.files)
 
-    def fingerprint(self) -> str:
+    def cache_key(self) -> str:
         """Equal for equal filters."""
         return repr((self.include, self.exclude, self.files, self.links.value))
 
 
 @dataclass(slots=True)
-class Known:
-    """What earlier scans have seen, and when."""
+class ScanCache:
+    """The result of the last scan, and how it was made."""
 
-    signatures: Mapping[str, Signature] = field(default_factory=dict)
-    entries: Callable[[], Mapping[str, Entry]] = dict  # asked for only if anything has changed
-    looked_ns: int = 0
-    same_filter: bool = True  # what was seen then was not left out, and need not be asked again
-    verify: bool = False  # look into every file again
-    given_up: Callable[[], bool] = lambda: False  # nobody waits for the scan any more
-    base: Callable[[], Tree] = dict  # what both sides agreed on; asked for only if a link leads out
+    fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
+    entries: Callable[[], Mapping[str, Entry]] = dict  # called only if something has changed
+    scanned_at_ns: int = 0
+    same_filter: bool = True  # the last scan ignored the same paths
+    verify: bool = False  # read every file, whatever its fingerprint
+    cancelled: Callable[[], bool] = lambda: False  # polled between directories
+    base: Callable[[], Tree] = dict  # called only if a link leads out
 
 
 class OutwardLink(NamedTuple):
     """A link that leads out of the workspace."""
 
     target: str
-    seen: Signature
+    fingerprint: Fingerprint
 
 
 @dataclass(slots=True)
 class Scan:
-    """What a directory holds."""
+    """The state of a local tree."""
 
     root: Path
-    looked_ns: int
-    signatures: dict[str, Signature] = field(default_factory=dict)
-    fresh: dict[str, Entry] = field(default_factory=dict)  # not as remembered
-    gone: set[str] = field(default_factory=set)
+    scanned_at_ns: int
+    fingerprints: dict[str, Fingerprint] = field(default_factory=dict)
+    changed: dict[str, Entry] = field(default_factory=dict)  # entries that differ from the cache
+    removed: set[str] = field(default_factory=set)
     problems: dict[str, str] = field(default_factory=dict)
-    outward: dict[str, OutwardLink] = field(default_factory=dict)  # nobody has decided about these
+    outward_links: dict[str, OutwardLink] = field(default_factory=dict)  # not yet resolved
     skipped: dict[str, str] = field(
         default_factory=dict
-    )  # links that lead out, with why they are left alone
-    copied: dict[str, str] = field(
+    )  # links that lead out, with the reason why they are not synced
+    copied_links: dict[str, str] = field(
         default_factory=dict
-    )  # links in whose place a file is synced: where that lies
-    left_out: set[str] = field(default_factory=set)  # directories with a slash at their end
-    levels: dict[str, RuleSet] = field(default_factory=dict)
+    )  # links whose target is synced in their place, with the path of the target
+    ignored_paths: set[str] = field(default_factory=set)  # directories end with a slash
+    rule_sets: dict[str, RuleSet] = field(default_factory=dict)
     tree: dict[str, Entry] = field(default_factory=dict)
-    before: Scan | None = None  # the one that this only adds to
+    previous: Scan | None = None  # the scan that a rescan has updated
 
     @property
     def ignored(self) -> int:
-        """How many paths were left out; what lies below them does not count."""
-        return len(self.left_out)
+        """How many paths were ignored; paths below an ignored directory do not count."""
+        return len(self.ignored_paths)
 
     @property
     def unchanged(self) -> bool:
-        """True when everything is as remembered."""
-        return not (self.fresh or self.gone)
+        """Whether everything is as in the cache."""
+        return not (self.changed or self.removed)
 
-    def settle_links(self, links: Links, on_cluster: Set[str]) -> None:
-        """Keep or skip the links that lead out; `on_cluster`: the targets that exist there."""
-        for path, link in self.outward.items():
+    def resolve_outward_links(self, links: Links, on_cluster: Set[str]) -> None:
+        """Keeps or skips the links that lead out; `on_cluster`: the targets that exist there."""
+        for path, link in self.outward_links.items():
             if why := why_skipped(links, link.target, link.target in on_cluster):
                 self.skipped[path] = why
-                self.fresh[path] = Entry(Kind.PROBLEM, target=why)
+                self.changed[path] = Entry(Kind.PROBLEM, target=why)
             else:
-                self.signatures[path] = link.seen
-                self.fresh[path] = Entry(Kind.SYMLINK, target=link.target)
-                self.gone.discard(path)
-            self.tree[path] = self.fresh[path]
-        self.outward.clear()
+                self.fingerprints[path] = link.fingerprint
+                self.changed[path] = Entry(Kind.SYMLINK, target=link.target)
+                self.removed.discard(path)
+            self.tree[path] = self.changed[path]
+        self.outward_links.clear()
 
-    def vanish(self, path: str) -> None:
-        """This path was gone when it was read, so nothing is there."""
-        self.signatures.pop(path, None)
-        self.fresh.pop(path, None)
+    def mark_removed(self, path: str) -> None:
+        """Records that a path vanished during the scan."""
+        self.fingerprints.pop(path, None)
+        self.changed.pop(path, None)
         self.tree.pop(path, None)
-        self.gone.add(path)
+        self.removed.add(path)
 
-    def trouble(self, path: str, why: str) -> None:
-        """This path cannot be synced."""
+    def add_problem(self, path: str, why: str) -> None:
+        """Records why a path cannot be synced."""
         self.problems[path] = why
-        self.fresh[path] = Entry(Kind.PROBLEM, target=why)
-        self.signatures.pop(path, None)
+        self.changed[path] = Entry(Kind.PROBLEM, target=why)
+        self.fingerprints.pop(path, None)
 
 
-def ignore_of(filter: Filter, levels: Mapping[str, RuleSet]) -> Ignore:
-    """The rules of a tree, the filter's included."""
+def ignore_of(filter: Filter, rule_sets: Mapping[str, RuleSet]) -> Ignore:
+    """The ignore rules of a tree, including those of the filter."""
     defaults = default_rules() if filter.files else None
-    return Ignore(levels, defaults, forced_rules(filter.include, filter.exclude))
+    return Ignore(rule_sets, defaults, forced_rules(filter.include, filter.exclude))
 
 
-def scan(root: Path, known: Known, filter: Filter) -> Scan:
-    """Everything below a root that is not left out. Raises OSError when the root cannot be read, GivenUp."""
-    walker = Walker(root, known, filter)
-    walker.walk("", known.same_filter)
+def scan(root: Path, cache: ScanCache, filter: Filter) -> Scan:
+    """Scans everything below a root that is not ignored. Raises OSError when the root is unreadable, ScanCancelled."""
+    walker = Walker(root, cache, filter)
+    walker.walk("", cache.same_filter)
     found = walker.found
-    found.gone = set(known.signatures.keys() - found.signatures.keys())
-    _join(found, known)
+    found.removed = set(cache.fingerprints.keys() - found.fingerprints.keys())
+    _complete_tree(found, cache)
     return found
 
 
-def _join(found: Scan, known: Known) -> None:
-    """The whole tree: what is fresh, and the rest as it was."""
-    if found.unchanged and known.signatures:
-        return  # nobody needs the tree; `full_tree` makes it for those who do
-    remembered = known.entries()
-    found.tree = {p: remembered[p] for p in found.signatures if p not in found.fresh}
-    found.tree.update(found.fresh)
+def _complete_tree(found: Scan, cache: ScanCache) -> None:
+    """Joins changed entries with the cached entries of all other paths."""
+    if found.unchanged and cache.fingerprints:
+        return  # `complete_tree` reads it when it is needed
+    cached_entries = cache.entries()
+    found.tree = {p: cached_entries[p] for p in found.fingerprints if p not in found.changed}
+    found.tree.update(found.changed)
 
 
-def full_tree(found: Scan, known: Known) -> Tree:
-    """The tree of a scan, also where nothing has changed."""
-    if not found.tree and found.signatures:
-        remembered = known.entries()
-        found.tree = {path: remembered[path] for path in found.signatures}
+def complete_tree(found: Scan, cache: ScanCache) -> Tree:
+    """The tree of a scan, also when nothing has changed."""
+    if not found.tree and found.fingerprints:
+        cached_entries = cache.entries()
+        found.tree = {path: cached_entries[path] for path in found.fingerprints}
     return found.tree
 
 
 class Walker:
-    """Reads directories, and asks of each path whether it is left out, known or fresh."""
+    """Reads directories and classifies each path as ignored, cached or changed."""
 
-    def __init__(self, root: Path, known: Known, filter: Filter) -> None:
+    def __init__(self, root: Path, cache: ScanCache, filter: Filter) -> None:
         self.found = Scan(root, time.time_ns())
-        self.known = known
+        self.cache = cache
         self.filter = filter
-        self.ignore = ignore_of(filter, self.found.levels)
+        self.ignore = ignore_of(filter, self.found.rule_sets)
 
-    def walk(self, top: str, trusted: bool) -> None:
-        """Everything in a directory, level by level; `trusted`: no rule above it has changed."""
-        with closing(PrefetchWalk()) as ahead:
-            todo = deque([(top, trusted)])
-            while todo:
-                if self.known.given_up():
-                    raise GivenUp
-                folder, trusted = todo.popleft()
+    def walk(self, top: str, rules_unchanged: bool) -> None:
+        """Reads a directory tree level by level; `rules_unchanged`: no rule above it has changed."""
+        with closing(PrefetchWalk()) as prefetch:
+            pending = deque([(top, rules_unchanged)])
+            while pending:
+                if self.cache.cancelled():
+                    raise ScanCancelled
+                folder, rules_unchanged = pending.popleft()
                 try:
-                    self.read(folder, trusted, todo, ahead)
+                    self.read_directory(folder, rules_unchanged, pending, prefetch)
                 except OSError as error:
                     if folder == "":
                         raise
-                    if isinstance(error, GONE):
-                        self.found.vanish(folder)
+                    if isinstance(error, NOT_FOUND):
+                        self.found.mark_removed(folder)
                     else:
                         why = f"the directory cannot be read: {error.strerror}"
-                        self.found.trouble(folder, why)
+                        self.found.add_problem(folder, why)
 
-    def read(
-        self, folder: str, trusted: bool, todo: deque[tuple[str, bool]], ahead: PrefetchWalk
+    def read_directory(
+        self,
+        folder: str,
+        rules_unchanged: bool,
+        pending: deque[tuple[str, bool]],
+        prefetch: PrefetchWalk,
     ) -> None:
         prefix = folder + "/" if folder else ""
-        listed = ahead.read(f"{self.found.root}/{folder}")
-        trusted = self.rules(prefix, folder, listed) and trusted
-        known, looked, seen = self.known.signatures, self.known.looked_ns, self.found.signatures
+        listed = prefetch.read(f"{self.found.root}/{folder}")
+        rules_unchanged = self.read_rules(prefix, folder, listed) and rules_unchanged
+        cached, fingerprints = self.cache.fingerprints, self.found.fingerprints
+        scanned_at_ns = self.cache.scanned_at_ns
         for item in listed:
             path = prefix + item.name
-            before = known.get(path) if trusted else None
-            if before is None and self.left_out(path, item):
+            previous = cached.get(path) if rules_unchanged else None
+            if previous is None and self.is_ignored(path, item):
                 continue
             try:
                 status = item.stat(follow_symlinks=False)
-                now = signature(status)
-                if before == now and not self.known.verify and not racy(now, looked):
-                    seen[path] = now
+                now = fingerprint(status)
+                if previous == now and not self.cache.verify and not is_racy(now, scanned_at_ns):
+                    fingerprints[path] = now
                 else:
-                    self.see(path, item.path, status, now)
+                    self.add_path(path, item.path, status, now)
             except FileNotFoundError:
                 continue
-            if seen.get(path) == b"d":
-                todo.append((path, trusted))
-                ahead.expect(item.path)
+            if fingerprints.get(path) == b"d":
+                pending.append((path, rules_unchanged))
+                prefetch.prefetch(item.path)
 
-    def left_out(self, path: str, item: os.DirEntry[str]) -> bool:
+    def is_ignored(self, path: str, item: os.DirEntry[str]) -> bool:
         directory = item.is_dir(follow_symlinks=False)
-        if not self.ignore.skips(path, directory):
+        if not self.ignore.is_ignored(path, directory):
             return False
-        if not names.is_own(path):
-            self.found.left_out.add(path + "/" if directory else path)
+        if not names.is_private(path):
+            self.found.ignored_paths.add(path + "/" if directory else path)
         return True
 
-    def rules(self, prefix: str, folder: str, listed: Sequence[os.DirEntry[str]]) -> bool:
-        """Read the directory's rules; True when they are those of the last time."""
+    def read_rules(self, prefix: str, folder: str, listed: Sequence[os.DirEntry[str]]) -> bool:
+        """Reads the ignore files of a directory; True when they are unchanged since the last scan."""
         if not self.filter.files:
             return True
-        here = {item.name: item for item in listed if item.name in FILES}
-        before = {name for name in FILES if prefix + name in self.known.signatures}
+        rule_files = {item.name: item for item in listed if item.name in RULE_FILES}
+        previous = {name for name in RULE_FILES if prefix + name in self.cache.fingerprints}
         texts = []
-        same = before == here.keys()
-        for name in FILES:
-            if name in here and (text := _read_rules(here[name])) is not None:
+        same = previous == rule_files.keys()
+        for name in RULE_FILES:
+            if name in rule_files and (text := _read_rule_file(rule_files[name])) is not None:
                 texts.append((prefix + name, text))
-                same = same and self.known.signatures.get(prefix + name) == _signature_of(
-                    here[name]
+                same = same and self.cache.fingerprints.get(prefix + name) == _fingerprint_of(
+                    rule_files[name]
                 )
         if texts:
-            self.found.levels[folder] = RuleSet(texts)
+            self.found.rule_sets[folder] = RuleSet(texts)
         return same
 
-    def see(self, path: str, at: str, status: os.stat_result, now: Signature) -> None:
-        """One path that is not as it was remembered."""
+    def add_path(self, path: str, absolute: str, status: os.stat_result, now: Fingerprint) -> None:
+        """Adds the entry of a path that differs from the cache."""
         mode = stat.S_IFMT(status.st_mode)
-        why = "" if _is_plain(path) else names.fault(path)
+        why = "" if _is_obviously_valid(path) else names.path_error(path)
         if mode == _REGULAR and not why:
             executable = bool(status.st_mode & 0o100)
             entry = Entry(
                 Kind.FILE, b"", status.st_size, executable, "", max(0, status.st_mtime_ns)
             )
         elif mode == _LINK and not why:
-            target = _target_of(at)
+            target = _read_link(absolute)
             if target is not None and names.is_text(target) and leads_out(path, target):
-                self.see_outward(path, at, OutwardLink(target, now))
+                self.add_outward_link(path, absolute, OutwardLink(target, now))
                 return
-            why = CHANGING if target is None else names.link_fault(path, target)
+            why = CHANGES_WHILE_READ if target is None else names.link_error(path, target)
             entry = Entry(Kind.SYMLINK, target=target or "")
         elif mode == _FOLDER:
             entry = DIRECTORY
         elif not why:
             why = "it is a special file (socket, pipe or device)"
         if why:
-            self.found.trouble(path, why)
+            self.found.add_problem(path, why)
         else:
-            self.found.signatures[path] = now
-            self.found.fresh[path] = entry
+            self.found.fingerprints[path] = now
+            self.found.changed[path] = entry
 
-    def see_outward(self, path: str, at: str, link: OutwardLink) -> None:
-        """A link that leads out. One that is synced stays a link: it may have come from the cluster, which must not
-        choose what is copied from here."""
-        found, synced = self.found, self.known.base().get(path)
+    def add_outward_link(self, path: str, absolute: str, link: OutwardLink) -> None:
+        """Adds a link that leads out. A synced one stays a link even with --links copy: it may come from the cluster,
+        which must not choose what is copied from here."""
+        found, synced = self.found, self.cache.base().get(path)
         if synced == Entry(Kind.SYMLINK, target=link.target):
-            found.signatures[path] = link.seen
-            found.fresh[path] = synced
-        elif self.filter.links is not Links.COPY or not self.copy(path, at):
-            found.signatures.pop(path, None)
-            found.fresh[path] = Entry(Kind.PROBLEM, target="it leads out of the workspace")
-            found.outward[path] = link
+            found.fingerprints[path] = link.fingerprint
+            found.changed[path] = synced
+        elif self.filter.links is not Links.COPY or not self.add_link_target(path, absolute):
+            found.fingerprints.pop(path, None)
+            found.changed[path] = Entry(Kind.PROBLEM, target="it leads out of the workspace")
+            found.outward_links[path] = link
 
-    def copy(self, path: str, at: str) -> bool:
-        """See what a link leads to in its place; False: that is neither a file nor a directory, or holds the link."""
+    def add_link_target(self, path: str, absolute: str) -> bool:
+        """Adds the target of a link in its place. False: it is special, or a directory that holds the link."""
         try:
-            status, real = os.stat(at), os.path.realpath(at)
+            status, real = os.stat(absolute), os.path.realpath(absolute)
         except OSError:
             return False
-        now = signature(status)
+        now = fingerprint(status)
         if stat.S_ISREG(status.st_mode):
-            self.found.copied[path] = os.path.relpath(real, os.path.realpath(self.found.root))
-        elif not stat.S_ISDIR(status.st_mode) or self.lies_in(path, real):
+            self.found.copied_links[path] = os.path.relpath(real, os.path.realpath(self.found.root))
+        elif not stat.S_ISDIR(status.st_mode) or self.contains_itself(path, real):
             return False
-        looked = self.known.looked_ns
-        if self.known.signatures.get(path) != now or self.known.verify or racy(now, looked):
-            self.see(path, at, status, now)
+        cached = self.cache.fingerprints.get(path)
+        if cached != now or self.cache.verify or is_racy(now, self.cache.scanned_at_ns):
+            self.add_path(path, absolute, status, now)
         else:
-            self.found.signatures[path] = now
+            self.found.fingerprints[path] = now
         return True
 
-    def lies_in(self, path: str, real: str) -> bool:
-        """Whether a directory that a path goes through lies in another one, which would have to hold itself."""
+    def contains_itself(self, path: str, real: str) -> bool:
+        """Whether the target directory of a link holds the link itself, so that its copy would be endless."""
         above = (os.path.realpath(f"{self.found.root}/{each}") for each in ("", *ancestors(path)))
         return any(below(each, real) for each in above)
 
 
-def _target_of(link: str) -> str | None:
-    """None: it is no link any more. Raises FileNotFoundError."""
+def _read_link(link: str) -> str | None:
+    """The target of a link. None: the path is no link any more. Raises FileNotFoundError."""
     try:
         return os.readlink(link)
     except FileNotFoundError:
@@ -314,19 +319,19 @@ def _target_of(link: str) -> str | None:
         return None
 
 
-def _is_plain(path: str) -> bool:
-    """Of what a directory lists, almost every path: no need to look closer."""
-    return len(path) < names.NAME_BYTES and path.isascii() and path.count("/") < names.PARTS
+def _is_obviously_valid(path: str) -> bool:
+    """A quick test that almost all paths pass; the others go through `names.path_error`."""
+    return len(path) < names.MAX_NAME_BYTES and path.isascii() and path.count("/") < names.MAX_PARTS
 
 
-def _signature_of(item: os.DirEntry[str]) -> Signature | None:
+def _fingerprint_of(item: os.DirEntry[str]) -> Fingerprint | None:
     try:
-        return signature(item.stat(follow_symlinks=False))
+        return fingerprint(item.stat(follow_symlinks=False))
     except FileNotFoundError:
         return None
 
 
-def _read_rules(item: os.DirEntry[str]) -> list[str] | None:
+def _read_rule_file(item: os.DirEntry[str]) -> list[str] | None:
     if not item.is_file(follow_symlinks=False):
         return None
     try:
@@ -336,5 +341,5 @@ def _read_rules(item: os.DirEntry[str]) -> list[str] | None:
 
 
 def rule_lines(data: bytes) -> list[str]:
-    """The lines of a file of rules as git divides it: no other character ends a line."""
+    """The lines of an ignore file. As for git, only a newline ends a line."""
     return data.removeprefix(BOM_UTF8).decode("utf-8", "surrogateescape").split("\n")

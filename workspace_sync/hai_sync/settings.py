@@ -1,4 +1,4 @@
-"""What options of one workspace are unless said otherwise: lines `name: value` of its `.hfai/workspace.yml`."""
+"""Default values of options in one workspace: lines `name: value` of its `.hfai/workspace.yml`."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ NAMES = ("conflict", "mode", "bwlimit", "jobs", "links", "strict")
 _LINE = re.compile(rf"^({'|'.join(NAMES)}):[ \t]*(['\"]?)(.*?)\2[ \t]*(?:[ \t]#.*)?$", re.MULTILINE)
 
 
-def settings(place: WorkspaceDir) -> dict[str, str]:
-    """All that was set. Other lines are none of ours, and may hold what nobody shall see."""
-    return {name: value for name, _, value in _LINE.findall(_text(place))}
+def settings(workspace: WorkspaceDir) -> dict[str, str]:
+    """All settings. Other lines are ignored: they are not ours and may hold secrets."""
+    return {name: value for name, _, value in _LINE.findall(_text(workspace))}
 
 
-def keep_setting(place: WorkspaceDir, name: str, value: str | None) -> None:
-    """Set it; None: it is the default again. Other lines stay as they are."""
-    with _turn(place):
-        lines = [line for line in _text(place).splitlines() if not line.startswith(f"{name}:")]
+def save_setting(workspace: WorkspaceDir, name: str, value: str | None) -> None:
+    """Sets a value, or removes it (None). Other lines stay as they are."""
+    with _locked(workspace):
+        lines = [line for line in _text(workspace).splitlines() if not line.startswith(f"{name}:")]
         lines += [] if value is None else [f"{name}: {value}"]
-        new = _file(place).with_name(f"{CONFIG}.new")
+        new = _file(workspace).with_name(f"{CONFIG}.new")
         try:
             new.write_text("\n".join(lines) + "\n", "utf-8")
-            os.replace(new, _file(place))
+            os.replace(new, _file(workspace))
         except OSError as error:
-            raise OSError(error.errno, error.strerror, str(_file(place))) from error
+            raise OSError(error.errno, error.strerror, str(_file(workspace))) from error
 
 
 @contextmanager
-def _turn(place: WorkspaceDir) -> Iterator[None]:
-    """One process at a time: the file says which workspace this is, too."""
-    place.state.mkdir(parents=True, exist_ok=True)
-    with (place.state / "settings.lock").open("w") as file:
+def _locked(workspace: WorkspaceDir) -> Iterator[None]:
+    """Excludes other processes: the file holds the identity of the workspace, too."""
+    workspace.state_dir.mkdir(parents=True, exist_ok=True)
+    with (workspace.state_dir / "settings.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _file(place: WorkspaceDir) -> Path:
-    return place.own / CONFIG
+def _file(workspace: WorkspaceDir) -> Path:
+    return workspace.private_dir / CONFIG
 
 
-def _text(place: WorkspaceDir) -> str:
-    return _file(place).read_text("utf-8", "replace")
+def _text(workspace: WorkspaceDir) -> str:
+    return _file(workspace).read_text("utf-8", "replace")

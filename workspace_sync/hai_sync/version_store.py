@@ -1,7 +1,7 @@
-"""Versions of local files that a sync has overwritten or removed, so that they can be had back.
+"""Versions of local files that a sync has overwritten or removed, for `haiworkspace restore --local`.
 
-They lie outside the tree, in one directory per sync (named by its time), under their own paths. Those
-go after which there were syncs on thirty days.
+They lie outside the tree, in one directory per sync (named by its time), under their paths. A version is deleted
+when there were syncs on thirty days after it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 
 from hai_sync.core.entry import below
 
-DAYS = 30
+RETENTION_DAYS = 30
 _DAY_SECONDS = 86_400
-_DAYS_SEEN = "days"
+_DAYS_FILE = "days"
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version that was kept."""
+    """One saved version."""
 
     stamp: str  # milliseconds since 1970
     path: str
@@ -31,40 +31,40 @@ class Version:
 
     @property
     def time(self) -> float:
-        """When it was overwritten."""
+        """When it was overwritten, in seconds since 1970."""
         return int(self.stamp) / 1000
 
 
 class VersionStore:
-    """The store of one workspace."""
+    """The versions of one workspace."""
 
     def __init__(self, folder: Path, stamp: str = "") -> None:
         self._folder = folder
         self._stamp = stamp or str(time.time_ns() // 1_000_000)
 
-    def keep(self, held: str, path: str) -> None:
-        """Take a file (that nobody else uses) into the store."""
+    def add(self, source: str, path: str) -> None:
+        """Moves a file, which nobody else uses, into the store."""
         target = self._target(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            os.rename(held, target)
+            os.rename(source, target)
         except OSError:  # another file system
-            self._copy(held, target)
-            os.unlink(held)
+            self._copy(source, target)
+            os.unlink(source)
 
-    def _copy(self, held: str, target: Path) -> None:
-        """Whole or not at all, when the disk is full too: a name that is no time is never listed."""
-        arriving = self._folder / "arriving"
-        arriving.unlink(missing_ok=True)  # of a run that was killed
+    def _copy(self, source: str, target: Path) -> None:
+        """Copies completely or not at all, also on a full disk: a name that is no time is never listed."""
+        incoming = self._folder / "arriving"
+        incoming.unlink(missing_ok=True)  # of a killed process
         try:
-            shutil.copy2(held, arriving, follow_symlinks=False)
-            os.rename(arriving, target)
+            shutil.copy2(source, incoming, follow_symlinks=False)
+            os.rename(incoming, target)
         except OSError:
-            arriving.unlink(missing_ok=True)
+            incoming.unlink(missing_ok=True)
             raise
 
     def _target(self, path: str) -> Path:
-        """A second version within one sync (a file changed while it was replaced) has its own name."""
+        """A path for a version; a second one within one sync (the file changed while it was replaced) gets a number."""
         target = self._folder / self._stamp / path
         number = 1
         while os.path.lexists(target):
@@ -73,7 +73,7 @@ class VersionStore:
         return target
 
     def versions(self) -> Iterator[Version]:
-        """All that there is, oldest first."""
+        """All versions, oldest first."""
         for stamp in self._stamps():
             root = self._folder / stamp
             for folder, folders, files in os.walk(root):
@@ -85,34 +85,34 @@ class VersionStore:
                     )
 
     def find(self, path: str, stamp: str = "") -> Path | None:
-        """The newest version of a file or link, or that of a time."""
+        """The newest version of a file or link, or the one of a stamp."""
         found = [self._folder / s for s in self._stamps() if s.startswith(stamp)]
-        return next((root / path for root in reversed(found) if _holds(root, path)), None)
+        return next((root / path for root in reversed(found) if _contains_file(root, path)), None)
 
     def below(self, folder: str) -> list[str]:
-        """Files and links in a directory of which there are versions."""
+        """Paths below a directory that have versions."""
         return sorted({v.path for v in self.versions() if below(v.path, folder)})
 
     def prune(self, now: float) -> None:
-        """Let those go that are older than thirty days on which this was asked.
+        """Deletes versions that are older than the last thirty days on which this was called.
 
-        The clock alone would not do: one sync while it is far ahead would make everything old. So that is
-        but one more day, and forgotten once the clock is right again; a clock that is behind begins anew.
+        The clock alone is not enough: one sync while it is far ahead would make every version old. Such a sync counts
+        as one more day, which is dropped once the clock is right again. A clock that is behind starts the count anew.
         """
-        today, seen = int(now // _DAY_SECONDS), self._days_seen()
-        if today in seen or not self._folder.is_dir():
+        today, recorded = int(now // _DAY_SECONDS), self._recorded_days()
+        if today in recorded or not self._folder.is_dir():
             return
-        days = sorted({day for day in seen if day < today} | {today})[-DAYS:]
-        for stamp in self._stamps() if len(days) == DAYS else ():
+        days = sorted({day for day in recorded if day < today} | {today})[-RETENTION_DAYS:]
+        for stamp in self._stamps() if len(days) == RETENTION_DAYS else ():
             if _milliseconds(stamp) < days[0] * _DAY_SECONDS * 1000:
                 shutil.rmtree(self._folder / stamp, ignore_errors=True)
         with suppress(OSError):  # a full disk: versions stay longer
-            (self._folder / _DAYS_SEEN).write_text(" ".join(map(str, days)))
+            (self._folder / _DAYS_FILE).write_text(" ".join(map(str, days)))
 
-    def _days_seen(self) -> set[int]:
-        """Days since 1970, as of the last time; torn by a crash, versions stay longer."""
+    def _recorded_days(self) -> set[int]:
+        """Days since 1970 on which `prune` was called. If a crash tore the file, versions stay longer."""
         try:
-            text = (self._folder / _DAYS_SEEN).read_text("ascii", "ignore")
+            text = (self._folder / _DAYS_FILE).read_text("ascii", "ignore")
         except OSError:
             return set()
         return {int(day) for day in text.split() if day.isdigit()}
@@ -125,8 +125,8 @@ class VersionStore:
         return sorted(found, key=lambda name: (_milliseconds(name), name))
 
 
-def _holds(root: Path, path: str) -> bool:
-    """Is it a file or a link there, and no link the way to it?"""
+def _contains_file(root: Path, path: str) -> bool:
+    """Whether a file or a link is there, and no directory on the way to it is a link."""
     at = root.resolve() / path
     return at.parent.resolve() == at.parent and (at.is_symlink() or at.is_file())
 

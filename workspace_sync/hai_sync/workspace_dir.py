@@ -1,9 +1,8 @@
-"""Where a workspace is: its root with `.hfai/workspace.yml`, and the directory of what we remember of it.
+"""Where a workspace is: its root with `.hfai/workspace.yml`, and the directory of its state.
 
-The file holds no absolute path, so that a moved directory goes on being the same workspace; what is
-remembered lies in the user's data directory, under the workspace's own identity (a copy has it, too: see
-`session.ownership`). The root carries a marker: an empty mount point in its place has none, and is never taken
-for a tree whose files were removed.
+The file holds no absolute path, so that a moved directory stays the same workspace. The state lies in the user's
+data directory, under the id of the workspace (a copy has the same id: see `session.ownership`). An empty mount point
+in place of the root has no such file, and is never taken for a tree whose files were removed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hai.client.errors import NotFound, UsageError
-from hai_sync.core.names import OWN
+from hai_sync.core.names import PRIVATE_DIR
 
 CONFIG = "workspace.yml"
 TEMPORARY = "tmp"
@@ -32,38 +31,47 @@ class WorkspaceDir:
     id: str
 
     @property
-    def own(self) -> Path:
-        """The directory in the root that is ours."""
-        return self.root / OWN
+    def private_dir(self) -> Path:
+        """The directory in the root that is never synced."""
+        return self.root / PRIVATE_DIR
 
     @property
-    def state(self) -> Path:
-        """Index, kept versions, log of the daemon: outside of the tree."""
+    def state_dir(self) -> Path:
+        """Index, versions, lock and log of the daemon, outside of the tree."""
         return data_directory() / self.id
+
+    @property
+    def index_path(self) -> Path:
+        return self.state_dir / "index.sqlite"
+
+    @property
+    def versions_dir(self) -> Path:
+        """Local versions that syncs overwrote or removed."""
+        return self.state_dir / "kept"
 
     @property
     def socket(self) -> Path:
         """Where a daemon listens."""
-        return self.own / "daemon.sock"
+        return self.private_dir / "daemon.sock"
 
     def is_case_insensitive(self) -> bool:
-        """Whether the root's file system takes names that differ only in case for the same; asked as Git does."""
+        """Whether the file system of the root ignores case; tested as Git does."""
         try:
-            return os.path.samefile(self.own / CONFIG, self.own / CONFIG.swapcase())
+            return os.path.samefile(self.private_dir / CONFIG, self.private_dir / CONFIG.swapcase())
         except OSError:
             return False
 
     def require(self) -> None:
-        """Raises UsageError when the root is not the one that it was: unmounted, moved or removed."""
-        if not (self.own / CONFIG).is_file():
+        """Raises UsageError when the root was unmounted, moved or removed."""
+        if not (self.private_dir / CONFIG).is_file():
             raise UsageError(
-                f"{self.root} is not there or not mounted: it has no {OWN}/{CONFIG}",
-                hint="nothing was changed; mount it, or go to where it was moved",
+                f"{self.root} is missing or not mounted: it has no {PRIVATE_DIR}/{CONFIG}",
+                hint="nothing was changed; mount it, or change to where it was moved",
             )
 
 
 def data_directory() -> Path:
-    """Where workspaces are remembered."""
+    """The directory with the state of all workspaces."""
     from platformdirs import user_data_path
 
     return user_data_path("hai") / "workspaces"
@@ -76,14 +84,21 @@ def find(start: Path | None = None) -> WorkspaceDir:
     except FileNotFoundError:
         raise NotFound("the directory where you stand was removed", hint="cd elsewhere") from None
     for folder in (at, *at.parents):
-        if (folder / OWN / CONFIG).is_file():
+        if (folder / PRIVATE_DIR / CONFIG).is_file():
             return _read(folder)
     raise NotFound(f"{at} lies in no workspace", hint="`haiworkspace init NAME` makes it one")
 
 
+def find_optional() -> WorkspaceDir | None:
+    """The workspace of the current directory, if there is one."""
+    try:
+        return find()
+    except NotFound:
+        return None
+
+
 def _read(root: Path) -> WorkspaceDir:
-    """Of the file only two plain lines are of interest."""
-    path = root / OWN / CONFIG
+    path = root / PRIVATE_DIR / CONFIG
     lines = dict(_LINE.findall(path.read_text("utf-8", "replace")))
     if not {"name", "id"} <= lines.keys():
         raise UsageError(
@@ -94,34 +109,35 @@ def _read(root: Path) -> WorkspaceDir:
 
 
 def create(root: Path, name: str) -> tuple[WorkspaceDir, bool]:
-    """Make a directory a workspace; False: it is this one already. Raises UsageError."""
+    """Makes a directory a workspace; False: it is this workspace already. Raises UsageError."""
     _check_name(name)
     root = Path(os.path.realpath(root))
     _check_root(root)
     try:
-        known = find(root)
+        existing = find(root)
     except NotFound:
-        known = None
-    if known is not None:
-        return _same(known, root, name), False
-    place = WorkspaceDir(root, name, os.urandom(16).hex())
-    place.own.mkdir(exist_ok=True)
-    text = f"# this directory is a workspace of HAI Platform; see `haiworkspace --help`\nname: {name}\nid: {place.id}\n"
-    temporary = place.own / (CONFIG + ".new")
+        existing = None
+    if existing is not None:
+        return _require_same(existing, root, name), False
+    workspace = WorkspaceDir(root, name, os.urandom(16).hex())
+    workspace.private_dir.mkdir(exist_ok=True)
+    comment = "# this directory is a workspace of HAI Platform; see `haiworkspace --help`"
+    text = f"{comment}\nname: {name}\nid: {workspace.id}\n"
+    temporary = workspace.private_dir / (CONFIG + ".new")
     temporary.write_text(text, "utf-8")
-    os.replace(temporary, place.own / CONFIG)
-    return place, True
+    os.replace(temporary, workspace.private_dir / CONFIG)
+    return workspace, True
 
 
-def _same(known: WorkspaceDir, root: Path, name: str) -> WorkspaceDir:
-    if known.root != root:
-        raise UsageError(f"{root} lies in the workspace {known.name!r} of {known.root}")
-    if known.name != name:
+def _require_same(existing: WorkspaceDir, root: Path, name: str) -> WorkspaceDir:
+    if existing.root != root:
+        raise UsageError(f"{root} lies in the workspace {existing.name!r} of {existing.root}")
+    if existing.name != name:
         raise UsageError(
-            f"{root} is the workspace {known.name!r} already",
-            hint=f"remove {known.own} to make it another one",
+            f"{root} is the workspace {existing.name!r} already",
+            hint=f"remove {existing.private_dir} to make it another one",
         )
-    return known
+    return existing
 
 
 def _check_name(name: str) -> None:
@@ -139,19 +155,22 @@ def _check_root(root: Path) -> None:
         raise UsageError(f"there is no directory {root}")
 
 
-def mark(root: str) -> str:
-    """What a memory notes of its root. Raises OSError."""
+def root_id(root: str) -> str:
+    """Identifies a root by device, inode and path. Raises OSError.
+
+    A move keeps device and inode. Some mounts number devices anew, so that an equal inode at the same path suffices.
+    """
     status = os.stat(root)
     return f"{status.st_dev} {status.st_ino} {os.fsencode(root).hex()}"
 
 
-def path_of(noted: str) -> str:
-    """Where a root was when its mark was made."""
-    return os.fsdecode(bytes.fromhex(noted.split()[2]))
+def root_path(root_id: str) -> str:
+    """The path of a root when its id was made."""
+    return os.fsdecode(bytes.fromhex(root_id.split()[2]))
 
 
-def is_same(before: str, now: str) -> bool:
-    """Whether two marks are of one directory."""
+def is_same_root(before: str, now: str) -> bool:
+    """Whether two ids belong to one directory."""
     old_device, old_inode, old_path = before.split()
     device, inode, path = now.split()
     return inode == old_inode and (device == old_device or path == old_path)

@@ -123,9 +123,9 @@ def test_revisions_are_compared(shell) -> None:
     Path("new").write_text("nn")
     Path("gone").unlink()
     shell("push")
-    words = "removed       gone\nadded         new\nchanged       train.py\n"
-    assert shell("diff", "-r", "first")[:2] == (1, words)
-    assert shell("diff", "-r", "1", "-r", "2")[:2] == (1, words)
+    arguments = "removed       gone\nadded         new\nchanged       train.py\n"
+    assert shell("diff", "-r", "first")[:2] == (1, arguments)
+    assert shell("diff", "-r", "1", "-r", "2")[:2] == (1, arguments)
     assert shell("diff", "-r", "2")[:2] == (0, "")
     assert shell("diff", "-r", "first", "--stat")[1].splitlines()[0].split() == [
         *("added", "1", "paths", "2", "B"),
@@ -154,7 +154,7 @@ def test_options_are_what_the_workspace_says(shell, monkeypatch) -> None:
     shell("push")
     code, out, _ = shell("config", "list")
     assert (code, out.splitlines()[0].split()[:3]) == (0, ["conflict", "refuse", "(default)"])
-    config = find().own / "workspace.yml"
+    config = find().private_dir / "workspace.yml"
     before = config.read_text()
     assert shell("config", "set", "conflict", "local")[0] == 0
     assert shell("config", "set", "bwlimit", "64M")[0] == 0
@@ -186,7 +186,7 @@ def test_options_are_what_the_workspace_says(shell, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "words"),
+    ("argv", "arguments"),
     [
         pytest.param(("set", "bwlimit", "2X"), "bwlimit: must be bytes a second", id="a rate"),
         pytest.param(("set", "jobs", "0"), "jobs: 0 is not in the range", id="a number"),
@@ -195,15 +195,15 @@ def test_options_are_what_the_workspace_says(shell, monkeypatch) -> None:
         pytest.param(("get", "name"), "'name' is not one of", id="what is no option"),
     ],
 )
-def test_what_is_no_setting_is_not_set(shell, argv, words) -> None:
-    before = (find().own / "workspace.yml").read_text()
+def test_what_is_no_setting_is_not_set(shell, argv, arguments) -> None:
+    before = (find().private_dir / "workspace.yml").read_text()
     code, _, err = shell("config", *argv)
-    assert (code, words in err) == (2, True)
-    assert (find().own / "workspace.yml").read_text() == before
+    assert (code, arguments in err) == (2, True)
+    assert (find().private_dir / "workspace.yml").read_text() == before
 
 
 def test_a_wrong_setting_stops_only_what_asks_for_it(shell) -> None:
-    with (find().own / "workspace.yml").open("a") as file:
+    with (find().private_dir / "workspace.yml").open("a") as file:
         file.write("conflict: mine\nunknown: 1\nforce: true\nprofile: other\n")
     code, _, err = shell("sync")
     assert (code, "conflict: 'mine' is not one of" in err, "config set conflict" in err) == (
@@ -242,16 +242,16 @@ def _watching(*how: str) -> Iterator[None]:
 def test_what_a_daemon_does_not_do_is_done_beside_it(shell, how, command, done) -> None:
     Path("here").touch()
     shell("push")
-    there = Path(last(shell("status", "--json")[1])["remote"]) / "there"
+    on_cluster = Path(last(shell("status", "--json")[1])["remote"]) / "there"
     with _watching(*how):
         assert ("filters of its own" in shell("watch", "status")[1]) is ("--exclude" in how)
-        (there if command == "sync" else Path("here")).write_text("x")
+        (on_cluster if command == "sync" else Path("here")).write_text("x")
         code, out, _ = shell(command)
         assert (code, done in out) == (0, True), out
 
 
 @pytest.mark.parametrize(
-    ("how", "server", "asked"),
+    ("how", "server", "by_daemon"),
     [
         pytest.param((), "127.0.0.1", True, id="the same"),
         pytest.param((), "localhost", False, id="another name"),
@@ -259,24 +259,24 @@ def test_what_a_daemon_does_not_do_is_done_beside_it(shell, how, command, done) 
     ],
 )
 def test_a_daemon_is_asked_only_for_its_own_server(
-    shell, profile, monkeypatch, how, server, asked
+    shell, profile, monkeypatch, how, server, by_daemon
 ) -> None:
     save(replace(profile, name="other"))
     with _watching(*how):
         monkeypatch.setenv("HAI_SERVER", profile.server.replace("127.0.0.1", server))
         code, out, _ = shell("push")
-        assert (code, "(daemon)" in out) == (0, asked), out
+        assert (code, "(daemon)" in out) == (0, by_daemon), out
 
 
 AN_OLDER_DAEMON = """
 import sys
 from hai_sync.cli.main import main
 from hai_sync.session.daemon import Daemon
-flushed = Daemon._flushed
+flushed = Daemon._flush_request
 async def as_before(self):
     said = (await flushed(self)).items()
     return {key: value for key, value in said if key not in ("mode", "surroundings")}
-Daemon._flushed = as_before
+Daemon._flush_request = as_before
 main(["watch", "start", "--foreground", "--mode", sys.argv[1]])
 """
 
@@ -301,12 +301,16 @@ def test_what_a_daemon_of_before_an_upgrade_may_not_do_is_done_beside_it(shell, 
 
 def test_what_a_daemon_says_of_a_pause_counts(shell, monkeypatch) -> None:
     older = {"pid": 7, "phase": "watching"}
-    monkeypatch.setattr("hai_sync.cli.commands.watch.ask", lambda own, request, timeout: older)
+    monkeypatch.setattr(
+        "hai_sync.cli.commands.watch.query_daemon", lambda private_dir, request, timeout: older
+    )
     code, out, err = shell("watch", "pause")
     assert (code, out, "of an older version, which cannot pause" in err) == (1, "", True)
     assert shell("watch", "start")[1] == "it runs already, as pid 7\n"
     newer = older | {"phase": "paused", "paused": True}
-    monkeypatch.setattr("hai_sync.cli.commands.watch.ask", lambda own, request, timeout: newer)
+    monkeypatch.setattr(
+        "hai_sync.cli.commands.watch.query_daemon", lambda private_dir, request, timeout: newer
+    )
     assert shell("watch", "pause")[0] == 0
     assert "it is paused, `haiworkspace watch resume` goes on" in shell("watch", "start")[1]
 
@@ -346,8 +350,8 @@ def test_a_push_keeps_to_the_rate(shell, monkeypatch) -> None:
 def test_what_to_tell_when_something_goes_wrong(shell, monkeypatch) -> None:
     Path("secret.txt").write_text("what nobody shall read")
     shell("push")
-    state = find().state
-    with (find().own / "workspace.yml").open("a") as file:
+    state = find().state_dir
+    with (find().private_dir / "workspace.yml").open("a") as file:
         file.write("jobs: 2\ntoken: what-nobody-shall-know\n")
     (state / "daemon.log").write_text("".join(f"line {n}\n" for n in range(100)))
     before = sorted(state.iterdir())
@@ -373,8 +377,8 @@ def test_what_to_tell_when_something_goes_wrong(shell, monkeypatch) -> None:
 
 
 def test_a_push_that_may_not_be_meant_is_told_before_it_is_sent(shell, monkeypatch) -> None:
-    monkeypatch.setattr(size_warning, "BYTES", 100)
-    monkeypatch.setattr(size_warning, "FILES", 3)
+    monkeypatch.setattr(size_warning, "MAX_BYTES", 100)
+    monkeypatch.setattr(size_warning, "MAX_FILES", 3)
     Path("train.py").write_text("x" * 100)
     assert "this sends" not in shell("push")[2]
     Path("data").mkdir()
@@ -394,8 +398,8 @@ def test_a_push_that_may_not_be_meant_is_told_before_it_is_sent(shell, monkeypat
     Path("model").write_text("a" * 300)
     assert shell("push", "-q")[2] == ""
     Path("model").write_text("b" * 300)
-    told = [json.loads(line) for line in shell("push", "--json")[1].splitlines()]
-    (large,) = (each for each in told if each["event"] == "heavy")
+    output = [json.loads(line) for line in shell("push", "--json")[1].splitlines()]
+    (large,) = (each for each in output if each["event"] == "heavy")
     assert (large["size"], large["largest"], large["fullest"]) == (300, [["model", 300]], [])
 
 
@@ -411,7 +415,7 @@ def test_no_difference_of_a_path_is_passed_in_silence(shell, monkeypatch) -> Non
         if tree is before:
             shell("push")
             shell("tag", "first")
-    told = {
+    output = {
         "bits": "@@ -1 +1 @@\n-\ufffd\n+\ufffd\n",
         "nul": "differ; they are no text\n",
         "run.sh": "differ in what they are, or in the executable bit\n",
@@ -420,9 +424,9 @@ def test_no_difference_of_a_path_is_passed_in_silence(shell, monkeypatch) -> Non
     for revision in ((), ("-r", "first")):
         if revision:
             shell("push")
-        for path, words in told.items():
+        for path, arguments in output.items():
             code, out, _ = shell("diff", path, *revision)
-            assert (code, out.endswith(words)) == (1, True), (path, out)
+            assert (code, out.endswith(arguments)) == (1, True), (path, out)
         monkeypatch.chdir("src")
         assert shell("diff", ".", *revision)[1].split()[-1] == "src/a"
         assert len(shell("diff", "..", *revision)[1].splitlines()) == 4
@@ -490,12 +494,12 @@ def test_a_remove_that_was_killed_does_not_stand_in_the_way(shell) -> None:
         assert not Path("a").exists()
 
 
-def test_a_remove_takes_its_turn_in_the_directory(shell, held) -> None:
+def test_a_remove_takes_its_turn_in_the_directory(shell, locked_by_other) -> None:
     Path("a").write_text("one")
     shell("push")
-    place = find()
-    command = [sys.executable, "-m", "hai_sync.cli.main", "remove", place.name, "-f", "a", "-y"]
-    with held(place.state):
+    this = find()
+    command = [sys.executable, "-m", "hai_sync.cli.main", "remove", this.name, "-f", "a", "-y"]
+    with locked_by_other(this.state_dir):
         child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert child.stderr is not None
         assert "waiting for it" in child.stderr.readline()
@@ -557,8 +561,8 @@ def test_remove_asks_and_download_brings_back(shell) -> None:
     assert Path("../copy/out/a.txt").read_text() == "a"
     assert shell("remove", name, "-f", "*.txt", "--dry-run")[1] == "out/a.txt\n"
     assert shell("remove", name, "-f", "../x", "-y")[0] == 2
-    for words in ((), ("-f", "*.txt")):  # without a terminal nobody answers
-        code, _, err = shell("remove", name, *words)
+    for arguments in ((), ("-f", "*.txt")):  # without a terminal nobody answers
+        code, _, err = shell("remove", name, *arguments)
         assert code == 2
         assert "hint: say --yes" in err
     assert shell("remove", name, "-f", "*.txt", "-y")[0] == 0
@@ -653,10 +657,10 @@ def test_a_directory_makes_no_room_for_a_file(shell, cluster) -> None:
     assert Path("train.py").is_dir()
 
 
-def test_a_download_waits_for_its_turn(shell, held) -> None:
+def test_a_download_waits_for_its_turn(shell, locked_by_other) -> None:
     Path("a").write_text("1")
     shell("push")
-    with held(find().state):
+    with locked_by_other(find().state_dir):
         code, _, err = shell("download", "a", "--sync_timeout", "5")
         assert code == 124
         assert "another sync of this directory is under way" in err
@@ -676,8 +680,8 @@ def ran(shell, profile: Profile) -> Callable[[str], int]:
         Path("run.sh").write_text(script)
         assert shell("push")[0] == 0
         name = last(shell("status", "--json")[1])["name"]
-        what = ProgramSpec(workspace=f"haiworkspace://{name}", entrypoint="run.sh")
-        return asyncio.run(submit(TaskSpec(version=2, name=name, spec=what)))
+        program_spec = ProgramSpec(workspace=f"haiworkspace://{name}", entrypoint="run.sh")
+        return asyncio.run(submit(TaskSpec(version=2, name=name, spec=program_spec)))
 
     return run
 
@@ -702,8 +706,8 @@ def test_what_a_task_wrote_is_listed_and_printed(shell, ran) -> None:
         "notes",
         "out/",
     ]
-    told = last(shell("ls", "out", "--task", task, "--json")[1])
-    assert [(each["path"], each["size"]) for each in told["entries"]] == [("out/loss", 3)]
+    output = last(shell("ls", "out", "--task", task, "--json")[1])
+    assert [(each["path"], each["size"]) for each in output["entries"]] == [("out/loss", 3)]
     assert last(shell("cat", "out/loss", "--task", task, "--json")[1])["base64"] == "MTIK"
     code, _, err = shell("cat", "run.sh", "--task", task)
     assert (code, "nothing that task" in err) == (3, True)
@@ -759,8 +763,8 @@ def test_a_conflict_is_named_from_where_one_stands(shell, monkeypatch) -> None:
     for path in ("c", "d/c"):
         Path(path).write_text("base")
     shell("push")
-    known = last(shell("list", "--json")[1])["workspaces"]
-    cluster = next(Path(each["remote"]) for each in known if each["local"])
+    workspaces = last(shell("list", "--json")[1])["workspaces"]
+    cluster = next(Path(each["remote"]) for each in workspaces if each["local"])
     for path in ("c", "d/c"):
         Path(path).write_text("ours")
         (cluster / path).write_text("theirs")
@@ -788,7 +792,7 @@ def test_a_difference_of_one_path(shell, monkeypatch) -> None:
     assert shell("diff", "../link")[1].splitlines()[-2:] == ["-a", "+b"]
     code, _, err = shell("diff", "nothing")
     assert (code, "nothing that is synced is called 'd/nothing'" in err) == (3, True)
-    assert not (find().own / "tmp").exists()
+    assert not (find().private_dir / "tmp").exists()
 
 
 def test_check_ignore_names_the_rule(shell) -> None:
@@ -843,12 +847,12 @@ def test_who_was_killed_does_not_stand_in_the_way(shell) -> None:
     assert last(out)["uploaded"] == 10
 
 
-def test_who_waits_for_another_sync_says_so_and_takes_its_turn(shell, held) -> None:
+def test_who_waits_for_another_sync_says_so_and_takes_its_turn(shell, locked_by_other) -> None:
     Path("a").write_text("1")
     shell("push")
     Path("a").write_text("2")
     with ExitStack() as other:
-        other.enter_context(held(find().state))
+        other.enter_context(locked_by_other(find().state_dir))
         with _waiting("push") as push:
             with pytest.raises(subprocess.TimeoutExpired):
                 push.wait(0.3)
@@ -857,10 +861,10 @@ def test_who_waits_for_another_sync_says_so_and_takes_its_turn(shell, held) -> N
     assert shell("push", "--dry-run")[:2] == (0, "")
 
 
-def test_who_waits_for_another_sync_can_be_interrupted(shell, held) -> None:
+def test_who_waits_for_another_sync_can_be_interrupted(shell, locked_by_other) -> None:
     Path("a").write_text("1")
     shell("push")
-    with held(find().state), _waiting("sync") as sync:
+    with locked_by_other(find().state_dir), _waiting("sync") as sync:
         sync.send_signal(signal.SIGINT)
         assert sync.wait(30) == 130
 
@@ -877,10 +881,10 @@ def _waiting(verb: str) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def test_who_only_looks_does_not_wait_for_who_syncs(shell, held) -> None:
+def test_who_only_looks_does_not_wait_for_who_syncs(shell, locked_by_other) -> None:
     Path("a").write_text("1")
     assert shell("push")[0] == 0
-    with held(find().state):
+    with locked_by_other(find().state_dir):
         code, out, _ = shell("status")
         assert (code, "to push     0" in out) == (0, True)
         assert shell("push", "--dry-run")[0] == 0
@@ -912,10 +916,10 @@ def test_stubs_older_than_the_checkout_ask_for_the_set_up(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     name = "hai.v1.new_service_pb2"
-    assert errors.tell(ModuleNotFoundError("no", name=name), ["list"]) == 1
-    said = capsys.readouterr().err
-    assert f"{name} was never generated" in said
-    assert "bash scripts/setup" in said
+    assert errors.print_error(ModuleNotFoundError("no", name=name), ["list"]) == 1
+    reported = capsys.readouterr().err
+    assert f"{name} was never generated" in reported
+    assert "bash scripts/setup" in reported
 
 
 def test_a_server_that_is_away_is_told(shell, monkeypatch) -> None:
@@ -942,10 +946,10 @@ def test_asking_a_daemon_loads_next_to_nothing() -> None:
 
 def test_a_full_disk_of_the_memory_is_told_as_one(capsys) -> None:
     error = sqlite3.OperationalError("database or disk is full")
-    assert errors.tell(error, ["push"]) == 1
-    told = capsys.readouterr().err
-    assert "workspaces cannot be used: database or disk is full" in told
-    assert "internal" not in told
+    assert errors.print_error(error, ["push"]) == 1
+    output = capsys.readouterr().err
+    assert "workspaces is unreadable: database or disk is full" in output
+    assert "internal" not in output
 
 
 def test_what_is_on_the_cluster_is_listed_and_printed_from_there(shell) -> None:
@@ -971,16 +975,16 @@ def test_what_is_on_the_cluster_is_listed_and_printed_from_there(shell) -> None:
     assert latest.split() == ["latest", "->", "log"]
     assert log.endswith("  log")
     assert shell("ls")[1].split() == ["6", "B", "2", "files", "out/"]
-    told = last(shell("ls", "-R", "--json")[1])
-    assert [(each["path"], each["kind"], each["size"]) for each in told["entries"]] == [
+    output = last(shell("ls", "-R", "--json")[1])
+    assert [(each["path"], each["kind"], each["size"]) for each in output["entries"]] == [
         ("out", "directory", 6),
         ("out/deep", "directory", 2),
         ("out/deep/x", "file", 2),
         ("out/latest", "symlink", 0),
         ("out/log", "file", 4),
     ]
-    assert told["revision"] == 2
-    assert told["entries"][3]["target"] == "log"
+    assert output["revision"] == 2
+    assert output["entries"][3]["target"] == "log"
     assert not Path("out").exists()
 
 
@@ -995,22 +999,22 @@ def test_paths_of_the_cluster_are_named_from_where_one_stands(shell, monkeypatch
 
 def test_a_name_that_is_printed_moves_no_cursor_and_makes_no_line(shell, tmp_path) -> None:
     name = "a\x1b[2J\nb\r\x9b1m\u202e"
-    there = Path(last(shell("status", "--json")[1])["remote"])
-    (there / name).write_text("1")
-    told = [shell("ls"), shell("diff"), shell("pull", "--dry-run"), shell("status")]
+    on_cluster = Path(last(shell("status", "--json")[1])["remote"])
+    (on_cluster / name).write_text("1")
+    output = [shell("ls"), shell("diff"), shell("pull", "--dry-run"), shell("status")]
     shell("pull")
     Path(name).write_text("2")
-    (there / name).write_text("3")
-    told += [shell("pull"), shell("resolve"), shell("status")]
+    (on_cluster / name).write_text("3")
+    output += [shell("pull"), shell("resolve"), shell("status")]
     shell("resolve", name, "--keep", "remote")
-    told += [shell("snapshots", "--local")]
-    told += [
+    output += [shell("snapshots", "--local")]
+    output += [
         shell("restore", name, "--local"),
         shell("remove", find().name, "-f", "a*", "--dry-run"),
     ]
-    for _, out, err in told[:3] + told[7:]:
+    for _, out, err in output[:3] + output[7:]:
         assert r"a\x1b[2J\nb\r\x9b1m\u202e" in out + err
-    for _, out, err in told:
+    for _, out, err in output:
         assert not set("\x1b\x9b\r\u202e") & set(out + err)
         assert "\nb" not in out + err
 
@@ -1022,15 +1026,15 @@ def test_a_glob_is_seen_from_where_one_stands(shell, monkeypatch, tmp_path) -> N
     shell("push")
     name, root, got = find().name, Path.cwd(), tmp_path / "got"
     monkeypatch.chdir("[x]")
-    for words, there in (
+    for arguments, on_cluster in (
         (("*.txt",), {"[x]/a.txt", "[x]/in/b.txt"}),
         (("../a.txt",), {"a.txt"}),
         ((".",), {"[x]/a.txt", "[x]/in/b.txt"}),
         (("..",), {"a.txt", "[x]/a.txt", "[x]/in/b.txt", "x/a.txt"}),
         ((str(root / "x"),), {"x/a.txt"}),
     ):
-        assert shell("download", *words, "--to", str(got))[0] == 0
-        assert {str(p.relative_to(got)) for p in got.rglob("*") if p.is_file()} == there
+        assert shell("download", *arguments, "--to", str(got))[0] == 0
+        assert {str(p.relative_to(got)) for p in got.rglob("*") if p.is_file()} == on_cluster
         shutil.rmtree(got)
     code, _, err = shell("download", "x/a.txt", "--to", str(got))
     assert (code, "called 'x/a.txt'" in err, "where you stand" in err) == (3, True, True)
@@ -1047,7 +1051,7 @@ def test_a_glob_is_seen_from_where_one_stands(shell, monkeypatch, tmp_path) -> N
 
 
 @pytest.mark.parametrize(
-    ("argv", "code", "words"),
+    ("argv", "code", "arguments"),
     [
         pytest.param(("ls", "nowhere"), 3, "'nowhere'", id="ls_nothing"),
         pytest.param(("ls", "../.."), 2, "not in the workspace", id="ls_outside"),
@@ -1057,13 +1061,13 @@ def test_a_glob_is_seen_from_where_one_stands(shell, monkeypatch, tmp_path) -> N
         pytest.param(("cat",), 2, "PATH", id="cat_what"),
     ],
 )
-def test_what_cannot_be_listed_or_printed(shell, argv, code, words) -> None:
+def test_what_cannot_be_listed_or_printed(shell, argv, code, arguments) -> None:
     Path("out").mkdir()
     Path("latest").symlink_to("out")
     shell("push")
-    told = shell(*argv)
-    assert (told[0], told[1]) == (code, "")
-    assert words in told[2]
+    output = shell(*argv)
+    assert (output[0], output[1]) == (code, "")
+    assert arguments in output[2]
 
 
 @pytest.mark.parametrize("command", ["cat long", "ls -R", "diff long"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_sync.cli.reporting import Progress, tell_plan
+from hai_sync.cli.reporting import Progress, print_plan
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.core.rules import Conflict, Outcome
@@ -36,7 +36,7 @@ class Clock:
         return self.now
 
 
-def shown(size: int, steps: list[Step], *, as_json: bool = False, files: int = 4) -> None:
+def report_progress(size: int, steps: list[Step], *, as_json: bool = False, files: int = 4) -> None:
     clock = Clock()
     progress = Progress(as_json, quiet=False, clock=clock)
     progress.stage("download", files, size)
@@ -70,12 +70,12 @@ def shown(size: int, steps: list[Step], *, as_json: bool = False, files: int = 4
 )  # fmt: skip
 def test_the_line(size: int, steps: list[Step], line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    shown(size, steps)
+    report_progress(size, steps)
     assert terminal.getvalue().rpartition("\r\x1b[K")[2] == f"download: {line}"
 
 
 @pytest.mark.parametrize(
-    ("size", "steps", "told"),
+    ("size", "steps", "output"),
     [
         pytest.param(4000, [(2, 1, 1000)], [(1, 1000, 500, 6)], id="half of it"),
         pytest.param(4000, [(1, 1, 0)], [(1, 0, 0, None)], id="nobody knows yet"),
@@ -89,13 +89,13 @@ def test_the_line(size: int, steps: list[Step], line: str, monkeypatch: pytest.M
     ],
 )
 def test_what_programs_are_told(
-    size: int, steps: list[Step], told: list[object], capsys: pytest.CaptureFixture[str]
+    size: int, steps: list[Step], output: list[object], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown(size, steps, as_json=True)
+    report_progress(size, steps, as_json=True)
     stage, *events = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert stage == {"event": "stage", "name": "download", "files": 4, "bytes": size}
     facts = ("files", "bytes", "bytes_per_second", "eta")
-    assert [tuple(each[fact] for fact in facts) for each in events] == told
+    assert [tuple(each[fact] for fact in facts) for each in events] == output
 
 
 def test_each_stage_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,16 +128,16 @@ def test_a_plan_is_printed_as_it_is_made(monkeypatch, capsys) -> None:
         monkeypatch.setattr(sys, "stdout", nowhere)
         for as_json in (True, False):
             tracemalloc.start()
-            tell_plan(report, as_json)
+            print_plan(report, as_json)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             assert peak < 1 << 20
     monkeypatch.undo()
-    tell_plan(report, as_json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert [each["path"] for each in told.pop("to_remote")] == [each.path for each in changes]
+    print_plan(report, as_json=True)
+    output = json.loads(capsys.readouterr().out)
+    assert [each["path"] for each in output.pop("to_remote")] == [each.path for each in changes]
     facts = {"kind": "file", "size": 7, "mtime_ns": 0, "digest": "00" * 32}
-    assert told == {
+    assert output == {
         "event": "plan",
         "to_local": [{"path": "old", "verb": "remove", "old": facts, "new": None}],
         "conflicts": [{"path": "both", "local": facts, "remote": None}],

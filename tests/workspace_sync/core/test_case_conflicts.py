@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_sync.core.case_conflicts import newcomers, without
+from hai_sync.core.case_conflicts import colliding_paths, without_paths
 from hai_sync.core.diff import diff
 
 CASES = [
@@ -35,9 +35,9 @@ CASES = [
 @pytest.mark.parametrize(("before", "after", "found"), CASES)
 def test_newcomers(tree, before: str, after: str, found: dict[str, str]) -> None:
     changes = diff(tree(before), tree(after))
-    assert newcomers(changes, tree(before)) == found
+    assert colliding_paths(changes, tree(before)) == found
 
 
 def test_what_lies_in_a_newcomer_goes_with_it(tree) -> None:
     changes = diff(tree("d/"), tree("d/ D/ D/e/ D/e/f=1 Dx=1"))
-    assert [change.path for change in without(changes, {"D": "d"})] == ["Dx"]
+    assert [change.path for change in without_paths(changes, {"D": "d"})] == ["Dx"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_sync.core.deletion_guard import doubtful_removals, without_removals
+from hai_sync.core.deletion_guard import suspicious_removals, without_removals
 from hai_sync.core.diff import diff
 
 FILES = " ".join(f"f{number}={number}" for number in range(20))
@@ -29,7 +29,7 @@ LINKS = " ".join(f"l{number}>f{number}" for number in range(12))
 )
 def test_removals_are_doubtful(tree, before: str, after: str, count: int) -> None:
     changes = diff(tree(before), tree(after))
-    assert len(doubtful_removals(changes, tree(before))) == count
+    assert len(suspicious_removals(changes, tree(before))) == count
 
 
 @pytest.mark.parametrize(

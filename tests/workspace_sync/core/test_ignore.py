@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hai_sync.core.ignore import Ignore, RuleSet, default_rules, forced_rules
-from hai_sync.scan import Filter, Known, scan
+from hai_sync.scan import Filter, ScanCache, scan
 
 
 def ignore(files: dict[str, str]) -> Ignore:
     """From the text of a .gitignore per directory."""
-    levels = {f: RuleSet([(f"{f}/.gitignore", t.splitlines())]) for f, t in files.items()}
-    return Ignore(levels)
+    rule_sets = {f: RuleSet([(f"{f}/.gitignore", t.splitlines())]) for f, t in files.items()}
+    return Ignore(rule_sets)
 
 
 CASES = [
@@ -46,7 +46,7 @@ CASES = [
 
 @pytest.mark.parametrize(("text", "path", "hidden"), CASES)
 def test_patterns(text: str, path: str, hidden: bool) -> None:
-    assert ignore({"": text}).hides(path, False) is hidden
+    assert ignore({"": text}).is_hidden(path, False) is hidden
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is the oracle")
@@ -64,32 +64,32 @@ def test_files_are_read_as_git_reads_them(text: str, tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_bytes(text.encode())
     for name in "abc":
         (tmp_path / name).write_text("")
-    found = scan(tmp_path, Known(), Filter())
-    assert found.left_out - {".git/"} == _git_ignores(tmp_path, ["a", "b", "c"])
+    found = scan(tmp_path, ScanCache(), Filter())
+    assert found.ignored_paths - {".git/"} == _git_ignores(tmp_path, ["a", "b", "c"])
 
 
 def test_a_deeper_file_beats_a_higher_one() -> None:
     rules = ignore({"": "*.log", "a": "!keep.log"})
-    assert not rules.hides("a/keep.log", False)
-    assert rules.hides("b/keep.log", False)
+    assert not rules.is_hidden("a/keep.log", False)
+    assert rules.is_hidden("b/keep.log", False)
 
 
 def test_defaults_can_be_taken_back_and_options_beat_files() -> None:
     rules = ignore({"": "!wandb/\nx"})
     rules.defaults = default_rules()
     rules.forced = forced_rules(["x"], ["*.bin"])
-    assert not rules.hides("wandb/run", False)
-    assert rules.hides("__pycache__/m.pyc", False)
-    assert not rules.hides("x", False)
-    assert rules.hides("y.bin", False)
+    assert not rules.is_hidden("wandb/run", False)
+    assert rules.is_hidden("__pycache__/m.pyc", False)
+    assert not rules.is_hidden("x", False)
+    assert rules.is_hidden("y.bin", False)
 
 
 def test_our_own_directory_is_never_synced() -> None:
-    assert ignore({"": "!.hfai"}).hides(".hfai/workspace.yml", False)
+    assert ignore({"": "!.hfai"}).is_hidden(".hfai/workspace.yml", False)
 
 
 def test_the_rule_is_named_with_its_line() -> None:
-    place, rule = ignore({"": "# note\nbuild/"}).why("build/a/b", False) or ("", None)
+    place, rule = ignore({"": "# note\nbuild/"}).explain("build/a/b", False) or ("", None)
     assert (place, rule and rule.line) == ("build", 2)
 
 
@@ -126,7 +126,7 @@ def test_git_agrees(top: list[str], nested: list[str], paths: list[str], reposit
         texts["a"] = "\n".join(nested)
         (root / "a/.gitignore").write_text(texts["a"])
     rules = ignore(texts)
-    ours = {path for path in files if rules.hides(path, (root / path).is_dir())}
+    ours = {path for path in files if rules.is_hidden(path, (root / path).is_dir())}
     assert ours == _git_ignores(root, files), texts
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, parent
-from hai_sync.core.listing import Row, listed
+from hai_sync.core.listing import Row, list_rows
 
 
 def _file(size: int) -> Entry:
@@ -29,7 +29,7 @@ TREE = {
 
 
 @pytest.mark.parametrize(
-    ("top", "deep", "rows"),
+    ("top", "recursive", "rows"),
     [
         pytest.param(
             "",
@@ -45,8 +45,10 @@ TREE = {
         pytest.param("nowhere", False, [], id="nothing"),
     ],
 )
-def test_listed(top: str, deep: bool, rows: list[tuple[str, int, int]]) -> None:
-    assert [(row.path, row.files, row.size) for row in listed(TREE, top, deep=deep)] == rows
+def test_listed(top: str, recursive: bool, rows: list[tuple[str, int, int]]) -> None:
+    assert [
+        (row.path, row.files, row.size) for row in list_rows(TREE, top, recursive=recursive)
+    ] == rows
 
 
 PARTS = st.lists(st.sampled_from("ab-"), min_size=1, max_size=4).map("/".join)
@@ -59,10 +61,10 @@ def test_a_directory_has_the_sum_of_what_is_in_it(sizes: dict[str, int]) -> None
     for path in leaves:
         while path := parent(path):
             tree[path] = DIRECTORY
-    rows: dict[str, Row] = {row.path: row for row in listed(tree, "", deep=True)}
+    rows: dict[str, Row] = {row.path: row for row in list_rows(tree, "", recursive=True)}
     assert rows.keys() == tree.keys()
-    assert sum(row.size for row in listed(tree, "")) == sum(leaves.values())
+    assert sum(row.size for row in list_rows(tree, "")) == sum(leaves.values())
     for path, row in rows.items():
         if row.entry == DIRECTORY:
-            assert row.size == sum(each.size for each in listed(tree, path))
-            assert row.files == sum(each.files for each in listed(tree, path))
+            assert row.size == sum(each.size for each in list_rows(tree, path))
+            assert row.files == sum(each.files for each in list_rows(tree, path))

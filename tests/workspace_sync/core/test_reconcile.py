@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hai_sync.core.diff import Change, apply, diff, in_order
 from hai_sync.core.entry import DIRECTORY, UNHASHED, Entry, Kind, Tree, ancestors, parent
-from hai_sync.core.reconcile import differing, rebase, reconcile, undecided
+from hai_sync.core.reconcile import differing, needing_hashes, rebase, reconcile
 from hai_sync.core.rules import Mode, Outcome, Policy, Rules
 
 Builder = Callable[[str], Tree]
@@ -138,14 +138,16 @@ RULED = [
 
 def line(outcome: Outcome) -> str:
     """An outcome in one line; the digest of a conflict copy is written C."""
-    words = [_word("R", change) for change in outcome.to_remote]
-    words += [_word("L", change) for change in outcome.to_local]
-    words += ["!" + conflict.path for conflict in outcome.conflicts]
-    words += ["." + path for path in outcome.held] + ["#" + path for path in outcome.problems]
-    return " ".join(sorted(words))
+    labels = [_label("R", change) for change in outcome.to_remote]
+    labels += [_label("L", change) for change in outcome.to_local]
+    labels += ["!" + conflict.path for conflict in outcome.conflicts]
+    labels += ["." + path for path in outcome.other_side_only] + [
+        "#" + path for path in outcome.problems
+    ]
+    return " ".join(sorted(labels))
 
 
-def _word(side: str, change: Change) -> str:
+def _label(side: str, change: Change) -> str:
     return side + SIGN[change.verb] + change.path
 
 
@@ -283,7 +285,7 @@ def test_what_must_be_read_first(
 ) -> None:
     unread = {p: replace(e, digest=UNHASHED) for p, e in tree(local).items()}
     paths = differing(tree(base), unread, tree(remote))
-    found = undecided(tree(base), unread, tree(remote), paths)
+    found = needing_hashes(tree(base), unread, tree(remote), paths)
     assert sorted(found) == expected.split()
 
 
@@ -294,13 +296,13 @@ def test_what_need_not_be_known_changes_no_decision(
     """Nor does it get another name here: what has no digest can only be sent."""
     unread = {p: e if e == base.get(p) else replace(e, digest=UNHASHED) for p, e in local.items()}
     paths = differing(base, unread, remote)
-    read = dict.fromkeys(undecided(base, unread, remote, paths))
-    known = {p: local[p] if p in read else e for p, e in unread.items()}
-    found, whole = (reconcile(base, each, remote, rules) for each in (known, local))
-    assert [(c.path, c.new) for c in found.to_local] == [(c.path, c.new) for c in whole.to_local]
-    assert [c.path for c in found.to_remote] == [c.path for c in whole.to_remote]
-    assert (found.held, found.problems) == (whole.held, whole.problems)
-    assert [c.path for c in found.conflicts] == [c.path for c in whole.conflicts]
+    read = dict.fromkeys(needing_hashes(base, unread, remote, paths))
+    hashed = {p: local[p] if p in read else e for p, e in unread.items()}
+    found, complete = (reconcile(base, each, remote, rules) for each in (hashed, local))
+    assert [(c.path, c.new) for c in found.to_local] == [(c.path, c.new) for c in complete.to_local]
+    assert [c.path for c in found.to_remote] == [c.path for c in complete.to_remote]
+    assert (found.other_side_only, found.problems) == (complete.other_side_only, complete.problems)
+    assert [c.path for c in found.conflicts] == [c.path for c in complete.conflicts]
 
 
 @given(trees(), trees(), trees())

@@ -47,11 +47,11 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "path", "fits"), CASES)
-def test_a_line_fits_a_path(line: str, path: str, fits: bool) -> None:
+@pytest.mark.parametrize(("line", "path", "matches"), CASES)
+def test_a_line_fits_a_path(line: str, path: str, matches: bool) -> None:
     pattern = parse(line)
     assert pattern is not None
-    assert (re.fullmatch(pattern.regex, as_bytes(path), re.DOTALL) is not None) is fits
+    assert (re.fullmatch(pattern.regex, as_bytes(path), re.DOTALL) is not None) is matches
 
 
 @pytest.mark.parametrize("line", ["", "# a comment"])
@@ -69,7 +69,7 @@ def test_a_line_without_a_pattern(line: str) -> None:
 )
 def test_no_pattern_takes_forever(line: str, path: str) -> None:
     """Each of these would be tried in more ways than there are atoms."""
-    assert not Ignore({"": RuleSet([(".gitignore", [line])])}).hides(path, False)
+    assert not Ignore({"": RuleSet([(".gitignore", [line])])}).is_hidden(path, False)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_a_class_holds_the_bytes_that_git_says(name: str, repository: Path) -> N
     paths.remove("x/")
     for line in (f"x[[:{name}:]]", f"x[^[:{name}:]]"):
         rules = Ignore({"": RuleSet([(".gitignore", [line])])})
-        ours = {path for path in paths if rules.hides(path, False)}
+        ours = {path for path in paths if rules.is_hidden(path, False)}
         assert ours == ignored_by_git(repository, line.encode(), paths), line
 
 
@@ -174,4 +174,4 @@ def test_git_agrees(
     text = mark + end.join(line.encode() for line in lines) + (end if last else b"")
     expected = ignored_by_git(repository, text, PATHS)
     rules = Ignore({"": RuleSet([(".gitignore", rule_lines(text))])})
-    assert {path for path in PATHS if rules.hides(path, False)} == expected, lines
+    assert {path for path in PATHS if rules.is_hidden(path, False)} == expected, lines

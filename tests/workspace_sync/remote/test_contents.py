@@ -7,19 +7,19 @@ import resource
 import pytest
 import zstandard
 
-from hai_sync.errors import BadPeer
-from hai_sync.remote.contents import packed, unpacked
+from hai_sync.errors import ProtocolViolation
+from hai_sync.remote.contents import compress, decompress
 
 
 @pytest.mark.parametrize("data", [b"", b"few", b"much " * 100_000])
 def test_it_comes_back(data: bytes) -> None:
-    small, compressed = packed(data, compress=True)
-    assert unpacked(small, [len(data)], compressed) == data
+    small, compressed = compress(data, allowed=True)
+    assert decompress(small, [len(data)], compressed) == data
 
 
 def test_what_is_larger_inside_is_not_unpacked() -> None:
     bomb = zstandard.ZstdCompressor(level=1).compress(bytes(256 << 20))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(BadPeer, match="268435456 bytes compressed where it said 100"):
-        unpacked(bomb, [100], True)
+    with pytest.raises(ProtocolViolation, match="268435456 bytes compressed where it said 100"):
+        decompress(bomb, [100], True)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB

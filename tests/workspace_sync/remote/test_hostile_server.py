@@ -21,7 +21,7 @@ from hai.v1.workspace_service_pb2_grpc import (
 )
 from hai_sync.cli.session_factory import open_session
 from hai_sync.core.rules import Mode, Rules
-from hai_sync.errors import BadPeer
+from hai_sync.errors import ProtocolViolation
 from hai_sync.remote.downloader import Download, fetch
 from hai_sync.remote.endpoint import Remote
 from hai_sync.session.options import SyncOptions
@@ -153,15 +153,15 @@ async def test_what_is_private_to_each_side_is_left_out(liar, root: Path) -> Non
 @pytest.mark.parametrize("entries", TREES)
 async def test_trees_that_cannot_be(entries, liar, root: Path) -> None:
     liar[0].entries = entries
-    with pytest.raises(BadPeer):
+    with pytest.raises(ProtocolViolation):
         await pull(root, liar[1])
     assert as_before(root)
 
 
 def part(data: bytes, index: int = 0, offset: int = 0, size: int | None = None, last: bool = True):
     size = len(data) if size is None else size
-    parts = [pb.FilePart(index=index, offset=offset, size=size, last=last)]
-    return pb.FetchFilesResponse(parts=parts, data=data)
+    recipe_parts = [pb.FilePart(index=index, offset=offset, size=size, last=last)]
+    return pb.FetchFilesResponse(parts=recipe_parts, data=data)
 
 
 CONTENTS = [
@@ -185,7 +185,7 @@ CONTENTS = [
 @pytest.mark.parametrize("answers", CONTENTS)
 async def test_contents_that_cannot_be(answers, liar, root: Path) -> None:
     liar[0].answers = lambda request: answers
-    with pytest.raises(BadPeer):
+    with pytest.raises(ProtocolViolation):
         await pull(root, liar[1])
     assert as_before(root)
 
@@ -193,26 +193,26 @@ async def test_contents_that_cannot_be(answers, liar, root: Path) -> None:
 async def test_what_a_task_goes_on_writing_is_no_lie(liar, root: Path) -> None:
     liar[0].answers = lambda request: [part(CONTENT * 2)]
     remote = Remote(liar[1], "w")
-    wanted = Download(0, await remote.written(7), root.parent / "data", task=7)
+    download = Download(0, await remote.task_files(7), root.parent / "data", task=7)
     with pytest.raises(Conflict, match="'a' has changed while it was fetched") as refused:
-        await fetch(remote, wanted, lambda files, size: None)
+        await fetch(remote, download, lambda files, size: None)
     assert "task 7 still writes it" in refused.value.hint
     assert as_before(root)
 
 
 async def test_a_download_that_breaks_goes_on_where_it_was(liar, root: Path, monkeypatch) -> None:
     monkeypatch.setattr("hai_sync.remote.downloader.delays", lambda: iter([0.0] * 9))
-    asked: list[int] = []
+    requested_offsets: list[int] = []
 
     def breaking(request: pb.FetchFilesRequest) -> list[pb.FetchFilesResponse]:
         offset = request.offsets[0]
-        asked.append(offset)
+        requested_offsets.append(offset)
         end = min(offset + 4, len(CONTENT))
         return [part(CONTENT[offset:end], offset=offset, last=end == len(CONTENT))]
 
     liar[0].answers = breaking
     await pull(root, liar[1])
-    assert asked == [0, 4, 8]
+    assert requested_offsets == [0, 4, 8]
     assert (root / "a").read_bytes() == CONTENT
 
 
@@ -227,7 +227,7 @@ PUSHES = [
 @pytest.mark.parametrize("pushed", PUSHES)
 async def test_pushes_that_are_answered_wrongly(pushed, liar, root: Path) -> None:
     liar[0].pushed = pushed
-    with pytest.raises((BadPeer, ServerError)):  # gRPC may notice first
+    with pytest.raises((ProtocolViolation, ServerError)):  # gRPC may notice first
         await pull(root, liar[1], Mode.PUSH)
     assert as_before(root)
 

@@ -29,16 +29,16 @@ class Breaking:
     """Streams of a connection end so, each time after an answer; then they are whole."""
 
     def __init__(self, connection: Connection, *reasons: str, before: bool = False) -> None:
-        self._whole, self._before = connection.stream, before
-        self.left, self.asked = list(reasons), 0
+        self._original, self._before = connection.stream, before
+        self.left, self.requests = list(reasons), 0
         connection.stream = self.stream  # type: ignore[method-assign]
 
     async def stream(self, call: Any, request: Any) -> AsyncIterator[Any]:
-        self.asked += 1
+        self.requests += 1
         reason = self.left.pop(0) if self.left else None
         if reason and self._before:
             raise Unreachable("it is away", reason=reason)
-        async for answer in self._whole(call, request):
+        async for answer in self._original(call, request):
             yield answer
             if reason:
                 raise Unreachable("it is away", reason=reason)
@@ -71,15 +71,15 @@ async def test_what_was_heard_before_is_forgotten(laptop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reasons", "asked"),
+    ("reasons", "requests"),
     [
         pytest.param([REFUSED], 1, id="never met"),
         pytest.param([LEAVES, REFUSED], 3, id="met by its own words"),
         pytest.param([LEAVES, "STORAGE_FAILS"], 2, id="waiting is of no use"),
-        pytest.param([LEAVES] * 99, endpoint.TRIES, id="not for ever"),
+        pytest.param([LEAVES] * 99, endpoint.MAX_ATTEMPTS, id="not for ever"),
     ],
 )
-async def test_how_often_it_is_asked(reasons: list[str], asked: int, laptop) -> None:
+async def test_how_often_it_is_asked(reasons: list[str], requests: int, laptop) -> None:
     connection = laptop.session.remote.connection
     remote = Remote(connection, laptop.session.remote.name)
     breaking = Breaking(connection, *reasons, before=True)
@@ -88,15 +88,15 @@ async def test_how_often_it_is_asked(reasons: list[str], asked: int, laptop) -> 
     else:
         with pytest.raises(Unreachable, match="it is away"):
             await remote.tree({}, 0)
-    assert breaking.asked == asked
+    assert breaking.requests == requests
 
 
 async def test_a_daemon_has_patience_of_its_own(laptop) -> None:
     (laptop.cluster / "a").write_text("1")
     breaking = Breaking(laptop.session.remote.connection, LEAVES)
     with pytest.raises(Unreachable):
-        await laptop.session.sync(SyncOptions(resident=True))
-    assert breaking.asked == 1
+        await laptop.session.sync(SyncOptions(keep_in_memory=True))
+    assert breaking.requests == 1
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -104,12 +104,12 @@ async def test_what_is_tagged_now_is_what_there_was_at_the_first_try(force: bool
     laptop.write("a")
     await laptop.push()
     remote = laptop.session.remote
-    answered, asked = remote.stub.TagRevision, []
+    answered, requests = remote.stub.TagRevision, []
 
     async def lost(request: Any, **more: Any) -> Any:
         answer = await answered(request, **more)
-        asked.append(request.revision)
-        if len(asked) == 1:
+        requests.append(request.revision)
+        if len(requests) == 1:
             (laptop.cluster / "b").write_text("by a program")
             raise AioRpcError(StatusCode.UNAVAILABLE, Metadata(), Metadata())
         return answer
@@ -117,7 +117,7 @@ async def test_what_is_tagged_now_is_what_there_was_at_the_first_try(force: bool
     remote.stub.TagRevision = lost
     (laptop.cluster / "c").write_text("by a program")
     assert (await remote.tag("now", 0, force)).number == 2
-    assert asked == [2, 2]
+    assert requests == [2, 2]
 
 
 @pytest.mark.parametrize(

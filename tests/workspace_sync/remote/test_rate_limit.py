@@ -23,7 +23,7 @@ async def test_messages_wait_for_those_before_them(
     pace, loop = RateLimit(rate), asyncio.get_running_loop()
     began = loop.time()
     for size in sizes:
-        await pace.turn(size)
+        await pace.wait(size)
     took = loop.time() - began
     assert took >= seconds * 0.95
     assert took < seconds + 5

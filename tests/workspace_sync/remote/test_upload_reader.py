@@ -11,68 +11,70 @@ import pytest
 from blake3 import blake3
 
 from hai_backend.api.request.limits import CallLimits
-from hai_sync.core.chunks import BLOCK_BYTES, LARGEST, SMALLEST, Piece
+from hai_sync.core.chunks import BLOCK_BYTES, LARGEST, SMALLEST, ChunkRef
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
-from hai_sync.errors import Restless
+from hai_sync.errors import FileChanged
 from hai_sync.remote import messages, upload_reader
-from hai_sync.remote.contents import CHUNKS_BYTES
-from hai_sync.remote.upload_reader import Large, chunk_groups, load, parts
+from hai_sync.remote.contents import MAX_CHUNKS_BYTES
+from hai_sync.remote.upload_reader import LargeFile, chunk_groups, read_batch, recipe_parts
 
 DATA = random.Random(3).randbytes(4 * BLOCK_BYTES + 777)
 
 
 @pytest.fixture
-def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Large:
-    monkeypatch.setattr(upload_reader, "_PIECES", 20)
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LargeFile:
+    monkeypatch.setattr(upload_reader, "_MAX_CHUNKS", 20)
     (tmp_path / "f").write_bytes(DATA)
     change = Change("f", None, Entry(Kind.FILE, size=len(DATA)))
-    batch = load(tmp_path, [change], {}, {})
+    batch = read_batch(tmp_path, [change], {}, {})
     return batch.large[blake3(DATA).digest()]
 
 
 def test_its_parts_are_the_whole_file_and_each_chunk_is_named_by_its_bytes(
-    tmp_path: Path, large: Large
+    tmp_path: Path, large: LargeFile
 ) -> None:
-    pieces = [piece for part in parts(tmp_path, large) for piece in part.pieces]
-    assert len(list(parts(tmp_path, large))) > 5
-    assert sum(piece.size for piece in pieces) == large.entry.size == len(DATA)
-    assert [piece.offset for piece in pieces] == [0, *accumulate(p.size for p in pieces)][:-1]
+    chunks = [chunk for part in recipe_parts(tmp_path, large) for chunk in part.chunks]
+    assert len(list(recipe_parts(tmp_path, large))) > 5
+    assert sum(chunk.size for chunk in chunks) == large.entry.size == len(DATA)
+    assert [chunk.offset for chunk in chunks] == [0, *accumulate(p.size for p in chunks)][:-1]
     data = memoryview(DATA)
-    assert all(blake3(data[p.offset :][: p.size]).digest() == p.digest for p in pieces)
+    assert all(blake3(data[p.offset :][: p.size]).digest() == p.digest for p in chunks)
 
 
 @pytest.mark.parametrize("size", [1, len(DATA) // 2, len(DATA) + 1, 2 * len(DATA)])
 def test_a_file_that_has_another_size_since_is_never_told_to_its_end(
-    tmp_path: Path, large: Large, size: int
+    tmp_path: Path, large: LargeFile, size: int
 ) -> None:
     os.truncate(tmp_path / "f", size)
     told: list[int] = []
-    with pytest.raises(Restless):
-        told.extend(piece.size for part in parts(tmp_path, large) for piece in part.pieces)
+    with pytest.raises(FileChanged):
+        told.extend(chunk.size for part in recipe_parts(tmp_path, large) for chunk in part.chunks)
     assert sum(told) <= large.entry.size
 
 
-def test_a_file_that_was_written_to_since_is_restless(tmp_path: Path, large: Large) -> None:
+def test_a_file_that_was_written_to_since_is_restless(tmp_path: Path, large: LargeFile) -> None:
     os.utime(tmp_path / "f", ns=(1, 1))
-    with pytest.raises(Restless):
-        list(parts(tmp_path, large))
+    with pytest.raises(FileChanged):
+        list(recipe_parts(tmp_path, large))
 
 
 @pytest.mark.parametrize(
     "sizes",
     [
-        pytest.param([CHUNKS_BYTES - LARGEST - 1, LARGEST], id="just not enough, and the largest"),
+        pytest.param(
+            [MAX_CHUNKS_BYTES - LARGEST - 1, LARGEST], id="just not enough, and the largest"
+        ),
         pytest.param([SMALLEST] * 1000, id="the smallest"),
         pytest.param([LARGEST] * 9, id="the largest"),
     ],
 )
 def test_messages_of_chunks_are_within_what_servers_take(sizes: list[int]) -> None:
     names = [number.to_bytes(32, "big") for number in range(len(sizes))]
-    pieces = [Piece(name, 0, size) for name, size in zip(names, sizes, strict=True)]
-    groups = list(chunk_groups(pieces, set(names)))
-    assert [piece for group in groups for piece in group] == pieces
+    chunks = [ChunkRef(name, 0, size) for name, size in zip(names, sizes, strict=True)]
+    groups = list(chunk_groups(chunks, set(names)))
+    assert [chunk for group in groups for chunk in group] == chunks
     for group in groups:
-        data = [bytes(piece.size) for piece in group]
+        data = [bytes(chunk.size) for chunk in group]
         message = messages.contents([p.digest for p in group], [p.size for p in group], data, False)
         assert len(message) <= CallLimits().message_bytes

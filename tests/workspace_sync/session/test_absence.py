@@ -24,18 +24,18 @@ async def connection(tmp_path: Path) -> AsyncIterator[Connection]:
 
 
 async def test_what_was_removed_goes_here_too(laptops) -> None:
-    stays, goes = await laptops("stays"), await laptops("goes")
+    editor, absent = await laptops("stays"), await laptops("goes")
     for name in ("a", "b"):
-        stays.write(name)
-    await stays.push()
-    await goes.pull()
-    (stays.root / "a").unlink()
-    await stays.push()
+        editor.write(name)
+    await editor.push()
+    await absent.pull()
+    (editor.root / "a").unlink()
+    await editor.push()
     for seed in range(4):
-        stays.write("big", random.Random(seed).randbytes(SIZE))
-        await stays.push()
-    kept = [revision.number for revision in await stays.session.remote.revisions(100)]
+        editor.write("big", random.Random(seed).randbytes(SIZE))
+        await editor.push()
+    kept = [revision.number for revision in await editor.session.remote.revisions(100)]
     assert 1 not in kept
-    report = await goes.pull()
+    report = await absent.pull()
     assert report.in_sync
-    assert goes.read() == stays.read() == stays.there()
+    assert absent.read() == editor.read() == editor.on_cluster()

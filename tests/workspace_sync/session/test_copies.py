@@ -14,7 +14,7 @@ from hai_sync.cli.main import main
 from hai_sync.cli.session_factory import open_session
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.session.options import Refused, Report, SyncOptions
-from hai_sync.workspace_dir import create, find, is_same, mark, path_of
+from hai_sync.workspace_dir import create, find, is_same_root, root_id, root_path
 
 
 def _copied(root: Path) -> Path:
@@ -41,10 +41,10 @@ async def test_a_copy_is_refused_and_the_original_goes_on(laptop) -> None:
         await _synced(laptop, copy)
     assert str(laptop.root) in refused.value.message
     assert str(copy / ".hfai") in refused.value.hint
-    assert laptop.there() == {"train.py": b"two", "new": b"1"}
+    assert laptop.on_cluster() == {"train.py": b"two", "new": b"1"}
     (laptop.root / "new").unlink()
     assert (await laptop.push()).in_sync
-    assert laptop.there() == {"train.py": b"two"}
+    assert laptop.on_cluster() == {"train.py": b"two"}
 
 
 async def test_a_copy_that_is_made_a_workspace_is_compared_anew(laptop) -> None:
@@ -56,10 +56,10 @@ async def test_a_copy_that_is_made_a_workspace_is_compared_anew(laptop) -> None:
     laptop.write("new", "1")
     await laptop.push()
     shutil.rmtree(copy / ".hfai")
-    create(copy, laptop.session.place.name)
+    create(copy, laptop.session.workspace.name)
     report = await _synced(laptop, copy)
     assert [conflict.path for conflict in report.outcome.conflicts] == ["train.py"]
-    assert laptop.there() == {"train.py": b"two", "new": b"1", "same": b"1"}
+    assert laptop.on_cluster() == {"train.py": b"two", "new": b"1", "same": b"1"}
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])
@@ -77,7 +77,7 @@ async def test_one_restored_from_a_backup_undoes_nothing(laptop, elsewhere: bool
     report = await _synced(laptop, root)
     assert report.refused is Refused.CONFLICTS
     assert [conflict.path for conflict in report.outcome.conflicts] == ["train.py"]
-    assert laptop.there() == {"train.py": b"two", "new": b"1", "same": b"one"}
+    assert laptop.on_cluster() == {"train.py": b"two", "new": b"1", "same": b"one"}
 
 
 async def test_one_moved_to_another_disk_goes_on(laptop) -> None:
@@ -90,7 +90,7 @@ async def test_one_moved_to_another_disk_goes_on(laptop) -> None:
     (root / "b").unlink()
     (root / "a").write_text("2")
     assert (await _synced(laptop, root)).in_sync
-    assert laptop.there() == {"a": b"2"}
+    assert laptop.on_cluster() == {"a": b"2"}
 
 
 async def test_a_moved_original_is_known_and_its_copy_still_refused(laptop, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_a_moved_original_is_known_and_its_copy_still_refused(laptop, tmp_
     moved = laptop.root.rename(tmp_path / "moved")
     (moved / "a").unlink()
     assert (await _synced(laptop, moved)).in_sync
-    assert laptop.there() == {}
+    assert laptop.on_cluster() == {}
     with pytest.raises(UsageError, match="moved"):
         await _synced(laptop, copy)
 
@@ -149,10 +149,10 @@ def test_no_daemon_is_started_in_a_copy(
     ],
 )
 def test_which_roots_are_the_same(now: str, same: bool) -> None:
-    assert is_same("1 7 2f61", now) is same
+    assert is_same_root("1 7 2f61", now) is same
 
 
 def test_a_mark_holds_any_path(tmp_path: Path) -> None:
     root = tmp_path / os.fsdecode(b"caf\xe9 1")
     root.mkdir()
-    assert path_of(mark(str(root))) == str(root)
+    assert root_path(root_id(str(root))) == str(root)

@@ -16,7 +16,7 @@ import pytest
 from hai.client.errors import HaiError
 from hai_sync.core.entry import Kind
 from hai_sync.core.rules import Mode, Policy
-from hai_sync.session.options import Silent, SyncOptions
+from hai_sync.session.options import NullListener, SyncOptions
 from hai_sync.version_store import VersionStore
 
 SEEDS = range(6)
@@ -37,7 +37,7 @@ class Script:
         self.cluster = cluster
         self.written: set[bytes] = set()
         self.revisions: set[bytes] = set()
-        self.seen_revision = 0
+        self.observed_revision = 0
 
     def edit(self, root: Path) -> None:
         """One step of a person or a program; what cannot be done here now is not."""
@@ -113,24 +113,24 @@ class Script:
 
     async def everywhere(self) -> set[bytes]:
         """Contents that are on a side, kept, or in a revision."""
-        found = set(self.laptops[0].there().values())
+        found = set(self.laptops[0].on_cluster().values())
         for laptop in self.laptops:
             found |= set(laptop.read().values())
-            kept = VersionStore(laptop.session.place.state / "kept")
+            kept = VersionStore(laptop.session.workspace.versions_dir)
             for version in kept.versions():
                 at = kept.find(version.path, version.stamp)
                 if at is not None and at.is_file():
                     found.add(at.read_bytes())
-            held = laptop.session.place.own / "tmp"
-            if held.is_dir():
-                found |= {p.read_bytes() for p in held.glob("held-*") if p.is_file()}
+            temp_dir = laptop.session.workspace.private_dir / "tmp"
+            if temp_dir.is_dir():
+                found |= {p.read_bytes() for p in temp_dir.glob("held-*") if p.is_file()}
         return found | await self.in_revisions()
 
     async def in_revisions(self) -> set[bytes]:
         remote = self.laptops[0].session.remote
         by_digest = {blake(content): content for content in self.written}
         for revision in await remote.revisions(1000):
-            if revision.number <= self.seen_revision:
+            if revision.number <= self.observed_revision:
                 continue
             _, tree = await remote.tree({}, 0, revision.number)
             files = [e.digest for e in tree.values() if e.kind is Kind.FILE]
@@ -143,14 +143,14 @@ class Script:
         laptop.session.index.close()
         count = iter(range(steps)) if steps is not None else None
 
-        def fault(step: str) -> None:
+        def fault_hook(step: str) -> None:
             if count is not None and next(count, None) is None:
                 raise Crash(step)
 
         mode = self.random.choice([Mode.SYNC, Mode.SYNC, Mode.PUSH, Mode.PULL])
         policy = self.random.choice([Policy.KEEP_BOTH, Policy.REFUSE, Policy.LOCAL, Policy.REMOTE])
         try:
-            await dying_sync(laptop, mode, policy, fault)
+            await dying_sync(laptop, mode, policy, fault_hook)
         except Crash:
             pass
         except HaiError as error:
@@ -158,7 +158,7 @@ class Script:
         after = await self.everywhere()
         lost = before - after
         assert not lost, [content[:10] for content in lost]
-        for found in (laptop.read(), laptop.there()):
+        for found in (laptop.read(), laptop.on_cluster()):
             torn = [path for path, content in found.items() if content not in self.written]
             assert not torn
 
@@ -187,24 +187,26 @@ def blake(content: bytes) -> bytes:
     return blake3(content).digest()
 
 
-async def dying_sync(laptop, mode: Mode, policy: Policy, fault) -> None:
+async def dying_sync(laptop, mode: Mode, policy: Policy, fault_hook) -> None:
     """A sync of a process of its own, which `fault` may end at any write here or while it sends."""
 
-    class Ends(Silent):
+    class Ends(NullListener):
         def stage(self, name: str, files: int, size: int) -> None:
-            fault(name)
+            fault_hook(name)
 
         def progress(self, files: int, size: int) -> None:
-            fault("progress")
+            fault_hook("progress")
 
     from hai_sync.cli.session_factory import open_session
     from hai_sync.core.rules import Rules
 
-    session = open_session(laptop.session.place, laptop.session.remote.connection, Ends())
-    session.fault = fault
+    session = open_session(laptop.session.workspace, laptop.session.remote.connection, Ends())
+    session.fault_hook = fault_hook
     laptop.session = session
-    wish = SyncOptions(Rules(mode, policy), many_removals=True, partial=True, break_lease=True)
-    await session.sync(wish)
+    sync_options = SyncOptions(
+        Rules(mode, policy), many_removals=True, partial=True, break_lease=True
+    )
+    await session.sync(sync_options)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -20,7 +20,7 @@ from hai.client.connection.cancellation import CancelledWithin
 from hai.client.errors import NotFound, Unauthenticated, Unreachable
 from hai.host.inotify import Inotify
 from hai_sync.cli import errors as failures
-from hai_sync.cli.daemon_reply import tell
+from hai_sync.cli.daemon_reply import print_reply
 from hai_sync.cli.main import main
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.remote.endpoint import Remote
@@ -29,7 +29,7 @@ from hai_sync.session.daemon import Daemon
 from hai_sync.session.options import SyncOptions
 from hai_sync.session.session import Session
 from hai_sync.watch import inotify, watchfiles_backend
-from hai_sync.watch.control import ShortPath, ask, server_choice
+from hai_sync.watch.control import ShortSocketPath, query_daemon, server_choice
 
 MOST_EVENTS = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 
@@ -41,7 +41,7 @@ async def running(laptop, mode: Mode = Mode.SYNC) -> AsyncIterator[Daemon]:
     daemon = Daemon(laptop.session, SyncOptions(Rules(mode)), lambda line: None, server)
     work = asyncio.create_task(daemon.run())
     try:
-        await until(lambda: laptop.session.place.socket.exists() and daemon.state.syncs > 0)
+        await until(lambda: laptop.session.workspace.socket.exists() and daemon.state.syncs > 0)
         yield daemon
     finally:
         daemon.stop()
@@ -55,7 +55,9 @@ async def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 async def flush(laptop) -> dict:
-    return await asyncio.to_thread(ask, laptop.session.place.own, {"verb": "flush"})
+    return await asyncio.to_thread(
+        query_daemon, laptop.session.workspace.private_dir, {"verb": "flush"}
+    )
 
 
 async def test_saved_files_arrive_and_remote_ones_come(laptops) -> None:
@@ -70,15 +72,15 @@ async def test_saved_files_arrive_and_remote_ones_come(laptops) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [inotify.told, watchfiles_backend.told], ids=["linux", "elsewhere"]
+    "backend", [inotify.changed_paths, watchfiles_backend.changed_paths], ids=["linux", "elsewhere"]
 )
-async def test_a_flush_covers_what_was_saved_before_it(laptop, told, monkeypatch) -> None:
-    monkeypatch.setattr("hai_sync.watch.events.told", told)
+async def test_a_flush_covers_what_was_saved_before_it(laptop, backend, monkeypatch) -> None:
+    monkeypatch.setattr("hai_sync.watch.events.changed_paths", backend)
     async with running(laptop):
         for number in range(5):
             laptop.write("a", str(number))
             answer = await flush(laptop)
-            assert laptop.there() == {"a": str(number).encode()}
+            assert laptop.on_cluster() == {"a": str(number).encode()}
             assert answer["revision"] == number + 1
 
 
@@ -126,59 +128,67 @@ async def _silent(remote: Remote) -> AsyncIterator[int]:
 )
 async def test_what_is_no_question_is_hung_up_on(laptop, line: bytes) -> None:
     failures: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
     async with running(laptop):
-        with ShortPath(laptop.session.place.own) as path:
+        with ShortSocketPath(laptop.session.workspace.private_dir) as path:
             reader, writer = await asyncio.open_unix_connection(path)
         writer.write(line)
         writer.write_eof()
         with contextlib.suppress(ConnectionError):  # it may not even read all of it
             assert await reader.read() == b""
         writer.close()
-        told = await asyncio.to_thread(ask, laptop.session.place.own, {"verb": "status"})
-    assert (told["phase"], failures) == ("watching", [])
+        output = await asyncio.to_thread(
+            query_daemon, laptop.session.workspace.private_dir, {"verb": "status"}
+        )
+    assert (output["phase"], failures) == ("watching", [])
 
 
-async def test_it_answers_while_it_waits_for_another_sync(laptop, held) -> None:
+async def test_it_answers_while_it_waits_for_another_sync(laptop, locked_by_other) -> None:
     async with running(laptop) as daemon:
-        with held(laptop.session.place.state):
+        with locked_by_other(laptop.session.workspace.state_dir):
             laptop.write("a", "1")
             await until(lambda: daemon.state.phase == "syncing")
-            told = await asyncio.to_thread(ask, laptop.session.place.own, {"verb": "status"})
-            assert told["phase"] == "syncing"
-            assert laptop.there() == {}
+            output = await asyncio.to_thread(
+                query_daemon, laptop.session.workspace.private_dir, {"verb": "status"}
+            )
+            assert output["phase"] == "syncing"
+            assert laptop.on_cluster() == {}
         await flush(laptop)
-        assert laptop.there() == {"a": b"1"}
+        assert laptop.on_cluster() == {"a": b"1"}
 
 
 async def test_a_paused_daemon_syncs_only_when_it_is_asked(laptop) -> None:
     async with running(laptop) as daemon:
-        own = laptop.session.place.own
-        assert (await asyncio.to_thread(ask, own, {"verb": "pause"}))["phase"] == "paused"
+        private_dir = laptop.session.workspace.private_dir
+        assert (await asyncio.to_thread(query_daemon, private_dir, {"verb": "pause"}))[
+            "phase"
+        ] == "paused"
         before = daemon.state.syncs
         laptop.write("a", "1")
         await until(daemon._wake.is_set)
         await asyncio.sleep(3 * daemon_module.QUIET_SECONDS)
-        assert (daemon.state.syncs, laptop.there()) == (before, {})
+        assert (daemon.state.syncs, laptop.on_cluster()) == (before, {})
         await flush(laptop)
-        assert laptop.there() == {"a": b"1"}
+        assert laptop.on_cluster() == {"a": b"1"}
         laptop.write("b", "2")
         await until(daemon._wake.is_set)
-        assert (await asyncio.to_thread(ask, own, {"verb": "resume"}))["phase"] == "watching"
-        await until(lambda: laptop.there() == {"a": b"1", "b": b"2"})
+        assert (await asyncio.to_thread(query_daemon, private_dir, {"verb": "resume"}))[
+            "phase"
+        ] == "watching"
+        await until(lambda: laptop.on_cluster() == {"a": b"1", "b": b"2"})
 
 
-async def test_a_pause_in_the_middle_of_a_sync_is_for_the_next_one(laptop, held) -> None:
+async def test_a_pause_in_the_middle_of_a_sync_is_for_the_next_one(laptop, locked_by_other) -> None:
     async with running(laptop) as daemon:
-        own = laptop.session.place.own
-        with held(laptop.session.place.state):
+        private_dir = laptop.session.workspace.private_dir
+        with locked_by_other(laptop.session.workspace.state_dir):
             laptop.write("a", "1")
             await until(lambda: daemon.state.phase == "syncing")
-            told = await asyncio.to_thread(ask, own, {"verb": "pause"})
-            assert (told["phase"], told["paused"]) == ("syncing", True)
-        await until(lambda: laptop.there() == {"a": b"1"} and daemon.state.phase != "syncing")
-        told = await asyncio.to_thread(ask, own, {"verb": "status"})
-        assert (told["phase"], told["paused"]) == ("paused", True)
+            output = await asyncio.to_thread(query_daemon, private_dir, {"verb": "pause"})
+            assert (output["phase"], output["paused"]) == ("syncing", True)
+        await until(lambda: laptop.on_cluster() == {"a": b"1"} and daemon.state.phase != "syncing")
+        output = await asyncio.to_thread(query_daemon, private_dir, {"verb": "status"})
+        assert (output["phase"], output["paused"]) == ("paused", True)
 
 
 async def test_editors_that_rename_and_bursts_end_right(laptop) -> None:
@@ -190,7 +200,7 @@ async def test_editors_that_rename_and_bursts_end_right(laptop) -> None:
         new.rename(laptop.root / "a")
         (laptop.root / "d1").rename(laptop.root / "moved")
         await flush(laptop)
-        assert laptop.there() == laptop.read()
+        assert laptop.on_cluster() == laptop.read()
 
 
 @contextlib.contextmanager
@@ -225,16 +235,16 @@ async def test_a_file_that_grew_while_it_was_read_is_read_again_without_an_event
     laptop, monkeypatch
 ) -> None:
     """The event of the last change may have come while the file was read."""
-    monkeypatch.setattr("hai_sync.watch.events.told", deaf)
-    monkeypatch.setattr(daemon_module, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("hai_sync.watch.events.changed_paths", deaf)
+    monkeypatch.setattr(daemon_module, "STABLE_TIMEOUT_SECONDS", 0.0)
     laptop.write("big.ckpt", b"x" * 20_000_000)
     async with running(laptop) as daemon:
         await flush(laptop)
         with appending(laptop.root / "big.ckpt"):
             laptop.write("code.py", "1")
             assert list((await flush(laptop))["problems"]) == ["big.ckpt"]
-            assert laptop.there()["code.py"] == b"1"
-        await until(lambda: laptop.there() == laptop.read())
+            assert laptop.on_cluster()["code.py"] == b"1"
+        await until(lambda: laptop.on_cluster() == laptop.read())
         await until(lambda: daemon.state.report.in_sync)
 
 
@@ -243,22 +253,22 @@ async def test_a_flush_waits_for_files_that_are_being_written(laptop) -> None:
     async with running(laptop) as daemon:
         await flush(laptop)
         with appending(laptop.root / "big.ckpt") as end:
-            await until(lambda: "big.ckpt" in daemon.state.report.unsettled)
+            await until(lambda: "big.ckpt" in daemon.state.report.unstable_files)
             answer = asyncio.create_task(flush(laptop))
-            await asyncio.sleep(2 * daemon_module.LOOK_SECONDS)
+            await asyncio.sleep(2 * daemon_module.UNSTABLE_POLL_SECONDS)
             assert not answer.done()
             end()
         assert (await answer)["problems"] == {}
-        assert laptop.there() == laptop.read()
+        assert laptop.on_cluster() == laptop.read()
 
 
 async def test_a_flush_ends_though_a_file_grows_for_ever(laptop, monkeypatch) -> None:
-    monkeypatch.setattr(daemon_module, "SETTLE_SECONDS", 0.5)
+    monkeypatch.setattr(daemon_module, "STABLE_TIMEOUT_SECONDS", 0.5)
     laptop.write("big.ckpt", b"x" * 20_000_000)
     async with running(laptop) as daemon:
         await flush(laptop)
         with appending(laptop.root / "big.ckpt"):
-            await until(lambda: "big.ckpt" in daemon.state.report.unsettled)
+            await until(lambda: "big.ckpt" in daemon.state.report.unstable_files)
             assert list((await flush(laptop))["problems"]) == ["big.ckpt"]
 
 
@@ -271,10 +281,10 @@ async def test_what_is_not_synced_is_told_by_a_push_too(laptop, capsys) -> None:
             (laptop.root / str(number)).unlink()
         answer = await flush(laptop)
     assert answer["refused"] == "many removals"
-    assert tell(answer, "push", as_json=False) == 1
-    told = capsys.readouterr().err
-    assert "not synced: 25 removals, of more than half of all files" in told
-    assert "`haiworkspace sync --many-removals`" in told
+    assert print_reply(answer, "push", as_json=False) == 1
+    output = capsys.readouterr().err
+    assert "not synced: 25 removals, of more than half of all files" in output
+    assert "`haiworkspace sync --many-removals`" in output
 
 
 async def test_removals_that_may_not_be_meant_hold_up_nothing_else(laptop) -> None:
@@ -286,14 +296,14 @@ async def test_removals_that_may_not_be_meant_hold_up_nothing_else(laptop) -> No
         laptop.write("new", "1")
         answer = await flush(laptop)
         assert (answer["refused"], len(answer["withheld"])) == ("many removals", 30)
-        assert laptop.there()["new"] == b"1"
+        assert laptop.on_cluster()["new"] == b"1"
         laptop.write("new", "2")
         assert (await flush(laptop))["refused"] == "many removals"
-        assert (len(laptop.there()), laptop.there()["new"]) == (31, b"2")
+        assert (len(laptop.on_cluster()), laptop.on_cluster()["new"]) == (31, b"2")
 
 
 @pytest.mark.parametrize(
-    ("error", "words", "code"),
+    ("error", "message", "code"),
     [
         pytest.param(Unreachable("it is away"), "it is away", 5, id="no server"),
         pytest.param(NotFound("there is no workspace 'w'"), "no workspace", 3, id="no workspace"),
@@ -302,7 +312,7 @@ async def test_removals_that_may_not_be_meant_hold_up_nothing_else(laptop) -> No
     ],
 )
 async def test_a_failure_is_told_as_by_the_command_that_asks(
-    laptop, error, words, code, monkeypatch, capsys
+    laptop, error, message, code, monkeypatch, capsys
 ) -> None:
     async def fails(*args: object) -> None:
         raise error
@@ -312,13 +322,13 @@ async def test_a_failure_is_told_as_by_the_command_that_asks(
         laptop.write("a")
         answer = await flush(laptop)
     for verb in ("push", "watch"):
-        assert tell(answer, verb, as_json=False) == code
-        assert words in capsys.readouterr().err
-    assert tell(answer, "push", as_json=True) == code
-    told = json.loads(capsys.readouterr().err)
-    assert (told["event"], told["error"]["exit_code"]) == ("error", code)
-    assert failures.tell(error, ["push", "--json"]) == code
-    assert told["error"].keys() == json.loads(capsys.readouterr().err)["error"].keys()
+        assert print_reply(answer, verb, as_json=False) == code
+        assert message in capsys.readouterr().err
+    assert print_reply(answer, "push", as_json=True) == code
+    output = json.loads(capsys.readouterr().err)
+    assert (output["event"], output["error"]["exit_code"]) == ("error", code)
+    assert failures.print_error(error, ["push", "--json"]) == code
+    assert output["error"].keys() == json.loads(capsys.readouterr().err)["error"].keys()
 
 
 async def test_a_conflict_is_left_and_the_rest_goes_on(laptops) -> None:
@@ -330,7 +340,7 @@ async def test_a_conflict_is_left_and_the_rest_goes_on(laptops) -> None:
         two.write("b", "other")
         answer = await flush(two)
         assert answer["conflicts"] == ["a"]
-        assert two.there() == {"a": b"one", "b": b"other"}
+        assert two.on_cluster() == {"a": b"one", "b": b"other"}
         assert two.read()["a"] == b"two"
         assert daemon.state.error == ""
 
@@ -340,7 +350,7 @@ async def test_without_events_it_looks_itself(laptop, monkeypatch) -> None:
     monkeypatch.setattr("hai_sync.watch.events.POLL_SECONDS", 0.02)
     async with running(laptop) as daemon:
         laptop.write("a", "1")
-        await until(lambda: laptop.there() == {"a": b"1"})
+        await until(lambda: laptop.on_cluster() == {"a": b"1"})
         assert daemon.events.why_polling
 
 
@@ -356,7 +366,7 @@ async def test_the_limit_of_inotify_is_no_end(laptop, monkeypatch) -> None:
     reach_the_limit(monkeypatch)
     async with running(laptop) as daemon:
         laptop.write("a", "1")
-        await until(lambda: laptop.there() == {"a": b"1"})
+        await until(lambda: laptop.on_cluster() == {"a": b"1"})
         assert "max_user_watches" in daemon.events.why_polling
 
 
@@ -368,7 +378,7 @@ async def test_nor_is_one_that_is_reached_later(laptop, monkeypatch) -> None:
         await until(lambda: bool(daemon.events.why_polling))
         assert "max_user_watches" in daemon.events.why_polling
         laptop.write("d/a", "2")
-        await until(lambda: laptop.there() == {"d/a": b"2"})
+        await until(lambda: laptop.on_cluster() == {"d/a": b"2"})
 
 
 async def test_directories_that_go_are_no_limit(laptop) -> None:
@@ -380,7 +390,7 @@ async def test_directories_that_go_are_no_limit(laptop) -> None:
         for number in range(15):
             shutil.rmtree(laptop.root / f"d{number}")
         await flush(laptop)
-        assert laptop.there() == laptop.read()
+        assert laptop.on_cluster() == laptop.read()
         assert daemon.events.why_polling == ""
 
 
@@ -395,13 +405,13 @@ async def test_files_are_told_of_by_their_own_names_whatever_links_there_are(
         for text in ("1", "2"):
             laptop.write("real/a", text)
             assert "error" not in await flush(laptop)
-            assert laptop.there()["real/a"] == text.encode()
+            assert laptop.on_cluster()["real/a"] == text.encode()
         for link in ("before", "zlink"):
             (laptop.root / link).unlink()
             await flush(laptop)
         laptop.write("real/a", "3")
         await flush(laptop)
-        assert laptop.there()["real/a"] == b"3"
+        assert laptop.on_cluster()["real/a"] == b"3"
 
 
 async def test_what_lies_outside_is_not_watched(laptop, tmp_path) -> None:
@@ -421,7 +431,7 @@ async def test_directories_that_move_are_told_of_by_their_new_names(laptop) -> N
         await flush(laptop)
         laptop.write("moved/b/c", "2")
         await flush(laptop)
-        assert laptop.there() == {"moved/b/c": b"2"}
+        assert laptop.on_cluster() == {"moved/b/c": b"2"}
 
 
 async def test_events_that_were_lost_are_made_up_for(laptop) -> None:
@@ -432,7 +442,7 @@ async def test_events_that_were_lost_are_made_up_for(laptop) -> None:
         laptop.write("new/a", "1")
         for text in ("2", "3"):
             await flush(laptop)
-            assert laptop.there() == laptop.read()
+            assert laptop.on_cluster() == laptop.read()
             laptop.write("new/a", text)
         assert daemon.events.why_polling == ""
 
@@ -442,25 +452,25 @@ async def test_it_goes_on_when_the_disk_of_its_memory_was_full(laptop, monkeypat
     async with running(laptop) as daemon:
         real, errors = laptop.session.sync, iter([sqlite3.OperationalError("disk is full")] * 2)
 
-        async def sync(session, wish):
+        async def sync(session, sync_options):
             for error in errors:
                 raise error
-            return await real(wish)
+            return await real(sync_options)
 
         monkeypatch.setattr(type(laptop.session), "sync", sync)
         laptop.write("a", "1")
-        await until(lambda: laptop.there() == {"a": b"1"})
+        await until(lambda: laptop.on_cluster() == {"a": b"1"})
         await until(lambda: not daemon.state.error)
 
 
 async def test_it_goes_on_when_the_server_is_back(laptop, monkeypatch) -> None:
     monkeypatch.setattr(daemon_module, "delays", lambda: iter([0.01] * 999))
     async with running(laptop) as daemon:
-        connection, away = laptop.session.remote.connection, True
+        connection, server_lost = laptop.session.remote.connection, True
         real = connection.unary
 
         async def unary(*args, **more):
-            if away:
+            if server_lost:
                 raise Unreachable("no server answers")
             return await real(*args, **more)
 
@@ -468,8 +478,8 @@ async def test_it_goes_on_when_the_server_is_back(laptop, monkeypatch) -> None:
         laptop.write("a", "1")
         await until(lambda: daemon.state.phase == "waiting")
         assert "no server" in daemon.state.error
-        away = False
-        await until(lambda: laptop.there() == {"a": b"1"})
+        server_lost = False
+        await until(lambda: laptop.on_cluster() == {"a": b"1"})
 
 
 async def test_a_part_that_is_cancelled_ends_it_with_an_error(laptop, monkeypatch) -> None:
@@ -480,24 +490,24 @@ async def test_a_part_that_is_cancelled_ends_it_with_an_error(laptop, monkeypatc
         part.cancel()
         await part
 
-    monkeypatch.setattr(Daemon, "_remote", cancelled)
+    monkeypatch.setattr(Daemon, "_watch_remote", cancelled)
     async with asyncio.timeout(20):
         with pytest.raises(CancelledWithin, match="something that it waited for"):
             await Daemon(laptop.session, SyncOptions(), lambda line: None).run()
-    assert not laptop.session.place.socket.exists()
+    assert not laptop.session.workspace.socket.exists()
 
 
 async def test_one_that_nobody_can_reach_ends(laptop, monkeypatch) -> None:
     monkeypatch.setattr(daemon_module, "FULL_SECONDS", 0.01)
-    said, ours = list[str](), laptop.session.place.socket
-    work = asyncio.create_task(Daemon(laptop.session, SyncOptions(), said.append).run())
+    log_lines, ours = list[str](), laptop.session.workspace.socket
+    work = asyncio.create_task(Daemon(laptop.session, SyncOptions(), log_lines.append).run())
     await until(ours.exists)
     ours.unlink()
     ours.touch()  # another daemon's
     async with asyncio.timeout(20):
         await work
     assert ours.exists()
-    assert "its socket is gone" in said[-1]
+    assert "its socket is gone" in log_lines[-1]
 
 
 @pytest.mark.parametrize("argv", [("status",), ("watch", "status"), ("push",)])
@@ -510,7 +520,7 @@ async def test_one_that_does_not_answer_is_told_as_such(laptop, argv, monkeypatc
     monkeypatch.setattr(socket.socket, "settimeout", lambda self, _: patience(self, 0.05))
     with (
         closing(socket.socket(socket.AF_UNIX)) as silent,
-        ShortPath(laptop.session.place.own) as at,
+        ShortSocketPath(laptop.session.workspace.private_dir) as at,
     ):
         silent.bind(at)
         silent.listen()
@@ -524,7 +534,7 @@ async def test_a_root_that_goes_away_ends_it_and_removes_nothing(laptop, tmp_pat
         await flush(laptop)
         laptop.root.rename(tmp_path / "elsewhere")
         await asyncio.sleep(0.1)
-        assert laptop.there() == {"a": b"1"}
+        assert laptop.on_cluster() == {"a": b"1"}
 
 
 async def test_another_sync_in_between_is_noticed(laptop) -> None:
@@ -534,16 +544,18 @@ async def test_another_sync_in_between_is_noticed(laptop) -> None:
         (laptop.cluster / "b").write_text("task")
         from hai_sync.cli.session_factory import open_session
 
-        other = open_session(laptop.session.place, laptop.session.remote.connection)
+        other = open_session(laptop.session.workspace, laptop.session.remote.connection)
         await other.sync(SyncOptions(Rules(Mode.PULL)))
         other.index.close()
         laptop.write("b", "mine")
         await flush(laptop)
-        assert laptop.there() == {"a": b"1", "b": b"mine"}
+        assert laptop.on_cluster() == {"a": b"1", "b": b"mine"}
 
 
 @pytest.mark.parametrize("verb", ["status", "nonsense"])
 async def test_it_tells_how_it_is(verb: str, laptop) -> None:
     async with running(laptop):
-        answer = await asyncio.to_thread(ask, laptop.session.place.own, {"verb": verb})
+        answer = await asyncio.to_thread(
+            query_daemon, laptop.session.workspace.private_dir, {"verb": verb}
+        )
         assert answer["phase"] in ("watching", "syncing")

@@ -46,8 +46,8 @@ async def small(tmp_path: Path) -> AsyncIterator[Small]:
             connection = Connection(server.profile)
             root = tmp_path / "laptop"
             root.mkdir()
-            place, _ = create(root, "w")
-            session = open_session(place, connection)
+            local, _ = create(root, "w")
+            session = open_session(local, connection)
             workspace = await session.remote.create()
             laptop = Laptop(root, session, Path(workspace.path))
             yield Small(laptop, disk)
@@ -63,11 +63,11 @@ async def test_what_does_not_fit_is_refused_before_it_travels(small: Small) -> N
     with pytest.raises(LimitReached, match="the storage of workspaces is full") as told:
         await laptop.sync()
     assert told.value.reason == "DISK_FULL"
-    assert (laptop.there(), small.arrived) == ({"kept": b"1"}, 0)
+    assert (laptop.on_cluster(), small.arrived) == ({"kept": b"1"}, 0)
     (laptop.root / "large").unlink()
     laptop.write("other", "2")
     await laptop.sync()
-    assert laptop.there() == laptop.read()
+    assert laptop.on_cluster() == laptop.read()
 
 
 async def test_a_disk_that_fills_meanwhile_leaves_the_reserve(
@@ -86,10 +86,10 @@ async def test_a_disk_that_fills_meanwhile_leaves_the_reserve(
     # Of the reserve of 6 MB: what was on its way when the disk filled may have taken some
     assert os.statvfs(small.disk).f_bavail * 4096 > 2 * MB
     assert small.arrived > 4 * MB
-    assert laptop.there() == {"kept": b"1"}
+    assert laptop.on_cluster() == {"kept": b"1"}
     (laptop.root / "large").unlink()
     await laptop.sync()
-    assert (small.arrived, laptop.there()) == (0, {"kept": b"1"})
+    assert (small.arrived, laptop.on_cluster()) == (0, {"kept": b"1"})
 
 
 async def test_what_had_arrived_is_used_when_there_is_room(
@@ -104,7 +104,7 @@ async def test_what_had_arrived_is_used_when_there_is_room(
     monkeypatch.setattr(Push, "receive", REAL)
     report = await laptop.sync()
     assert report.wire_bytes < 40 * MB
-    assert (laptop.there(), small.arrived) == (laptop.read(), 0)
+    assert (laptop.on_cluster(), small.arrived) == (laptop.read(), 0)
 
 
 def fills(monkeypatch: pytest.MonkeyPatch, disk: Path, *, after: int) -> None:

@@ -43,7 +43,7 @@ async def test_logs_of_the_cluster_keep_nothing_else_there(laptop, count: int) -
     assert laptop.read()["result.txt"] == b"42"
     assert set(report.problems) <= {log.name for log in logs}
     report = await laptop.pull()
-    assert (report.in_sync, laptop.read()) == (True, laptop.there())
+    assert (report.in_sync, laptop.read()) == (True, laptop.on_cluster())
 
 
 @pytest.mark.parametrize("count", [1, 4])
@@ -54,6 +54,6 @@ async def test_logs_of_the_laptop_keep_nothing_else_here(laptop, count: int) -> 
     laptop.write("code.py", "new")
     with growing(logs):
         await laptop.push()
-    assert laptop.there()["code.py"] == b"new"
+    assert laptop.on_cluster()["code.py"] == b"new"
     report = await laptop.push()
-    assert (report.in_sync, laptop.read()) == (True, laptop.there())
+    assert (report.in_sync, laptop.read()) == (True, laptop.on_cluster())

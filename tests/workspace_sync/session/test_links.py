@@ -12,7 +12,7 @@ import pytest
 from hai_sync.core.links import Links
 from hai_sync.core.rules import Mode, Policy, Rules
 from hai_sync.scan import Filter
-from hai_sync.session.options import Refused, Report, Silent, SyncOptions
+from hai_sync.session.options import NullListener, Refused, Report, SyncOptions
 
 
 @pytest.fixture
@@ -53,24 +53,24 @@ async def test_by_default_links_to_what_the_cluster_has_are_kept(laptop, outside
     for _ in range(2):
         report = await push(laptop)
         assert (set(report.skipped), report.problems, report.in_sync) == ({"gone", "up"}, {}, True)
-        kept = {"code.py": "1", "data": f"-> {outside}/set", "inside": "-> code.py"}
-        assert shape(laptop.cluster) == kept
+        synced = {"code.py": "1", "data": f"-> {outside}/set", "inside": "-> code.py"}
+        assert shape(laptop.cluster) == synced
     assert "/no/such/path" in report.skipped["gone"]
 
 
 @pytest.mark.parametrize(
-    ("links", "kept", "skipped"),
+    ("links", "synced", "skipped"),
     [
         pytest.param(Links.KEEP, {"data", "gone"}, {"up"}, id="keep"),
         pytest.param(Links.SKIP, set(), {"data", "gone", "up"}, id="skip"),
     ],
 )
-async def test_the_owner_decides(laptop, outside: Path, links, kept, skipped) -> None:
+async def test_the_owner_decides(laptop, outside: Path, links, synced, skipped) -> None:
     (laptop.root / "data").symlink_to(outside / "set")
     (laptop.root / "gone").symlink_to("/no/such/path")
     (laptop.root / "up").symlink_to("../outside")
     report = await push(laptop, links)
-    assert (set(report.skipped), set(shape(laptop.cluster))) == (skipped, kept)
+    assert (set(report.skipped), set(shape(laptop.cluster))) == (skipped, synced)
 
 
 async def test_a_link_that_only_a_pull_has_seen_is_not_synced_yet(laptop, outside: Path) -> None:
@@ -98,7 +98,7 @@ async def test_strict_changes_nothing(laptop) -> None:
     laptop.write("code.py", "1")
     (laptop.root / "gone").symlink_to("/no/such/path")
     report = await push(laptop, strict=True)
-    assert (report.refused, laptop.there()) == (Refused.SKIPPED, {})
+    assert (report.refused, laptop.on_cluster()) == (Refused.SKIPPED, {})
     (laptop.root / "gone").unlink()
     assert (await push(laptop, strict=True)).in_sync
 
@@ -109,7 +109,7 @@ async def test_a_skipped_link_in_the_place_of_a_file_removes_nothing(laptop) -> 
     shutil.rmtree(laptop.root / "data")
     (laptop.root / "data").symlink_to("/no/such/path")
     report = await push(laptop)
-    assert (list(report.skipped), laptop.there()) == (["data"], {"data/x": b"1"})
+    assert (list(report.skipped), laptop.on_cluster()) == (["data"], {"data/x": b"1"})
 
 
 async def test_copying_syncs_what_links_lead_to(laptop, outside: Path) -> None:
@@ -156,13 +156,17 @@ async def test_nothing_is_written_through_a_copied_link(laptop, outside: Path, m
     (laptop.cluster / "data/deep/x").write_text("written on the cluster")
     (laptop.cluster / "data/deep/new").write_text("written on the cluster")
     (laptop.cluster / "file").unlink()
-    wish = {"filter": Filter(links=Links.COPY), "policy": Policy.REMOTE, "many_removals": True}
-    report = await laptop.sync(mode, **wish)
+    sync_options = {
+        "filter": Filter(links=Links.COPY),
+        "policy": Policy.REMOTE,
+        "many_removals": True,
+    }
+    report = await laptop.sync(mode, **sync_options)
     assert report.problems
     assert shape(outside) == before
 
 
-class Meanwhile(Silent):
+class Meanwhile(NullListener):
     """Does something whenever a part of a sync begins."""
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
@@ -198,7 +202,7 @@ async def test_a_pull_writes_nothing_through_a_parent_that_was_replaced(
         (laptop.cluster / path).write_text("from the cluster")
     work = replaced_by_link(laptop.root / "d", laptop.root.parent / "chain", outside)
     laptop.session.listener = Meanwhile("download", work)
-    laptop.session.forget()
+    laptop.session.forget_hints()
     report = await laptop.session.sync(SyncOptions(Rules(Mode.PULL, Policy.REMOTE)))
     assert report.problems
     assert shape(outside) == before
@@ -215,7 +219,7 @@ async def test_a_push_writes_nothing_through_a_parent_that_was_replaced(
         laptop.write(path, "from the laptop")
     work = replaced_by_link(laptop.cluster / "d", laptop.cluster.parent / "chain", outside)
     laptop.session.listener = Meanwhile("upload", work)
-    laptop.session.forget()
+    laptop.session.forget_hints()
     await laptop.session.sync(SyncOptions(Rules(Mode.PUSH, Policy.LOCAL), many_removals=True))
     assert shape(outside) == before
 

@@ -21,14 +21,16 @@ async def test_who_finds_it_free_does_not_wait(tmp_path: Path) -> None:
     assert not said
 
 
-async def test_the_loop_goes_on_while_one_waits_for_its_turn(tmp_path: Path, held) -> None:
+async def test_the_loop_goes_on_while_one_waits_for_its_turn(
+    tmp_path: Path, locked_by_other
+) -> None:
     waits, has = asyncio.Event(), asyncio.Event()
 
     async def sync() -> None:
         async with locked(tmp_path, waits.set):
             has.set()
 
-    with held(tmp_path):
+    with locked_by_other(tmp_path):
         syncing = asyncio.create_task(sync())
         await waits.wait()
         with pytest.raises(TimeoutError):
@@ -37,14 +39,16 @@ async def test_the_loop_goes_on_while_one_waits_for_its_turn(tmp_path: Path, hel
     assert has.is_set()
 
 
-async def test_who_gives_up_waiting_takes_nothing_from_others(tmp_path: Path, held) -> None:
+async def test_who_gives_up_waiting_takes_nothing_from_others(
+    tmp_path: Path, locked_by_other
+) -> None:
     waits = asyncio.Event()
 
     async def sync() -> None:
         async with locked(tmp_path, waits.set):
             raise AssertionError("nobody gave it")
 
-    with held(tmp_path):
+    with locked_by_other(tmp_path):
         syncing = asyncio.create_task(sync())
         await waits.wait()
         syncing.cancel()

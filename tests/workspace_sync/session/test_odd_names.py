@@ -16,7 +16,7 @@ from hai.client.profile import Profile
 from hai_sync.cli.main import main
 from hai_sync.session.daemon import Daemon
 from hai_sync.session.options import SyncOptions
-from hai_sync.watch.control import ask
+from hai_sync.watch.control import query_daemon
 
 ODD = os.fsdecode(b"caf\xe9")
 
@@ -51,7 +51,7 @@ async def test_it_is_left_alone_and_listed_and_the_rest_is_synced(make, laptop) 
         laptop.write("a", text)
         report = await laptop.sync()
         assert (report.in_sync, list(report.problems)) == (False, [odd])
-        assert laptop.there() == {"a": text.encode()}
+        assert laptop.on_cluster() == {"a": text.encode()}
     os.unlink(laptop.root / odd) if odd != ODD else shutil.rmtree(laptop.root / odd)
     assert (await laptop.sync()).in_sync
 
@@ -62,7 +62,7 @@ async def test_what_is_left_out_is_not_even_listed(laptop) -> None:
     for _ in range(2):
         report = await laptop.sync()
         assert (report.in_sync, report.ignored) == (True, 1)
-    assert laptop.there() == {"a": b"1"}
+    assert laptop.on_cluster() == {"a": b"1"}
 
 
 async def test_a_directory_that_held_one_is_forgotten_with_it(laptop) -> None:
@@ -79,14 +79,16 @@ async def test_a_daemon_goes_on_by_events(name: str, laptop) -> None:
     daemon = Daemon(laptop.session, SyncOptions(), lambda line: None)
     work = asyncio.create_task(daemon.run())
     async with asyncio.timeout(20):
-        while not (daemon.state.syncs and laptop.session.place.socket.exists()):  # noqa: ASYNC110 - a disk tells nobody
+        while not (daemon.state.syncs and laptop.session.workspace.socket.exists()):  # noqa: ASYNC110 - a disk tells nobody
             await asyncio.sleep(0.01)
         (laptop.root / name).write_text("1")
         await asyncio.sleep(0.5)
         laptop.write("a", "1")
-        answer = await asyncio.to_thread(ask, laptop.session.place.own, {"verb": "flush"})
+        answer = await asyncio.to_thread(
+            query_daemon, laptop.session.workspace.private_dir, {"verb": "flush"}
+        )
         assert list(answer["problems"]) == [name] * name.endswith("txt")
-        assert laptop.there() == {"a": b"1"}
+        assert laptop.on_cluster() == {"a": b"1"}
         assert not daemon.events.why_polling
     daemon.stop()
     await work
@@ -110,8 +112,8 @@ def test_commands_print_it_escaped(root: Path, capsys) -> None:
         out, err = capsys.readouterr()
         assert "left alone: caf\\udce9.txt: its name is not UTF-8; rename it" in out + err
     assert main(["push", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert list(told["problems"]) == [f"{ODD}.txt"]
+    output = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert list(output["problems"]) == [f"{ODD}.txt"]
     assert main(["push", "--dry-run"]) == 1
     assert "left alone: caf\\udce9.txt" in capsys.readouterr().err
     (root / ".haiignore").write_bytes(b"*.txt\n/data\xe9\n")
@@ -121,17 +123,17 @@ def test_commands_print_it_escaped(root: Path, capsys) -> None:
 
 def test_a_daemon_tells_of_it(root: Path) -> None:
     _file(root)
-    assert _said("watch", "start")[0] == 0
+    assert _run_command("watch", "start")[0] == 0
     try:
-        assert _said("push")[0] == 1
-        code, out = _said("watch", "status")
-        told = "\nleft alone: caf\\udce9.txt: its name is not UTF-8"
-        assert (code, told in out) == (0, True)
+        assert _run_command("push")[0] == 1
+        code, out = _run_command("watch", "status")
+        output = "\nleft alone: caf\\udce9.txt: its name is not UTF-8"
+        assert (code, output in out) == (0, True)
     finally:
-        assert _said("watch", "stop")[0] == 0
+        assert _run_command("watch", "stop")[0] == 0
 
 
-def _said(*arguments: str) -> tuple[int, str]:
+def _run_command(*arguments: str) -> tuple[int, str]:
     """By a program of its own."""
     command = [sys.executable, "-m", "hai_sync.cli.main", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -143,11 +145,11 @@ def test_a_workspace_in_a_directory_of_such_a_name_is_synced_also_by_a_daemon(
 ) -> None:
     monkeypatch.chdir(root.rename(root.with_name(ODD)))
     Path("a").write_text("1")
-    assert _said("push")[0] == 0
-    assert _said("watch", "start")[0] == 0
+    assert _run_command("push")[0] == 0
+    assert _run_command("watch", "start")[0] == 0
     try:
         Path("a").write_text("2")
-        assert _said("push") == (0, "in sync at revision 2 (daemon)\n")
-        assert "looks every few seconds" not in _said("watch", "status")[1]
+        assert _run_command("push") == (0, "in sync at revision 2 (daemon)\n")
+        assert "looks every few seconds" not in _run_command("watch", "status")[1]
     finally:
-        assert _said("watch", "stop")[0] == 0
+        assert _run_command("watch", "stop")[0] == 0

@@ -70,11 +70,11 @@ async def test_what_takes_the_place_of_a_directory_removes_nothing_here(mode: Mo
 async def test_a_daemon_that_did_not_look_again_still_knows(laptop) -> None:
     laptop.write("a", "1")
     os.mkfifo(laptop.cluster / "pipe")
-    said: list[str] = []
-    daemon = Daemon(laptop.session, SyncOptions(), said.append)
+    reported: list[str] = []
+    daemon = Daemon(laptop.session, SyncOptions(), reported.append)
     for text in ("1", "2"):
         laptop.write("a", text)
-        report = await laptop.session.sync(daemon.wish)
+        report = await laptop.session.sync(daemon.options)
         laptop.session.hint(["a"])
         assert list(report.passed_over) == ["pipe"]
     assert report.problems == {}
@@ -119,9 +119,9 @@ def test_what_was_asked_is_done_all_the_same(root: Path, capsys) -> None:
     os.mkfifo(root / "ours")
     assert main(["restore", "-r", "1", "a"]) == 0
     assert (root / "a").read_text() == "1"
-    told = capsys.readouterr().err
-    assert "left alone: pipe: on the cluster" in told
-    assert "left alone: ours: " in told
+    output = capsys.readouterr().err
+    assert "left alone: pipe: on the cluster" in output
+    assert "left alone: ours: " in output
     (root / "a").write_text("here")
     (cluster / "a").write_text("there")
     assert main(["resolve", "a", "--keep", "local"]) == 0
@@ -147,7 +147,7 @@ def test_what_was_asked_is_not_done_where_it_cannot_come(root: Path, capsys) -> 
 def test_who_asks_a_daemon_is_told_and_may_submit(root: Path, monkeypatch, capsys) -> None:
     report = Report(revision=3, passed_over={"pipe": "on the cluster it is a special file"})
     answer = {**report.as_dict(), "surroundings": server_choice("")}
-    monkeypatch.setattr("hai_sync.cli.main._ask_daemon", lambda root, look: answer)
+    monkeypatch.setattr("hai_sync.cli.main._flush_daemon", lambda root, look: answer)
     assert main(["push"]) == 0
     out, err = capsys.readouterr()
     assert (out, err) == ("in sync at revision 3 (daemon)\n", "  on the cluster only: pipe\n")
@@ -156,8 +156,10 @@ def test_who_asks_a_daemon_is_told_and_may_submit(root: Path, monkeypatch, capsy
 
 @pytest.mark.parametrize("command", [("push",), ("watch", "status")])
 def test_a_daemon_of_an_older_version_says_less(root: Path, monkeypatch, command) -> None:
-    said = {name: fact for name, fact in Report().as_dict().items() if name != "passed_over"}
+    reported = {name: fact for name, fact in Report().as_dict().items() if name != "passed_over"}
     state = {"pid": 1, "mode": "sync", "phase": "watching", "syncs": 1, "polling": "", "error": ""}
-    monkeypatch.setattr("hai_sync.cli.main._ask_daemon", lambda root, look: said)
-    monkeypatch.setattr("hai_sync.cli.commands.watch.ask", lambda *args, **more: state | said)
+    monkeypatch.setattr("hai_sync.cli.main._flush_daemon", lambda root, look: reported)
+    monkeypatch.setattr(
+        "hai_sync.cli.commands.watch.query_daemon", lambda *args, **more: state | reported
+    )
     assert main(command) == 0

@@ -17,8 +17,8 @@ from hai_sync.core.chunks import digest_of
 from hai_sync.core.diff import Change
 from hai_sync.core.rules import Mode, Policy, Rules
 from hai_sync.scan import Filter
-from hai_sync.session.apply_remote import ApplyRemote
-from hai_sync.session.options import Refused, Silent, SyncOptions
+from hai_sync.session.apply_remote import RemoteApplier
+from hai_sync.session.options import NullListener, Refused, SyncOptions
 from hai_sync.transition import fsync as flushing
 from hai_sync.version_store import VersionStore
 
@@ -34,7 +34,7 @@ async def test_everything_arrives_as_it_is(laptop) -> None:
     (laptop.root / "link").symlink_to("d/e")
     report = await laptop.push()
     assert report.in_sync
-    assert laptop.there() == laptop.read()
+    assert laptop.on_cluster() == laptop.read()
     assert os.access(laptop.cluster / "run.sh", os.X_OK)
     assert not os.access(laptop.cluster / "a.txt", os.X_OK)
     assert (laptop.cluster / "hollow").is_dir()
@@ -62,9 +62,9 @@ async def test_what_was_taken_for_the_same_by_its_size_is_looked_into_by_the_nex
     laptop.write("a", "2")
     (laptop.cluster / "b").write_text("2")
     assert (await laptop.sync(mode, by_size=True)).in_sync
-    assert laptop.there()["a"] == b"1"
+    assert laptop.on_cluster()["a"] == b"1"
     assert (await laptop.sync()).in_sync
-    assert laptop.read() == laptop.there() == {"a": b"2", "b": b"2"}
+    assert laptop.read() == laptop.on_cluster() == {"a": b"2", "b": b"2"}
 
 
 async def test_what_differs_and_was_taken_for_the_same_is_a_conflict_later(laptops) -> None:
@@ -82,7 +82,7 @@ async def test_only_what_has_changed_of_a_large_file_travels(laptop) -> None:
     laptop.write("big", DATA[: 1 << 20] + b"x" * 4096 + DATA[1 << 20 :])
     report = await laptop.push()
     assert report.wire_bytes < 1 << 20
-    assert laptop.there() == laptop.read()
+    assert laptop.on_cluster() == laptop.read()
 
 
 async def test_what_was_noted_of_a_push_that_is_refused_at_its_end_never_was(laptops) -> None:
@@ -95,7 +95,7 @@ async def test_what_was_noted_of_a_push_that_is_refused_at_its_end_never_was(lap
     before = one.session.index.fact("generation")
     one.write("c")
     one.session.hint(["c"])  # so it does not ask what the server has; the server refuses the commit
-    report = await one.session.sync(SyncOptions(Rules(Mode.PUSH), look=False))
+    report = await one.session.sync(SyncOptions(Rules(Mode.PUSH), scan_remote=False))
     assert report.revision == 3
     assert one.session.index.fact("generation") != before
     assert one.session.index.base().keys() == {"a", "c"}
@@ -108,7 +108,7 @@ async def test_an_index_that_cannot_be_written_at_the_end_is_no_obstacle_for_the
 ) -> None:
     laptop.write("a")
     await laptop.sync()
-    other = sqlite3.connect(laptop.session.place.state / "index.sqlite")
+    other = sqlite3.connect(laptop.session.workspace.index_path)
     full = "CREATE TRIGGER full BEFORE INSERT ON facts BEGIN SELECT RAISE(ABORT, 'disk full'); END"
     other.execute(full)
     laptop.write("b")
@@ -141,9 +141,9 @@ async def test_what_tasks_wrote_stays_at_a_push_and_comes_with_a_pull(laptop) ->
     (laptop.cluster / "out.txt").write_text("result")
     laptop.write("train.py", "2")
     await laptop.push()
-    assert laptop.there() == {"train.py": b"2", "out.txt": b"result"}
+    assert laptop.on_cluster() == {"train.py": b"2", "out.txt": b"result"}
     await laptop.pull()
-    assert laptop.read() == laptop.there()
+    assert laptop.read() == laptop.on_cluster()
 
 
 async def test_a_conflict_is_refused_and_nothing_else_happens(laptops) -> None:
@@ -158,10 +158,10 @@ async def test_a_conflict_is_refused_and_nothing_else_happens(laptops) -> None:
     report = await two.sync()
     assert report.refused is Refused.CONFLICTS
     assert [conflict.path for conflict in report.outcome.conflicts] == ["a"]
-    assert two.there() == {"a": b"one"}
+    assert two.on_cluster() == {"a": b"one"}
     assert two.read() == {"a": b"two", "b": b"other"}
     await two.sync(partial=True)
-    assert two.there() == {"a": b"one", "b": b"other"}
+    assert two.on_cluster() == {"a": b"one", "b": b"other"}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ async def test_conflicts_are_settled_by_a_policy(laptops, policy, expected) -> N
     await one.sync()
     two.write("a", "two")
     await two.sync(policy=policy)
-    assert set(two.there().values()) == set(two.read().values()) == expected
+    assert set(two.on_cluster().values()) == set(two.read().values()) == expected
 
 
 async def test_an_overwritten_version_is_kept(laptop) -> None:
@@ -183,7 +183,7 @@ async def test_an_overwritten_version_is_kept(laptop) -> None:
     (laptop.cluster / "a").write_text("theirs")
     await laptop.pull()
     assert laptop.read() == {"a": b"theirs"}
-    kept = VersionStore(laptop.session.place.state / "kept").find("a")
+    kept = VersionStore(laptop.session.workspace.versions_dir).find("a")
     assert kept is not None
     assert kept.read_text() == "mine"
 
@@ -210,9 +210,9 @@ async def test_many_contents_are_flushed_together(laptops, monkeypatch) -> None:
         one.write(f"f{number}", str(number))
     await one.push()
     before: list[dict[str, bytes]] = []
-    whole = flushing._flush_all
+    original = flushing._flush_all
     monkeypatch.setattr(
-        flushing, "_flush_all", lambda folder: before.append(two.read()) or whole(folder)
+        flushing, "_flush_all", lambda folder: before.append(two.read()) or original(folder)
     )
     await two.pull()
     assert before == [{}]
@@ -224,18 +224,18 @@ async def test_a_full_disk_loses_no_version_that_is_about_to_be_kept(laptop, mon
     laptop.write("a", "1")
     await laptop.push()
     tree = (await laptop.session.remote.tree({}, 0))[1]
-    arrival = ApplyRemote(laptop.session.place, [Change("a", None, tree["a"])], {}, {}, 1)
-    arrival.folder.mkdir()
+    applier = RemoteApplier(laptop.session.workspace, [Change("a", None, tree["a"])], {}, {}, 1)
+    applier.temp_dir.mkdir()
     for name in ("held-1-1", "copy-1"):
-        (arrival.folder / name).write_text("x")
+        (applier.temp_dir / name).write_text("x")
 
     def full(*args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(laptop.session.remote.pace, "turn", full)
+    monkeypatch.setattr(laptop.session.remote.rate_limit, "wait", full)
     with pytest.raises(HaiError, match="No space left"):
-        await arrival.fetch(laptop.session.remote, Silent())
-    assert [path.name for path in arrival.folder.iterdir()] == ["held-1-1"]
+        await applier.fetch(laptop.session.remote, NullListener())
+    assert [path.name for path in applier.temp_dir.iterdir()] == ["held-1-1"]
 
 
 async def test_many_removals_are_asked_for(laptop) -> None:
@@ -245,9 +245,9 @@ async def test_many_removals_are_asked_for(laptop) -> None:
     for number in range(29):
         (laptop.root / f"f{number}").unlink()
     assert (await laptop.push()).refused is Refused.REMOVALS
-    assert len(laptop.there()) == 30
+    assert len(laptop.on_cluster()) == 30
     assert (await laptop.push(many_removals=True)).in_sync
-    assert len(laptop.there()) == 1
+    assert len(laptop.on_cluster()) == 1
 
 
 async def test_a_directory_counts_as_no_removed_file(laptop) -> None:
@@ -277,9 +277,9 @@ async def test_a_partial_push_does_all_but_the_removals_that_may_not_be_meant(la
     laptop.write("new", "1")
     report = await laptop.push(partial=True)
     assert (report.refused, len(report.withheld), report.in_sync) == (Refused.REMOVALS, 30, False)
-    assert (len(laptop.there()), laptop.there()["new"]) == (31, b"1")
+    assert (len(laptop.on_cluster()), laptop.on_cluster()["new"]) == (31, b"1")
     assert (await laptop.push(many_removals=True)).in_sync
-    assert laptop.there() == {"d": b"a file in its place", "new": b"1"}
+    assert laptop.on_cluster() == {"d": b"a file in its place", "new": b"1"}
 
 
 async def test_ignoring_removes_nothing_on_the_other_side(laptop) -> None:
@@ -289,10 +289,10 @@ async def test_ignoring_removes_nothing_on_the_other_side(laptop) -> None:
     laptop.write(".haiignore", "*.log\n")
     report = await laptop.push()
     assert report.ignored == 1
-    assert set(laptop.there()) == {"a.log", "b", ".haiignore"}
+    assert set(laptop.on_cluster()) == {"a.log", "b", ".haiignore"}
     laptop.write("a.log", "changed")
     await laptop.push()
-    assert laptop.there()["a.log"] == b"1"
+    assert laptop.on_cluster()["a.log"] == b"1"
 
 
 async def test_rules_that_change_are_obeyed_at_once(laptop) -> None:
@@ -301,21 +301,21 @@ async def test_rules_that_change_are_obeyed_at_once(laptop) -> None:
     await laptop.push()
     laptop.write(".haiignore", "\n")
     await laptop.push()
-    assert "x.bin" in laptop.there()
+    assert "x.bin" in laptop.on_cluster()
 
 
 async def test_options_include_and_exclude(laptop) -> None:
     laptop.write("a.bin", "1")
     laptop.write("keep.bin", "2")
     await laptop.push(filter=Filter(include=("keep.bin",), exclude=("*.bin",)))
-    assert laptop.there() == {"keep.bin": b"2"}
+    assert laptop.on_cluster() == {"keep.bin": b"2"}
 
 
 async def test_a_dry_run_changes_nothing(laptop) -> None:
     laptop.write("a", "1")
     report = await laptop.push(dry_run=True)
     assert [change.path for change in report.outcome.to_remote] == ["a"]
-    assert laptop.there() == {}
+    assert laptop.on_cluster() == {}
 
 
 async def test_what_cannot_be_synced_is_listed_and_the_rest_goes_on(laptop) -> None:
@@ -324,7 +324,7 @@ async def test_what_cannot_be_synced_is_listed_and_the_rest_goes_on(laptop) -> N
     os.mkfifo(laptop.root / "pipe")
     report = await laptop.push()
     assert set(report.problems) == {"e\u0301", "pipe"}
-    assert set(laptop.there()) == {"a"}
+    assert set(laptop.on_cluster()) == {"a"}
 
 
 async def test_equal_trees_without_a_past_agree(laptops) -> None:
@@ -356,11 +356,11 @@ async def test_a_lost_index_removes_nothing(damage, laptop) -> None:
     laptop.write("b", "1")
     await laptop.push()
     laptop.session.index.close()
-    damage(laptop.session.place.state / "index.sqlite")
+    damage(laptop.session.workspace.index_path)
     (laptop.root / "a").unlink()
     report = await laptop.sync()
     assert report.in_sync
-    assert laptop.read() == laptop.there() == {"a": b"1", "b": b"1"}
+    assert laptop.read() == laptop.on_cluster() == {"a": b"1", "b": b"1"}
 
 
 async def test_one_that_cannot_be_opened_now_is_not_taken_for_damaged(laptop, monkeypatch) -> None:
@@ -373,7 +373,7 @@ async def test_one_that_cannot_be_opened_now_is_not_taken_for_damaged(laptop, mo
             await laptop.push()
     (laptop.root / "a").unlink()
     await laptop.sync()
-    assert laptop.there() == {}
+    assert laptop.on_cluster() == {}
 
 
 async def test_an_unmounted_root_is_no_removal(laptop, tmp_path: Path) -> None:
@@ -381,9 +381,9 @@ async def test_an_unmounted_root_is_no_removal(laptop, tmp_path: Path) -> None:
     await laptop.push()
     laptop.root.rename(tmp_path / "elsewhere")
     laptop.root.mkdir()
-    with pytest.raises(Exception, match="not there or not mounted"):
+    with pytest.raises(Exception, match="missing or not mounted"):
         await laptop.push()
-    assert laptop.there() == {"a": b"1"}
+    assert laptop.on_cluster() == {"a": b"1"}
 
 
 async def test_a_moved_directory_is_the_same_workspace(laptop, tmp_path: Path) -> None:
@@ -392,7 +392,7 @@ async def test_a_moved_directory_is_the_same_workspace(laptop, tmp_path: Path) -
     laptop.root = laptop.root.rename(tmp_path / "moved")
     from hai_sync.workspace_dir import find
 
-    laptop.session.place = find(laptop.root)
+    laptop.session.workspace = find(laptop.root)
     assert (await laptop.push()).done == 0
 
 
@@ -404,7 +404,7 @@ async def test_same_size_and_time_is_noticed(laptop) -> None:
     (laptop.root / "a").write_text("two")
     os.utime(laptop.root / "a", ns=(before.st_atime_ns, before.st_mtime_ns))
     await laptop.push()
-    assert laptop.there() == {"a": b"two"}
+    assert laptop.on_cluster() == {"a": b"two"}
 
 
 async def test_a_removed_and_remade_workspace_shares_no_past(laptop) -> None:
@@ -414,7 +414,7 @@ async def test_a_removed_and_remade_workspace_shares_no_past(laptop) -> None:
     await laptop.session.remote.create()
     report = await laptop.sync()
     assert report.in_sync
-    assert laptop.read() == laptop.there() == {"a": b"1"}
+    assert laptop.read() == laptop.on_cluster() == {"a": b"1"}
 
 
 async def test_modes_alone_travel_without_content(laptops) -> None:
@@ -441,7 +441,7 @@ async def test_files_and_directories_change_places(laptops) -> None:
     one.write("d", "4")
     await one.sync()
     await two.sync()
-    assert one.read() == two.read() == one.there() == {"a/y": b"3", "d": b"4"}
+    assert one.read() == two.read() == one.on_cluster() == {"a/y": b"3", "d": b"4"}
 
 
 async def test_a_rename_needs_no_content(laptops) -> None:
@@ -475,7 +475,7 @@ async def test_force_overwrites_what_differs(laptops) -> None:
     two.write("a", "two")
     rules = Rules(Mode.PUSH, Policy.LOCAL, overwrite=True)
     await two.session.sync(SyncOptions(rules))
-    assert two.there() == {"a": b"two"}
+    assert two.on_cluster() == {"a": b"two"}
 
 
 async def test_paths_alone(laptops) -> None:
@@ -502,11 +502,11 @@ async def test_a_link_that_a_program_set_anew_is_a_conflict_and_not_lost(laptop)
 async def test_nothing_is_left_of_what_arrived(laptop) -> None:
     (laptop.cluster / "a").write_bytes(DATA)
     (laptop.cluster / "b").write_text("small")
-    own = laptop.session.place.own
-    (own / "tmp").mkdir()
-    (own / "tmp" / f"{'0' * 64}.part").write_text("of a broken download")
+    private_dir = laptop.session.workspace.private_dir
+    (private_dir / "tmp").mkdir()
+    (private_dir / "tmp" / f"{'0' * 64}.part").write_text("of a broken download")
     assert (await laptop.pull()).in_sync
-    assert not (own / "tmp").exists()
+    assert not (private_dir / "tmp").exists()
 
 
 async def test_what_a_pull_says_will_come_is_what_comes(laptops) -> None:
@@ -519,29 +519,29 @@ async def test_what_a_pull_says_will_come_is_what_comes(laptops) -> None:
     for path, content in (("half", half), ("twin", half), ("new", "2" * 70), ("copy", "1" * 1000)):
         one.write(path, content)
     await one.push()
-    part = two.session.place.own / "tmp" / f"{digest_of(half).hex()}.part"
+    part = two.session.workspace.private_dir / "tmp" / f"{digest_of(half).hex()}.part"
     part.parent.mkdir(exist_ok=True)
     part.write_bytes(half[:400_000])
-    two.session.listener = told = Told()
+    two.session.listener = recorded = RecordingListener()
     assert (await two.session.sync(SyncOptions(Rules(Mode.PULL)))).in_sync
-    assert told.stages["download"] == told.came["download"] == (2, 100_070)
+    assert recorded.stages["download"] == recorded.arrived["download"] == (2, 100_070)
 
 
-class Told:
+class RecordingListener:
     """Stages: what is said will come, and what came."""
 
     def __init__(self) -> None:
         self.stages: dict[str, tuple[int, int]] = {}
-        self.came: dict[str, tuple[int, int]] = {}
+        self.arrived: dict[str, tuple[int, int]] = {}
         self._name = ""
 
     def stage(self, name: str, files: int, size: int) -> None:
         self._name = name
-        self.stages[name], self.came[name] = (files, size), (0, 0)
+        self.stages[name], self.arrived[name] = (files, size), (0, 0)
 
     def progress(self, files: int, size: int) -> None:
-        before = self.came[self._name]
-        self.came[self._name] = before[0] + files, before[1] + size
+        before = self.arrived[self._name]
+        self.arrived[self._name] = before[0] + files, before[1] + size
 
 
 async def test_a_push_that_keeps_both_copies_ours_once(laptops) -> None:
@@ -551,24 +551,24 @@ async def test_a_push_that_keeps_both_copies_ours_once(laptops) -> None:
     two.write("a", "ours")
     for _ in range(3):
         await two.sync(Mode.PUSH, Policy.KEEP_BOTH)
-    assert sorted(two.there().values()) == [b"ours", b"theirs"]
+    assert sorted(two.on_cluster().values()) == [b"ours", b"theirs"]
     two.write("a", "ours, later")
     for _ in range(2):
         await two.sync(Mode.PUSH, Policy.KEEP_BOTH)
-    assert sorted(two.there().values()) == [b"ours", b"ours, later", b"theirs"]
+    assert sorted(two.on_cluster().values()) == [b"ours", b"ours, later", b"theirs"]
 
 
 def breaking(laptop, times: int, reason: str = "") -> list[int]:
     """The line breaks in so many pushes, each time after a message; the list counts them."""
     connection, broken = laptop.session.remote.connection, [0]
-    whole = connection.duplex
+    original = connection.duplex
 
     async def duplex(call, requests):
         if broken[0] < times:
             broken[0] += 1
             await anext(requests)
             raise Unreachable("the connection was lost", reason=reason)
-        async for answer in whole(call, requests):
+        async for answer in original(call, requests):
             yield answer
 
     connection.duplex = duplex
@@ -582,7 +582,7 @@ async def test_a_push_goes_on_when_its_line_was_broken(reason: str, laptop, monk
     laptop.write("a", "1")
     laptop.write("big", DATA)
     assert (await laptop.push()).in_sync
-    assert (broken, laptop.there()) == ([3], laptop.read())
+    assert (broken, laptop.on_cluster()) == ([3], laptop.read())
 
 
 async def test_not_where_waiting_is_of_no_use(laptop) -> None:
@@ -612,7 +612,7 @@ async def test_a_directory_that_moves_with_all_that_there_is_removes_nothing(
     root = laptop.root if mode is Mode.PUSH else laptop.cluster
     (root / "d").rename(root / "moved")
     assert (await laptop.sync(mode)).in_sync
-    assert laptop.read() == laptop.there() == {f"moved/{n}": b"%d" % n for n in range(30)}
+    assert laptop.read() == laptop.on_cluster() == {f"moved/{n}": b"%d" % n for n in range(30)}
 
 
 async def test_files_that_come_while_others_go_are_no_move(laptop) -> None:

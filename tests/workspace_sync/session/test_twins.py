@@ -20,12 +20,12 @@ def ignore_case_here(laptop) -> str:
     return "this directory"
 
 
-def ignore_case_there(laptop) -> str:
+def ignore_case_on_cluster(laptop) -> str:
     (laptop.cluster.parent / "FILES").symlink_to("files")
     return "the cluster"
 
 
-def words(side: str, other: str) -> str:
+def collision(side: str, other: str) -> str:
     return f"{side} ignores case and takes it for the same as {other!r}; rename one"
 
 
@@ -34,14 +34,14 @@ async def test_both_are_synced_where_both_sides_tell_case_apart(laptop, mode: Mo
     for name in ("README", "readme", "Makefile", "makefile", "data/a", "Data/b"):
         laptop.write(name, name)
     assert (await laptop.sync(mode)).in_sync
-    assert laptop.there() == laptop.read()
+    assert laptop.on_cluster() == laptop.read()
     laptop.write("readme", "edited")
     assert (await laptop.sync(mode)).in_sync
-    assert laptop.there() == laptop.read()
+    assert laptop.on_cluster() == laptop.read()
 
 
 async def test_what_is_synced_stays_and_the_newcomer_is_refused(laptop) -> None:
-    side = ignore_case_there(laptop)
+    side = ignore_case_on_cluster(laptop)
     laptop.write("foo.txt", "1")
     laptop.write("data/a", "1")
     await laptop.push()
@@ -51,36 +51,39 @@ async def test_what_is_synced_stays_and_the_newcomer_is_refused(laptop) -> None:
     laptop.write("data/a", "edited")
     for _ in range(2):
         report = await laptop.push()
-        assert report.problems == {"FOO.txt": words(side, "foo.txt"), "Data": words(side, "data")}
+        assert report.problems == {
+            "FOO.txt": collision(side, "foo.txt"),
+            "Data": collision(side, "data"),
+        }
         assert not report.in_sync
-        assert laptop.there() == {"foo.txt": b"edited", "data/a": b"edited"}
+        assert laptop.on_cluster() == {"foo.txt": b"edited", "data/a": b"edited"}
 
 
 async def test_every_way_to_look_says_the_same(laptop) -> None:
-    ignore_case_there(laptop)
+    ignore_case_on_cluster(laptop)
     laptop.write("foo.txt", "1")
     await laptop.push()
     laptop.write("FOO.txt", "2")
-    told: list[Report] = [
+    reports: list[Report] = [
         await laptop.sync(mode, dry_run=dry_run)
         for mode in Mode
         if mode is not Mode.PULL
         for dry_run in (True, False)
     ]
-    assert [list(report.problems) for report in told] == [["FOO.txt"]] * len(told)
-    assert not any(report.outcome.to_remote for report in told)
+    assert [list(report.problems) for report in reports] == [["FOO.txt"]] * len(reports)
+    assert not any(report.outcome.to_remote for report in reports)
 
 
 async def test_copies_that_push_in_turn(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
-    side = ignore_case_there(one)
+    side = ignore_case_on_cluster(one)
     one.write("new.txt", "1")
     two.write("NEW.txt", "2")
     assert (await one.push()).in_sync
-    assert (await two.push()).problems == {"NEW.txt": words(side, "new.txt")}
+    assert (await two.push()).problems == {"NEW.txt": collision(side, "new.txt")}
     one.write("new.txt", "edited")
     assert (await one.push()).in_sync
-    assert one.there() == {"new.txt": b"edited"}
+    assert one.on_cluster() == {"new.txt": b"edited"}
 
 
 async def test_a_directory_that_ignores_case_gets_one_of_both(laptops) -> None:
@@ -94,12 +97,15 @@ async def test_a_directory_that_ignores_case_gets_one_of_both(laptops) -> None:
     one.write("Data/y", "2")
     await one.push()
     for _ in range(2):
-        assert (await two.sync()).problems == {"A": words(side, "a"), "Data": words(side, "data")}
+        assert (await two.sync()).problems == {
+            "A": collision(side, "a"),
+            "Data": collision(side, "data"),
+        }
         assert two.read() == {"a": b"1", "data/x": b"1"}
-    assert len(one.there()) == 4
+    assert len(one.on_cluster()) == 4
 
 
-@pytest.mark.parametrize("ignore_case", [ignore_case_here, ignore_case_there])
+@pytest.mark.parametrize("ignore_case", [ignore_case_here, ignore_case_on_cluster])
 async def test_a_rename_to_other_case_is_a_rename(laptop, ignore_case: Callable[..., str]) -> None:
     ignore_case(laptop)
     laptop.write("foo.txt", "1")
@@ -108,14 +114,14 @@ async def test_a_rename_to_other_case_is_a_rename(laptop, ignore_case: Callable[
     os.rename(laptop.root / "foo.txt", laptop.root / "Foo.txt")
     os.rename(laptop.root / "data", laptop.root / "Data")
     assert (await laptop.push()).in_sync
-    assert laptop.there() == {"Foo.txt": b"1", "Data/a": b"1"}
+    assert laptop.on_cluster() == {"Foo.txt": b"1", "Data/a": b"1"}
 
 
 async def test_once_one_of_both_is_renamed_both_are_synced(laptop) -> None:
-    ignore_case_there(laptop)
+    ignore_case_on_cluster(laptop)
     laptop.write("a", "1")
     laptop.write("A", "2")
     assert list((await laptop.push()).problems) == ["a"]
     os.rename(laptop.root / "a", laptop.root / "b")
     assert (await laptop.push()).in_sync
-    assert laptop.there() == {"A": b"2", "b": b"1"}
+    assert laptop.on_cluster() == {"A": b"2", "b": b"1"}

@@ -13,13 +13,13 @@ import pytest
 
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.rescan import rescan
-from hai_sync.scan import Filter, Known, scan
-from hai_sync.session.options import Report, Silent, SyncOptions
+from hai_sync.scan import Filter, ScanCache, scan
+from hai_sync.session.options import NullListener, Report, SyncOptions
 
 LARGE = 3_000_000
 
 
-class At(Silent):
+class At(NullListener):
     """Does something once, when a part of a sync begins."""
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
@@ -35,7 +35,7 @@ class At(Silent):
 async def pushed(laptop, stage: str, work: Callable[[], None]) -> Report:
     """The report of a push in which something happens."""
     laptop.session.listener = At(stage, work)
-    laptop.session.forget()
+    laptop.session.forget_hints()
     return await laptop.session.sync(SyncOptions(Rules(Mode.PUSH)))
 
 
@@ -46,7 +46,7 @@ async def test_a_new_file_that_vanishes_was_never_there(laptop, stage: str, size
     laptop.write("code.py", "1")
     report = await pushed(laptop, stage, (laptop.root / "t2.txt").unlink)
     assert (report.problems, report.in_sync) == ({}, True)
-    assert laptop.there() == {"code.py": b"1"}
+    assert laptop.on_cluster() == {"code.py": b"1"}
 
 
 @pytest.mark.parametrize("stage", ["hash", "upload"])
@@ -59,7 +59,7 @@ async def test_a_file_that_both_had_is_removed_there(laptop, stage: str, size: i
     laptop.write("code.py", "2")
     report = await pushed(laptop, stage, (laptop.root / "old").unlink)
     assert (report.problems, report.in_sync) == ({}, True)
-    assert laptop.there() == {"code.py": b"2"}
+    assert laptop.on_cluster() == {"code.py": b"2"}
     assert not (await laptop.push()).outcome.to_remote
 
 
@@ -67,7 +67,7 @@ async def test_a_directory_vanishes_with_its_files(laptop) -> None:
     laptop.write("run/tmp/a", "1")
     laptop.write("code.py", "1")
     report = await pushed(laptop, "upload", lambda: shutil.rmtree(laptop.root / "run"))
-    assert (report.problems, laptop.there()) == ({}, {"code.py": b"1"})
+    assert (report.problems, laptop.on_cluster()) == ({}, {"code.py": b"1"})
     assert (await laptop.push()).in_sync
     assert os.listdir(laptop.cluster) == ["code.py"]
 
@@ -78,7 +78,7 @@ async def test_what_comes_back_is_pushed_by_the_next_one(laptop) -> None:
     await pushed(laptop, "upload", (laptop.root / "a").unlink)
     laptop.write("a", "1")
     assert (await laptop.push()).in_sync
-    assert laptop.there() == laptop.read()
+    assert laptop.on_cluster() == laptop.read()
 
 
 def test_a_directory_that_vanishes_before_it_is_read_is_no_problem(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_directory_that_vanishes_before_it_is_read_is_no_problem(tmp_path: Pat
             shutil.rmtree(tmp_path / "d")
         return False
 
-    found = scan(tmp_path, Known(given_up=removed_at_the_second), Filter())
+    found = scan(tmp_path, ScanCache(cancelled=removed_at_the_second), Filter())
     assert (found.problems, found.tree) == ({}, {})
 
 
@@ -125,7 +125,7 @@ def test_no_look_under_a_busy_program_calls_anything_unreadable(tmp_path: Path) 
     names = ["a", "b", "c"]
     with churning(tmp_path, names):
         for _ in range(100):
-            found = scan(tmp_path, Known(), Filter())
+            found = scan(tmp_path, ScanCache(), Filter())
             again = rescan(found, names, Filter())
             assert again is not None
             for each in (found, again):
@@ -140,4 +140,4 @@ async def test_pushes_under_a_busy_program_end_well(laptop) -> None:
             laptop.write("code.py", str(number))
             report = await laptop.sync(Mode.PUSH)
             assert not [why for why in report.problems.values() if "cannot be read" in why]
-            assert laptop.there()["code.py"] == str(number).encode()
+            assert laptop.on_cluster()["code.py"] == str(number).encode()

@@ -1,6 +1,6 @@
-"""What a running daemon has answered to `flush`: whether a command has its work done by that, told as it would itself.
+"""Handles the reply of a daemon to `flush`: whether it has done the work of the command, printed as the command would.
 
-Loads nothing but the standard library, and little of that. A daemon of an older version says less.
+Imports little, and only the standard library. The reply of an older daemon lacks some keys.
 """
 
 from __future__ import annotations
@@ -12,67 +12,67 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-_LEFT_ALONE = {"conflicts": "conflict", "problems": "problem", "passed_over": "on the cluster only"}
+_NOT_SYNCED = {"conflicts": "conflict", "problems": "problem", "passed_over": "on the cluster only"}
 _HINT = "`haiworkspace sync --dry-run` shows them"
 
 
-def is_done(answer: Mapping[str, Any], verb: str) -> bool:
-    """Whether the command need do nothing more: the daemon goes its way, with its server, and leaves out no more."""
+def is_done(reply: Mapping[str, Any], verb: str) -> bool:
+    """Whether the command has nothing left to do: the daemon has the same mode, server and filters."""
     if verb == "watch":
         return True
-    mode = answer.get("mode", "sync")
-    return mode in ("sync", verb) and not answer.get("filtered") and _is_our_server(answer)
+    mode = reply.get("mode", "sync")
+    return mode in ("sync", verb) and not reply.get("filtered") and _is_our_server(reply)
 
 
-def _is_our_server(answer: Mapping[str, Any]) -> bool:
-    """A daemon that was told which server says no `surroundings`."""
+def _is_our_server(reply: Mapping[str, Any]) -> bool:
+    """A daemon with an explicit --profile reports no `surroundings`, and never matches."""
     from hai_sync.watch.control import server_choice
 
-    return bool(answer.get("surroundings") == server_choice(answer.get("config", "")))
+    return bool(reply.get("surroundings") == server_choice(reply.get("config", "")))
 
 
-def tell(answer: Mapping[str, Any], verb: str, as_json: bool) -> int:
-    """As the whole program does for this command; the exit code."""
-    if "error" in answer:
-        return _tell_failure(answer, as_json)
+def print_reply(reply: Mapping[str, Any], verb: str, as_json: bool) -> int:
+    """Prints the reply as the command would print its report; returns the exit code."""
+    if "error" in reply:
+        return _print_failure(reply, as_json)
     if as_json:
-        _event("done", answer)
-    elif answer["refused"]:
-        print(f"haiworkspace: not synced: {_refusal(answer)}", file=sys.stderr)
+        _print_event("done", reply)
+    elif reply["refused"]:
+        print(f"haiworkspace: not synced: {_refusal(reply)}", file=sys.stderr)
     else:
-        print(f"in sync at revision {answer['revision']} (daemon)")
+        print(f"in sync at revision {reply['revision']} (daemon)")
     if not as_json:
-        _tell_left_alone(answer)
+        _print_not_synced(reply)
     counted = ("refused", "conflicts", "problems", *(("passed_over",) if verb == "sync" else ()))
-    return int(any(answer.get(kind) for kind in counted))
+    return int(any(reply.get(kind) for kind in counted))
 
 
-def _refusal(answer: Mapping[str, Any]) -> str:
+def _refusal(reply: Mapping[str, Any]) -> str:
     """Why something was not synced, and what to do."""
-    if withheld := answer.get("withheld"):
+    if withheld := reply.get("withheld"):
         count = f"{len(withheld)} removals, of more than half of all files"
         return f"{count}; {_HINT}, `haiworkspace sync --many-removals` carries them out"
-    return f"{answer['refused']}; {_HINT}, `haiworkspace watch stop` lets you decide by hand"
+    return f"{reply['refused']}; {_HINT}, `haiworkspace watch stop` lets you decide by hand"
 
 
-def _tell_left_alone(answer: Mapping[str, Any]) -> None:
-    for path, why in answer.get("skipped", {}).items():
-        from hai_sync.cli.reporting import skipped
+def _print_not_synced(reply: Mapping[str, Any]) -> None:
+    for path, why in reply.get("skipped", {}).items():
+        from hai_sync.cli.reporting import skipped_line
 
-        print(f"  {skipped(path, why)}", file=sys.stderr)
-    for kind, word in _LEFT_ALONE.items():
-        for path in answer.get(kind, ()):
+        print(f"  {skipped_line(path, why)}", file=sys.stderr)
+    for kind, label in _NOT_SYNCED.items():
+        for path in reply.get(kind, ()):
             from hai_sync.cli.reporting import printable
 
-            print(f"  {word}: {printable(path)}", file=sys.stderr)
+            print(f"  {label}: {printable(path)}", file=sys.stderr)
 
 
-def _tell_failure(answer: Mapping[str, Any], as_json: bool) -> int:
-    message, hint = f"the daemon cannot sync: {answer['error']}", answer.get("hint", "")
-    code: int = answer.get("exit_code", 1)
+def _print_failure(reply: Mapping[str, Any], as_json: bool) -> int:
+    message, hint = f"the daemon cannot sync: {reply['error']}", reply.get("hint", "")
+    code: int = reply.get("exit_code", 1)
     if as_json:
-        facts = {"message": message, "hint": hint, "reason": answer["reason"], "exit_code": code}
-        _event("error", {"error": facts}, file=sys.stderr)
+        facts = {"message": message, "hint": hint, "reason": reply["reason"], "exit_code": code}
+        _print_event("error", {"error": facts}, file=sys.stderr)
         return code
     print(f"haiworkspace: {message}", file=sys.stderr)
     if hint:
@@ -80,7 +80,7 @@ def _tell_failure(answer: Mapping[str, Any], as_json: bool) -> int:
     return code
 
 
-def _event(kind: str, facts: Mapping[str, Any], file: Any = None) -> None:
+def _print_event(kind: str, facts: Mapping[str, Any], file: Any = None) -> None:
     import json
 
     print(json.dumps({"event": kind, **facts}), file=file)

@@ -1,7 +1,7 @@
-"""From an exception to a sentence on stderr and an exit code, as the `hai` command has them.
+"""Prints exceptions to stderr and returns exit codes, as the `hai` command does.
 
 0 ok, 1 failure (conflicts, problems, refused plans too), 2 usage, 3 not found, 4 denied,
-5 unreachable, 124 time-out, 130 interrupted, 141 nobody reads what is printed.
+5 unreachable, 124 time-out, 130 interrupted, 141 the reader of stdout is gone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hai_sync.error_mapping import Failure, failure_of
 
 
 def run(group: click.Group, arguments: Sequence[str]) -> int:
-    """Run a command line; the exit code is returned."""
+    """Runs a command line and returns its exit code."""
     try:
         with group.make_context("haiworkspace", list(arguments)) as context:
             result = group.invoke(context)
@@ -25,19 +25,21 @@ def run(group: click.Group, arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted; what has arrived is kept, do it again to go on", err=True)
+        click.echo(
+            "interrupted; received files are kept; run the command again to resume", err=True
+        )
         return 130
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 2
     except BrokenPipeError:
-        raise  # whoever read what we print has enough of it
+        raise  # the reader of stdout has closed it
     except Exception as error:
-        return tell(error, arguments)
+        return print_error(error, arguments)
 
 
-def tell(error: Exception, arguments: Sequence[str]) -> int:
-    """What happened, and what to do."""
+def print_error(error: Exception, arguments: Sequence[str]) -> int:
+    """Prints an error and returns its exit code."""
     if "--debug" in arguments:
         traceback.print_exception(error, file=sys.stderr)
     failure = _failure(error)

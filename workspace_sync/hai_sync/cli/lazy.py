@@ -1,4 +1,4 @@
-"""The table of commands, with a sentence about each, so that help imports none of them."""
+"""The table of commands with their help texts, so that help imports none of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMMANDS = {
 
 
 class WorkspaceGroup(LazyGroup):
-    """Options have the defaults that the workspace's settings give them."""
+    """A group whose options take their defaults from the settings of the workspace."""
 
     def make_context(
         self,
@@ -42,20 +42,20 @@ class WorkspaceGroup(LazyGroup):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """A shell that completes a line needs no defaults."""
+        """Shell completion needs no defaults."""
         defaults = {} if extra.get("resilient_parsing") else _defaults()
         return super().make_context(info_name, args, parent, default_map=defaults, **extra)
 
 
 def _defaults() -> dict[str, Any]:
-    """Defaults by command and option. Each is read when its option is: a wrong one stops no other option."""
+    """Defaults by command and option. Each is validated when its option is used: an invalid one affects no other."""
     from hai.client.errors import HaiError
     from hai_sync.settings import settings
     from hai_sync.workspace_dir import find
 
     try:
         found = settings(find())
-    except (HaiError, OSError):  # what needs a workspace tells why there is none
+    except (HaiError, OSError):  # commands that need a workspace report why there is none
         return {}
     options = {name: partial(_value, name, value) for name, value in found.items()}
     return dict.fromkeys(COMMANDS, options) | {"watch": {"start": options}}

@@ -1,7 +1,7 @@
 """`haiworkspace`, and the group that `hai workspace` loads by name.
 
-`push`, `sync` and `watch flush` without options ask a running daemon before anything else is imported: that takes as
-long as starting Python does.
+`push`, `sync` and `watch flush` without options query a running daemon before anything else is imported: importing
+takes as long as starting Python.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # typing itself would take a fifth of the time that there is
+TYPE_CHECKING = False  # importing typing would take a fifth of the time of a flush
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import click
 
-_PUSH = {("push",), ("push", "--json")}
-_ASK_DAEMON = _PUSH | {("sync",), ("sync", "--json"), ("watch", "flush")}
+_PUSH_ONLY = {("push",), ("push", "--json")}
+_BY_DAEMON = _PUSH_ONLY | {("sync",), ("sync", "--json"), ("watch", "flush")}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line; the exit code is returned."""
+    """Runs one command line and returns its exit code."""
     arguments = tuple(sys.argv[1:] if argv is None else argv)
     try:
         code = _run(arguments)
@@ -30,23 +30,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         from hai.command_line import closed_pipe_exit_code
 
         return closed_pipe_exit_code()
-    except TimeoutError as error:  # of a daemon; other commands tell their own
-        from hai_sync.cli.errors import tell
+    except TimeoutError as error:  # of a daemon; other commands handle their own
+        from hai_sync.cli.errors import print_error
 
-        return tell(error, arguments)
+        return print_error(error, arguments)
     except KeyboardInterrupt:
         print("interrupted; run the command again to resume", file=sys.stderr)
         return 130
 
 
 def _run(arguments: tuple[str, ...]) -> int:
-    root = _root() if arguments in _ASK_DAEMON else ""
+    root = _root() if arguments in _BY_DAEMON else ""
     as_json = "--json" in arguments
-    if root and (answer := _ask_daemon(root, look=arguments not in _PUSH)) is not None:
-        from hai_sync.cli.daemon_reply import is_done, tell
+    if root and (reply := _flush_daemon(root, look=arguments not in _PUSH_ONLY)) is not None:
+        from hai_sync.cli.daemon_reply import is_done, print_reply
 
-        if is_done(answer, arguments[0]):
-            return tell(answer, arguments[0], as_json)
+        if is_done(reply, arguments[0]):
+            return print_reply(reply, arguments[0], as_json)
     from hai_sync.cli.errors import run
 
     return run(group(), arguments)
@@ -72,15 +72,15 @@ def _root() -> str:
     return folder
 
 
-def _ask_daemon(root: str, *, look: bool) -> dict[str, object] | None:
-    """`look`: also fetch what was written on the cluster."""
-    own = os.path.join(root, ".hfai")
-    if not os.path.exists(os.path.join(own, "daemon.sock")):
+def _flush_daemon(root: str, *, look: bool) -> dict[str, object] | None:
+    """Lets the daemon sync everything saved so far; `look`: including what was written on the cluster."""
+    private_dir = os.path.join(root, ".hfai")
+    if not os.path.exists(os.path.join(private_dir, "daemon.sock")):
         return None
-    from hai_sync.watch.control import ask
+    from hai_sync.watch.control import query_daemon
 
-    answer: dict[str, object] | None = ask(own, {"verb": "flush", "look": look})
-    return answer
+    reply: dict[str, object] | None = query_daemon(private_dir, {"verb": "flush", "look": look})
+    return reply
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Options that several commands take. Those of HAI's client are accepted under their names.
+"""Options that several commands share. Those of HAI's former client keep their names.
 
-What has no meaning any more (parts, tokens and proxies of an object store) is accepted and said to be
-unused, so that scripts go on working.
+Options without a meaning now (parts, tokens and proxies of an object store) are accepted with a note, so that scripts
+continue to work.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ LINKS = click.Choice([choice.value for choice in Links])
 
 
 def common(command: Command) -> Command:
-    """Of every command."""
+    """Adds the options of every command."""
     for option in reversed(
         (
             click.option("-o", "--output", type=_OutputOrSeconds(), help="table or json."),
@@ -79,6 +79,11 @@ def common(command: Command) -> Command:
     return command
 
 
+def wants_json(options: Mapping[str, Any]) -> bool:
+    """Whether --json or -o json was given."""
+    return bool(options["as_json"] or options["output"] == "json")
+
+
 outward_links = click.option(
     "--links",
     type=LINKS,
@@ -86,11 +91,11 @@ outward_links = click.option(
     show_default=True,
     help="What to do about links that lead out of the workspace.",
 )
-"""Of all that compare files here with those of the cluster."""
+"""For commands that compare local files with those of the cluster."""
 
 
 def filters(command: Command) -> Command:
-    """What is left out."""
+    """Adds the options that ignore paths."""
     for option in reversed(
         (
             click.option("--include", multiple=True, metavar="PATTERN", help="Sync it after all."),
@@ -105,11 +110,11 @@ def filters(command: Command) -> Command:
 
 
 bwlimit = click.option("--bwlimit", type=RATE, default=0, help="Bytes a second, as 500K or 2M.")
-"""Of all that transfer files."""
+"""For commands that transfer files."""
 
 
 def transfer(command: Command) -> Command:
-    """Of push, pull and sync."""
+    """Adds the options of push, pull and sync."""
     for option in reversed(_TRANSFER):
         command = option(command)
     return common(filters(outward_links(command)))
@@ -162,25 +167,24 @@ _TRANSFER = (
 
 
 def note_unused(options: Mapping[str, Any]) -> None:
-    """Say what is accepted and does nothing."""
+    """Prints a note for each option that is accepted and does nothing."""
     for name, why in _UNUSED.items():
         if options.get(name):
             click.echo(f"--{name} is not needed any more" + (f": {why}" if why else ""), err=True)
 
 
 def usual_filter(options: Mapping[str, Any]) -> Filter:
-    """Of commands that leave out what is always left out, and nothing else."""
+    """The filter of commands without filter options."""
     return Filter(links=Links(options["links"]))
 
 
 def filter_of(options: Mapping[str, Any]) -> Filter:
-    """What is left out."""
     files, links = not options["no_hfignore"], Links(options.get("links", Links.AUTO))
     return Filter(options["include"], options["exclude"], files, links)
 
 
-def wish_of(mode: Mode, options: Mapping[str, Any]) -> SyncOptions:
-    """What the options ask for."""
+def sync_options_of(mode: Mode, options: Mapping[str, Any]) -> SyncOptions:
+    """Raises click.UsageError."""
     force = options["force"]
     winner = {Mode.PUSH: Policy.LOCAL, Mode.PULL: Policy.REMOTE}.get(mode)
     if force and winner is None:

@@ -1,4 +1,4 @@
-"""Which files of the cluster a command is about: of a revision, or of the directory that a task has of its own."""
+"""Selects the remote files of a command: those of a revision, or those that a task wrote."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TAG = re.compile(r"(?![0-9]+$)[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class Revision(click.ParamType[str]):
-    """A number, or a tag; both stay text until the server is asked."""
+    """A revision number or a tag; the server resolves it later."""
 
     name = "number or tag"
 
@@ -38,33 +38,33 @@ _REVISION = click.option(
 
 @dataclass(frozen=True, slots=True)
 class RemoteSelector:
-    """A revision, empty for what is there now; or a task."""
+    """A revision (empty: the files on the cluster now), or a task."""
 
     revision: str
     task: int
 
     async def tree(self, session: Session) -> tuple[int, Tree]:
-        """The revision's number, 0 for a task, and all that is in it. Raises NotFound."""
+        """The number of the revision, 0 for a task, and its tree. Raises NotFound."""
         if not self.task:
-            number = await session.remote.number_of(self.revision or "0")
+            number = await session.remote.resolve_revision(self.revision or "0")
             return await session.remote.tree({}, 0, number)
-        written = await session.remote.written(self.task)
-        return 0, {a: DIRECTORY for path in written for a in ancestors(path)} | written
+        files = await session.remote.task_files(self.task)
+        return 0, {a: DIRECTORY for path in files for a in ancestors(path)} | files
 
-    def nothing(self, what: str) -> NotFound:
-        """An error for paths that are not there."""
-        then = f"in revision {self.revision}" if self.revision else "on the cluster"
-        where = f"that task {self.task} wrote" if self.task else then
-        return NotFound(f"nothing {where} is called {what}", hint=_HINT)
+    def not_found(self, description: str) -> NotFound:
+        """The error for missing paths."""
+        revision_text = f"in revision {self.revision}" if self.revision else "on the cluster"
+        where = f"that task {self.task} wrote" if self.task else revision_text
+        return NotFound(f"nothing {where} is called {description}", hint=_HINT)
 
 
-def there(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say which; `there_of` reads them."""
+def remote_selector_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --revision and --task; `select_remote` reads them."""
     return _REVISION(_TASK(command))
 
 
-def there_of(revision: str | None, task: int | None) -> RemoteSelector:
-    """Raises click.UsageError for both."""
+def select_remote(revision: str | None, task: int | None) -> RemoteSelector:
+    """Raises click.UsageError if both are set."""
     if revision and task:
         raise click.UsageError("say --revision or --task: a task has no revisions")
     return RemoteSelector(revision or "", task or 0)

@@ -1,4 +1,4 @@
-"""What a sync says: the plan, progress, and what came of it; for people or, one JSON object a line, programs."""
+"""Prints the plan, progress and report of a sync, for people or as one JSON object a line."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from hai.client.text.sizes import size_text
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.core.rules import Conflict
-from hai_sync.core.size_warning import SizeWarning, heavy
+from hai_sync.core.size_warning import SizeWarning, size_warning_of
 from hai_sync.session.options import Refused, Report
 
 _SIGNS = {"create": "+", "modify": "~", "remove": "-"}
 _TOP = 10
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-_SHOWN_EVERY = 0.1
+_UPDATE_SECONDS = 0.1
 
 
 def event(kind: str, /, **facts: Any) -> None:
-    """One line for programs."""
+    """Prints one JSON object."""
     click.echo(json.dumps({"event": kind, **facts}, ensure_ascii=True))
 
 
@@ -40,34 +40,32 @@ class Progress:
         self._bar = sys.stderr.isatty() and not quiet and not as_json
         self._name, self._files, self._size = "", 0, 0
         self._done_files = self._done = 0
-        self._began = self._shown = 0.0
+        self._began = self._updated_at = 0.0
 
-    def sends(self, changes: Sequence[Change]) -> None:
-        """Tell of what may not have been meant, before it is sent."""
-        found = None if self._quiet else heavy(changes)
+    def note_changes(self, changes: Sequence[Change]) -> None:
+        """Warns of an unusually large push before it is sent."""
+        found = None if self._quiet else size_warning_of(changes)
         if found is not None and self._json:
             event("heavy", **asdict(found))
         elif found is not None:
-            click.echo("\n".join(_heavy_lines(found)), err=True)
+            click.echo("\n".join(_size_warning_lines(found)), err=True)
 
     def stage(self, name: str, files: int, size: int) -> None:
-        """A part of the work begins."""
         self._name, self._files, self._size = name, files, size
         self._done_files = self._done = 0
-        self._began = self._shown = self._clock()
+        self._began = self._updated_at = self._clock()
         if self._json:
             event("stage", name=name, files=files, bytes=size)
         elif name == "wait" and not self._quiet:
             click.echo("another sync of this directory is under way; waiting for it", err=True)
 
     def progress(self, files: int, size: int) -> None:
-        """So much more is done."""
         self._done_files += files
         self._done += size
         now = self._clock()
-        if now - self._shown < _SHOWN_EVERY:
+        if now - self._updated_at < _UPDATE_SECONDS:
             return
-        self._shown = now
+        self._updated_at = now
         speed = self._done / (now - self._began)
         eta = round(max(0, self._size - self._done) / speed) if speed else None
         if self._json:
@@ -77,7 +75,7 @@ class Progress:
             click.echo(f"\r\x1b[K{self._line(speed, eta)}", err=True, nl=False)
 
     def _line(self, speed: float, eta: int | None) -> str:
-        """Before the first byte nobody knows how long it takes."""
+        """Without the remaining time before the first byte."""
         return (
             f"{self._name}: {self._done_files}/{self._files} files, "
             f"{size_text(self._done)} of {size_text(self._size)}, {size_text(speed)}/s"
@@ -85,12 +83,12 @@ class Progress:
         )
 
     def end(self) -> None:
-        """The line is free again."""
+        """Clears the progress line."""
         if self._bar and self._name:
             click.echo("\r\x1b[K", err=True, nl=False)
 
 
-def _heavy_lines(found: SizeWarning) -> Iterator[str]:
+def _size_warning_lines(found: SizeWarning) -> Iterator[str]:
     yield f"this sends {size_text(found.size)} in {found.files} files"
     for path, size in found.largest:
         yield printable(f"  {size_text(size):>10}  {path}")
@@ -100,12 +98,14 @@ def _heavy_lines(found: SizeWarning) -> Iterator[str]:
 
 
 def conflict_line(conflict: Conflict) -> str:
-    """Who has what."""
+    """One line with the versions of both sides."""
     ours, theirs = conflict.local.get(conflict.path), conflict.remote.get(conflict.path)
-    return printable(f"{conflict.path}  here: {_side(ours)}; cluster: {_side(theirs)}")
+    return printable(
+        f"{conflict.path}  here: {_version_text(ours)}; cluster: {_version_text(theirs)}"
+    )
 
 
-def _side(entry: Entry | None) -> str:
+def _version_text(entry: Entry | None) -> str:
     if entry is None:
         return "removed"
     if entry.kind is not Kind.FILE:
@@ -115,7 +115,6 @@ def _side(entry: Entry | None) -> str:
 
 
 def conflict_facts(conflict: Conflict) -> Mapping[str, Any]:
-    """The same for programs."""
     return {
         "path": conflict.path,
         "local": _facts_of(conflict.local.get(conflict.path)),
@@ -128,7 +127,6 @@ def _facts_of(entry: Entry | None) -> Mapping[str, Any] | None:
 
 
 def entry_facts(entry: Entry) -> dict[str, Any]:
-    """One path for programs."""
     return {
         "kind": entry.kind.name.lower(),
         "size": entry.size,
@@ -138,7 +136,6 @@ def entry_facts(entry: Entry) -> dict[str, Any]:
 
 
 def change_facts(change: Change) -> Mapping[str, Any]:
-    """One line of a plan for programs."""
     return {
         "path": change.path,
         "verb": change.verb,
@@ -147,12 +144,12 @@ def change_facts(change: Change) -> Mapping[str, Any]:
     }
 
 
-def tell_plan(report: Report, as_json: bool) -> None:
-    """All of it: a line for each path, or one object."""
+def print_plan(report: Report, as_json: bool) -> None:
+    """Prints the complete plan: a line for each path, or one JSON object."""
     sys.stdout.writelines(_plan_json(report) if as_json else _plan_lines(report))
     sys.stdout.flush()
     if not as_json:
-        tell_problems(report)
+        print_problems(report)
 
 
 def _plan_lines(report: Report) -> Iterator[str]:
@@ -190,7 +187,7 @@ def _plan_json(report: Report) -> Iterator[str]:
 
 
 def _member(name: str, items: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A list, an item at a time."""
+    """Yields a JSON list item by item, since a plan may be large."""
     yield f', "{name}": ['
     between = ""
     for item in items:
@@ -199,55 +196,53 @@ def _member(name: str, items: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     yield "]"
 
 
-def tell_report(report: Report, as_json: bool, quiet: bool) -> None:
-    """What was done."""
+def print_report(report: Report, as_json: bool, quiet: bool) -> None:
+    """Prints the result of a sync."""
     if as_json:
         event("done", **report.as_dict())
         return
-    tell_problems(report)
+    print_problems(report)
     if report.refused is Refused.CONFLICTS:
-        _tell_conflicts(report)
+        _print_conflicts(report)
     elif report.refused is Refused.SKIPPED:
         click.echo("nothing was changed: --strict skips no link", err=True)
     elif report.refused is Refused.REMOVALS:
-        _tell_removals(report)
+        _print_removals(report)
         if report.done and not quiet:
             click.echo(_summary(report))
     elif not quiet:
         click.echo(_summary(report))
 
 
-def tell_problems(report: Report) -> None:
-    """What is not synced."""
+def print_problems(report: Report) -> None:
     for line in problem_lines(report):
         click.echo(line, err=True)
 
 
 def problem_lines(report: Report) -> list[str]:
-    """What is not synced, of both sides."""
+    """One line for each path of either side that is not synced."""
     both = (*report.problems.items(), *report.passed_over.items())
-    lines = [skipped(path, why) for path, why in report.skipped.items()]
-    return lines + [left_alone(path, why) for path, why in both]
+    lines = [skipped_line(path, why) for path, why in report.skipped.items()]
+    return lines + [not_synced_line(path, why) for path, why in both]
 
 
-def left_alone(path: str, why: str) -> str:
-    """A path that is not synced."""
+def not_synced_line(path: str, why: str) -> str:
     return printable(f"left alone: {path}: {why}")
 
 
-def skipped(path: str, why: str) -> str:
-    """A link that is not synced, which nobody minds."""
+def skipped_line(path: str, why: str) -> str:
+    """The line of a skipped link, which is not an error."""
     return printable(f"skipped: {path}: {why}")
 
 
 def printable(text: str) -> str:
-    """What names may hold and no line should, in a form that can be written: bytes that are not UTF-8, and what moves
-    the cursor, ends the line or turns the writing around."""
-    shown = text.encode(errors="backslashreplace").decode()
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), shown)
+    """Escapes what a line must not contain: bytes that are not UTF-8, control characters, line ends and changes of the
+    writing direction."""
+    escaped = text.encode(errors="backslashreplace").decode()
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), escaped)
 
 
-def _tell_conflicts(report: Report) -> None:
+def _print_conflicts(report: Report) -> None:
     click.echo("nothing was changed: both sides have changed these", err=True)
     for conflict in report.outcome.conflicts:
         click.echo(f"  {conflict_line(conflict)}", err=True)
@@ -257,10 +252,10 @@ def _tell_conflicts(report: Report) -> None:
     )
 
 
-def _tell_removals(report: Report) -> None:
+def _print_removals(report: Report) -> None:
     count = len(report.withheld)
-    words = "nothing was removed" if report.done else "nothing was changed"
-    click.echo(f"{words}: it would remove {count} files, more than half, as", err=True)
+    summary = "nothing was removed" if report.done else "nothing was changed"
+    click.echo(f"{summary}: it would remove {count} files, more than half, as", err=True)
     for path in report.withheld[:_TOP]:
         click.echo(printable(f"  {path}"), err=True)
     click.echo("  hint: --many-removals if that is meant, --no-delete to keep them", err=True)
@@ -279,8 +274,8 @@ def _summary(report: Report) -> str:
         parts.append(f"{len(outcome.to_remote)} paths up ({size_text(report.wire_bytes)} sent)")
     if outcome.to_local:
         parts.append(f"{len(outcome.to_local)} paths down")
-    if outcome.held:
-        parts.append(f"{len(outcome.held)} changed on the other side only")
+    if outcome.other_side_only:
+        parts.append(f"{len(outcome.other_side_only)} changed on the other side only")
     if report.ignored:
         parts.append(f"{report.ignored} ignored")
     return ", ".join(parts)

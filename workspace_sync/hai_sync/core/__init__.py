@@ -1,1 +1,1 @@
-"""What to do, without doing it: trees as values, their differences, and who wins."""
+"""Pure functions: trees as values, their differences, ignore rules, and reconciliation."""

@@ -1,4 +1,4 @@
-"""Names that differ only in case, on a side whose file system ignores case and can hold only one of them."""
+"""Finds names that differ only in case, of which a file system that ignores case can hold only one."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Sequence
 
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Tree, ancestors
-from hai_sync.core.names import folded
+from hai_sync.core.names import case_folded
 
 
-def newcomers(changes: Sequence[Change], tree: Tree) -> dict[str, str]:
-    """The new paths that would fall on another path after the changes to a tree, each with that path.
+def colliding_paths(changes: Sequence[Change], tree: Tree) -> dict[str, str]:
+    """New paths of `changes` that equal another path except for case, each mapped to that path.
 
-    What the tree holds stays, and of several newcomers the first by name. What lies in a newcomer is not listed.
+    Paths of the tree take precedence, then the first new one by name. Paths below a colliding directory are not listed.
     """
     created = sorted(c.path for c in changes if c.old is None and c.new is not None)
     removed = {c.path for c in changes if c.new is None}
-    concerned = {folded(path) for path in created}
-    holders = {key: p for p in tree if p not in removed and (key := folded(p)) in concerned}
+    keys = {case_folded(path) for path in created}
+    by_key = {key: p for p in tree if p not in removed and (key := case_folded(p)) in keys}
     found: dict[str, str] = {}
     for path in created:
         if not any(above in found for above in ancestors(path)):
-            holder = holders.setdefault(folded(path), path)
-            if holder != path:
-                found[path] = holder
+            existing = by_key.setdefault(case_folded(path), path)
+            if existing != path:
+                found[path] = existing
     return found
 
 
-def without(changes: Sequence[Change], tops: dict[str, str]) -> tuple[Change, ...]:
+def without_paths(changes: Sequence[Change], roots: dict[str, str]) -> tuple[Change, ...]:
     """The changes that lie neither at nor below some paths."""
-    return tuple(c for c in changes if not any(p in tops for p in (c.path, *ancestors(c.path))))
+    return tuple(c for c in changes if not any(p in roots for p in (c.path, *ancestors(c.path))))

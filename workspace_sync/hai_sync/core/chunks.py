@@ -1,4 +1,4 @@
-"""Cuts large contents where they say so themselves, so that an insertion moves no later cut."""
+"""Content-defined chunking: cuts large files by their content, so that an insertion moves no later cut."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from blake3 import blake3
 if TYPE_CHECKING:
     from pyfastcdc import FastCDC
 
-WHOLE_BYTES = 1 << 20
-"""Files up to this size travel whole, larger ones in chunks."""
+UNCHUNKED_BYTES = 1 << 20
+"""Files up to this size are sent in one piece, larger ones in chunks."""
 
 SMALLEST, AVERAGE, LARGEST = 64 << 10, 256 << 10, 1 << 20
 """In bytes. With a quarter of these a push of 1 GiB takes a fifth more CPU, and an edit sends 64 KB instead of 256."""
@@ -28,8 +28,8 @@ def _cutter() -> FastCDC:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """One chunk, without its bytes."""
+class ChunkRef:
+    """The digest and position of one chunk."""
 
     digest: bytes
     offset: int
@@ -37,41 +37,40 @@ class Piece:
 
 
 def digest_of(data: bytes | memoryview) -> bytes:
-    """The name of a content."""
+    """The BLAKE3 digest by which a content is named."""
     return blake3(data).digest()
 
 
 def cut(
-    read: Callable[[memoryview], int], likely: int = BLOCK_BYTES
-) -> Iterator[tuple[Piece, memoryview]]:
-    """Chunks with their bytes. The same content is cut the same, however it is read.
+    read: Callable[[memoryview], int], expected_bytes: int = BLOCK_BYTES
+) -> Iterator[tuple[ChunkRef, memoryview]]:
+    """Yields chunks with their bytes. Equal contents are cut equally, however they are read.
 
-    `read` fills what it is given from its begin, and tells how far. There are two blocks of memory, used in turn: what
-    was read, and the bytes of a chunk, stay as they are until `read` returns the next time.
-    `likely`: how much there is.
+    `read` fills a buffer from its start and returns the number of bytes. Two buffers are used in turn: the bytes of a
+    chunk stay valid until `read` returns the next time. `expected_bytes`: the size of the content.
     """
-    room = min(BLOCK_BYTES, max(4 * LARGEST, likely + 1))
-    block, other = memoryview(bytearray(room)), memoryview(b"")
-    offset, rest = 0, other
+    capacity = min(BLOCK_BYTES, max(4 * LARGEST, expected_bytes + 1))
+    block, other = memoryview(bytearray(capacity)), memoryview(b"")
+    offset, remaining = 0, other
     while True:
-        block[: len(rest)] = rest
-        size = len(rest) + _fill(read, block[len(rest) :])
-        last, used = size < room, 0
+        block[: len(remaining)] = remaining
+        size = len(remaining) + _read_fully(read, block[len(remaining) :])
+        last, used = size < capacity, 0
         for chunk in _cutter().cut_buf(block[:size]):
             end = chunk.offset + chunk.length
             if end > size - LARGEST and not last:
-                break  # its end may be that of the block only
-            yield Piece(digest_of(chunk.data), offset + chunk.offset, chunk.length), chunk.data
+                break  # it may be cut only because the block ends
+            yield ChunkRef(digest_of(chunk.data), offset + chunk.offset, chunk.length), chunk.data
             used = end
-        offset, rest = offset + used, block[used:size]
+        offset, remaining = offset + used, block[used:size]
         if last:
             return
-        block, other = other or memoryview(bytearray(room)), block
+        block, other = other or memoryview(bytearray(capacity)), block
 
 
-def _fill(read: Callable[[memoryview], int], block: memoryview) -> int:
-    """As far as there are bytes: a file may give fewer at a time."""
+def _read_fully(read: Callable[[memoryview], int], block: memoryview) -> int:
+    """Reads until the block is full or the content ends: one read may return fewer bytes."""
     size = 0
-    while size < len(block) and (more := read(block[size:])):
-        size += more
+    while size < len(block) and (count := read(block[size:])):
+        size += count
     return size

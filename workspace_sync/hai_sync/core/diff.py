@@ -10,7 +10,7 @@ from hai_sync.core.entry import Entry, Kind, Tree
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One shape for all: old None is a creation, new None a removal."""
+    """A change of one path. Without `old` it is a creation, without `new` a removal."""
 
     path: str
     old: Entry | None
@@ -18,14 +18,14 @@ class Change:
 
     @property
     def verb(self) -> str:
-        """One word for people."""
+        """create, remove or modify."""
         if self.old is None:
             return "create"
         return "remove" if self.new is None else "modify"
 
 
 def diff(old: Tree, new: Tree) -> tuple[Change, ...]:
-    """What makes `new` out of `old`, by path."""
+    """The changes that turn `old` into `new`, by path."""
     paths = [path for path, entry in old.items() if new.get(path) != entry]
     paths += [path for path in new if path not in old]
     return tuple(Change(path, old.get(path), new.get(path)) for path in sorted(paths))
@@ -43,9 +43,9 @@ def apply(tree: Tree, changes: Iterable[Change]) -> Tree:
 
 
 def in_order(changes: Iterable[Change]) -> list[Change]:
-    """The order in which a disk takes them: removals from the leaves, then creations from the root.
+    """Changes in the order in which a disk can apply them: removals from the leaves, then creations from the root.
 
-    A path whose kind changes is removed first; it stands in both halves.
+    A path whose kind changes is in both halves.
     """
     listed = sorted(changes, key=lambda change: change.path)
     removals = [c for c in reversed(listed) if c.new is None or replaces(c)]
@@ -53,7 +53,7 @@ def in_order(changes: Iterable[Change]) -> list[Change]:
 
 
 def replaces(change: Change) -> bool:
-    """True when something of another sort must make room: one of both is a directory."""
+    """Whether a directory replaces something else, or is replaced, so that the old entry must be removed first."""
     old, new = change.old, change.new
     if old is None or new is None or old.kind is new.kind:
         return False
@@ -61,7 +61,7 @@ def replaces(change: Change) -> bool:
 
 
 def only_mode(change: Change) -> bool:
-    """True when a file's content stays as it is."""
+    """Whether the content of a file stays the same."""
     old, new = change.old, change.new
     if old is None or new is None:
         return False

@@ -1,4 +1,4 @@
-"""What a path is. A tree is a mapping from paths to entries, never changed in place.
+"""Entries of a tree. A tree is a mapping from paths to entries, never changed in place.
 
 Paths are relative, their parts joined by "/". Directories have entries of their own, so that empty
 ones are kept. Flat mappings, not nested nodes: most questions are about single paths, and copying
@@ -12,31 +12,31 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 UNHASHED = b""
-"""The digest of a file whose content nobody has looked at yet: it equals nothing but itself."""
+"""The digest of a file whose content has not been read."""
 
 
 class Kind(IntEnum):
-    """What lies at a path. Numbers are those of hai.v1.EntryKind; PROBLEM never travels."""
+    """The kind of an entry. Numbers are those of hai.v1.EntryKind; PROBLEM is never sent."""
 
     FILE = 1
     DIRECTORY = 2
     SYMLINK = 3
-    PROBLEM = 4  # cannot be read, or must not be synced: left alone on both sides, and listed
+    PROBLEM = 4  # unreadable, or must not be synced: not changed on either side, and listed
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One path. Modification times are carried along, never compared."""
+    """The state of one path. Modification times are synced, but never compared."""
 
     kind: Kind
     digest: bytes = UNHASHED  # BLAKE3 of a file's content
     size: int = 0
     executable: bool = False
-    target: str = ""  # of a link; of a problem: why
+    target: str = ""  # of a link; for a problem, the reason
     mtime_ns: int = field(default=0, compare=False)
 
     def __eq__(self, other: object) -> bool:
-        """The same but for its time; mostly it is the very same, and nobody looks further."""
+        """Compares everything but the time; mostly both are the same object."""
         if self is other:
             return True
         if other.__class__ is not Entry:

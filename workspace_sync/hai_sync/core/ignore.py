@@ -1,9 +1,8 @@
-"""Which paths are left out, by git's rules.
+"""Decides which paths are ignored, by the rules of git.
 
-Files of rules (.gitignore, .haiignore, .hfignore) count in their own directory and below; a deeper file
-beats a higher one, a later line an earlier one, `!` takes back. Nothing can be taken back inside a
-directory that is left out, so whoever walks a tree need not look into it. A pattern is compared with
-the path itself, never with a directory above it.
+Ignore files (.gitignore, .haiignore, .hfignore) apply to their directory and below. A deeper file beats a higher
+one, a later line an earlier one, and `!` includes again. Nothing is included again inside an ignored directory, so
+that a walk need not enter it. A pattern is compared with the path itself, never with a directory above it.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 from hai_sync.core.entry import ancestors, parent
-from hai_sync.core.names import is_own
+from hai_sync.core.names import is_private
 from hai_sync.core.wildmatch import Pattern, as_bytes, parse
 
-FILES = (".gitignore", ".haiignore", ".hfignore")
+RULE_FILES = (".gitignore", ".haiignore", ".hfignore")
 """Read in each directory; later ones win."""
 
-DEFAULTS = (
+DEFAULT_PATTERNS = (
     *(".git", ".hg/", ".svn/", "__pycache__/", "*.pyc", ".venv/", "node_modules/", "wandb/"),
     *(
         ".idea/",
@@ -32,12 +31,12 @@ DEFAULTS = (
     ),
     *(".DS_Store", "Thumbs.db", "*.swp", "*~", ".#*"),
 )
-"""Always there, below every file, so that a file can take them back."""
+"""Have the lowest precedence, so that an ignore file can include them again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One line."""
+    """One line of an ignore file."""
 
     source: str  # the file, or "defaults"
     line: int
@@ -47,11 +46,11 @@ class Rule:
 
     @property
     def negated(self) -> bool:
-        """Whether it takes back what an earlier line leaves out."""
+        """Whether it includes again what an earlier line ignores."""
         return self.pattern.negated
 
-    def fits(self, path: str, is_directory: bool) -> bool:
-        """Whether it speaks of this path, whose name has a character for each byte."""
+    def matches(self, path: str, is_directory: bool) -> bool:
+        """Whether it matches a path, given with one character for each byte."""
         if self.pattern.directories_only and not is_directory:
             return False
         text = _last_part(path) if self.pattern.name_only else path
@@ -59,9 +58,9 @@ class Rule:
 
 
 class RuleSet:
-    """The rules that stand in one directory; the last one that fits counts.
+    """The rules of one directory; the last match decides.
 
-    They are read when somebody asks: where nothing has changed nobody does.
+    They are parsed on first use: where nothing has changed, never.
     """
 
     def __init__(self, texts: Iterable[tuple[str, Iterable[str]]]) -> None:
@@ -74,7 +73,7 @@ class RuleSet:
 
     @cached_property
     def _patterns(self) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
-        """Of names and of paths: most paths fit none, and one look at each tells."""
+        """One joined pattern for names and one for paths: most paths match neither, and need no search by rule."""
         patterns = [rule.pattern for rule in self.rules]
         return (
             _any_of([each.regex for each in patterns if each.name_only]),
@@ -85,10 +84,10 @@ class RuleSet:
         """The rule that decides about a path relative to this directory."""
         names, paths = self._patterns
         path = as_bytes(path)
-        fits = names is not None and names.fullmatch(_last_part(path)) is not None
-        if not fits and (paths is None or paths.fullmatch(path) is None):
+        matches = names is not None and names.fullmatch(_last_part(path)) is not None
+        if not matches and (paths is None or paths.fullmatch(path) is None):
             return None
-        return next((r for r in reversed(self.rules) if r.fits(path, is_directory)), None)
+        return next((r for r in reversed(self.rules) if r.matches(path, is_directory)), None)
 
 
 def _last_part(path: str) -> str:
@@ -110,9 +109,9 @@ def _read(source: str, lines: Iterable[str]) -> Iterable[Rule]:
 
 @dataclass(slots=True)
 class Ignore:
-    """The rules of a whole tree. `forced` (of the command line) beats all files."""
+    """The rules of a tree. `forced` (from the command line) beats all files."""
 
-    levels: Mapping[str, RuleSet] = field(default_factory=dict)
+    rule_sets: Mapping[str, RuleSet] = field(default_factory=dict)
     defaults: RuleSet | None = None
     forced: RuleSet | None = None
     _directories: dict[str, bool] = field(default_factory=dict)
@@ -121,41 +120,41 @@ class Ignore:
         """The rule that decides about a path itself."""
         if self.forced and (found := self.forced.find(path, is_directory)):
             return found
-        if found := self._of_files(path, is_directory):
+        if found := self._find_in_files(path, is_directory):
             return found
         return self.defaults.find(path, is_directory) if self.defaults else None
 
-    def _of_files(self, path: str, is_directory: bool) -> Rule | None:
-        if len(self.levels) > 1:
+    def _find_in_files(self, path: str, is_directory: bool) -> Rule | None:
+        if len(self.rule_sets) > 1:
             for folder in ancestors(path):
-                rules = self.levels.get(folder)
+                rules = self.rule_sets.get(folder)
                 if rules and (found := rules.find(path[len(folder) + 1 :], is_directory)):
                     return found
-        top = self.levels.get("")
+        top = self.rule_sets.get("")
         return top.find(path, is_directory) if top else None
 
-    def skips(self, path: str, is_directory: bool) -> bool:
-        """True when the path itself is left out; whoever walks has asked for those above."""
-        if is_own(path):
+    def is_ignored(self, path: str, is_directory: bool) -> bool:
+        """Whether the path itself is ignored. A walk has already tested the directories above."""
+        if is_private(path):
             return True
         found = self.rule(path, is_directory)
         return found is not None and not found.negated
 
-    def hides(self, path: str, is_directory: bool) -> bool:
-        """True when the path or a directory that it lies in is left out."""
-        return self._hides_directory(parent(path)) or self.skips(path, is_directory)
+    def is_hidden(self, path: str, is_directory: bool) -> bool:
+        """Whether the path or a directory above it is ignored."""
+        return self._is_directory_hidden(parent(path)) or self.is_ignored(path, is_directory)
 
-    def _hides_directory(self, path: str) -> bool:
+    def _is_directory_hidden(self, path: str) -> bool:
         if not path:
             return False
-        known = self._directories.get(path)
-        if known is None:
-            known = self._hides_directory(parent(path)) or self.skips(path, True)
-            self._directories[path] = known
-        return known
+        hidden = self._directories.get(path)
+        if hidden is None:
+            hidden = self._is_directory_hidden(parent(path)) or self.is_ignored(path, True)
+            self._directories[path] = hidden
+        return hidden
 
-    def why(self, path: str, is_directory: bool) -> tuple[str, Rule] | None:
-        """The topmost path that is left out, and the rule that says so."""
+    def explain(self, path: str, is_directory: bool) -> tuple[str, Rule] | None:
+        """The topmost ignored path, and the rule that ignores it."""
         for each in reversed([path, *ancestors(path)]):
             found = self.rule(each, is_directory or each != path)
             if found is not None and not found.negated:
@@ -165,11 +164,11 @@ class Ignore:
 
 @cache
 def default_rules() -> RuleSet:
-    """What nobody wants to sync."""
-    return RuleSet([("defaults", DEFAULTS)])
+    """The rules of `DEFAULT_PATTERNS`."""
+    return RuleSet([("defaults", DEFAULT_PATTERNS)])
 
 
 def forced_rules(include: Sequence[str], exclude: Sequence[str]) -> RuleSet | None:
-    """Of the command line: what is included beats what is excluded."""
+    """The rules of the command line: --include beats --exclude."""
     lines = [*exclude, *(f"!{pattern}" for pattern in include)]
     return RuleSet([("command line", lines)]) if lines else None

@@ -1,7 +1,7 @@
-"""Links that lead out of a workspace: which travel, and why the others are skipped.
+"""Decides which links that lead out of a workspace are synced, and why others are skipped.
 
-A link that stays inside always travels. One that leads out by a relative path leads elsewhere on the cluster, so it is
-never kept as a link.
+A link that stays inside is always synced. One that leads out by a relative path would lead elsewhere on the cluster,
+so it is never synced as a link.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from enum import StrEnum
 
 
 class Links(StrEnum):
-    """What is done about links that lead out."""
+    """What happens to links that lead out."""
 
-    AUTO = "auto"  # kept if the target exists on the cluster
+    AUTO = "auto"  # synced as a link if the target exists on the cluster
     KEEP = "keep"
     SKIP = "skip"
-    COPY = "copy"  # what they lead to is synced in their place
+    COPY = "copy"  # the target is synced in place of the link
 
 
 def leads_out(path: str, target: str) -> bool:
@@ -31,7 +31,7 @@ def leads_out(path: str, target: str) -> bool:
 
 
 def why_skipped(links: Links, target: str, on_cluster: bool) -> str:
-    """Why a link that leads out is skipped; empty: it is kept."""
+    """Why a link that leads out is skipped; empty: it is synced as a link."""
     if links is Links.SKIP:
         return f"it leads out of the workspace, to {target}"
     if links is Links.COPY:

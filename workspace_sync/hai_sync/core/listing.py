@@ -1,4 +1,4 @@
-"""What lies in a directory of a tree, and how much is in it."""
+"""Lists a directory of a tree with the size of everything below each path."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Row:
     size: int
 
 
-def listed(tree: Tree, top: str, *, deep: bool = False) -> Iterator[Row]:
-    """What is in `top` ("": the root), by name; if it is no directory, that alone. `deep`: what lies below, too."""
+def list_rows(tree: Tree, top: str, *, recursive: bool = False) -> Iterator[Row]:
+    """Rows of the members of `top` ("": the root), by name; of a file, its own row. `recursive`: all below, too."""
     inside = {path: entry for path, entry in tree.items() if not top or below(path, top)}
     files, sizes = Counter[str](), Counter[str]()
     for path, entry in inside.items():
@@ -29,11 +29,11 @@ def listed(tree: Tree, top: str, *, deep: bool = False) -> Iterator[Row]:
                 files[each] += 1
                 sizes[each] += entry.size
     for path in sorted(inside, key=lambda path: path.split("/")):
-        if _shown(tree, path, top) or (deep and path != top):
+        if _is_listed(tree, path, top) or (recursive and path != top):
             yield Row(path, inside[path], files[path], sizes[path])
 
 
-def _shown(tree: Tree, path: str, top: str) -> bool:
+def _is_listed(tree: Tree, path: str, top: str) -> bool:
     if path == top:
         return tree[top].kind is not Kind.DIRECTORY
     return parent(path) == top

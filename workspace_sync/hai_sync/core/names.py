@@ -1,8 +1,8 @@
-"""Which names may travel, and how a conflict copy is called.
+"""Validates paths, and names conflict copies.
 
-A tree that is synced must fit every other machine: names that are too long or not in Unicode's normal form C are
-refused with a list before anything is sent. Names that differ only in case are refused where a side ignores case
-(`twins`). What a server says about names is trusted no more than what a disk says.
+A synced tree must be valid on every machine: names that are too long or not in Unicode's normal form C are refused
+with a list before anything is sent. Names that differ only in case are refused where a side ignores case
+(`case_conflicts`). Names from a server are validated like names from a disk.
 """
 
 from __future__ import annotations
@@ -14,21 +14,18 @@ from collections.abc import Callable
 from hai_sync.core.entry import Entry, Kind, Tree, parent
 from hai_sync.core.links import leads_out
 
-NAME_BYTES = 255
-_SUFFIX = 32  # characters; what is longer behind the last dot is part of the name
-PATH_BYTES = 3000  # the server's root comes before it
-PARTS = 100
-OWN = ".hfai"
-"""The directory in a workspace's root that holds what is ours; never synced."""
+MAX_NAME_BYTES = 255
+_MAX_SUFFIX = 32  # characters; a longer part after the last dot belongs to the name
+MAX_PATH_BYTES = 3000  # leaves space for the root on the server
+MAX_PARTS = 100
+PRIVATE_DIR = ".hfai"
+"""The directory in the root of a workspace that holds its configuration; never synced."""
 
-_NO_TEXT = re.compile("[\ud800-\udfff]")
-_RESERVED = frozenset(
-    ["con", "prn", "aux", "nul"] + [f"{p}{n}" for p in ("com", "lpt") for n in range(1, 10)]
-)
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def fault(path: str) -> str:
-    """Why a path must not travel; empty: it may."""
+def path_error(path: str) -> str:
+    """Why a path cannot be synced; empty: it can."""
     if not path or path.startswith("/"):
         return "it is not a relative path"
     if "\0" in path:
@@ -43,27 +40,29 @@ def fault(path: str) -> str:
 
 
 def is_text(path: str) -> bool:
-    """False for bytes that are not UTF-8, which Python's names hold and nothing can store or send."""
-    return path.isascii() or _NO_TEXT.search(path) is None
+    """False for bytes that are not UTF-8: Python keeps them as surrogates, which cannot be stored or sent."""
+    return path.isascii() or _SURROGATES.search(path) is None
 
 
 def _too_long(path: str, encoded: bytes) -> str:
-    if len(encoded) > PATH_BYTES:
-        return f"its path is longer than {PATH_BYTES} bytes"
-    if path.count("/") >= PARTS:
-        return f"it lies in more than {PARTS - 1} directories"
-    if len(encoded) > NAME_BYTES and any(len(p.encode()) > NAME_BYTES for p in path.split("/")):
-        return f"its name is longer than {NAME_BYTES} bytes"
+    if len(encoded) > MAX_PATH_BYTES:
+        return f"its path is longer than {MAX_PATH_BYTES} bytes"
+    if path.count("/") >= MAX_PARTS:
+        return f"it lies in more than {MAX_PARTS - 1} directories"
+    if len(encoded) > MAX_NAME_BYTES and any(
+        len(p.encode()) > MAX_NAME_BYTES for p in path.split("/")
+    ):
+        return f"its name is longer than {MAX_NAME_BYTES} bytes"
     return ""
 
 
-def is_own(path: str) -> bool:
-    """True for what is the tool's and stays here."""
-    return path == OWN or path.startswith(OWN + "/")
+def is_private(path: str) -> bool:
+    """Whether a path belongs to the private directory, which is never synced."""
+    return path == PRIVATE_DIR or path.startswith(PRIVATE_DIR + "/")
 
 
-def link_fault(path: str, target: str) -> str:
-    """Why a symbolic link must not travel; empty: it may. Nothing is followed."""
+def link_error(path: str, target: str) -> str:
+    """Why a symbolic link cannot be synced; empty: it can. The link is not followed."""
     if not target or "\0" in target:
         return "it is a link to nowhere"
     if not is_text(target):
@@ -73,23 +72,17 @@ def link_fault(path: str, target: str) -> str:
     return ""
 
 
-def folded(path: str) -> str:
-    """Equal for paths that a file system without case takes for the same."""
+def case_folded(path: str) -> str:
+    """Equal for paths that are the same on a file system that ignores case."""
     return path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
 
 
-def reserved(path: str) -> bool:
-    """True for names that Windows cannot hold; they travel, and are told."""
-    name = path.rpartition("/")[2]
-    return name.partition(".")[0].lower() in _RESERVED or name[-1:] in (".", " ")
-
-
-def tree_fault(tree: Tree) -> str:
-    """Why a tree that came from elsewhere is not one; empty: it is."""
+def tree_error(tree: Tree) -> str:
+    """Why a received tree is invalid; empty: it is valid."""
     for path, entry in tree.items():
-        why = fault(path) or (is_own(path) and "it is private to each side")
+        why = path_error(path) or (is_private(path) and "it is private to each side")
         if entry.kind is Kind.SYMLINK:
-            why = why or link_fault(path, entry.target)
+            why = why or link_error(path, entry.target)
         above = tree.get(parent(path)) if "/" in path else None
         if "/" in path and (above is None or above.kind is not Kind.DIRECTORY):
             why = why or f"{parent(path)} is not a directory"
@@ -98,21 +91,21 @@ def tree_fault(tree: Tree) -> str:
     return ""
 
 
-def copy_name(path: str, entry: Entry, taken: Callable[[str], bool]) -> str:
-    """A conflict copy's name: beside the original, the same for the same content."""
+def conflict_copy_name(path: str, entry: Entry, is_taken: Callable[[str], bool]) -> str:
+    """The name of a conflict copy: beside the original, and equal for equal content."""
     folder, name = parent(path), path.rpartition("/")[2]
     stem, dot, suffix = name.rpartition(".")
-    if not stem or len(suffix) > _SUFFIX:
+    if not stem or len(suffix) > _MAX_SUFFIX:
         stem, dot, suffix = name, "", ""
-    mark = f".conflict-{entry.digest.hex()[:8] or entry.kind.name.lower()}"
-    keep = NAME_BYTES - len((mark + dot + suffix).encode()) - 4
-    stem = stem.encode()[:keep].decode(errors="ignore")
-    return _free(folder + "/" if folder else "", f"{stem}{mark}", dot + suffix, taken)
+    marker = f".conflict-{entry.digest.hex()[:8] or entry.kind.name.lower()}"
+    available = MAX_NAME_BYTES - len((marker + dot + suffix).encode()) - 4
+    stem = stem.encode()[:available].decode(errors="ignore")
+    return _first_free(folder + "/" if folder else "", f"{stem}{marker}", dot + suffix, is_taken)
 
 
-def _free(folder: str, stem: str, end: str, taken: Callable[[str], bool]) -> str:
+def _first_free(folder: str, stem: str, end: str, is_taken: Callable[[str], bool]) -> str:
     path, number = f"{folder}{stem}{end}", 1
-    while taken(path):
+    while is_taken(path):
         number += 1
         path = f"{folder}{stem}-{number}{end}"
     return path

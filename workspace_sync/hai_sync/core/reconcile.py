@@ -1,19 +1,19 @@
-"""Three trees in, changes for both sides and conflicts out. Knows no disk, no network, no clock.
+"""Three-way merge: from the base, the local and the remote tree to changes for both sides, and conflicts.
 
-The base is what both sides agreed on last time. Where one side still equals it, the other side's
-change is taken; where both have changed and differ, the policy decides, and its default is to refuse.
-A pushing caller never writes locally, a pulling one never remotely: what would go the other way is
-`held`, and stays as it is. From the root down, every decision is about a path and all below it:
+The base is the tree that both sides had after the last sync. Where one side still equals it, the change of the other
+side is applied; where both have changed and differ, the policy decides, and its default is to refuse. A push never
+writes locally, a pull never remotely: changes in the other direction are listed as `other_side_only`. From the root
+down, every decision covers a path and all paths below it:
 
-1. A problem (unreadable, refused) on either side: left alone, with what lies below.
+1. A problem (unreadable, refused) on either side: nothing changes here.
 2. Both are directories: their members decide.
-3. Both are the same: agreed.
+3. Both are equal: nothing to do.
 4. A directory that one side has removed: its members decide, and it stays if any of them does.
-5. Only one side has changed anything here: its change is taken, with everything below.
-6. Else it is a conflict of this path and all below it.
+5. Only one side has changed: its changes are applied, with everything below.
+6. Otherwise it is a conflict of this path and all paths below it.
 
-At 4 to 6 one side has no directory here, so everything that the other has below differs: the
-differing paths alone tell all that there is.
+In cases 4 to 6 one side has no directory here, so every path of the other side below it differs: the differing paths
+alone are enough to decide.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from dataclasses import dataclass, field
 
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, below, parent
-from hai_sync.core.names import copy_name
+from hai_sync.core.names import conflict_copy_name
 from hai_sync.core.rules import Conflict, Mode, Outcome, Policy, Rules
 
 
 def reconcile(
     base: Tree, local: Tree, remote: Tree, rules: Rules, paths: Iterable[str] | None = None
 ) -> Outcome:
-    """Decide for every path where the three differ; `paths`, if known already, are at least those."""
-    work = _Work(base, local, remote, rules)
+    """Decides for every path where the three trees differ; `paths`: a superset of those, if the caller has one."""
+    reconciliation = _Reconciliation(base, local, remote, rules)
     for path in _with_ancestors(differing(base, local, remote) if paths is None else paths):
-        work.members.setdefault(parent(path), []).append(path)
-    work.decide_members("")
-    return work.outcome()
+        reconciliation.members.setdefault(parent(path), []).append(path)
+    reconciliation.decide_members("")
+    return reconciliation.outcome()
 
 
 def rebase(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) -> Tree:
-    """The base after a sync: at these paths what both sides agree on, if they do."""
+    """The base after a sync: at these paths the entry of both sides, where they are equal."""
     result = dict(base)
     for path in paths:
         ours, theirs = local.get(path), remote.get(path)
@@ -51,7 +51,7 @@ def rebase(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) -> Tree:
 
 
 def differing(base: Tree, local: Tree, remote: Tree) -> set[str]:
-    """Paths where not all three are the same."""
+    """Paths where the three trees are not all equal."""
     found = {p for p, e in local.items() if (r := remote.get(p)) is not e and r != e}
     found |= {p for p in remote if p not in local}
     if base is remote:
@@ -60,35 +60,39 @@ def differing(base: Tree, local: Tree, remote: Tree) -> set[str]:
     return found | {p for p in base if p not in local}
 
 
-def undecided(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) -> list[str]:
-    """Files whose content must be known before anything can be decided: another side has them too, or has something
-    else in the place of a directory that they lie in, so that they may get another name here.
+def needing_hashes(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) -> list[str]:
+    """Local files that must be hashed before the decision: the other side has them too, or has replaced a directory
+    above them, so that they may become conflict copies.
 
-    One that only we have changed, to another size, is read when it is sent.
+    A file that changed only locally, to another size, is hashed when it is sent.
     """
     paths = list(paths)
-    lost = [p for p in paths if _is(Kind.DIRECTORY, local.get(p)) and p in remote]
-    lost = [p for p in lost if not _is(Kind.DIRECTORY, remote[p])]
-    here = (p for p in paths if p in remote or p in base or any(below(p, top) for top in lost))
-    found = ((p, local.get(p)) for p in here)
+    replaced_directories = [p for p in paths if _is(Kind.DIRECTORY, local.get(p)) and p in remote]
+    replaced_directories = [p for p in replaced_directories if not _is(Kind.DIRECTORY, remote[p])]
+    relevant = (
+        p
+        for p in paths
+        if p in remote or p in base or any(below(p, top) for top in replaced_directories)
+    )
+    found = ((p, local.get(p)) for p in relevant)
     return [
         path
         for path, entry in found
         if entry is not None
         and not entry.hashed
-        and not _clearly_ours(base.get(path), remote.get(path), entry)
+        and not _changed_only_locally(base.get(path), remote.get(path), entry)
     ]
 
 
-def _clearly_ours(base: Entry | None, remote: Entry | None, entry: Entry) -> bool:
-    """What was a directory may have changed inside."""
+def _changed_only_locally(base: Entry | None, remote: Entry | None, entry: Entry) -> bool:
+    """Whether only the local file has changed, which its size proves. A former directory may have changed inside."""
     if base is None or base != remote or base.kind is Kind.DIRECTORY:
         return False
     return base.size != entry.size
 
 
 @dataclass(slots=True)
-class _Work:
+class _Reconciliation:
     base: Tree
     local: Tree
     remote: Tree
@@ -97,7 +101,7 @@ class _Work:
     to_local: dict[str, Change] = field(default_factory=dict)
     to_remote: dict[str, Change] = field(default_factory=dict)
     conflicts: list[Conflict] = field(default_factory=list)
-    held: set[str] = field(default_factory=set)
+    other_side_only: set[str] = field(default_factory=set)
     problems: set[str] = field(default_factory=set)
     copies: dict[str, str] = field(default_factory=dict)
 
@@ -106,7 +110,7 @@ class _Work:
             tuple(self.to_local[path] for path in sorted(self.to_local)),
             tuple(self.to_remote[path] for path in sorted(self.to_remote)),
             tuple(self.conflicts),
-            tuple(sorted(self.held)),
+            tuple(sorted(self.other_side_only)),
             tuple(sorted(self.problems)),
             self.copies,
         )
@@ -122,23 +126,23 @@ class _Work:
         elif _is(Kind.DIRECTORY, ours) and _is(Kind.DIRECTORY, theirs):
             self.decide_members(path)
         elif ours == theirs:
-            self.decide_members(path)  # both None, or the same file: nothing is below but history
+            self.decide_members(path)  # both None, or equal files: only the base has paths below
         elif _is(Kind.DIRECTORY, base) and ours is None and _is(Kind.DIRECTORY, theirs):
             self.decide_removed(path, by_us=True)
         elif _is(Kind.DIRECTORY, base) and theirs is None and _is(Kind.DIRECTORY, ours):
             self.decide_removed(path, by_us=False)
         elif not self.changed(self.remote, path):
-            self.take_local(path)
+            self.push_path(path)
         elif not self.changed(self.local, path):
-            self.take_remote(path)
+            self.pull_path(path)
         else:
-            self.settle(path)
+            self.resolve_conflict(path)
 
     def decide_removed(self, path: str, by_us: bool) -> None:
-        """Members first; the directory goes too if none of them stays, else it is needed by all."""
+        """Decides the members first; the directory is removed if none of them stays, else both sides keep it."""
         self.decide_members(path)
-        written, keeper = (self.to_remote, self.remote) if by_us else (self.to_local, self.local)
-        inside = [p for p in self.here(keeper, path) if p != path]
+        written, kept_tree = (self.to_remote, self.remote) if by_us else (self.to_local, self.local)
+        inside = [p for p in self.paths_in(kept_tree, path) if p != path]
         if all(p in written and written[p].new is None for p in inside):
             self.remove_directory(path, by_us)
         elif by_us:
@@ -148,105 +152,109 @@ class _Work:
 
     def remove_directory(self, path: str, by_us: bool) -> None:
         if by_us:
-            self.take_local(path)
+            self.push_path(path)
         else:
-            self.take_remote(path)
+            self.pull_path(path)
 
-    def take_local(self, path: str) -> None:
-        """Make the remote side as ours, or hold it."""
+    def push_path(self, path: str) -> None:
+        """Changes the remote side to the local state, unless the mode forbids it."""
         changes = self.replacing(path, self.remote, self.local)
         if self.rules.mode is not Mode.PULL:
             self.write(self.to_remote, changes)
-        elif self.gives_way(path, read=self.remote):
-            self.take_over_local(path)
+        elif self.may_overwrite(path, read=self.remote):
+            self.write_local(path)
         else:
-            self.held.update(change.path for change in changes)
+            self.other_side_only.update(change.path for change in changes)
 
-    def take_remote(self, path: str) -> None:
-        """Make our side as the remote one, or hold it."""
+    def pull_path(self, path: str) -> None:
+        """Changes the local side to the remote state, unless the mode forbids it."""
         if self.rules.mode is not Mode.PUSH:
-            self.take_over_local(path)
+            self.write_local(path)
             return
-        if self.gives_way(path, read=self.local):
+        if self.may_overwrite(path, read=self.local):
             self.write(self.to_remote, self.replacing(path, self.remote, self.local))
         else:
-            self.held.update(c.path for c in self.replacing(path, self.local, self.remote))
+            self.other_side_only.update(
+                c.path for c in self.replacing(path, self.local, self.remote)
+            )
 
-    def take_over_local(self, path: str) -> None:
-        """What cannot be read is never removed, nor what holds it."""
-        if not self.troubled(path):
+    def write_local(self, path: str) -> None:
+        """Writes the remote state locally. An unreadable path is never removed, nor the directories above it."""
+        if not self.has_problem(path):
             self.write(self.to_local, self.replacing(path, self.local, self.remote))
 
-    def troubled(self, path: str) -> bool:
-        """Whether something here cannot be read; then it is told."""
-        found = [p for p in self.here(self.local, path) if _is(Kind.PROBLEM, self.local[p])]
+    def has_problem(self, path: str) -> bool:
+        """Whether something at or below a path is unreadable; such paths are reported."""
+        found = [p for p in self.paths_in(self.local, path) if _is(Kind.PROBLEM, self.local[p])]
         self.problems.update(found)
         return bool(found)
 
-    def gives_way(self, path: str, read: Tree) -> bool:
-        """True when the written side loses a change that is its alone."""
+    def may_overwrite(self, path: str, read: Tree) -> bool:
+        """Whether the options allow to discard a change of the written side."""
         if path in read:
             return self.rules.overwrite
         return self.rules.mirror
 
     def write(self, side: dict[str, Change], changes: Sequence[Change]) -> None:
-        """The first change is the topmost: members of what it replaces go with it."""
-        stays = not self.rules.removals and changes[0].new is None
+        """Adds changes of one path and all below it; the first one is the topmost."""
+        blocked = not self.rules.removals and changes[0].new is None
         for change in changes:
             if _is(Kind.PROBLEM, change.new) or _is(Kind.PROBLEM, change.old):
                 self.problems.add(change.path)
-            elif stays:
-                self.held.add(change.path)
+            elif blocked:
+                self.other_side_only.add(change.path)
             else:
                 side[change.path] = change
 
-    def settle(self, path: str) -> None:
-        """Both have changed: the policy's turn."""
+    def resolve_conflict(self, path: str) -> None:
+        """Applies the policy where both sides have changed."""
         policy = self.rules.policy_of(path)
         if policy is Policy.NEWER:
             policy = self.newer(path)
         if policy is Policy.LOCAL:
-            self.take_local(path)
+            self.push_path(path)
         elif policy is Policy.REMOTE:
-            self.take_remote(path)
+            self.pull_path(path)
         elif policy is Policy.KEEP_BOTH:
             self.keep_both(path)
         else:
-            local = {p: self.local[p] for p in self.here(self.local, path)}
-            remote = {p: self.remote[p] for p in self.here(self.remote, path)}
+            local = {p: self.local[p] for p in self.paths_in(self.local, path)}
+            remote = {p: self.remote[p] for p in self.paths_in(self.remote, path)}
             self.conflicts.append(Conflict(path, self.base.get(path), local, remote))
 
     def newer(self, path: str) -> Policy:
-        """Who changed last. What was removed has no time, so what is left counts as newer."""
-        ours = max((self.local[p].mtime_ns for p in self.here(self.local, path)), default=-1)
-        theirs = max((self.remote[p].mtime_ns for p in self.here(self.remote, path)), default=-1)
+        """Which side changed last. A removal has no time, so that the remaining side counts as newer."""
+        ours = max((self.local[p].mtime_ns for p in self.paths_in(self.local, path)), default=-1)
+        theirs = max(
+            (self.remote[p].mtime_ns for p in self.paths_in(self.remote, path)), default=-1
+        )
         if ours == theirs:
             return Policy.REFUSE
         return Policy.LOCAL if ours > theirs else Policy.REMOTE
 
     def keep_both(self, path: str) -> None:
-        """Theirs keeps its name, ours gets another one on the sides that are written."""
+        """The remote version keeps its name; the local one becomes a conflict copy on each side that is written."""
         if path not in self.remote:
-            self.take_local(path)
+            self.push_path(path)
         elif path not in self.local:
-            self.take_remote(path)
+            self.pull_path(path)
         elif self.rules.mode is Mode.PUSH:
-            if not self.is_copied(path):
-                self.copy_ours(path)
-        elif not self.troubled(path):  # else ours would be copied again by each sync
-            self.copy_ours(path)
-            self.take_over_local(path)
+            if not self.has_conflict_copy(path):
+                self.add_conflict_copy(path)
+        elif not self.has_problem(path):  # else each sync would add another copy
+            self.add_conflict_copy(path)
+            self.write_local(path)
 
-    def is_copied(self, path: str) -> bool:
-        """Whether a push before this one has brought ours there: theirs takes its name here only when it is pulled."""
+    def has_conflict_copy(self, path: str) -> bool:
+        """Whether an earlier push has added the conflict copy: locally, the rename happens only with a pull."""
         ours = self.local[path]
-        copy = self.remote.get(copy_name(path, ours, lambda name: False))
-        what = ours.kind, ours.digest, ours.target
-        return copy is not None and what == (copy.kind, copy.digest, copy.target)
+        copy = self.remote.get(conflict_copy_name(path, ours, lambda name: False))
+        content = ours.kind, ours.digest, ours.target
+        return copy is not None and content == (copy.kind, copy.digest, copy.target)
 
-    def copy_ours(self, path: str) -> None:
-        copy = copy_name(path, self.local[path], self.is_taken)
-        for old in self.here(self.local, path):
+    def add_conflict_copy(self, path: str) -> None:
+        copy = conflict_copy_name(path, self.local[path], self.is_taken)
+        for old in self.paths_in(self.local, path):
             new = copy + old[len(path) :]
             change = Change(new, None, self.local[old])
             self.copies[new] = old
@@ -259,7 +267,7 @@ class _Work:
         return any(path in tree for tree in (self.base, self.local, self.remote))
 
     def changed(self, tree: Tree, path: str) -> bool:
-        """True when a tree differs from the base at a path or below it, where both sides do not agree."""
+        """Whether a tree differs from the base at or below a path, where both sides are not equal."""
         base, local, remote = self.base, self.local, self.remote
         if path not in tree and path not in base:
             return False  # nor is anything below
@@ -268,17 +276,17 @@ class _Work:
             for p in self.differing_below(path)
         )
 
-    def here(self, tree: Tree, path: str) -> list[str]:
-        """What a tree has at a path and below it."""
+    def paths_in(self, tree: Tree, path: str) -> list[str]:
+        """Differing paths of a tree at or below a path."""
         return [p for p in self.differing_below(path) if p in tree]
 
     def replacing(self, path: str, old: Tree, new: Tree) -> list[Change]:
-        """What makes one tree's part the other's."""
+        """The changes that turn one tree into the other at and below a path."""
         pairs = ((p, old.get(p), new.get(p)) for p in self.differing_below(path))
         return [Change(p, before, after) for p, before, after in pairs if before != after]
 
     def differing_below(self, path: str) -> list[str]:
-        """The path and what differs below it, each after its directory."""
+        """A path and the differing paths below it, each after its directory."""
         found, members = [path], self.members
         for each in found:  # grows while it is walked
             if each in members:
@@ -287,7 +295,7 @@ class _Work:
 
 
 def _bring_back(path: str, side: dict[str, Change]) -> None:
-    """A side that gets a new member needs the directory again."""
+    """Creates the removed directory again on a side that gets a new member of it."""
     if any(c.new is not None and below(c.path, path) for c in side.values()):
         side[path] = Change(path, None, DIRECTORY)
 

@@ -1,4 +1,4 @@
-"""What a caller may ask of a reconciliation, and what it answers."""
+"""Options and result of a reconciliation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hai_sync.core.entry import Entry, Tree, below
 
 
 class Mode(StrEnum):
-    """Who may be written."""
+    """Which side may be written: push the remote one, pull the local one, sync both."""
 
     PUSH = "push"
     PULL = "pull"
@@ -19,7 +19,7 @@ class Mode(StrEnum):
 
 
 class Policy(StrEnum):
-    """What happens where both sides have changed."""
+    """Which side wins where both have changed."""
 
     REFUSE = "refuse"
     LOCAL = "local"
@@ -30,11 +30,11 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How to decide.
+    """Options of a reconciliation.
 
-    mirror: what only the written side has is removed there, although the other never had it.
-    overwrite: what only the written side has changed gives way too.
-    removals: False leaves on the written side what was removed on the other.
+    mirror: removes paths that only the written side has, although the other side never had them.
+    overwrite: discards changes that only the written side has made.
+    removals: False keeps on the written side what the other side has removed.
     """
 
     mode: Mode = Mode.SYNC
@@ -42,17 +42,17 @@ class Rules:
     mirror: bool = False
     overwrite: bool = False
     removals: bool = True
-    per_path: tuple[tuple[str, Policy], ...] = ()  # a path or directory with a policy of its own
+    per_path: tuple[tuple[str, Policy], ...] = ()  # policies of single paths or directories
 
     def policy_of(self, path: str) -> Policy:
-        """The policy of the innermost directory that has one."""
-        mine = [pair for pair in self.per_path if below(path, pair[0])]
-        return max(mine, key=lambda pair: len(pair[0]))[1] if mine else self.policy
+        """The policy of the innermost path of `per_path` that covers this one."""
+        matching = [pair for pair in self.per_path if below(path, pair[0])]
+        return max(matching, key=lambda pair: len(pair[0]))[1] if matching else self.policy
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Both sides have changed a path, differently. The trees hold it and what lies below."""
+    """A path that both sides have changed differently. The trees hold it and everything below."""
 
     path: str
     base: Entry | None
@@ -62,16 +62,18 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is to be done, each by path."""
+    """The changes that a sync needs, sorted by path."""
 
     to_local: tuple[Change, ...] = ()
     to_remote: tuple[Change, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    held: tuple[str, ...] = ()  # changed on the side that this mode does not read
+    other_side_only: tuple[str, ...] = ()  # changed on the side that this mode does not read
     problems: tuple[str, ...] = ()
-    copies: Mapping[str, str] = field(default_factory=dict)  # conflict copy: whose content it is
+    copies: Mapping[str, str] = field(
+        default_factory=dict
+    )  # conflict copy: the local path of its content
 
     @property
     def idle(self) -> bool:
-        """True when nothing is to be done and nobody to be asked."""
+        """Whether there are neither changes nor conflicts."""
         return not (self.to_local or self.to_remote or self.conflicts)

@@ -1,4 +1,4 @@
-"""Is a push larger than somebody may have meant? A forgotten dataset is best left out before it is sent."""
+"""Warns of a push that is larger than the user may have meant: a forgotten dataset is best ignored in time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from heapq import nlargest
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Kind
 
-BYTES, FILES = 1 << 30, 10_000
+MAX_BYTES, MAX_FILES = 1 << 30, 10_000
 _TOP = 10
 
 
 @dataclass(frozen=True, slots=True)
 class SizeWarning:
-    """A push that is worth a second look: how much it is, and what most of it is."""
+    """The size of an unusually large push, and its largest parts."""
 
     files: int
     size: int
@@ -26,13 +26,13 @@ class SizeWarning:
     ]  # directories, with how many files are below; none unless there are many
 
 
-def heavy(changes: Sequence[Change]) -> SizeWarning | None:
-    """None: nobody need look twice."""
+def size_warning_of(changes: Sequence[Change]) -> SizeWarning | None:
+    """None: the push is not unusually large."""
     sizes = {c.path: c.new.size for c in changes if c.new is not None and c.new.kind is Kind.FILE}
     total = sum(sizes.values())
-    if total <= BYTES and len(sizes) <= FILES:
+    if total <= MAX_BYTES and len(sizes) <= MAX_FILES:
         return None
-    largest = nlargest(_TOP, sizes.items(), key=lambda item: item[1]) if total > BYTES else []
+    largest = nlargest(_TOP, sizes.items(), key=lambda item: item[1]) if total > MAX_BYTES else []
     below = Counter(path.partition("/")[0] + "/" for path in sizes if "/" in path)
-    fullest = below.most_common(_TOP) if len(sizes) > FILES else []
+    fullest = below.most_common(_TOP) if len(sizes) > MAX_FILES else []
     return SizeWarning(len(sizes), total, largest, fullest)

@@ -120,7 +120,7 @@ def _crosses_slashes(text: str, begin: int, end: int, first_special: int) -> boo
 class _Builder:
     """A regular expression that never tries more than one place for a star that another one follows.
 
-    The later star takes up whatever the earlier one leaves, so its first place is as good as any other.
+    The later star matches whatever the earlier one leaves, so its first position is as good as any other.
     """
 
     _parts: list[str] = field(default_factory=list)

@@ -1,1 +1,1 @@
-"""The other side: a server's workspace, reached through hai.client's connection."""
+"""The workspace on the server, reached through the connection of hai.client."""

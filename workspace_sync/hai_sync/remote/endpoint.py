@@ -1,4 +1,4 @@
-"""One workspace on a server: its tree, its lease, its revisions."""
+"""Calls for one workspace on the server: its tree, lease, revisions and tags."""
 
 from __future__ import annotations
 
@@ -17,114 +17,117 @@ from hai.v1 import workspace_service_pb2 as wire_pb
 from hai.v1.workspace_pb2 import TaskTree, Workspace, WorkspaceLease, WorkspaceRevision
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
 from hai_sync.core.entry import Entry, Tree
-from hai_sync.errors import BadPeer
+from hai_sync.errors import ProtocolViolation
 from hai_sync.remote.rate_limit import RateLimit
-from hai_sync.remote.wire import merge, require_tree, told_of
+from hai_sync.remote.wire import merge, passed_over_paths, require_tree
 
 if TYPE_CHECKING:
     from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceAsyncStub
 
-AWAY = {Unreachable.default_reason, "NO_LEADER", "DEPOSED", "STORAGE_BUSY"}
-"""A server that was lost, one that leaves, and one that begins to lead while the one before it leaves."""
-TRIES = 8
-"""At a server that went away in the middle of something: some 12 s."""
+SERVER_LOST_REASONS = {Unreachable.default_reason, "NO_LEADER", "DEPOSED", "STORAGE_BUSY"}
+"""The connection broke, the server is shutting down, or a new leader has not taken over yet."""
+MAX_ATTEMPTS = 8
+"""Attempts after the server was lost in the middle of an operation: some 12 s."""
 RENEW_SECONDS = 5.0
-TAGS = 1000
-"""As many as a workspace may have."""
+MAX_TAGS = 1000
+"""The most that a workspace may have."""
 
 
 class Remote:
-    """The server's side of one workspace. `user` is empty for the caller's own."""
+    """One workspace on the server. `user`: its owner; empty: the caller."""
 
     def __init__(self, connection: Connection, name: str, user: str = "") -> None:
         self.connection = connection
         self.name = name
         self.user = user
-        self.pace = RateLimit()
-        self.passed_over: dict[str, str] = {}  # what the last look found that is never synced: why
-        self.case_insensitive = False  # its storage, as it was said the last time
-        self.patient = True  # with a server that went away; else whoever asks has patience
-        self._met = False  # it was there
+        self.rate_limit = RateLimit()
+        self.passed_over: dict[
+            str, str
+        ] = {}  # paths that the last remote scan did not sync, with the reason
+        self.case_insensitive = False  # whether its storage ignores case, as of the last `get`
+        self.retries = True  # retry when the server is lost; False: the caller retries
+        self._was_reached = False  # the server has answered before
 
     @cached_property
     def stub(self) -> WorkspaceServiceAsyncStub:
-        """The calls."""
         return self.connection.stub(WorkspaceServiceStub)
 
     async def get(self) -> Workspace:
-        """What the server says of it. Raises NotFound."""
+        """Raises NotFound."""
         request = wire_pb.GetWorkspaceRequest(name=self.name, user=self.user)
         found = await self.connection.unary(self.stub.GetWorkspace, request, retry=True)
-        self._met = True
+        self._was_reached = True
         self.case_insensitive = found.case_insensitive
         return found
 
     async def create(self) -> Workspace:
-        """Make it, or take the one that is there."""
+        """Creates the workspace, or returns the existing one."""
         with suppress(NotFound):
             return await self.get()
         request = wire_pb.CreateWorkspaceRequest(workspace=Workspace(name=self.name))
         return await self.connection.unary(self.stub.CreateWorkspace, request)
 
     async def delete(self) -> None:
-        """Remove it with its files."""
+        """Deletes the workspace with its files."""
         request = wire_pb.DeleteWorkspaceRequest(name=self.name, user=self.user)
         await self.connection.unary(self.stub.DeleteWorkspace, request)
 
     async def tree(
-        self, known: Tree, since: int, revision: int = 0
+        self, cached: Tree, since: int, revision: int = 0
     ) -> tuple[int, dict[str, Entry]]:
-        """A revision and its tree; `known` is the tree of revision `since`.
+        """A revision and its tree; `cached` is the tree of revision `since`.
 
-        Revision 0 is the newest one after a look at the files, which takes the server its time.
+        Revision 0 makes the server scan the files and returns the newest revision, which takes longer.
         """
         request = wire_pb.GetTreeRequest(
             name=self.name, user=self.user, since=since, revision=revision
         )
         try:
-            revision, tree, changed = await self._read(request, known if since else {})
+            revision, tree, changed = await self._read(request, cached if since else {})
         except NotFound as error:
             if error.reason != "REVISION_GONE":
                 raise
-            return await self.tree({}, 0, revision)  # we were away for long
+            return await self.tree({}, 0, revision)  # the cached revision is too old
         if changed:
             await asyncio.to_thread(require_tree, tree)
         return revision, tree
 
-    async def written(self, task: int) -> dict[str, Entry]:
-        """What the program of a task wrote into its own directory. Raises NotFound."""
+    async def task_files(self, task: int) -> dict[str, Entry]:
+        """The files that a task wrote into its directory. Raises NotFound."""
         request = wire_pb.GetTreeRequest(name=self.name, user=self.user, task=task)
         _, tree, _ = await self._read(request, {})
         await asyncio.to_thread(require_tree, tree)
         return tree
 
     async def _read(
-        self, request: wire_pb.GetTreeRequest, known: Mapping[str, Entry]
+        self, request: wire_pb.GetTreeRequest, cached: Mapping[str, Entry]
     ) -> tuple[int, dict[str, Entry], bool]:
-        """From its begin once more where the server goes away meanwhile; who never met it is told so at once."""
-        waits = delays()
-        for _ in range(TRIES - 1):
+        """Reads a tree, from the start again when the server is lost meanwhile; fails at once if it never answered."""
+        retry_delays = delays()
+        for _ in range(MAX_ATTEMPTS - 1):
             try:
-                return await self._merge(request, known)
+                return await self._merge(request, cached)
             except Unreachable as error:
-                self._met = self._met or error.reason in AWAY - {Unreachable.default_reason}
-                if not (self.patient and self._met and error.reason in AWAY):
+                self._was_reached = self._was_reached or error.reason in SERVER_LOST_REASONS - {
+                    Unreachable.default_reason
+                }
+                if not (self.retries and self._was_reached and error.reason in SERVER_LOST_REASONS):
                     raise
-            await asyncio.sleep(next(waits))
-        return await self._merge(request, known)
+            await asyncio.sleep(next(retry_delays))
+        return await self._merge(request, cached)
 
     async def _merge(
-        self, request: wire_pb.GetTreeRequest, known: Mapping[str, Entry]
+        self, request: wire_pb.GetTreeRequest, cached: Mapping[str, Entry]
     ) -> tuple[int, dict[str, Entry], bool]:
-        tree, revision, changed = dict(known), request.since, False
+        tree, revision, changed = dict(cached), request.since, False
         passed_over: dict[str, str] = {}
-        async for answer in self.connection.stream(self.stub.GetTree, request):
-            self._met = True
-            if answer.revision < max(request.since, 0):
-                raise BadPeer(f"the server went back from revision {request.since}")
-            revision, changed = answer.revision, changed or bool(answer.entries)
-            merge(tree, answer.entries)
-            passed_over |= told_of(answer)
+        async for response in self.connection.stream(self.stub.GetTree, request):
+            self._was_reached = True
+            if response.revision < max(request.since, 0):
+                raise ProtocolViolation(f"the server went back from revision {request.since}")
+            revision, changed = response.revision, changed or bool(response.entries)
+            merge(tree, response.entries)
+            passed_over |= passed_over_paths(response)
         if request.revision == 0:
             self.passed_over = passed_over
         return revision, tree, changed
@@ -133,7 +136,10 @@ class Remote:
     async def lease(
         self, purpose: str, force: bool = False, client_id: str = ""
     ) -> AsyncIterator[str]:
-        """The right to write, renewed until left; yields its token. A `client_id` takes it from its own dead."""
+        """Holds the write lease, renewed until the block ends; yields its token.
+
+        With a `client_id`, it replaces a lease that a killed process of this client has left.
+        """
         request = wire_pb.LeaseWorkspaceRequest(
             name=self.name, holder=author(purpose), force=force, client_id=client_id
         )
@@ -149,53 +155,55 @@ class Remote:
         request = wire_pb.LeaseWorkspaceRequest(name=self.name, token=lease.token)
         while True:
             await asyncio.sleep(RENEW_SECONDS)
-            with suppress(HaiError):  # a lease that is lost refuses the push itself
+            with suppress(HaiError):  # the server refuses a push without a valid lease
                 await self.connection.unary(self.stub.LeaseWorkspace, request, retry=True)
 
     async def _release(self, lease: WorkspaceLease) -> None:
         request = wire_pb.LeaseWorkspaceRequest(name=self.name, token=lease.token, release=True)
-        with suppress(HaiError):  # it ends by itself
+        with suppress(HaiError):  # it expires by itself
             await self.connection.unary(self.stub.LeaseWorkspace, request)
 
     async def revisions(self, count: int, tagged: bool = False) -> Sequence[WorkspaceRevision]:
-        """The newest ones; `tagged`: of those that have tags."""
+        """The newest revisions; `tagged`: only those with tags."""
         request = wire_pb.ListRevisionsRequest(
             name=self.name, user=self.user, page_size=count, tagged=tagged
         )
-        answer = await self.connection.unary(self.stub.ListRevisions, request, retry=True)
-        return [each for each in answer.revisions if each.tags or not tagged]  # older servers: all
+        response = await self.connection.unary(self.stub.ListRevisions, request, retry=True)
+        return [
+            each for each in response.revisions if each.tags or not tagged
+        ]  # older servers ignore `tagged`
 
-    async def number_of(self, revision: str) -> int:
-        """Of a number or a tag. Raises NotFound."""
+    async def resolve_revision(self, revision: str) -> int:
+        """The number of a revision that is given by number or tag. Raises NotFound."""
         if revision.isdecimal():
             return int(revision)
-        for known in await self.revisions(TAGS, tagged=True):
-            if revision in known.tags:
-                return known.number
+        for cached in await self.revisions(MAX_TAGS, tagged=True):
+            if revision in cached.tags:
+                return cached.number
         raise NotFound(
             f"no revision is tagged {revision!r}", hint="`haiworkspace snapshots --tagged`"
         )
 
     async def tag(self, tag: str, revision: int, force: bool) -> WorkspaceRevision:
-        """Call a revision so, and keep it; 0: what is on the cluster now, the same however often it is asked."""
+        """Tags a revision, which the server then retains. 0: the files on the cluster now."""
         request = wire_pb.TagRevisionRequest(
-            name=self.name, revision=revision or await self._newest(), tag=tag, force=force
+            name=self.name, revision=revision or await self._newest_revision(), tag=tag, force=force
         )
         return await self.connection.unary(self.stub.TagRevision, request, retry=True)
 
-    async def _newest(self) -> int:
-        """The revision of what is on the cluster now, after a look at the files, of which little is told."""
+    async def _newest_revision(self) -> int:
+        """The revision of the files on the cluster now: the server scans them, and sends only what has changed."""
         since = (await self.get()).revision
         request = wire_pb.GetTreeRequest(name=self.name, since=since)
         return (await self._read(request, {}))[0]
 
     async def untag(self, tag: str) -> None:
-        """No revision is called so any more. Raises NotFound."""
+        """Removes a tag. Raises NotFound."""
         request = wire_pb.UntagRevisionRequest(name=self.name, tag=tag)
         await self.connection.unary(self.stub.UntagRevision, request)
 
     async def restore(self, revision: int, paths: Sequence[str], token: str) -> WorkspaceRevision:
-        """Make paths again as they were."""
+        """Restores paths on the server from a revision."""
         request = wire_pb.RestoreRevisionRequest(
             name=self.name, revision=revision, paths=paths, lease_token=token
         )
@@ -213,32 +221,32 @@ class Remote:
             request.page_token = page.next_page_token
 
     async def delete_task_tree(self, task: int) -> None:
-        """Remove what a task wrote that has ended. Raises NotFound or Conflict."""
+        """Deletes the files of a finished task. Raises NotFound or Conflict."""
         request = wire_pb.DeleteTaskTreeRequest(name=self.name, task=task)
         await self.connection.unary(self.stub.DeleteTaskTree, request)
 
     async def watch(self) -> AsyncIterator[int]:
-        """Numbers of new revisions as they come; ends when the server goes away."""
+        """Yields the numbers of new revisions; ends when the connection breaks."""
         request = wire_pb.WatchWorkspaceRequest(name=self.name, user=self.user)
         with suppress(Unreachable):
-            async for answer in self.connection.stream(self.stub.WatchWorkspace, request):
-                yield answer.revision.number
+            async for response in self.connection.stream(self.stub.WatchWorkspace, request):
+                yield response.revision.number
 
 
 async def list_workspaces(connection: Connection) -> Sequence[Workspace]:
-    """All of the caller's."""
+    """All workspaces of the caller."""
     stub = connection.stub(WorkspaceServiceStub)
-    answer = await connection.unary(
+    response = await connection.unary(
         stub.ListWorkspaces, wire_pb.ListWorkspacesRequest(), retry=True
     )
-    return answer.workspaces
+    return response.workspaces
 
 
 def author(purpose: str) -> str:
-    """This process, for people."""
+    """Describes this process, for the author of a revision and the holder of a lease."""
     return f"{socket.gethostname()} pid {os.getpid()} {purpose}"
 
 
-def client_id(memory: str) -> str:
-    """Whoever holds the lock of a workspace on this machine; `memory`: the name of the index that lies beside it."""
-    return f"{socket.gethostname()[:64]}:{memory}"
+def client_id(index_name: str) -> str:
+    """Identifies the holder of the local lock of a workspace to the server, by the name of its index."""
+    return f"{socket.gethostname()[:64]}:{index_name}"

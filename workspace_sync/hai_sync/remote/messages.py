@@ -1,7 +1,7 @@
-"""Requests of a push, as bytes.
+"""Serialized requests of a push.
 
-Contents are most of what travels. protobuf would copy them into a message, and the message into its bytes; here the
-field of the data is followed by the bytes of a message without them, which on the wire is the same.
+Contents are most of the traffic. protobuf would copy them twice: into a message, and into its bytes. Here the field of
+the data is written directly, followed by a message without them, which is the same on the wire.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from hai.v1.workspace_service_pb2 import (
     PushTreeRequest,
     PushTreeResponse,
 )
-from hai_sync.core.chunks import Piece
+from hai_sync.core.chunks import ChunkRef
 from hai_sync.core.entry import Entry
 from hai_sync.remote.contents import BATCH_BYTES
 from hai_sync.remote.wire import to_message
 
-_BYTES = 2  # what protobuf calls a field of so many bytes
+_BYTES = 2  # wire type of protobuf: length-delimited
 _DATA = bytes([PushContents.DATA_FIELD_NUMBER << 3 | _BYTES])
 _CONTENTS = bytes([PushTreeRequest.CONTENTS_FIELD_NUMBER << 3 | _BYTES])
 
 
-class Pushing:
-    """The one call, for requests that are bytes already."""
+class PushStub:
+    """Stub of PushTree for requests that are serialized already."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.push: grpc.aio.StreamStreamMultiCallable[bytes, PushTreeResponse] = (
@@ -43,42 +43,42 @@ class Pushing:
         )
 
 
-def begin(told: BeginPush) -> bytes:
-    """The first one."""
-    return PushTreeRequest(begin=told).SerializeToString()
+def begin(message: BeginPush) -> bytes:
+    """The first request."""
+    return PushTreeRequest(begin=message).SerializeToString()
 
 
 def changes(entries: Sequence[tuple[str, Entry | None]]) -> bytes:
-    """What shall be where."""
-    told = [to_message(path, entry) for path, entry in entries]
-    return PushTreeRequest(changes=PushChanges(entries=told)).SerializeToString()
+    """Entries to write; None: to remove."""
+    message = [to_message(path, entry) for path, entry in entries]
+    return PushTreeRequest(changes=PushChanges(entries=message)).SerializeToString()
 
 
-def recipe(digest: bytes, pieces: Sequence[Piece], *, last: bool) -> bytes:
-    """Of which chunks a file is made, from where the last message of it has ended."""
-    chunks = [Chunk(digest=piece.digest, size=piece.size) for piece in pieces]
-    told = FileRecipe(digest=digest, chunks=chunks, last=last)
-    return PushTreeRequest(recipe=told).SerializeToString()
+def recipe(digest: bytes, chunks: Sequence[ChunkRef], *, last: bool) -> bytes:
+    """The next chunks of which a file is made."""
+    recipe_chunks = [Chunk(digest=chunk.digest, size=chunk.size) for chunk in chunks]
+    message = FileRecipe(digest=digest, chunks=recipe_chunks, last=last)
+    return PushTreeRequest(recipe=message).SerializeToString()
 
 
 def contents(
     digests: Sequence[bytes], sizes: Sequence[int], data: Sequence[bytes], compressed: bool
 ) -> bytes:
-    """Some contents, whose data are one behind the other. They come first: so the server need not look for them."""
-    told = PushContents(digests=digests, sizes=sizes, compressed=compressed).SerializeToString()
+    """Some contents with their concatenated data. The data field comes first, so that the server finds it at once."""
+    message = PushContents(digests=digests, sizes=sizes, compressed=compressed).SerializeToString()
     size = sum(map(len, data))
     head = _DATA + varint(size)
-    whole = len(head) + size + len(told)
-    return b"".join((_CONTENTS, varint(whole), head, *data, told))
+    total = len(head) + size + len(message)
+    return b"".join((_CONTENTS, varint(total), head, *data, message))
 
 
 def commit(messages: int) -> bytes:
-    """The last one."""
+    """The last request."""
     return PushTreeRequest(commit=CommitPush(messages=messages)).SerializeToString()
 
 
 def groups(digests: Sequence[bytes], contents: Mapping[bytes, bytes]) -> list[list[bytes]]:
-    """Those of one message together."""
+    """Groups of contents that fit into one message."""
     found: list[list[bytes]] = []
     size = BATCH_BYTES
     for digest in digests:
@@ -91,7 +91,7 @@ def groups(digests: Sequence[bytes], contents: Mapping[bytes, bytes]) -> list[li
 
 
 def varint(number: int) -> bytes:
-    """A number as protobuf writes it: seven bits a byte, the lowest first."""
+    """A number in the encoding of protobuf: seven bits a byte, the lowest first."""
     found = bytearray()
     while number > 127:
         found.append(number & 127 | 128)

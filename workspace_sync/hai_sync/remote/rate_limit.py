@@ -1,4 +1,4 @@
-"""How fast contents may travel, on lines that others need too."""
+"""Limits the speed of transfers."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import asyncio
 
 
 class RateLimit:
-    """So many bytes a second on average; 0: as fast as it goes. A message that is short enough never waits."""
+    """Limits bytes a second on average; 0: no limit."""
 
     def __init__(self, bytes_a_second: int = 0) -> None:
         self._rate = bytes_a_second
         self._free_at = 0.0
 
-    async def turn(self, size: int) -> None:
-        """Return when a message of this size may follow those before it."""
+    async def wait(self, size: int) -> None:
+        """Waits until a message of this size may be sent."""
         if not self._rate:
             return
         now = asyncio.get_running_loop().time()
-        begins = max(now, self._free_at)
-        self._free_at = begins + size / self._rate
-        if begins > now:
-            await asyncio.sleep(begins - now)
+        starts_at = max(now, self._free_at)
+        self._free_at = starts_at + size / self._rate
+        if starts_at > now:
+            await asyncio.sleep(starts_at - now)

@@ -1,4 +1,4 @@
-"""Which absolute paths tasks on the cluster will find: those of this machine if they run here, else mounted storage."""
+"""Tells which absolute paths exist for tasks: on this machine if tasks run here, else on mounted storage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hai_sync.core.entry import below
 
 
 async def existing_targets(connection: Connection, targets: Iterable[str]) -> set[str]:
-    """The targets that exist on the cluster, as far as that can be told from here. Raises HaiError."""
+    """The targets that exist on the cluster, as far as can be known here. Raises HaiError."""
     absolute = {target for target in targets if target.startswith("/")}
     if not absolute:
         return set()

@@ -1,6 +1,6 @@
-"""Reads what is to be sent: small files whole, large ones as a list of their chunks.
+"""Reads files to push: small ones completely, large ones as a list of chunks.
 
-A file that changes while it is read is `Restless`: the push begins anew with what it is then.
+A file that changes while it is read raises FileChanged: the sync starts again.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from hai_sync.core.chunks import LARGEST, WHOLE_BYTES, Piece, cut, digest_of
+from hai_sync.core.chunks import LARGEST, UNCHUNKED_BYTES, ChunkRef, cut, digest_of
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
-from hai_sync.errors import GONE, Restless
-from hai_sync.file_fingerprint import Signature, signature
+from hai_sync.errors import NOT_FOUND, FileChanged
+from hai_sync.file_fingerprint import Fingerprint, fingerprint
 from hai_sync.hashing import digest_of_file, open_file, read_all
-from hai_sync.remote.contents import BATCH_BYTES, CHUNKS_BYTES
+from hai_sync.remote.contents import BATCH_BYTES, MAX_CHUNKS_BYTES
 
-_ENTRIES = 600  # links with paths and targets of 3000 bytes fit into a message of 4 MiB, too
-_PIECES = 128  # of a recipe in one message: some 32 MB are on their way while the next are cut
+_MAX_ENTRIES = 600  # links with paths and targets of 3000 bytes fit into a message of 4 MiB, too
+_MAX_CHUNKS = 128  # of a recipe in one message: some 32 MB are on their way while the next are cut
 
 
 @dataclass(frozen=True, slots=True)
-class Large:
-    """A file that travels in chunks."""
+class LargeFile:
+    """A file that is sent in chunks."""
 
     path: str
     source: str
     entry: Entry
-    seen: Signature
+    fingerprint: Fingerprint
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Some chunks of it, one behind the other."""
+class RecipePart:
+    """Consecutive chunks of a large file."""
 
-    large: Large
-    pieces: Sequence[Piece]
+    large: LargeFile
+    chunks: Sequence[ChunkRef]
 
 
 @dataclass(slots=True)
@@ -49,33 +49,33 @@ class Batch:
 
     entries: list[tuple[str, Entry | None]] = field(default_factory=list)
     contents: dict[bytes, bytes] = field(default_factory=dict)
-    large: dict[bytes, Large] = field(default_factory=dict)
-    signatures: dict[str, Signature] = field(default_factory=dict)
+    large: dict[bytes, LargeFile] = field(default_factory=dict)
+    fingerprints: dict[str, Fingerprint] = field(default_factory=dict)
     bytes: int = 0
 
 
 def batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
-    """Groups of some megabytes. Large files stand alone."""
+    """Groups of some megabytes; a large file forms a group of its own."""
     group: list[Change] = []
     size = 0
     for change in changes:
-        more = change.new.size if change.new is not None else 0
-        if group and (size + more > BATCH_BYTES or len(group) >= _ENTRIES):
+        change_size = change.new.size if change.new is not None else 0
+        if group and (size + change_size > BATCH_BYTES or len(group) >= _MAX_ENTRIES):
             yield group
             group, size = [], 0
         group.append(change)
-        size += more
+        size += change_size
     if group:
         yield group
 
 
-def load(
+def read_batch(
     root: Path,
     changes: Sequence[Change],
     sources: Mapping[str, str],
-    seen: Mapping[str, Signature],
+    fingerprint: Mapping[str, Fingerprint],
 ) -> Batch:
-    """Read and hash a group; `seen`: files as they were scanned. What is gone by now is removed. Raises Restless."""
+    """Reads and hashes a group. A missing file becomes a removal. Raises FileChanged."""
     batch = Batch()
     at = str(root)
     for change in changes:
@@ -85,28 +85,28 @@ def load(
             continue
         source = sources.get(change.path, change.path)
         try:
-            if not _read_small(batch, at, change.path, source, new, seen.get(source)):
+            if not _read_small(batch, at, change.path, source, new, fingerprint.get(source)):
                 _read(batch, at, change.path, source, new)
-        except GONE:
+        except NOT_FOUND:
             batch.entries.append(
                 (change.path, None)
-            )  # which the server takes also for what it never had
+            )  # the server accepts the removal of an unknown path
         except OSError as error:
-            raise Restless(change.path, f"it cannot be read: {error.strerror}") from error
+            raise FileChanged(change.path, f"it cannot be read: {error.strerror}") from error
     return batch
 
 
 def _read_small(
-    batch: Batch, root: str, path: str, source: str, entry: Entry, seen: Signature | None
+    batch: Batch, root: str, path: str, source: str, entry: Entry, expected: Fingerprint | None
 ) -> bool:
-    """A small file that is as it was scanned, which one look after the reading tells; False: it is another case."""
+    """Reads a small file that has not changed since the scan, with one fstat. False: use `_read`."""
     size = entry.size
-    if seen is None or size > WHOLE_BYTES:
+    if expected is None or size > UNCHUNKED_BYTES:
         return False
     file = open_file(root, source)
     try:
         data = os.read(file, size + 1)
-        if signature(os.fstat(file)) != seen or len(data) != size:
+        if fingerprint(os.fstat(file)) != expected or len(data) != size:
             return False
     finally:
         os.close(file)
@@ -115,7 +115,7 @@ def _read_small(
     batch.bytes += size
     entry = Entry(entry.kind, digest, size, entry.executable, "", entry.mtime_ns)
     batch.entries.append((path, entry))
-    batch.signatures[path] = seen
+    batch.fingerprints[path] = expected
     return True
 
 
@@ -124,56 +124,56 @@ def _read(batch: Batch, root: str, path: str, source: str, entry: Entry) -> None
     try:
         before = os.fstat(file)
         if not stat.S_ISREG(before.st_mode):
-            raise Restless(path, "it is no regular file any more")
-        if before.st_size > WHOLE_BYTES:
-            entry = _as_read(entry, digest_of_file(file, before.st_size), before)
-            batch.large[entry.digest] = Large(path, source, entry, signature(before))
+            raise FileChanged(path, "it is no regular file any more")
+        if before.st_size > UNCHUNKED_BYTES:
+            entry = _entry_as_read(entry, digest_of_file(file, before.st_size), before)
+            batch.large[entry.digest] = LargeFile(path, source, entry, fingerprint(before))
         else:
             data = read_all(file, before.st_size)
             digest = digest_of(data)
-            entry = _as_read(entry, digest, before)
+            entry = _entry_as_read(entry, digest, before)
             batch.contents[digest] = data
             if len(data) != before.st_size:
-                raise Restless(path)
-        seen = signature(os.fstat(file))
+                raise FileChanged(path)
+        after = fingerprint(os.fstat(file))
     finally:
         os.close(file)
-    if seen != signature(before):
-        raise Restless(path)
+    if after != fingerprint(before):
+        raise FileChanged(path)
     batch.bytes += entry.size
     batch.entries.append((path, entry))
-    batch.signatures[path] = seen
+    batch.fingerprints[path] = after
 
 
-def _as_read(entry: Entry, digest: bytes, status: os.stat_result) -> Entry:
+def _entry_as_read(entry: Entry, digest: bytes, status: os.stat_result) -> Entry:
     executable = bool(status.st_mode & 0o100)
     mtime_ns = max(0, status.st_mtime_ns)
     return Entry(entry.kind, digest, status.st_size, executable, "", mtime_ns)
 
 
-def parts(root: Path, large: Large) -> Iterator[Part]:
-    """A large file as its chunks, if it is as it was. Raises Restless."""
-    with _opened(root, large) as file:
-        pieces = (
-            piece for piece, _ in cut(lambda block: os.readv(file, [block]), large.entry.size)
+def recipe_parts(root: Path, large: LargeFile) -> Iterator[RecipePart]:
+    """Cuts a large file into parts of its recipe. Raises FileChanged."""
+    with _open_unchanged(root, large) as file:
+        chunks = (
+            chunk for chunk, _ in cut(lambda block: os.readv(file, [block]), large.entry.size)
         )
-        while some := list(islice(pieces, _PIECES)):
-            if some[-1].offset + some[-1].size > large.entry.size:
-                raise Restless(large.path)
-            yield Part(large, some)
+        while group := list(islice(chunks, _MAX_CHUNKS)):
+            if group[-1].offset + group[-1].size > large.entry.size:
+                raise FileChanged(large.path)
+            yield RecipePart(large, group)
 
 
-def chunk_groups(pieces: Sequence[Piece], wanted: set[bytes]) -> Iterator[list[Piece]]:
-    """The chunks that are wanted, each once, in messages of one size."""
-    group: list[Piece] = []
+def chunk_groups(chunks: Sequence[ChunkRef], requested: set[bytes]) -> Iterator[list[ChunkRef]]:
+    """Groups of the requested chunks, each chunk once, in messages of one size."""
+    group: list[ChunkRef] = []
     size = 0
-    for piece in pieces:
-        if piece.digest not in wanted:
+    for chunk in chunks:
+        if chunk.digest not in requested:
             continue
-        wanted.discard(piece.digest)
-        group.append(piece)
-        size += piece.size
-        if size >= CHUNKS_BYTES - LARGEST:
+        requested.discard(chunk.digest)
+        group.append(chunk)
+        size += chunk.size
+        if size >= MAX_CHUNKS_BYTES - LARGEST:
             yield group
             group, size = [], 0
     if group:
@@ -181,33 +181,33 @@ def chunk_groups(pieces: Sequence[Piece], wanted: set[bytes]) -> Iterator[list[P
 
 
 @contextmanager
-def _opened(root: Path, large: Large) -> Iterator[int]:
-    """Raises Restless unless the file is as it was, also at the end."""
+def _open_unchanged(root: Path, large: LargeFile) -> Iterator[int]:
+    """Opens a file. Raises FileChanged if it is unreadable now, or has changed at the end."""
     try:
         file = open_file(root, large.source)
     except OSError as error:
-        why = f"it cannot be read: {error.strerror}"
-        raise Restless(large.path, why, gone=isinstance(error, GONE)) from error
+        reason = f"it cannot be read: {error.strerror}"
+        raise FileChanged(large.path, reason, removed=isinstance(error, NOT_FOUND)) from error
     try:
         yield file
-        if signature(os.fstat(file)) != large.seen:
-            raise Restless(large.path)
+        if fingerprint(os.fstat(file)) != large.fingerprint:
+            raise FileChanged(large.path)
     finally:
         os.close(file)
 
 
-def read_pieces(root: Path, large: Large, pieces: Sequence[Piece]) -> list[bytes]:
-    """Their bytes, neighbours together, if the file is as it was. Raises Restless."""
-    with _opened(root, large) as file:
-        return [os.pread(file, size, offset) for offset, size in _runs(pieces)]
+def read_chunks(root: Path, large: LargeFile, chunks: Sequence[ChunkRef]) -> list[bytes]:
+    """The bytes of chunks, neighbours in one read. Raises FileChanged."""
+    with _open_unchanged(root, large) as file:
+        return [os.pread(file, size, offset) for offset, size in _runs(chunks)]
 
 
-def _runs(pieces: Sequence[Piece]) -> list[tuple[int, int]]:
-    """Offset and size of what lies in one."""
+def _runs(chunks: Sequence[ChunkRef]) -> list[tuple[int, int]]:
+    """Offset and size of each run of adjacent chunks."""
     found: list[tuple[int, int]] = []
-    for piece in pieces:
-        if found and sum(found[-1]) == piece.offset:
-            found[-1] = (found[-1][0], found[-1][1] + piece.size)
+    for chunk in chunks:
+        if found and sum(found[-1]) == chunk.offset:
+            found[-1] = (found[-1][0], found[-1][1] + chunk.size)
         else:
-            found.append((piece.offset, piece.size))
+            found.append((chunk.offset, chunk.size))
     return found

@@ -1,8 +1,8 @@
-"""One push: changes go out while files are read, the server says what it lacks, and only that follows.
+"""Pushes changes: entries are sent while files are read, the server reports missing contents, and only those follow.
 
-Four things happen at once: groups of files are loaded in threads, messages leave in the order of a queue,
-answers are read without ever waiting for anything else (a server that cannot answer would stop taking), and
-contents that were asked for are made into messages. What is loaded and not yet done with is bounded.
+Four activities run at once: threads read groups of files, messages are sent in the order of a queue, responses are
+read without waiting for anything else (a server that cannot respond would stop reading), and requested contents are
+made into messages. The number of groups in memory is bounded.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from pathlib import Path
 
 from hai.v1.workspace_pb2 import WorkspaceRevision
 from hai.v1.workspace_service_pb2 import BeginPush, MissingContents, PushTreeResponse
-from hai_sync.core.chunks import Piece
+from hai_sync.core.chunks import ChunkRef
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry
-from hai_sync.errors import BadPeer
-from hai_sync.file_fingerprint import Signature
+from hai_sync.errors import ProtocolViolation
+from hai_sync.file_fingerprint import Fingerprint
 from hai_sync.remote import messages
-from hai_sync.remote.contents import packed
+from hai_sync.remote.contents import compress
 from hai_sync.remote.endpoint import Remote
 from hai_sync.remote.upload_reader import (
     Batch,
-    Large,
-    Part,
+    LargeFile,
+    RecipePart,
     batches,
     chunk_groups,
-    load,
-    parts,
-    read_pieces,
+    read_batch,
+    read_chunks,
+    recipe_parts,
 )
 
-JOBS = 3  # groups that are being loaded
-_QUEUED = 4  # messages that wait for the wire
-_OPEN = 12  # groups whose contents may still be asked for
-_PARTS = 8  # of recipes, likewise
+JOBS = 3  # groups that are read at the same time
+_MAX_QUEUED = 4  # messages that wait to be sent
+_MAX_OPEN_BATCHES = 12  # groups whose contents may still be requested
+_MAX_OPEN_PARTS = 8  # parts of recipes, likewise
 Progress = Callable[[int, int], None]
 """Files and bytes that are done since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What is to be pushed, and by which right."""
+class PushRequest:
+    """The changes to push, and the lease that allows it."""
 
     root: Path
     changes: Sequence[Change]
@@ -54,222 +54,238 @@ class Order:
     author: str
     sources: Mapping[str, str] = field(
         default_factory=dict
-    )  # where contents lie that are not at their path
-    compress: bool = True
+    )  # paths of contents that are not at the path of their entry
+    compressed: bool = True
     allow_many_removals: bool = False
     jobs: int = JOBS
-    seen: Mapping[str, Signature] = field(default_factory=dict)  # of files as they were scanned
+    fingerprints: Mapping[str, Fingerprint] = field(
+        default_factory=dict
+    )  # of files, as of the scan
 
 
 @dataclass(slots=True)
-class Sent:
-    """What has become of it."""
+class PushResult:
+    """The new revision, and what was sent."""
 
     revision: WorkspaceRevision
     entries: dict[str, Entry | None]
-    signatures: dict[str, Signature]
+    fingerprints: dict[str, Fingerprint]
     wire_bytes: int
 
 
 async def push(
     remote: Remote,
-    order: Order,
+    request: PushRequest,
     progress: Progress,
-    all_sent: Callable[[Sent], None] = lambda sent: None,
-) -> Sent:
-    """Carry out an order. Raises HaiError, Restless, BadPeer; the server then has changed nothing.
+    on_all_sent: Callable[[PushResult], None] = lambda sent: None,
+) -> PushResult:
+    """Pushes changes. Raises HaiError, FileChanged; the server has then changed nothing.
 
-    `all_sent` is called when only the server's last word is missing.
+    `on_all_sent` is called when only the last response of the server is missing.
     """
-    return await _Push(remote, order, progress, all_sent).run()
+    return await _Push(remote, request, progress, on_all_sent).run()
 
 
 class _Push:
     def __init__(
-        self, remote: Remote, order: Order, progress: Progress, all_sent: Callable[[Sent], None]
+        self,
+        remote: Remote,
+        request: PushRequest,
+        progress: Progress,
+        on_all_sent: Callable[[PushResult], None],
     ) -> None:
         self.remote = remote
-        self.order = order
+        self.request = request
         self.progress = progress
-        self.all_sent = all_sent
-        self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUED)
-        self.open = asyncio.Semaphore(_OPEN)
-        self.parts = asyncio.Semaphore(_PARTS)
-        self.asking = asyncio.Lock()  # questions leave in the order in which answers are expected
-        self.unanswered: deque[Batch | Part] = deque()
-        self.wanted: asyncio.Queue[tuple[Batch | Part, set[bytes]] | None] = asyncio.Queue()
-        self.large: asyncio.Queue[Large | None] = asyncio.Queue()
+        self.on_all_sent = on_all_sent
+        self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_QUEUED)
+        self.open_batches = asyncio.Semaphore(_MAX_OPEN_BATCHES)
+        self.recipe_slots = asyncio.Semaphore(_MAX_OPEN_PARTS)
+        self.query_lock = (
+            asyncio.Lock()
+        )  # queries are sent in the order in which responses are expected
+        self.pending: deque[Batch | RecipePart] = deque()
+        self.requested: asyncio.Queue[tuple[Batch | RecipePart, set[bytes]] | None] = (
+            asyncio.Queue()
+        )
+        self.large: asyncio.Queue[LargeFile | None] = asyncio.Queue()
         self.answered = 0
-        self.collected: set[bytes] = set()
+        self.received: set[bytes] = set()
         self.messages = 0
-        self.due = 0  # answers and contents that are still to come before the commit
+        self.outstanding = 0  # responses and contents that must precede the commit
         self.idle = asyncio.Event()
-        self.loaded = False
-        self.sent = Sent(WorkspaceRevision(), {}, {}, 0)
+        self.all_read = False
+        self.result = PushResult(WorkspaceRevision(), {}, {}, 0)
 
-    async def run(self) -> Sent:
+    async def run(self) -> PushResult:
         connection = self.remote.connection
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.produce())
-                group.create_task(self.follow())
-                group.create_task(self.tell_recipes())
-                pushing = connection.stub(messages.Pushing)
-                answers = connection.duplex(pushing.push, self.requests())
-                async with aclosing(answers):
-                    async for answer in answers:
-                        self.take(answer)
-                if not self.sent.revision.number and self.order.changes:
-                    raise BadPeer("the server ended the push without saying what became of it")
+                group.create_task(self.send_changes())
+                group.create_task(self.send_requested())
+                group.create_task(self.send_recipes())
+                pushing = connection.stub(messages.PushStub)
+                responses = connection.duplex(pushing.push, self.requests())
+                async with aclosing(responses):
+                    async for response in responses:
+                        self.handle(response)
+                if not self.result.revision.number and self.request.changes:
+                    raise ProtocolViolation(
+                        "the server ended the push without saying what became of it"
+                    )
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
-        return self.sent
+        return self.result
 
     async def requests(self) -> AsyncIterator[bytes]:
         while (message := await self.queue.get()) is not None:
-            self.sent.wire_bytes += len(message)
-            await self.remote.pace.turn(len(message))
+            self.result.wire_bytes += len(message)
+            await self.remote.rate_limit.wait(len(message))
             yield message
 
     async def put(self, message: bytes) -> None:
         self.messages += 1
         await self.queue.put(message)
 
-    async def produce(self) -> None:
-        order = self.order
+    async def send_changes(self) -> None:
+        request = self.request
         begin = BeginPush(
             name=self.remote.name,
-            lease_token=order.lease_token,
-            base_revision=order.base_revision,
-            author=order.author,
-            allow_many_removals=order.allow_many_removals,
+            lease_token=request.lease_token,
+            base_revision=request.base_revision,
+            author=request.author,
+            allow_many_removals=request.allow_many_removals,
         )
         await self.put(messages.begin(begin))
-        async for batch in self.load():
-            self.sent.entries.update(batch.entries)
-            self.sent.signatures.update(batch.signatures)
-            await self.ask(batch, messages.changes(batch.entries))
-        self.loaded = True
+        async for batch in self.read_batches():
+            self.result.entries.update(batch.entries)
+            self.result.fingerprints.update(batch.fingerprints)
+            await self.query(batch, messages.changes(batch.entries))
+        self.all_read = True
         self.finish()
         await self.idle.wait()
-        self.wanted.put_nowait(None)
+        self.requested.put_nowait(None)
         self.large.put_nowait(None)
         await self.put(messages.commit(self.messages))
         await self.queue.put(None)
-        self.all_sent(self.sent)
+        self.on_all_sent(self.result)
 
-    async def load(self) -> AsyncIterator[Batch]:
-        """Groups in order, some of them read ahead."""
-        order, ahead = self.order, deque[asyncio.Task[Batch]]()
-        groups = batches(order.changes)
+    async def read_batches(self) -> AsyncIterator[Batch]:
+        """Reads groups in order, some of them ahead."""
+        request, reads = self.request, deque[asyncio.Task[Batch]]()
+        groups = batches(request.changes)
         try:
             while True:
-                while len(ahead) < order.jobs and (group := next(groups, None)) is not None:
-                    await self.open.acquire()
-                    work = asyncio.to_thread(load, order.root, group, order.sources, order.seen)
-                    ahead.append(asyncio.create_task(work))
-                if not ahead:
+                while len(reads) < request.jobs and (group := next(groups, None)) is not None:
+                    await self.open_batches.acquire()
+                    work = asyncio.to_thread(
+                        read_batch, request.root, group, request.sources, request.fingerprints
+                    )
+                    reads.append(asyncio.create_task(work))
+                if not reads:
                     return
-                yield await ahead.popleft()
+                yield await reads.popleft()
         finally:
-            for task in ahead:
+            for task in reads:
                 task.cancel()
-            await asyncio.gather(*ahead, return_exceptions=True)
+            await asyncio.gather(*reads, return_exceptions=True)
 
-    async def ask(self, what: Batch | Part, message: bytes) -> None:
-        async with self.asking:
-            self.due += 1
-            self.unanswered.append(what)
+    async def query(self, item: Batch | RecipePart, message: bytes) -> None:
+        async with self.query_lock:
+            self.outstanding += 1
+            self.pending.append(item)
             await self.put(message)
 
-    def take(self, answer: PushTreeResponse) -> None:
-        if answer.HasField("revision"):
-            self.sent.revision.CopyFrom(answer.revision)
-        elif answer.HasField("missing"):
-            self.take_missing(answer.missing)
+    def handle(self, response: PushTreeResponse) -> None:
+        if response.HasField("revision"):
+            self.result.revision.CopyFrom(response.revision)
+        elif response.HasField("missing"):
+            self.handle_missing(response.missing)
 
-    def take_missing(self, missing: MissingContents) -> None:
-        """A long answer comes in several messages; the last one counts the question as answered."""
-        self.collected |= set(missing.digests)
+    def handle_missing(self, missing: MissingContents) -> None:
+        """Collects missing digests; the last message of a response increases `answered`."""
+        self.received |= set(missing.digests)
         if missing.answered <= self.answered:
             return
-        if not self.unanswered or missing.answered != self.answered + 1:
-            raise BadPeer("the server answered what nobody asked")
+        if not self.pending or missing.answered != self.answered + 1:
+            raise ProtocolViolation("the server answered what nobody asked")
         self.answered += 1
-        self.wanted.put_nowait((self.unanswered.popleft(), self.collected))
-        self.collected = set()
+        self.requested.put_nowait((self.pending.popleft(), self.received))
+        self.received = set()
 
-    async def follow(self) -> None:
-        """Send what was asked for, in the order of the answers."""
-        while (asked := await self.wanted.get()) is not None:
-            what, digests = asked
-            if isinstance(what, Batch):
-                await self.contents(what, digests)
-                self.open.release()
+    async def send_requested(self) -> None:
+        """Sends requested contents, in the order of the responses."""
+        while (next_item := await self.requested.get()) is not None:
+            item, digests = next_item
+            if isinstance(item, Batch):
+                await self.contents(item, digests)
+                self.open_batches.release()
             else:
-                await self.chunks(what, digests)
-                self.parts.release()
-            self.due -= 1
+                await self.chunks(item, digests)
+                self.recipe_slots.release()
+            self.outstanding -= 1
             self.finish()
 
     def finish(self) -> None:
-        if self.loaded and self.due == 0:
+        if self.all_read and self.outstanding == 0:
             self.idle.set()
 
-    async def contents(self, batch: Batch, wanted: set[bytes]) -> None:
-        small = [d for d in batch.contents if d in wanted]
+    async def contents(self, batch: Batch, requested: set[bytes]) -> None:
+        small = [d for d in batch.contents if d in requested]
         for group in messages.groups(small, batch.contents):
             data = [batch.contents[digest] for digest in group]
             await self.send(group, list(map(len, data)), data)
-        for digest in wanted & batch.large.keys():
-            self.due += 1
+        for digest in requested & batch.large.keys():
+            self.outstanding += 1
             self.large.put_nowait(batch.large[digest])
         large = sum(each.entry.size for each in batch.large.values())
         self.progress(len(batch.entries), batch.bytes - large)
-        for digest in batch.large.keys() - wanted:
+        for digest in batch.large.keys() - requested:
             self.progress(0, batch.large[digest].entry.size)
 
-    async def tell_recipes(self) -> None:
-        """One large file after the other, while what the server lacks of it follows."""
+    async def send_recipes(self) -> None:
+        """Sends the recipe of one large file after the other; `send_requested` sends the missing chunks meanwhile."""
         while (large := await self.large.get()) is not None:
-            cutting = parts(self.order.root, large)
+            cutting = recipe_parts(self.request.root, large)
             part = await asyncio.to_thread(next, cutting, None)
             while part is not None:
                 following = await asyncio.to_thread(next, cutting, None)
                 last = following is None
-                await self.parts.acquire()
-                await self.ask(part, messages.recipe(large.entry.digest, part.pieces, last=last))
+                await self.recipe_slots.acquire()
+                await self.query(part, messages.recipe(large.entry.digest, part.chunks, last=last))
                 part = following
-            self.due -= 1
+            self.outstanding -= 1
             self.finish()
 
-    async def chunks(self, part: Part, wanted: set[bytes]) -> None:
-        """Send them; the next ones are read meanwhile."""
+    async def chunks(self, part: RecipePart, requested: set[bytes]) -> None:
+        """Sends the requested chunks of a part; the next group is read meanwhile."""
         sent = 0
-        groups = chunk_groups(part.pieces, wanted)
+        groups = chunk_groups(part.chunks, requested)
         group = next(groups, None)
         reading = self.read(part.large, group)
         while group is not None and reading is not None:
             data = await reading
             following = next(groups, None)
             reading = self.read(part.large, following)
-            await self.send([piece.digest for piece in group], [p.size for p in group], data)
+            await self.send([chunk.digest for chunk in group], [p.size for p in group], data)
             size = sum(map(len, data))
             sent += size
             self.progress(0, size)
             group = following
-        self.progress(0, sum(piece.size for piece in part.pieces) - sent)
+        self.progress(0, sum(chunk.size for chunk in part.chunks) - sent)
 
-    def read(self, large: Large, group: list[Piece] | None) -> asyncio.Task[list[bytes]] | None:
+    def read(
+        self, large: LargeFile, group: list[ChunkRef] | None
+    ) -> asyncio.Task[list[bytes]] | None:
         if group is None:
             return None
-        return asyncio.create_task(asyncio.to_thread(read_pieces, self.order.root, large, group))
+        return asyncio.create_task(asyncio.to_thread(read_chunks, self.request.root, large, group))
 
     async def send(
         self, digests: Sequence[bytes], sizes: Sequence[int], data: Sequence[bytes]
     ) -> None:
         compressed = False
-        if self.order.compress:
-            small, compressed = await asyncio.to_thread(packed, b"".join(data), True)
+        if self.request.compressed:
+            small, compressed = await asyncio.to_thread(compress, b"".join(data), True)
             data = [small]
         await self.put(messages.contents(digests, sizes, data, compressed))

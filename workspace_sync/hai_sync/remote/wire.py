@@ -1,4 +1,4 @@
-"""Entries as messages, and back. What comes from a server is looked at before anybody acts upon it."""
+"""Converts entries to messages and back. Entries from a server are validated before they are used."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hai.v1.workspace_pb2 import (
 )
 from hai.v1.workspace_service_pb2 import GetTreeResponse
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
-from hai_sync.core.names import fault, is_own, link_fault, tree_fault
-from hai_sync.errors import BadPeer
+from hai_sync.core.names import is_private, link_error, path_error, tree_error
+from hai_sync.errors import ProtocolViolation
 
 _DIGEST_BYTES = 32
 
 
 def to_message(path: str, entry: Entry | None) -> WorkspaceEntry:
-    """None: it is removed."""
+    """The message of an entry; None: of a removal."""
     if entry is None:
         return WorkspaceEntry(path=path)
     if entry.kind is Kind.FILE:
@@ -36,20 +36,20 @@ def to_message(path: str, entry: Entry | None) -> WorkspaceEntry:
 
 
 def merge(tree: dict[str, Entry], messages: Iterable[WorkspaceEntry]) -> None:
-    """Put what a server says into a tree, but for what is private to each side. Raises BadPeer for what cannot be."""
+    """Applies messages to a tree, except for private paths. Raises ProtocolViolation for an invalid entry."""
     for message in messages:
-        if is_own(message.path):
+        if is_private(message.path):
             continue
-        if why := _fault(message):
-            raise _bad(f"{message.path!r}: {why}")
+        if why := _entry_error(message):
+            raise _invalid_tree(f"{message.path!r}: {why}")
         if message.kind == 0:
             tree.pop(message.path, None)
         else:
             tree[message.path] = _entry(message)
 
 
-def told_of(answer: GetTreeResponse) -> dict[str, str]:
-    """What a look has passed over, and why."""
+def passed_over_paths(answer: GetTreeResponse) -> dict[str, str]:
+    """Paths that the remote scan did not sync, with the reason."""
     found = {each.path: f"on the cluster it {each.reason}" for each in answer.passed_over}
     if answer.more_passed_over:
         found[f"{answer.more_passed_over} more"] = "on the cluster, for reasons like these"
@@ -57,9 +57,9 @@ def told_of(answer: GetTreeResponse) -> dict[str, str]:
 
 
 def require_tree(tree: Tree) -> None:
-    """Raises BadPeer unless every path lies in directories."""
-    if why := tree_fault(tree):
-        raise _bad(why)
+    """Raises ProtocolViolation unless the parent of every path is a directory."""
+    if why := tree_error(tree):
+        raise _invalid_tree(why)
 
 
 def _entry(message: WorkspaceEntry) -> Entry:
@@ -72,20 +72,20 @@ def _entry(message: WorkspaceEntry) -> Entry:
     )
 
 
-def _fault(message: WorkspaceEntry) -> str:
-    if why := fault(message.path):
+def _entry_error(message: WorkspaceEntry) -> str:
+    if why := path_error(message.path):
         return why
     if message.kind == ENTRY_KIND_FILE and len(message.digest) != _DIGEST_BYTES:
         return "its digest is none"
     if message.kind == ENTRY_KIND_FILE and (message.size < 0 or message.mtime_ns < 0):
         return "its size or time is negative"
     if message.kind == ENTRY_KIND_SYMLINK:
-        return link_fault(message.path, message.target)
+        return link_error(message.path, message.target)
     return "" if 0 <= message.kind <= ENTRY_KIND_SYMLINK else f"its kind is {message.kind}"
 
 
-def _bad(what: str) -> BadPeer:
-    return BadPeer(
-        f"the server sent a tree that cannot be: {what}",
+def _invalid_tree(reason: str) -> ProtocolViolation:
+    return ProtocolViolation(
+        f"the server sent a tree that cannot be: {reason}",
         hint="nothing was changed; tell whoever runs the server",
     )

@@ -1,1 +1,1 @@
-"""One sync from beginning to end: look at both sides, decide, carry out, remember."""
+"""One sync from beginning to end: snapshot, plan, apply, push, commit the base."""

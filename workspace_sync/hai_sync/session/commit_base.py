@@ -1,4 +1,4 @@
-"""After a sync: what both sides have now becomes the base of the next one."""
+"""Saves what both sides have after a sync as the base of the next one."""
 
 from __future__ import annotations
 
@@ -14,107 +14,119 @@ from hai_sync.core.entry import Tree
 from hai_sync.core.reconcile import rebase
 from hai_sync.index import Index
 from hai_sync.session.options import Report, SyncOptions
-from hai_sync.session.snapshot import ThreeWaySnapshot, looked_at
+from hai_sync.session.snapshot import ThreeWaySnapshot, scanned_paths
 from hai_sync.transition.apply import Result
 from hai_sync.version_store import VersionStore
 from hai_sync.workspace_dir import WorkspaceDir
 
 if TYPE_CHECKING:
-    from hai_sync.remote.uploader import Sent
+    from hai_sync.remote.uploader import PushResult
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What a sync saw, what both sides have since, and what was brought either way."""
+class SyncResult:
+    """The snapshot of a sync, both trees after it, and what was transferred."""
 
-    sides: ThreeWaySnapshot
+    snapshot: ThreeWaySnapshot
     local: Tree
     remote: Tree
-    arrived: Result
-    sent: Sent | None
+    applied: Result
+    push_result: PushResult | None
     report: Report
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """What a sync comes to, in a transaction of the index that is still open: the server may yet refuse it."""
+class PendingBase:
+    """The new base, in an open transaction of the index: the server may still refuse the push."""
 
-    done: Done
-    base: Tree  # what both sides agree on
-    doubt: set[str]  # where they do not
+    result: SyncResult
+    base: Tree
+    may_differ: set[str]  # paths where the sides may differ
 
 
-def note(index: Index, done: Done) -> Note:
-    """Write it down. Whoever called makes it true (`keep`) or rolls it back."""
-    scan, local = done.sides.scan, done.local
-    scan.signatures |= done.arrived.signatures | (done.sent.signatures if done.sent else {})
+def write_base(index: Index, result: SyncResult) -> PendingBase:
+    """Writes the new base in a transaction, which the caller commits (`commit_base`) or rolls back."""
+    scan, local = result.snapshot.scan, result.local
+    scan.fingerprints |= result.applied.fingerprints | (
+        result.push_result.fingerprints if result.push_result else {}
+    )
     index.begin()
-    believed = done.sides.believed
-    touched = _touched(done) | index.theirs() | believed
-    base = rebase(done.sides.base, local, done.remote, touched - believed)
-    looked = looked_at(scan, done.arrived, done.sent) - believed
-    fresh = {p: local[p] for p in looked if p in local}
-    gone = scan.gone | {c.path for c in done.arrived.done if c.new is None}
-    index.remember(fresh, scan.signatures, gone - fresh.keys())
-    index.agree(touched, base, done.remote)
-    doubt = {p for p in touched if not (base.get(p) == local.get(p) == done.remote.get(p))}
-    return Note(done, base, doubt | believed)
+    assumed_equal = result.snapshot.assumed_equal
+    affected = _affected_paths(result) | index.remote_differences() | assumed_equal
+    base = rebase(result.snapshot.base, local, result.remote, affected - assumed_equal)
+    scanned = scanned_paths(scan, result.applied, result.push_result) - assumed_equal
+    changed = {p: local[p] for p in scanned if p in local}
+    removed = scan.removed | {c.path for c in result.applied.done if c.new is None}
+    index.save_scan(changed, scan.fingerprints, removed - changed.keys())
+    index.save_base(affected, base, result.remote)
+    may_differ = {p for p in affected if not (base.get(p) == local.get(p) == result.remote.get(p))}
+    return PendingBase(result, base, may_differ | assumed_equal)
 
 
-def keep(
-    index: Index, noted: Note, place: WorkspaceDir, wish: SyncOptions
+def commit_base(
+    index: Index, pending: PendingBase, workspace: WorkspaceDir, options: SyncOptions
 ) -> tuple[ThreeWaySnapshot, str]:
-    """It is true. Answers both sides as the next sync of this session finds them, and the mark of this one."""
-    done, base, doubt = noted.done, noted.base, noted.doubt
-    scan, local, revision = done.sides.scan, done.local, done.report.revision
-    clean = not done.sides.believed and all(base.get(p) == local.get(p) for p in doubt)
+    """Commits the base. Returns the snapshot for the next sync of this session, and its generation."""
+    result, base, may_differ = pending.result, pending.base, pending.may_differ
+    scan, local, revision = result.snapshot.scan, result.local, result.report.revision
+    clean = not result.snapshot.assumed_equal and all(
+        base.get(p) == local.get(p) for p in may_differ
+    )
     facts = {
         "revision": str(revision),
-        "looked_ns": str(scan.looked_ns),
-        "filter": wish.filter.fingerprint(),
+        "looked_ns": str(scan.scanned_at_ns),
+        "filter": options.filter.cache_key(),
         "clean": "yes" if clean else "no",
         "synced": str(time.time()),
         "generation": os.urandom(16).hex(),
     }
-    if done.sent is not None:
+    if result.push_result is not None:
         facts["unfinished"] = "no"
     index.put_facts(facts)
     index.commit()
-    VersionStore(place.state / "kept").prune(time.time())
-    scan.tree, scan.fresh, scan.gone, scan.before = dict(local), {}, set(), None
-    return ThreeWaySnapshot(base, local, done.remote, revision, scan, doubt), facts["generation"]
+    VersionStore(workspace.versions_dir).prune(time.time())
+    scan.tree, scan.changed, scan.removed, scan.previous = dict(local), {}, set(), None
+    snapshot = ThreeWaySnapshot(base, local, result.remote, revision, scan, may_differ)
+    return snapshot, facts["generation"]
 
 
-class CommitBase:
-    """A note that is written in a thread while the server commits. Left by an error, nothing of it was ever true."""
+class BaseWriter:
+    """Writes the base in a thread while the server commits; an error within the block rolls it back."""
 
-    def __init__(self, index: Index, make: Callable[[Sent | None], Done]) -> None:
+    def __init__(
+        self, index: Index, make_result: Callable[[PushResult | None], SyncResult]
+    ) -> None:
         self._index = index
-        self._make = make
-        self._writing: asyncio.Task[Note] | None = None
+        self._make = make_result
+        self._task: asyncio.Task[PendingBase] | None = None
 
-    def begin(self, sent: Sent | None) -> None:
-        """Only the server's last word is missing."""
-        work = asyncio.to_thread(lambda: note(self._index, self._make(sent)))
-        self._writing = asyncio.create_task(work)
+    def begin(self, push_result: PushResult | None) -> None:
+        """Starts writing, when only the last response of the server is missing."""
+        work = asyncio.to_thread(lambda: write_base(self._index, self._make(push_result)))
+        self._task = asyncio.create_task(work)
 
-    async def keep(self, place: WorkspaceDir, wish: SyncOptions) -> tuple[ThreeWaySnapshot, str]:
-        """See `keep`."""
-        assert self._writing is not None
-        noted = await asyncio.shield(self._writing)
-        return await asyncio.to_thread(keep, self._index, noted, place, wish)
+    async def commit(
+        self, workspace: WorkspaceDir, options: SyncOptions
+    ) -> tuple[ThreeWaySnapshot, str]:
+        assert self._task is not None
+        pending = await asyncio.shield(self._task)
+        return await asyncio.to_thread(commit_base, self._index, pending, workspace, options)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is not None and self._writing is not None:
-            with suppress(Exception):  # what is told is why it is dropped
-                await asyncio.shield(self._writing)
+    async def __aexit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if kind is not None and self._task is not None:
+            with suppress(Exception):  # the exception of the block is raised
+                await asyncio.shield(self._task)
             self._index.rollback()
 
 
-def _touched(done: Done) -> set[str]:
-    outcome = done.report.outcome
+def _affected_paths(result: SyncResult) -> set[str]:
+    outcome = result.report.outcome
     changed = {change.path for change in (*outcome.to_local, *outcome.to_remote)}
-    return done.sides.doubt | changed | (done.sent.entries.keys() if done.sent else set())
+    return (
+        result.snapshot.may_differ
+        | changed
+        | (result.push_result.entries.keys() if result.push_result else set())
+    )

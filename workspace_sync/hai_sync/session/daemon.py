@@ -1,8 +1,8 @@
 """Keeps a workspace in sync while it runs.
 
-Hints of local changes and new revisions of the server wake it; a full look now and then catches what no
-event told. What it cannot do now (the server is away, the disk is full) it tries again, later and later.
-A conflict is told and left to the user; everything else goes on.
+Hints of local changes and new revisions of the server wake it; a full scan now and then catches changes without an
+event. What fails for now (the server is down, the disk is full) is retried with growing delays. A conflict is reported
+and left to the user; all other paths are synced.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from hai_sync.core.rules import Mode
 from hai_sync.error_mapping import failure_of
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.session import Session
-from hai_sync.session.unstable_files import Unsettled
-from hai_sync.watch.control import ShortPath
+from hai_sync.session.unstable_files import UnstableFiles
+from hai_sync.watch.control import ShortSocketPath
 from hai_sync.watch.events import Events
 
 FULL_SECONDS = 120.0
-"""A full look at both sides at least this often."""
+"""Both sides are scanned completely at this interval."""
 
 QUIET_SECONDS = 0.02
-"""Changes that come so soon after one another are one sync."""
+"""Changes within this time become one sync."""
 
-LOOK_SECONDS = 0.25
-"""How often it looks whether a file that changed while it was read is quiet."""
+UNSTABLE_POLL_SECONDS = 0.25
+"""Interval of polling files that changed while they were read."""
 
-SETTLE_SECONDS = 10.0
-"""So long does a flush wait for such files; one that grows for ever must not keep anybody."""
+STABLE_TIMEOUT_SECONDS = 10.0
+"""How long a flush waits for such files; a file that grows for ever must not block it."""
 
 
-_FAILURES = (HaiError, OSError, sqlite3.Error)
-"""What may be over in a moment: the server is away, or the disk is full, which SQLite says in its own way."""
+_TRANSIENT_ERRORS = (HaiError, OSError, sqlite3.Error)
+"""Failures that may pass: the server is down, or the disk is full (SQLite raises its own error)."""
 
 
 @dataclass(slots=True)
 class _State:
-    """What `status` tells."""
+    """What `status` reports."""
 
     phase: str = "starting"
     error: str = ""
@@ -57,53 +57,53 @@ class _State:
 
 
 class Daemon:
-    """One workspace's."""
+    """Syncs one workspace until it is stopped."""
 
     def __init__(
         self,
         session: Session,
-        wish: SyncOptions,
-        say: Callable[[str], None],
+        options: SyncOptions,
+        log: Callable[[str], None],
         server: Mapping[str, str] | None = None,
     ) -> None:
         self.session = session
-        self.wish = replace(wish, partial=True, resident=True, purpose="watch")
-        self.events = Events(session.place.root)
+        self.options = replace(options, partial=True, keep_in_memory=True, purpose="watch")
+        self.events = Events(session.workspace.root)
         self.state = _State()
-        self._say = say
-        self._how = {
-            "mode": wish.rules.mode.value,
-            "filtered": wish.filter.is_special,
+        self._log = log
+        self._description = {
+            "mode": options.rules.mode.value,
+            "filtered": options.filter.is_special,
             **(server or {}),
         }
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
-        self._going = asyncio.Event()  # else it syncs only when it is asked
-        self._going.set()
+        self._resumed = asyncio.Event()  # cleared by `pause`: then it syncs only on `flush`
+        self._resumed.set()
         self._syncing = asyncio.Lock()
-        self._inode = 0  # of our socket
-        self._unsettled = Unsettled(session.place.root)
-        self._some_unsettled = asyncio.Event()
+        self._inode = 0  # of its socket
+        self._unstable_files = UnstableFiles(session.workspace.root)
+        self._has_unstable_files = asyncio.Event()
         self._due = False  # something may have changed
-        self._look = True  # at the server's files, too
+        self._scan_remote = True  # the server must scan its files, too
 
     async def run(self) -> None:
-        """Until somebody says stop, or the root is gone."""
-        socket = self.session.place.socket
+        """Runs until `stop`, or until the root is removed."""
+        socket = self.session.workspace.socket
         socket.unlink(missing_ok=True)
-        with ShortPath(self.session.place.own) as path:
-            server = await asyncio.start_unix_server(self._serve, path)
+        with ShortSocketPath(self.session.workspace.private_dir) as path:
+            server = await asyncio.start_unix_server(self._handle_connection, path)
         os.chmod(socket, 0o600)
         self._inode = os.stat(socket).st_ino
-        works: list[Coroutine[Any, Any, None]] = [
-            self._local(),
-            self._remote(),
-            self._clock(),
-            self._work(),
-            self._read_again(),
-            self._stopped(),
+        coroutines: list[Coroutine[Any, Any, None]] = [
+            self._watch_local(),
+            self._watch_remote(),
+            self._rescan_periodically(),
+            self._sync_when_woken(),
+            self._poll_unstable_files(),
+            self._wait_for_stop(),
         ]
-        tasks = [asyncio.ensure_future(work) for work in works]
+        tasks = [asyncio.ensure_future(work) for work in coroutines]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
@@ -114,158 +114,165 @@ class Daemon:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            if self._is_reached():
+            if self._owns_socket():
                 socket.unlink()
 
-    def _is_reached(self) -> bool:
-        """Whether commands ask us: our socket was not removed, perhaps for another daemon."""
+    def _owns_socket(self) -> bool:
+        """Whether the socket is still ours: not removed or replaced, perhaps by another daemon."""
         with suppress(OSError):
-            return os.stat(self.session.place.socket).st_ino == self._inode
+            return os.stat(self.session.workspace.socket).st_ino == self._inode
         return False
 
     def stop(self) -> None:
-        """End `run`."""
+        """Ends `run`."""
         self._stop.set()
 
-    async def _stopped(self) -> None:
+    async def _wait_for_stop(self) -> None:
         await self._stop.wait()
 
-    async def _local(self) -> None:
+    async def _watch_local(self) -> None:
         async for paths in self.events.hints():
             if paths is None:
-                self.session.forget()
+                self.session.forget_hints()
             else:
                 self.session.hint(paths)
-            self._ring()
-        self._say(f"{self.session.place.root} is gone; nothing was changed on the server")
+            self._wake_up()
+        self._log(f"{self.session.workspace.root} is gone; nothing was changed on the server")
 
-    async def _remote(self) -> None:
-        if self.wish.rules.mode is Mode.PUSH:
+    async def _watch_remote(self) -> None:
+        if self.options.rules.mode is Mode.PUSH:
             await self._stop.wait()
-        waits = delays()
+        retry_delays = delays()
         while True:
             with suppress(HaiError):
                 async for number in self.session.remote.watch():
-                    waits = delays()
-                    async with self._syncing:  # it may be our own, just being made
+                    retry_delays = delays()
+                    async with self._syncing:  # it may be the revision of our own push
                         if number > self.session.revision:
-                            self.session.moved_on()
-                            self._ring()
-            await asyncio.sleep(next(waits))
+                            self.session.note_new_revision()
+                            self._wake_up()
+            await asyncio.sleep(next(retry_delays))
 
-    async def _clock(self) -> None:
+    async def _rescan_periodically(self) -> None:
         await asyncio.sleep(FULL_SECONDS)
-        while self._is_reached():
-            self.session.forget()
-            self._ring(look=True)
+        while self._owns_socket():
+            self.session.forget_hints()
+            self._wake_up(scan_remote=True)
             await asyncio.sleep(FULL_SECONDS)
-        self._say("its socket is gone, so that nobody could ask or stop it: it ends")
+        self._log("its socket is gone, so that nobody could ask or stop it: it ends")
 
-    def _ring(self, look: bool = False) -> None:
+    def _wake_up(self, scan_remote: bool = False) -> None:
         self._due = True
-        self._look = self._look or look
+        self._scan_remote = self._scan_remote or scan_remote
         self._wake.set()
 
-    async def _work(self) -> None:
-        waits = delays()
+    async def _sync_when_woken(self) -> None:
+        retry_delays = delays()
         while True:
             await self._wake.wait()
             await asyncio.sleep(QUIET_SECONDS)
-            await self._going.wait()
+            await self._resumed.wait()
             try:
                 await self.flush()
-                waits = delays()
-            except _FAILURES as error:
-                self._fail(error)
-                await asyncio.sleep(next(waits))
-                self.session.forget()
-                self._ring(look=True)
+                retry_delays = delays()
+            except _TRANSIENT_ERRORS as error:
+                self._record_failure(error)
+                await asyncio.sleep(next(retry_delays))
+                self.session.forget_hints()
+                self._wake_up(scan_remote=True)
 
-    async def _read_again(self) -> None:
-        """Files that changed while they were read, once they are quiet."""
+    async def _poll_unstable_files(self) -> None:
+        """Syncs files that changed while they were read, once they are quiet."""
         while True:
-            await self._some_unsettled.wait()
-            await asyncio.sleep(LOOK_SECONDS)
-            if quiet := self._unsettled.take_quiet(time.monotonic()):
+            await self._has_unstable_files.wait()
+            await asyncio.sleep(UNSTABLE_POLL_SECONDS)
+            if quiet := self._unstable_files.take_quiet(time.monotonic()):
                 self.session.hint(quiet)
-                self._ring()
+                self._wake_up()
 
     async def flush(self) -> Report:
-        """Sync what has changed. Raises HaiError, OSError, sqlite3.Error."""
+        """Syncs what has changed. Raises HaiError, OSError, sqlite3.Error."""
         async with self._syncing:
             if not self._due:
                 return self.state.report
             self._due = False
             self._wake.clear()
-            look, self._look = self._look, False
+            scan_remote, self._scan_remote = self._scan_remote, False
             self.state.phase = "syncing"
             try:
-                report = await self.session.sync(replace(self.wish, look=look))
+                report = await self.session.sync(replace(self.options, scan_remote=scan_remote))
             except BaseException:
-                self._due, self._look = True, True
+                self._due, self._scan_remote = True, True
                 raise
-            self._done(report)
+            self._record_success(report)
             return report
 
-    def _done(self, report: Report) -> None:
+    def _record_success(self, report: Report) -> None:
         state = self.state
         state.phase, state.error = "watching", ""
         state.syncs, state.synced, state.report = state.syncs + 1, time.time(), report
-        self._unsettled.replace(report.unsettled, time.monotonic())
-        (self._some_unsettled.set if report.unsettled else self._some_unsettled.clear)()
+        self._unstable_files.replace(report.unstable_files, time.monotonic())
+        (
+            self._has_unstable_files.set
+            if report.unstable_files
+            else self._has_unstable_files.clear
+        )()
         if report.done or report.outcome.conflicts or report.refused:
-            self._say(json.dumps(report.as_dict(), ensure_ascii=True))
+            self._log(json.dumps(report.as_dict(), ensure_ascii=True))
 
-    def _fail(self, error: Exception) -> None:
-        words = failure_of(error).message
-        if words != self.state.error:
-            self._say(f"cannot sync now: {words}")
-        self.state.phase, self.state.error = "waiting", words
+    def _record_failure(self, error: Exception) -> None:
+        message = failure_of(error).message
+        if message != self.state.error:
+            self._log(f"cannot sync now: {message}")
+        self.state.phase, self.state.error = "waiting", message
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         with closing(writer), suppress(ConnectionError):
-            request = await _asked(reader)
+            request = await _read_request(reader)
             if request is not None:
-                answer = await self._answer(request)
-                writer.write(json.dumps(answer).encode() + b"\n")
+                reply = await self._reply_to(request)
+                writer.write(json.dumps(reply).encode() + b"\n")
                 await writer.drain()
 
-    async def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def _reply_to(self, request: Mapping[str, Any]) -> dict[str, Any]:
         verb = request.get("verb")
         if verb == "stop":
             self._stop.set()
             return {"stopping": True}
         if verb == "flush":
-            return await self._flushed(look=bool(request.get("look")))
+            return await self._flush_request(scan_remote=bool(request.get("look")))
         if verb == "pause":
-            self._going.clear()
+            self._resumed.clear()
         elif verb == "resume":
-            self._going.set()
+            self._resumed.set()
         return self._status()
 
-    async def _flushed(self, *, look: bool) -> dict[str, Any]:
-        """What was saved here before the question is on the cluster after the answer.
+    async def _flush_request(self, *, scan_remote: bool) -> dict[str, Any]:
+        """Syncs everything that was saved locally before the request.
 
-        `look`: what was written there is here, too. A push does without: it takes the server a walk over all files.
+        `scan_remote`: everything that was written on the cluster, too. `push` does without it: the server would have
+        to scan all files.
         """
         if not await self.events.caught_up():
-            self.session.forget()
+            self.session.forget_hints()
             self._due = True
-        if look and self.wish.rules.mode is not Mode.PUSH:
-            self._due = self._look = True
+        if scan_remote and self.options.rules.mode is not Mode.PUSH:
+            self._due = self._scan_remote = True
         try:
-            report = await self._settled()
-        except _FAILURES as error:
-            self._fail(error)
+            report = await self._flush_until_stable()
+        except _TRANSIENT_ERRORS as error:
+            self._record_failure(error)
             failure = failure_of(error)
-            return {"error": failure.message, **failure._asdict(), **self._how}
-        return {**report.as_dict(), **self._how}
+            return {"error": failure.message, **failure._asdict(), **self._description}
+        return {**report.as_dict(), **self._description}
 
-    async def _settled(self) -> Report:
-        """As `flush`, with a little patience for files that are being written."""
-        report, ends = await self.flush(), time.monotonic() + SETTLE_SECONDS
-        while report.unsettled and time.monotonic() < ends:
-            await asyncio.sleep(LOOK_SECONDS)
+    async def _flush_until_stable(self) -> Report:
+        """Flushes until no file changes while it is read, or the time is over."""
+        report, deadline = await self.flush(), time.monotonic() + STABLE_TIMEOUT_SECONDS
+        while report.unstable_files and time.monotonic() < deadline:
+            await asyncio.sleep(UNSTABLE_POLL_SECONDS)
             report = await self.flush()
         return report
 
@@ -273,9 +280,9 @@ class Daemon:
         state = self.state
         return {
             "pid": os.getpid(),
-            **self._how,
+            **self._description,
             "phase": self._phase(),
-            "paused": not self._going.is_set(),
+            "paused": not self._resumed.is_set(),
             "error": state.error,
             "syncs": state.syncs,
             "synced": state.synced,
@@ -284,13 +291,13 @@ class Daemon:
         }
 
     def _phase(self) -> str:
-        """What was being synced is so to its end, also after a pause."""
-        goes_on = self._going.is_set() or self._syncing.locked()
-        return self.state.phase if goes_on else "paused"
+        """A running sync is shown until it ends, also after a pause."""
+        is_active = self._resumed.is_set() or self._syncing.locked()
+        return self.state.phase if is_active else "paused"
 
 
-async def _asked(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    """The object of a line of JSON; None: the line is no question, or too long for one."""
+async def _read_request(reader: asyncio.StreamReader) -> dict[str, Any] | None:
+    """Reads a line with a JSON object; None: it is none, or too long."""
     try:
         request = json.loads(await reader.readline())
     except (ValueError, RecursionError):

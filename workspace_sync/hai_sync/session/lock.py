@@ -1,4 +1,4 @@
-"""One process at a time syncs a workspace on this machine."""
+"""The lock that lets one process at a time sync a workspace on this machine."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from typing import IO
 
 
 @asynccontextmanager
-async def locked(state: Path, waits: Callable[[], None]) -> AsyncIterator[None]:
-    """The lock in the directory of what is remembered of a workspace. `waits` is called if another process has it."""
-    with _opened(state) as file:
+async def locked(state: Path, on_wait: Callable[[], None]) -> AsyncIterator[None]:
+    """Holds the lock in the state directory of a workspace. `on_wait` is called if another process has it."""
+    with _open(state) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            waits()
-            await _turn(file)
+            on_wait()
+            await _acquire(file)
         yield
 
 
-def _opened(state: Path) -> IO[str]:
+def _open(state: Path) -> IO[str]:
     state.mkdir(parents=True, exist_ok=True)
     return (state / "lock").open("w")
 
 
-async def _turn(file: IO[str]) -> None:
-    """Nothing interrupts who waits for a lock, so that a thread does which the program need not end with."""
-    loop, turn = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+async def _acquire(file: IO[str]) -> None:
+    """Waits in a daemon thread: waiting for flock cannot be interrupted, and must not delay the end of the program."""
+    loop, acquired = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
 
-    def told(error: OSError | None) -> None:
-        if not turn.done():
-            turn.set_exception(error) if error else turn.set_result(None)
+    def finish(error: OSError | None) -> None:
+        if not acquired.done():
+            acquired.set_exception(error) if error else acquired.set_result(None)
 
     def wait() -> None:
-        with suppress(ValueError, RuntimeError):  # the file or the loop is closed: nobody waits
+        with suppress(ValueError, RuntimeError):  # the file or the loop is closed
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
             except OSError as error:
-                loop.call_soon_threadsafe(told, error)
+                loop.call_soon_threadsafe(finish, error)
             else:
-                loop.call_soon_threadsafe(told, None)
+                loop.call_soon_threadsafe(finish, None)
 
     threading.Thread(target=wait, daemon=True).start()
-    await turn
+    await acquired

@@ -1,4 +1,4 @@
-"""What a caller wants of a sync, and what it is told about it."""
+"""Options, progress listener and report of a sync."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Protocol
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Tree, below
 from hai_sync.core.rules import Outcome, Rules
-from hai_sync.errors import CHANGING
+from hai_sync.errors import CHANGES_WHILE_READ
 from hai_sync.scan import Filter
 
 
 class Refused(StrEnum):
-    """Why a plan was not carried out, or not as a whole."""
+    """Why a plan was not executed, or only in part."""
 
     NO = ""
     CONFLICTS = "conflicts"
@@ -25,51 +25,51 @@ class Refused(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SyncOptions:
-    """One sync."""
+    """Options of one sync."""
 
     rules: Rules = field(default_factory=Rules)
     filter: Filter = field(default_factory=Filter)
     dry_run: bool = False
-    partial: bool = False  # carry out what is not in conflict
+    partial: bool = False  # sync the paths that are not in conflict
     many_removals: bool = False
-    strict: bool = False  # refuse to leave out links that lead out of the workspace
-    verify: bool = False  # look into every file
-    by_size: bool = False  # do not look into files of the same size
+    strict: bool = False  # refuse to skip links that lead out of the workspace
+    verify: bool = False  # read every file
+    by_size: bool = False  # files of equal size count as equal
     break_lease: bool = False
-    look: bool = True  # at what tasks have written on the server; a push never does
-    resident: bool = False  # more syncs of this session follow: have both sides at hand
+    scan_remote: bool = True  # let the server scan what tasks have written; a push never does
+    keep_in_memory: bool = False  # for a daemon: keep both trees for the next sync
     purpose: str = "push"
-    jobs: int = 0  # files that are read at the same time; 0: as many as seem good
+    jobs: int = 0  # files that are read at the same time; 0: a default
     paths: tuple[str, ...] = ()  # only these and what lies below; empty: all
 
 
 class Listener(Protocol):
-    """Hears how a sync goes on."""
+    """Receives the progress of a sync."""
 
-    def sends(self, changes: Sequence[Change]) -> None:
-        """All that is about to be sent."""
-
-    def stage(self, name: str, files: int, size: int) -> None:
-        """A part of the work begins, so large."""
-
-    def progress(self, files: int, size: int) -> None:
-        """So much of it is done since the last call."""
-
-
-class Silent:
-    """Hears nothing."""
-
-    def sends(self, changes: Sequence[Change]) -> None:
-        """Nothing."""
+    def note_changes(self, changes: Sequence[Change]) -> None:
+        """Called with the changes that are about to be sent."""
 
     def stage(self, name: str, files: int, size: int) -> None:
+        """A stage begins, with this many files and bytes."""
+
+    def progress(self, files: int, size: int) -> None:
+        """Files and bytes of the stage that are done since the last call."""
+
+
+class NullListener:
+    """Ignores all progress."""
+
+    def note_changes(self, changes: Sequence[Change]) -> None:
+        """Nothing."""
+
+    def stage(self, name: str, files: int, size: int) -> None:
         """Nothing."""
 
     def progress(self, files: int, size: int) -> None:
         """Nothing."""
 
 
-@dataclass(slots=True, repr=False)  # asyncio.run would write it out, which takes longer than a scan
+@dataclass(slots=True, repr=False)  # asyncio.run would format it, which takes longer than a scan
 class Report:
     """What a sync found and did."""
 
@@ -81,8 +81,10 @@ class Report:
     bytes: int = 0
     ignored: int = 0
     problems: dict[str, str] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)  # links that lead out: nobody minds
-    passed_over: dict[str, str] = field(default_factory=dict)  # on the server; no push minds
+    skipped: dict[str, str] = field(default_factory=dict)  # links that lead out: not an error
+    passed_over: dict[str, str] = field(
+        default_factory=dict
+    )  # paths on the server that cannot be synced
     notes: dict[str, str] = field(default_factory=dict)
     wire_bytes: int = 0
     local: Tree = field(default_factory=dict)
@@ -90,19 +92,23 @@ class Report:
     done: int = 0
 
     @property
-    def unsettled(self) -> set[str]:
-        """Files here that changed while they were read: to be read again."""
-        return {p for p, why in self.problems.items() if why == CHANGING and p in self.local}
+    def unstable_files(self) -> set[str]:
+        """Local files that changed while they were read, and must be read again."""
+        return {
+            p for p, why in self.problems.items() if why == CHANGES_WHILE_READ and p in self.local
+        }
 
     @property
     def in_sync(self) -> bool:
-        """True when everything that was wanted is done, and nothing was left alone."""
-        return self.settled() and not self.passed_over
+        """Whether everything was synced, without problems on either side."""
+        return self.is_settled() and not self.passed_over
 
-    def settled(self, paths: Sequence[str] = ()) -> bool:
-        """True when all is done at these paths (none: everywhere) that the other side could have."""
-        left = (p for p in self.problems if not paths or any(_meets(p, each) for each in paths))
-        return not (self.refused or self.outcome.conflicts or any(left))
+    def is_settled(self, paths: Sequence[str] = ()) -> bool:
+        """Whether these paths (none: all) are synced, except for paths that the server passed over."""
+        unresolved = (
+            p for p in self.problems if not paths or any(_overlap(p, each) for each in paths)
+        )
+        return not (self.refused or self.outcome.conflicts or any(unresolved))
 
     def as_dict(self) -> Mapping[str, object]:
         """For programs."""
@@ -113,7 +119,7 @@ class Report:
             "ignored": self.ignored,
             "uploaded": len(self.outcome.to_remote),
             "downloaded": len(self.outcome.to_local),
-            "held": list(self.outcome.held),
+            "held": list(self.outcome.other_side_only),
             "conflicts": [conflict.path for conflict in self.outcome.conflicts],
             "problems": dict(self.problems),
             "skipped": dict(self.skipped),
@@ -124,11 +130,11 @@ class Report:
         }
 
 
-def _meets(path: str, other: str) -> bool:
+def _overlap(path: str, other: str) -> bool:
     return below(path, other) or below(other, path)
 
 
 def sizes(changes: Sequence[object]) -> tuple[int, int]:
-    """Files and bytes of what is to come."""
+    """Files and bytes of changes."""
     new = [c.new for c in changes if c.new is not None]  # type: ignore[attr-defined]
     return len(changes), sum(entry.size for entry in new)

@@ -1,8 +1,9 @@
-"""A memory is used by one directory only: with the base of another, what that one has pushed since would be undone
-as if it had been edited here.
+"""Ties the index of a workspace to one directory.
 
-While the other one exists, a copy is refused. When it is gone (restored from a backup, moved to another disk), this one
-takes its memory over without the base, for its files may be of any age: what differs is a conflict, nothing is removed.
+A copy of the directory has the same id. With the base of the original, it would undo what the original has pushed
+since. A copy is therefore refused while the original exists. When the original is gone (the copy was restored from a
+backup, or moved to another disk), the copy takes over the index without the base, for its files may be of any age:
+differences become conflicts, and nothing is removed.
 """
 
 from __future__ import annotations
@@ -12,29 +13,29 @@ from pathlib import Path
 
 from hai.client.errors import NotFound, UsageError
 from hai_sync.index import Index
-from hai_sync.workspace_dir import WorkspaceDir, find, is_same, mark, path_of
+from hai_sync.workspace_dir import WorkspaceDir, find, is_same_root, root_id, root_path
 
 
-def claim(place: WorkspaceDir, index: Index) -> None:
-    """The memory is this root's from now on. Raises UsageError when it is that of another one."""
-    before, now = index.fact("root"), mark(str(place.root))
-    if before == now:
+def claim(workspace: WorkspaceDir, index: Index) -> None:
+    """Assigns the index to this root. Raises UsageError when it belongs to another existing one."""
+    recorded, current = index.fact("root"), root_id(str(workspace.root))
+    if recorded == current:
         return
-    if before and not is_same(before, now):
-        _require_gone(path_of(before), place)
-        index.forget_base()
-    index.set_facts(root=now)
+    if recorded and not is_same_root(recorded, current):
+        _require_original_removed(root_path(recorded), workspace)
+        index.clear_base()
+    index.set_facts(root=current)
 
 
-def _require_gone(path: str, place: WorkspaceDir) -> None:
+def _require_original_removed(path: str, workspace: WorkspaceDir) -> None:
     original = _workspace_at(path)
-    if original is None or original.id != place.id or original.root == place.root:
+    if original is None or original.id != workspace.id or original.root == workspace.root:
         return
     raise UsageError(
-        f"{place.root} is a copy of the workspace {place.name!r} in {original.root}, "
+        f"{workspace.root} is a copy of the workspace {workspace.name!r} in {original.root}, "
         "and would undo what was done there; nothing was changed",
-        hint=f"`rm -r {shlex.quote(str(place.own))}`, then `haiworkspace init NAME` in it: "
-        f"another name, or {place.name} to share that one",
+        hint=f"`rm -r {shlex.quote(str(workspace.private_dir))}`, then `haiworkspace init NAME` in it: "
+        f"another name, or {workspace.name} to share that one",
     )
 
 

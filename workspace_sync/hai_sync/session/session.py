@@ -1,8 +1,8 @@
-"""The conductor of a sync.
+"""Runs syncs of one workspace.
 
-Order of a sync: look (the local scan and the server's answer at the same time), hash what cannot be
-decided otherwise, reconcile, guard, change the local side, push, remember. A server whose revision has
-moved on meanwhile, or a file that changes while it is read, starts it anew.
+Steps of a sync: read both sides (at the same time), hash files where the decision needs it, reconcile, guard, change
+the local side, push, commit the base. It starts again when the server has a new revision meanwhile, or a file changes
+while it is read.
 """
 
 from __future__ import annotations
@@ -19,237 +19,254 @@ from hai.client.connection.transport import on_loopback
 from hai.client.errors import Conflict, HaiError, LimitReached, Unreachable
 from hai_sync.core.diff import Change, apply
 from hai_sync.core.rules import Mode, Outcome
-from hai_sync.errors import Lost, Restless
-from hai_sync.index import Index, is_damage
-from hai_sync.remote.endpoint import AWAY, TRIES, Remote, author, client_id
-from hai_sync.session.commit_base import CommitBase, Done
+from hai_sync.errors import FileChanged, RemoteFileChanged
+from hai_sync.index import Index, is_corruption
+from hai_sync.remote.endpoint import MAX_ATTEMPTS, SERVER_LOST_REASONS, Remote, author, client_id
+from hai_sync.session.commit_base import BaseWriter, SyncResult
 from hai_sync.session.lock import locked
-from hai_sync.session.options import Listener, Report, Silent, SyncOptions, sizes
+from hai_sync.session.options import Listener, NullListener, Report, SyncOptions, sizes
 from hai_sync.session.ownership import claim
-from hai_sync.session.plan import decide, guard, refuse_newcomers
-from hai_sync.session.snapshot import SnapshotBoth, ThreeWaySnapshot, report_of, with_sent
+from hai_sync.session.plan import guard, make_plan, refuse_case_collisions
+from hai_sync.session.snapshot import SnapshotReader, ThreeWaySnapshot, report_of, with_sent
 from hai_sync.transition.apply import Result
-from hai_sync.transition.safe_replace import Fault
+from hai_sync.transition.safe_replace import FaultHook
 from hai_sync.workspace_dir import TEMPORARY, WorkspaceDir
 
 if TYPE_CHECKING:
-    from hai_sync.remote.uploader import Sent
+    from hai_sync.remote.uploader import PushResult
 
-ATTEMPTS = 20
+MAX_SYNC_ATTEMPTS = 20
 
 
 @dataclass(slots=True)
 class Session:
     """Syncs one workspace, any number of times, one after the other."""
 
-    place: WorkspaceDir
+    workspace: WorkspaceDir
     index: Index
     remote: Remote
-    listener: Listener = field(default_factory=Silent)
-    fault: Fault = lambda step: None
+    listener: Listener = field(default_factory=NullListener)
+    fault_hook: FaultHook = lambda step: None
     _hints: set[str] | None = None  # paths that may have changed since; None: unknown
-    _restless: Counter[str] = field(default_factory=Counter)
+    _change_counts: Counter[str] = field(default_factory=Counter)
     _generation: str = ""
-    _broken: int = 0  # tries since the line broke in a push
-    _looking: SnapshotBoth = field(init=False)
+    _push_failures: int = 0  # attempts since the connection broke in a push
+    _reader: SnapshotReader = field(init=False)
 
     def __post_init__(self) -> None:
-        self._looking = SnapshotBoth(self.place, self.index, self.remote)
+        self._reader = SnapshotReader(self.workspace, self.index, self.remote)
 
     def hint(self, paths: Iterable[str]) -> None:
-        """These may have changed since the last sync, and nothing else."""
+        """Adds paths that may have changed since the last sync; others have not."""
         if self._hints is not None:
             self._hints.update(paths)
 
     @property
     def revision(self) -> int:
-        """The newest revision that we know."""
-        sides = self._looking.sides
-        return sides.revision if sides is not None else -1
+        """The newest known revision; -1: unknown."""
+        snapshot = self._reader.last
+        return snapshot.revision if snapshot is not None else -1
 
-    def moved_on(self) -> None:
-        """The server has a newer revision."""
-        self._looking.moved_on = True
+    def note_new_revision(self) -> None:
+        self._reader.has_newer_revision = True
 
-    def forget(self) -> None:
-        """Anything may have changed."""
+    def forget_hints(self) -> None:
+        """Makes the next sync scan everything."""
         self._hints = None
 
-    async def sync(self, wish: SyncOptions) -> Report:
-        """Do what is wished, or tell why not. Raises HaiError. Who only looks does not wait for others."""
-        self.place.require()
+    async def sync(self, options: SyncOptions) -> Report:
+        """Syncs, or reports why not. A dry run does not wait for the lock. Raises HaiError."""
+        self.workspace.require()
         try:
-            return await self._claimed(wish)
+            return await self._sync_claimed(options)
         except sqlite3.DatabaseError as error:
-            if not is_damage(error):
+            if not is_corruption(error):
                 raise
-            self.index.begin_anew()
-            return await self._claimed(wish)
+            self.index.recreate()
+            return await self._sync_claimed(options)
 
-    async def _claimed(self, wish: SyncOptions) -> Report:
-        claim(self.place, self.index)
-        if wish.dry_run:
-            return await self._sync(wish)
-        async with locked(self.place.state, lambda: self.listener.stage("wait", 0, 0)):
-            if (self.place.own / TEMPORARY).exists():
-                from hai_sync.session.apply_remote import sweep
+    async def _sync_claimed(self, options: SyncOptions) -> Report:
+        claim(self.workspace, self.index)
+        if options.dry_run:
+            return await self._sync(options)
+        async with locked(self.workspace.state_dir, lambda: self.listener.stage("wait", 0, 0)):
+            if (self.workspace.private_dir / TEMPORARY).exists():
+                from hai_sync.session.apply_remote import clean_temp_dir
 
-                await asyncio.to_thread(sweep, self.place)
-            return await self._sync(wish)
+                await asyncio.to_thread(clean_temp_dir, self.workspace)
+            return await self._sync(options)
 
-    async def _sync(self, wish: SyncOptions) -> Report:
+    async def _sync(self, options: SyncOptions) -> Report:
         if self.index.fact("generation") != self._generation:
-            self._looking.keep(None)  # another process has synced meanwhile
+            self._reader.retain(None)  # another process has synced meanwhile
             self._hints = None
         last: Exception | None = None
-        self._broken, waits = 0, delays()
-        for _ in range(ATTEMPTS):
-            self.remote.patient = not (wish.resident or self._broken)  # else we are
+        self._push_failures, retry_delays = 0, delays()
+        for _ in range(MAX_SYNC_ATTEMPTS):
+            self.remote.retries = not (
+                options.keep_in_memory or self._push_failures
+            )  # else `_sync` retries
             try:
-                return await self._once(wish)
+                return await self._attempt_with_hints(options)
             except Conflict as error:
                 if error.reason not in ("REVISION_CHANGED", "CONTENTS_MISSING"):
                     raise
-                self._looking.overtaken, last = True, error
+                self._reader.remote_changed, last = True, error
             except Unreachable as error:
-                if wish.resident or not self._goes_on(error):  # a daemon has patience of its own
+                if options.keep_in_memory or not self._may_retry(
+                    error
+                ):  # a daemon retries by itself
                     raise
-                self._looking.overtaken, last = True, error
-                await asyncio.sleep(next(waits))
-            except Lost as error:
-                self._looking.overtaken, last = True, error
-                self._restless[error.path] += 1
-            except Restless as error:
-                self._restless[error.path] += not error.gone
+                self._reader.remote_changed, last = True, error
+                await asyncio.sleep(next(retry_delays))
+            except RemoteFileChanged as error:
+                self._reader.remote_changed, last = True, error
+                self._change_counts[error.path] += 1
+            except FileChanged as error:
+                self._change_counts[error.path] += not error.removed
                 self.hint([error.path])
                 last = error
         if isinstance(last, HaiError):
             raise last
         raise HaiError(f"files change faster than they can be read: {last}", reason="RESTLESS")
 
-    def _goes_on(self, error: Unreachable) -> bool:
-        """Whether a push broke, and the server may be there again; who never met it is told so at once."""
-        self._broken += bool(self._broken)
-        return error.reason in AWAY and 0 < self._broken <= TRIES
+    def _may_retry(self, error: Unreachable) -> bool:
+        """Whether to try again: a push broke, and the server may be back."""
+        self._push_failures += bool(self._push_failures)
+        return error.reason in SERVER_LOST_REASONS and 0 < self._push_failures <= MAX_ATTEMPTS
 
-    async def _once(self, wish: SyncOptions) -> Report:
-        """One attempt. Hints that come meanwhile are for the next one; those of a failed one stay."""
+    async def _attempt_with_hints(self, options: SyncOptions) -> Report:
+        """Runs one attempt. Hints that arrive meanwhile are for the next one; those of a failed attempt stay."""
         hints, self._hints = self._hints, set()
         try:
-            report, finished = await self._attempt(wish, hints)
+            report, finished = await self._attempt(options, hints)
         except BaseException:
-            self._put_back(hints)
+            self._restore_hints(hints)
             raise
         if not finished:
-            self._put_back(hints)
+            self._restore_hints(hints)
         return report
 
-    def _put_back(self, hints: set[str] | None) -> None:
+    def _restore_hints(self, hints: set[str] | None) -> None:
         self._hints = None if hints is None or self._hints is None else self._hints | hints
 
-    async def _attempt(self, wish: SyncOptions, hints: set[str] | None) -> tuple[Report, bool]:
-        """Also whether what was hinted at is done with."""
-        seen = await self._looking.look(wish, hints)
-        if isinstance(seen, Report):
-            return seen, self._looking.sides is not None
-        outcome = await asyncio.to_thread(decide, seen, wish, self._restless, self.listener)
-        report = report_of(seen, outcome)
-        guard(report, seen, wish)
-        here, there = self.place.is_case_insensitive(), self.remote.case_insensitive
-        refuse_newcomers(report, seen, here=here, there=there)
-        if wish.dry_run or (report.refused and not wish.partial):
+    async def _attempt(self, options: SyncOptions, hints: set[str] | None) -> tuple[Report, bool]:
+        """The report, and whether the hinted paths are synced."""
+        snapshot = await self._reader.read(options, hints)
+        if isinstance(snapshot, Report):
+            return snapshot, self._reader.last is not None
+        outcome = await asyncio.to_thread(
+            make_plan, snapshot, options, self._change_counts, self.listener
+        )
+        report = report_of(snapshot, outcome)
+        guard(report, snapshot, options)
+        local, remote = self.workspace.is_case_insensitive(), self.remote.case_insensitive
+        refuse_case_collisions(report, snapshot, local=local, remote=remote)
+        if options.dry_run or (report.refused and not options.partial):
             return report, False
         try:
-            await self._carry_out(seen, report.outcome, wish, report)
+            await self._execute(snapshot, report.outcome, options, report)
         except (LimitReached, Unreachable):
-            if wish.rules.mode is not Mode.PULL:
+            if options.rules.mode is not Mode.PULL:
                 self.index.set_facts(unfinished="yes", clean="no")
             raise
         return report, True
 
-    async def _carry_out(
-        self, sides: ThreeWaySnapshot, outcome: Outcome, wish: SyncOptions, report: Report
+    async def _execute(
+        self, snapshot: ThreeWaySnapshot, outcome: Outcome, options: SyncOptions, report: Report
     ) -> None:
-        arrived = await self._arrive(sides, outcome)
-        report.problems |= arrived.problems
-        local = apply(sides.local, arrived.done)
-        changes = [c for c in outcome.to_remote if c.path not in arrived.problems]
+        applied = await self._apply_remote(snapshot, outcome)
+        report.problems |= applied.problems
+        local = apply(snapshot.local, applied.done)
+        changes = [c for c in outcome.to_remote if c.path not in applied.problems]
 
-        def done(sent: Sent | None) -> Done:
-            ours, theirs = with_sent(local, sides.remote, sent.entries if sent else {})
-            report.local = sides.local = ours  # the old entries need not stay
-            return Done(sides, ours, theirs, arrived, sent, report)
+        def done(push_result: PushResult | None) -> SyncResult:
+            pushed = push_result.entries if push_result else {}
+            new_local, new_remote = with_sent(local, snapshot.remote, pushed)
+            report.local = snapshot.local = new_local  # frees the old entries
+            return SyncResult(snapshot, new_local, new_remote, applied, push_result, report)
 
-        left = self.index.fact("unfinished") == "yes" and wish.rules.mode is not Mode.PULL
-        async with CommitBase(self.index, done) as noting:
-            if changes or left:  # with the next push the server drops what it has of a broken one
-                copied = sides.scan.copied
+        push_was_interrupted = (
+            self.index.fact("unfinished") == "yes" and options.rules.mode is not Mode.PULL
+        )
+        async with BaseWriter(self.index, done) as base_writer:
+            if (
+                changes or push_was_interrupted
+            ):  # the next push makes the server drop the rest of a broken one
+                copied_links = snapshot.scan.copied_links
                 copies = {
-                    p: copied.get(at, at) for p, at in outcome.copies.items() if p not in local
+                    p: copied_links.get(at, at)
+                    for p, at in outcome.copies.items()
+                    if p not in local
                 }
-                sent = await self._send(sides, changes, {**copied, **copies}, wish, noting)
-                report.revision, report.wire_bytes = sent.revision.number, sent.wire_bytes
+                push_result = await self._push(
+                    snapshot, changes, {**copied_links, **copies}, options, base_writer
+                )
+                report.revision, report.wire_bytes = (
+                    push_result.revision.number,
+                    push_result.wire_bytes,
+                )
             else:
-                noting.begin(None)
-            report.done = len(arrived.done) + len(changes)
-            kept, self._generation = await noting.keep(self.place, wish)
-        self._looking.keep(kept)
-        self._restless.clear()
+                base_writer.begin(None)
+            report.done = len(applied.done) + len(changes)
+            new_snapshot, self._generation = await base_writer.commit(self.workspace, options)
+        self._reader.retain(new_snapshot)
+        self._change_counts.clear()
 
-    async def _arrive(self, sides: ThreeWaySnapshot, outcome: Outcome) -> Result:
+    async def _apply_remote(self, snapshot: ThreeWaySnapshot, outcome: Outcome) -> Result:
         if not outcome.to_local:
             return Result()
-        from hai_sync.session.apply_remote import ApplyRemote
+        from hai_sync.session.apply_remote import RemoteApplier
 
-        arrival = ApplyRemote(
-            self.place,
+        applier = RemoteApplier(
+            self.workspace,
             outcome.to_local,
-            sides.local,
-            sides.scan.signatures,
-            sides.revision,
+            snapshot.local,
+            snapshot.scan.fingerprints,
+            snapshot.revision,
             self._compress,
-            self.fault,
+            self.fault_hook,
         )
-        await arrival.fetch(self.remote, self.listener)
-        return await asyncio.to_thread(arrival.apply)
+        await applier.fetch(self.remote, self.listener)
+        return await asyncio.to_thread(applier.apply)
 
-    async def _send(
+    async def _push(
         self,
-        sides: ThreeWaySnapshot,
+        snapshot: ThreeWaySnapshot,
         changes: list[Change],
         copies: Mapping[str, str],
-        wish: SyncOptions,
-        noting: CommitBase,
-    ) -> Sent:
-        from hai_sync.remote.uploader import JOBS, Order, push
+        options: SyncOptions,
+        base_writer: BaseWriter,
+    ) -> PushResult:
+        from hai_sync.remote.uploader import JOBS, PushRequest, push
 
         files, size = sizes(changes)
-        self.listener.sends(changes)
+        self.listener.note_changes(changes)
         self.listener.stage("upload", files, size)
-        us = client_id(
+        own_id = client_id(
             self.index.name()
         )  # the server lets it take over its own lease after a crash
         try:
-            async with self.remote.lease(wish.purpose, wish.break_lease, us) as token:
-                order = Order(
-                    self.place.root,
+            async with self.remote.lease(options.purpose, options.break_lease, own_id) as token:
+                request = PushRequest(
+                    self.workspace.root,
                     changes,
-                    sides.revision,
+                    snapshot.revision,
                     token,
-                    author(wish.purpose),
+                    author(options.purpose),
                     copies,
                     self._compress,
                     allow_many_removals=True,  # `guard` has applied the same rule
-                    jobs=wish.jobs or JOBS,
-                    seen=sides.scan.signatures,
+                    jobs=options.jobs or JOBS,
+                    fingerprints=snapshot.scan.fingerprints,
                 )
-                return await push(self.remote, order, self.listener.progress, noting.begin)
+                return await push(self.remote, request, self.listener.progress, base_writer.begin)
         except Unreachable:
-            self._broken = self._broken or 1
+            self._push_failures = self._push_failures or 1
             raise
 
     @property
     def _compress(self) -> bool:
-        """On one machine compression only costs."""
+        """Whether to compress: on one machine it would only cost time."""
         profile = self.remote.connection.profile
         return not on_loopback(profile.server)

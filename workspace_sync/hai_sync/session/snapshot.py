@@ -1,6 +1,6 @@
-"""Both sides of a workspace at one moment: the local scan and the server's answer, read at the same time.
+"""Reads both sides of a workspace at the same time: the local tree and the tree on the server.
 
-What was read is kept, so that the next snapshot of a daemon costs only what has changed.
+A daemon keeps the last snapshot, so that the next one reads only what has changed.
 """
 
 from __future__ import annotations
@@ -18,177 +18,184 @@ from hai_sync.index import Index
 from hai_sync.remote.endpoint import Remote
 from hai_sync.remote.targets import existing_targets
 from hai_sync.rescan import rescan
-from hai_sync.scan import Filter, Known, Scan, full_tree, ignore_of, scan
+from hai_sync.scan import Filter, Scan, ScanCache, complete_tree, ignore_of, scan
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.transition.apply import Result
 from hai_sync.workspace_dir import WorkspaceDir
 
 if TYPE_CHECKING:
-    from hai_sync.remote.uploader import Sent
+    from hai_sync.remote.uploader import PushResult
 
 
 @dataclass(slots=True)
 class ThreeWaySnapshot:
-    """Both sides and what they agreed on, at one moment."""
+    """The trees of both sides, and of the last sync."""
 
     base: Tree
     local: Tree
     remote: Tree
     revision: int
     scan: Scan
-    doubt: set[str]  # where the three differ, or may
-    # taken for the same unseen: to be looked into another time
-    believed: set[str] = field(default_factory=set)
-    # what is never synced, on the server: why
+    may_differ: set[str]  # a superset of the paths where the three trees differ
+    # taken for equal by their size: the next sync compares them
+    assumed_equal: set[str] = field(default_factory=set)
+    # paths on the server that cannot be synced, with the reason
     passed_over: Mapping[str, str] = field(default_factory=dict)
-    # what programs on the cluster write while it is read: why it is left alone
+    # files on the cluster that change while they are read, with the reason why they are not synced
     changing_remotely: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class SnapshotBoth:
-    """At one workspace, again and again."""
+class SnapshotReader:
+    """Reads snapshots of one workspace, one after the other."""
 
-    place: WorkspaceDir
+    workspace: WorkspaceDir
     index: Index
     remote: Remote
-    sides: ThreeWaySnapshot | None = None  # as the last sync has left them
-    moved_on: bool = False  # the server has a newer revision than ours
-    overtaken: bool = False  # the server's files are not as its newest revision says
-    _read: tuple[Tree, Tree, int] | None = None  # what the index said of the past
+    last: ThreeWaySnapshot | None = None  # the state after the last sync
+    has_newer_revision: bool = False  # the server has a newer revision than ours
+    remote_changed: bool = False  # files on the server differ from its newest revision
+    _loaded: tuple[Tree, Tree, int] | None = None  # base, remote tree and revision from the index
 
-    def keep(self, sides: ThreeWaySnapshot | None) -> None:
-        """This is what they are like now; None: the index knows better."""
-        self.sides, self._read = sides, None
+    def retain(self, snapshot: ThreeWaySnapshot | None) -> None:
+        """Keeps the state after a sync; None: the index must be read again."""
+        self.last, self._loaded = snapshot, None
 
-    async def look(self, wish: SyncOptions, hints: set[str] | None) -> ThreeWaySnapshot | Report:
-        """Both sides, or that there is nothing to push. `hints`: only these may have changed here; None: unknown."""
-        asking, given_up = asyncio.create_task(self._ask(wish, hints)), threading.Event()
+    async def read(self, options: SyncOptions, hints: set[str] | None) -> ThreeWaySnapshot | Report:
+        """A snapshot, or a report if there is nothing to push. `hints`: the only local paths that may have changed."""
+        request = asyncio.create_task(self._newest_revision(options, hints))
+        cancelled = threading.Event()
         try:
-            found, known = await asyncio.to_thread(self._scan, wish, hints, given_up)
+            local_scan, cache = await asyncio.to_thread(self._scan, options, hints, cancelled)
         except BaseException:
-            given_up.set()  # the program ends no sooner than its threads
-            asking.cancel()
+            cancelled.set()  # the program cannot end before its threads
+            request.cancel()
             raise
-        revision = await asking
-        if found.outward:
-            targets = {link.target for link in found.outward.values()}
+        revision = await request
+        if local_scan.outward_links:
+            targets = {link.target for link in local_scan.outward_links.values()}
             existing = await existing_targets(self.remote.connection, targets)
-            found.settle_links(wish.filter.links, existing)
-        if found.before is None and not wish.dry_run and wish.filter == Filter():
-            self.index.leave_out(found.left_out)
-        if wish.rules.mode is Mode.PUSH and self._nothing_to_push(found, revision, wish):
-            return Report(revision=revision, files=count(found), ignored=found.ignored)
-        return await self._both(wish, found, known, revision)
+            local_scan.resolve_outward_links(options.filter.links, existing)
+        if local_scan.previous is None and not options.dry_run and options.filter == Filter():
+            self.index.save_ignored(local_scan.ignored_paths)
+        if options.rules.mode is Mode.PUSH and self._nothing_to_push(local_scan, revision, options):
+            return Report(revision=revision, files=count(local_scan), ignored=local_scan.ignored)
+        return await self._read_remote(options, local_scan, cache, revision)
 
-    async def _ask(self, wish: SyncOptions, hints: set[str] | None) -> int:
-        """The server's newest revision. A workspace that was made anew there shares no past with us.
+    async def _newest_revision(self, options: SyncOptions, hints: set[str] | None) -> int:
+        """The newest revision of the server. If the workspace was created anew there, the base is dropped.
 
-        Who only tells of some local changes need not ask: the server refuses what it has overtaken.
+        With hints alone the call is spared: if the revision is too old, the server refuses the push.
         """
-        asked = wish.look or self.overtaken or self.moved_on
-        if self.sides is not None and hints is not None and not asked:
-            return self.sides.revision
-        self.moved_on = False
-        found = await self.remote.get()
-        created = found.create_time.ToJsonString()
-        before = self.index.fact("created")
-        if before != created:
-            if before:
-                self.index.forget_base()
-                self.keep(None)
+        must_ask = options.scan_remote or self.remote_changed or self.has_newer_revision
+        if self.last is not None and hints is not None and not must_ask:
+            return self.last.revision
+        self.has_newer_revision = False
+        workspace = await self.remote.get()
+        created = workspace.create_time.ToJsonString()
+        recorded = self.index.fact("created")
+        if recorded != created:
+            if recorded:
+                self.index.clear_base()
+                self.retain(None)
             self.index.set_facts(created=created)
-        if self.index.fact("made") != (made := found.create_time.SerializeToString().hex()):
+        if self.index.fact("made") != (made := workspace.create_time.SerializeToString().hex()):
             self.index.set_facts(made=made)
-        return found.revision
+        return workspace.revision
 
-    def _nothing_to_push(self, found: Scan, revision: int, wish: SyncOptions) -> bool:
+    def _nothing_to_push(self, local_scan: Scan, revision: int, options: SyncOptions) -> bool:
         return (
-            found.unchanged
-            and not found.problems
+            local_scan.unchanged
+            and not local_scan.problems
             and self.index.fact("clean") == "yes"
             and str(revision) == self.index.fact("revision")
-            and not (wish.rules.mirror or wish.rules.overwrite)
-            and (self.sides is not None or not wish.resident)
+            and not (options.rules.mirror or options.rules.overwrite)
+            and (self.last is not None or not options.keep_in_memory)
         )
 
     def _scan(
-        self, wish: SyncOptions, hints: set[str] | None, given_up: threading.Event
-    ) -> tuple[Scan, Known]:
-        if self.sides is not None and hints is not None and not wish.verify:
-            base = self.sides.base
-            again = rescan(self.sides.scan, hints, wish.filter, lambda: base)
-            if again is not None:
-                return again, Known(again.signatures, lambda: again.tree)
-        known = replace(self._known(wish), given_up=given_up.is_set)
-        return scan(self.place.root, known, wish.filter), known
+        self, options: SyncOptions, hints: set[str] | None, cancelled: threading.Event
+    ) -> tuple[Scan, ScanCache]:
+        if self.last is not None and hints is not None and not options.verify:
+            base = self.last.base
+            rescanned = rescan(self.last.scan, hints, options.filter, lambda: base)
+            if rescanned is not None:
+                return rescanned, ScanCache(rescanned.fingerprints, lambda: rescanned.tree)
+        cache = replace(self._scan_cache(options), cancelled=cancelled.is_set)
+        return scan(self.workspace.root, cache, options.filter), cache
 
-    def _known(self, wish: SyncOptions) -> Known:
+    def _scan_cache(self, options: SyncOptions) -> ScanCache:
         entries: dict[str, Entry] = {}
 
-        def remembered() -> Mapping[str, Entry]:
+        def cached_entries() -> Mapping[str, Entry]:
             if not entries:
-                entries.update(self.index.entries(self._past()[0]))
+                entries.update(self.index.entries(self._last_state()[0]))
             return entries
 
-        return Known(
-            self.index.signatures(),
-            remembered,
+        return ScanCache(
+            self.index.fingerprints(),
+            cached_entries,
             int(self.index.fact("looked_ns", "0")),
-            self.index.fact("filter") == wish.filter.fingerprint(),
-            wish.verify,
-            base=lambda: self._past()[0],
+            self.index.fact("filter") == options.filter.cache_key(),
+            options.verify,
+            base=lambda: self._last_state()[0],
         )
 
-    async def _both(
-        self, wish: SyncOptions, found: Scan, known: Known, revision: int
+    async def _read_remote(
+        self, options: SyncOptions, local_scan: Scan, cache: ScanCache, revision: int
     ) -> ThreeWaySnapshot:
-        local = await asyncio.to_thread(full_tree, found, known)
-        base, remote, at = await asyncio.to_thread(self._past)
-        looks = self.overtaken or (wish.look and wish.rules.mode is not Mode.PUSH)
-        if revision != at or looks:
-            since = at if at <= revision else 0
-            revision, remote = await self.remote.tree(remote, since, 0 if looks else revision)
-            self.overtaken = False
-        doubt = await asyncio.to_thread(self._doubt, base, local, remote, found)
-        passed_over = self._passed_over(wish, found)
+        local = await asyncio.to_thread(complete_tree, local_scan, cache)
+        base, remote, known_revision = await asyncio.to_thread(self._last_state)
+        scan_remote = self.remote_changed or (
+            options.scan_remote and options.rules.mode is not Mode.PUSH
+        )
+        if revision != known_revision or scan_remote:
+            since = known_revision if known_revision <= revision else 0
+            revision, remote = await self.remote.tree(remote, since, 0 if scan_remote else revision)
+            self.remote_changed = False
+        may_differ = await asyncio.to_thread(self._differing, base, local, remote, local_scan)
+        passed_over = self._passed_over(options, local_scan)
         return ThreeWaySnapshot(
-            base, local, remote, revision, found, doubt, passed_over=passed_over
+            base, local, remote, revision, local_scan, may_differ, passed_over=passed_over
         )
 
-    def _passed_over(self, wish: SyncOptions, found: Scan) -> dict[str, str]:
-        """Who brings nothing from there need not know, nor of what is left out here."""
-        if wish.rules.mode is Mode.PUSH:
+    def _passed_over(self, options: SyncOptions, local_scan: Scan) -> dict[str, str]:
+        """Paths that the server cannot sync, except ignored ones; none for a push, which does not read them."""
+        if options.rules.mode is Mode.PUSH:
             return {}
-        hides = ignore_of(wish.filter, found.levels).hides
-        told = self.remote.passed_over.items()
-        return {p: why for p, why in told if not (hides(p, False) or hides(p, True))}
+        is_hidden = ignore_of(options.filter, local_scan.rule_sets).is_hidden
+        reported = self.remote.passed_over.items()
+        return {p: why for p, why in reported if not (is_hidden(p, False) or is_hidden(p, True))}
 
-    def _doubt(self, base: Tree, local: Tree, remote: Tree, found: Scan) -> set[str]:
-        """Where nobody has looked and nothing was different before, nothing is different now."""
-        before = self.sides
-        if before is not None and found.before is before.scan and remote is before.remote:
-            return before.doubt | found.fresh.keys() | found.gone
+    def _differing(self, base: Tree, local: Tree, remote: Tree, local_scan: Scan) -> set[str]:
+        """Where the trees may differ. A rescan only adds changed paths to those of the last snapshot."""
+        previous = self.last
+        if (
+            previous is not None
+            and local_scan.previous is previous.scan
+            and remote is previous.remote
+        ):
+            return previous.may_differ | local_scan.changed.keys() | local_scan.removed
         return differing(base, local, remote)
 
-    def _past(self) -> tuple[Tree, Tree, int]:
-        """Base, the other side's tree and its revision, as of the last sync."""
-        if self.sides is not None:
-            return self.sides.base, self.sides.remote, self.sides.revision
-        if self._read is None:
+    def _last_state(self) -> tuple[Tree, Tree, int]:
+        """Base, remote tree and revision, as of the last sync."""
+        if self.last is not None:
+            return self.last.base, self.last.remote, self.last.revision
+        if self._loaded is None:
             base = self.index.base()
             revision = int(self.index.fact("revision", "0"))
-            self._read = base, self.index.remote(base), revision
-        return self._read
+            self._loaded = base, self.index.remote(base), revision
+        return self._loaded
 
 
 def with_sent(local: Tree, remote: Tree, entries: Mapping[str, Entry | None]) -> tuple[Tree, Tree]:
-    """Both sides once the server has what was sent; the contents here are known since."""
+    """Both trees after a push; local files are hashed since."""
     ours, theirs = dict(local), dict(remote)
     for path, entry in entries.items():
         if entry is None:
             theirs.pop(path, None)
-            ours.pop(path, None)  # it may have vanished when it was about to be sent
+            ours.pop(path, None)  # it may have vanished before it was sent
             continue
         theirs[path] = entry
         if path in ours:
@@ -196,49 +203,49 @@ def with_sent(local: Tree, remote: Tree, entries: Mapping[str, Entry | None]) ->
     return ours, theirs
 
 
-def looked_at(scan: Scan, arrived: Result, sent: Sent | None) -> set[str]:
-    """Paths whose signature is worth remembering now."""
-    found = set(scan.fresh) | arrived.signatures.keys()
-    return found | sent.signatures.keys() if sent else found
+def scanned_paths(scan: Scan, applied: Result, push_result: PushResult | None) -> set[str]:
+    """Paths whose fingerprint must be saved."""
+    paths = set(scan.changed) | applied.fingerprints.keys()
+    return paths | push_result.fingerprints.keys() if push_result else paths
 
 
-def report_of(sides: ThreeWaySnapshot, outcome: Outcome) -> Report:
-    """What is known before anything is done."""
+def report_of(snapshot: ThreeWaySnapshot, outcome: Outcome) -> Report:
+    """The report of a plan, before it is executed."""
     return Report(
         outcome,
-        revision=sides.revision,
-        files=count(sides.scan),
-        bytes=sum(entry.size for entry in sides.local.values()),
-        ignored=sides.scan.ignored,
-        problems=sides.scan.problems | sides.changing_remotely,
-        skipped=dict(sides.scan.skipped),
-        passed_over=dict(sides.passed_over),
-        local=sides.local,
-        remote=sides.remote,
+        revision=snapshot.revision,
+        files=count(snapshot.scan),
+        bytes=sum(entry.size for entry in snapshot.local.values()),
+        ignored=snapshot.scan.ignored,
+        problems=snapshot.scan.problems | snapshot.changing_remotely,
+        skipped=dict(snapshot.scan.skipped),
+        passed_over=dict(snapshot.passed_over),
+        local=snapshot.local,
+        remote=snapshot.remote,
     )
 
 
-def count(found: Scan) -> int:
-    """Files and links."""
-    return sum(1 for seen in found.signatures.values() if seen != b"d")
+def count(scan: Scan) -> int:
+    """The number of files and links."""
+    return sum(1 for each in scan.fingerprints.values() if each != b"d")
 
 
 def is_directory(remote: Tree, base: Tree, path: str) -> bool:
-    """What a path is that is not here."""
+    """Whether a path that does not exist locally is a directory elsewhere."""
     entry = remote.get(path) or base.get(path)
     return entry is not None and entry.kind is Kind.DIRECTORY
 
 
 def only(tree: Tree, tops: Sequence[str]) -> Tree:
-    """What lies at or below some paths, with the directories above them."""
+    """The part of a tree at or below some paths, with the directories above them."""
     above = {each for top in tops for each in ancestors(top)}
     return {p: e for p, e in tree.items() if p in above or any(below(p, top) for top in tops)}
 
 
-def believe_sizes(sides: ThreeWaySnapshot, base: Tree, doubtful: Iterable[str]) -> None:
-    """--no_checksum: a file of the same size is taken for the same; the risk is the caller's."""
-    for path in doubtful:
-        entry, other = sides.scan.tree[path], sides.remote.get(path) or base.get(path)
+def assume_equal_sizes(snapshot: ThreeWaySnapshot, base: Tree, candidates: Iterable[str]) -> None:
+    """For --no_checksum: files of equal size count as equal."""
+    for path in candidates:
+        entry, other = snapshot.scan.tree[path], snapshot.remote.get(path) or base.get(path)
         if other is not None and other.kind is Kind.FILE and other.size == entry.size:
-            sides.scan.tree[path] = replace(entry, digest=other.digest)
-            sides.believed.add(path)
+            snapshot.scan.tree[path] = replace(entry, digest=other.digest)
+            snapshot.assumed_equal.add(path)

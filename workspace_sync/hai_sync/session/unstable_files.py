@@ -1,6 +1,6 @@
-"""Files that changed while they were read, until they are quiet and worth reading again.
+"""Tracks files that changed while they were read, until they are quiet.
 
-No event tells that a file is quiet. A daemon therefore looks at these few files from time to time.
+No event tells that a file is quiet. A daemon therefore polls these few files.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hai_sync.file_fingerprint import Signature, signature
+from hai_sync.file_fingerprint import Fingerprint, fingerprint
 
-SHORTEST, LONGEST = 1.0, 60.0
+MIN_QUIET_SECONDS, MAX_QUIET_SECONDS = 1.0, 60.0
 """Seconds that a file must stay the same: at first, and at most for one that seemed quiet and was not."""
 
 
 @dataclass(slots=True)
 class _File:
-    seen: Signature | None
+    fingerprint: Fingerprint | None
     since: float
-    quiet_seconds: float = SHORTEST
+    quiet_seconds: float = MIN_QUIET_SECONDS
 
 
-class Unsettled:
+class UnstableFiles:
     """The unsettled files of one root."""
 
     def __init__(self, root: Path) -> None:
@@ -31,25 +31,25 @@ class Unsettled:
         self._files: dict[str, _File] = {}
 
     def replace(self, paths: Iterable[str], now: float) -> None:
-        """The last sync left exactly these alone. Those of the sync before it keep what they have waited."""
+        """Sets the files that the last sync could not read. Those that were tracked before keep their waiting time."""
         self._files = {path: self._files.get(path) or _File(None, now) for path in paths}
 
     def take_quiet(self, now: float) -> set[str]:
-        """The files that have stayed the same for long enough; each must do so for twice as long the next time."""
+        """Returns the files that have been quiet for long enough; each must be quiet twice as long the next time."""
         found = set()
         for path, file in self._files.items():
-            seen = _signature_of(self._root / path)
-            if seen != file.seen:
-                file.seen, file.since = seen, now
+            fingerprint = _fingerprint_of(self._root / path)
+            if fingerprint != file.fingerprint:
+                file.fingerprint, file.since = fingerprint, now
             elif now - file.since >= file.quiet_seconds:
-                file.since, file.quiet_seconds = now, min(2 * file.quiet_seconds, LONGEST)
+                file.since, file.quiet_seconds = now, min(2 * file.quiet_seconds, MAX_QUIET_SECONDS)
                 found.add(path)
         return found
 
 
-def _signature_of(path: Path) -> Signature:
-    """Of what is gone something that equals no file's."""
+def _fingerprint_of(path: Path) -> Fingerprint:
+    """The fingerprint; of a missing file, one that equals no other."""
     try:
-        return signature(os.lstat(path))
+        return fingerprint(os.lstat(path))
     except OSError:
         return b""

@@ -1,7 +1,7 @@
-"""Changes, in the order in which they can be made, each by the step of its kind.
+"""Applies changes in the order in which a disk can take them.
 
-New contents lie verified in the root's own temporary directory before anything is touched. What fails for one path is
-told, and the others go on.
+New contents lie verified in the private directory of the root before anything is changed. A failure of one path is
+reported, and the others go on.
 """
 
 from __future__ import annotations
@@ -15,64 +15,64 @@ from dataclasses import dataclass, field
 
 from hai_sync.core.diff import Change, in_order, only_mode, replaces
 from hai_sync.core.entry import Entry, Kind
-from hai_sync.file_fingerprint import DIRECTORY_SIGNATURE, Signature, signature
-from hai_sync.transition.directories import Directories, status_of, words
-from hai_sync.transition.safe_replace import Moved, SafeReplace
+from hai_sync.file_fingerprint import DIRECTORY_FINGERPRINT, Fingerprint, fingerprint
+from hai_sync.transition.directories import Directories, reason_of, status_of
+from hai_sync.transition.safe_replace import PathChanged, SafeReplace
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(slots=True)
 class Result:
-    """What was done, and what was not."""
+    """The changes that were made, and problems by path."""
 
     done: list[Change] = field(default_factory=list)
-    signatures: dict[str, Signature] = field(default_factory=dict)
+    fingerprints: dict[str, Fingerprint] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
-    restless: set[str] = field(default_factory=set)  # changed after they were looked at
+    changed_files: set[str] = field(default_factory=set)  # changed after they were scanned
 
 
 @dataclass(slots=True)
 class Transition:
-    """Applies changes. `staged`: where the content of a file lies, which is taken away from there."""
+    """Applies changes. `staged`: returns the path of a content, which is moved from there."""
 
-    folders: Directories
-    versions: SafeReplace
+    directories: Directories
+    replacer: SafeReplace
     staged: Callable[[Change], str | None]
     result: Result = field(default_factory=Result)
 
     def apply(self, changes: Iterable[Change]) -> Result:
-        """Do it all; the result tells what happened. Stops only when the disk is full."""
+        """Applies all changes. Stops early only when the disk is full."""
         try:
             for change in in_order(changes):
                 if not self._one(change):
                     break
         finally:
-            self.folders.leave()
+            self.directories.close()
         return self.result
 
     def _one(self, change: Change) -> bool:
-        """One step; False: there is no sense in going on."""
+        """Applies one change. False: the disk is full."""
         path = change.path
         if path in self.result.problems:
             return True
         try:
             self._step(change)
-        except Moved as why:
-            self.result.restless.add(path)
-            self.result.problems[path] = f"{why}; sync again"
+        except PathChanged as reason:
+            self.result.changed_files.add(path)
+            self.result.problems[path] = f"{reason}; sync again"
         except OSError as error:
-            self.result.problems[path] = words(error)
+            self.result.problems[path] = reason_of(error)
             return error.errno not in _FULL
         return True
 
     def _step(self, change: Change) -> None:
-        folder, name = self.folders.enter(change.path)
+        folder, name = self.directories.open_parent(change.path)
         if change.new is None:
             self._remove(change, folder, name)
             self.result.done.append(change)
         elif replaces(change) and status_of(name, folder) is not None:
-            self._remove(change, folder, name)  # it comes twice: first to make room
+            self._remove(change, folder, name)  # it is listed twice: removed first
         elif replaces(change):
             self._create(Change(change.path, None, change.new), folder, name)
         else:
@@ -81,47 +81,47 @@ class Transition:
     def _remove(self, change: Change, folder: int, name: str) -> None:
         status = status_of(name, folder)
         if change.old is not None and change.old.kind is Kind.DIRECTORY:
-            self.versions.fault("rmdir")
+            self.replacer.fault_hook("rmdir")
             with suppress(FileNotFoundError):
                 os.rmdir(name, dir_fd=folder)
         elif status is not None:
-            self.versions.require_as_seen(change.path, status, change.old is not None)
-            self.versions.take_away(change.path, folder, name)
+            self.replacer.require_unchanged(change.path, status, change.old is not None)
+            self.replacer.remove(change.path, folder, name)
 
     def _create(self, change: Change, folder: int, name: str) -> None:
         assert change.new is not None
         if change.new.kind is Kind.DIRECTORY:
             self._make_directory(folder, name)
         else:
-            self._place(change, change.new, folder, name)
+            self._write(change, change.new, folder, name)
         if (status := status_of(name, folder)) is not None:
-            self.result.signatures[change.path] = signature(status)
+            self.result.fingerprints[change.path] = fingerprint(status)
         self.result.done.append(change)
 
     def _make_directory(self, folder: int, name: str) -> None:
-        self.versions.fault("mkdir")
+        self.replacer.fault_hook("mkdir")
         try:
             os.mkdir(name, dir_fd=folder)
         except FileExistsError:
             status = status_of(name, folder)
-            if status is None or signature(status) != DIRECTORY_SIGNATURE:
-                raise Moved("something was created in its place") from None
+            if status is None or fingerprint(status) != DIRECTORY_FINGERPRINT:
+                raise PathChanged("something was created in its place") from None
 
-    def _place(self, change: Change, new: Entry, folder: int, name: str) -> None:
+    def _write(self, change: Change, new: Entry, folder: int, name: str) -> None:
         status = status_of(name, folder)
-        self.versions.require_as_seen(change.path, status, change.old is not None)
+        self.replacer.require_unchanged(change.path, status, change.old is not None)
         if only_mode(change):
             os.chmod(name, _mode(new, status), dir_fd=folder)
         elif change.old is None:
-            self.versions.create(self._prepared(change, new, status), folder, name)
+            self.replacer.create(self._prepared(change, new, status), folder, name)
         else:
             staged = self._prepared(change, new, status)
-            self.versions.overwrite(change.path, staged, folder, name)
+            self.replacer.overwrite(change.path, staged, folder, name)
 
     def _prepared(self, change: Change, entry: Entry, before: os.stat_result | None) -> str:
-        """The new content under a temporary name, with its time, and the mode of what was there before."""
+        """The new content under a temporary name, with its time and the mode of the old file."""
         if entry.kind is Kind.SYMLINK:
-            link = self.versions.name()
+            link = self.replacer.temp_path()
             os.symlink(entry.target, link)
             return link
         staged = self.staged(change)
@@ -134,9 +134,9 @@ class Transition:
 
 
 def _mode(entry: Entry, before: os.stat_result | None) -> int:
-    """Readable as the file before it, else as the umask says; executable where it is readable."""
-    shown = before.st_mode if before is not None and stat.S_ISREG(before.st_mode) else ~_umask()
-    base = shown & 0o666
+    """Permissions of the old file, else as the umask allows; executable where it is readable."""
+    visible = before.st_mode if before is not None and stat.S_ISREG(before.st_mode) else ~_umask()
+    base = visible & 0o666
     return base | ((base & 0o444) >> 2 if entry.executable else 0)
 
 

@@ -1,5 +1,5 @@
-"""Ways to the directory that a path lies in: opened part by part and never through a link, so that nothing outside
-the root can be reached."""
+"""Opens the parent directory of a path part by part and never through a link, so that nothing outside the root can be
+reached."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ class Directories:
         self._root = root
         self._open: tuple[str, int] | None = None
 
-    def enter(self, path: str, make: bool = False) -> tuple[int, str]:
-        """The open directory that a path lies in (`make`: created if need be), and its name there. Raises OSError."""
+    def open_parent(self, path: str, make: bool = False) -> tuple[int, str]:
+        """The open parent directory of a path (`make`: created if need be), and its name there. Raises OSError."""
         parent, _, name = path.rpartition("/")
         if self._open is None or self._open[0] != parent:
-            self.leave()
+            self.close()
             self._open = (parent, _opened(self._root, parent, make))
         return self._open[1], name
 
-    def leave(self) -> None:
-        """No directory is open after this."""
+    def close(self) -> None:
         if self._open is not None:
             os.close(self._open[1])
             self._open = None
@@ -48,15 +47,15 @@ def _opened(root: Path, folder: str, make: bool) -> int:
 
 
 def status_of(name: str, folder: int) -> os.stat_result | None:
-    """What lies there; None: nothing."""
+    """The lstat result of a name; None: it does not exist."""
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
 
 
-def words(error: OSError) -> str:
-    """Why a path stays as it is."""
+def reason_of(error: OSError) -> str:
+    """Why a path could not be changed."""
     if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
         return "the directory stays: it holds files that are not synced"
     if error.errno in (errno.ELOOP, errno.ENOTDIR):

@@ -1,6 +1,6 @@
-"""New contents are on the disk before they get their names.
+"""Flushes new contents to the disk before they get their names.
 
-So a loss of power leaves the old file or the new one, never an empty one, which the next sync would take for an edit.
+A loss of power then leaves the old file or the new one, never an empty one, which the next sync would take for an edit.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-_FEW = 16  # files that are waited for one by one; of more, whatever is on their file system
+_FEW = 16  # files that are flushed one by one; for more, the whole file system
 
 
 def flush(folder: Path, files: Sequence[Path]) -> None:
-    """Wait until these files of a folder are on the disk. Raises OSError."""
+    """Waits until these files of a directory are on the disk. Raises OSError."""
     if len(files) > _FEW:
         _flush_all(folder)
         return
     for path in files:
-        with suppress(FileNotFoundError):  # it did not arrive
+        with suppress(FileNotFoundError):  # its download failed
             _flush_one(path)
 
 

@@ -1,6 +1,6 @@
-"""How a file gets to its place and away from it, so that no version is ever lost.
+"""Creates, overwrites and removes files so that no version is ever lost.
 
-What is overwritten or removed is looked at again at the last moment, has a second name from then on, and is kept.
+A file that is overwritten or removed gets a second name first, is checked for changes, and goes to the version store.
 """
 
 from __future__ import annotations
@@ -15,111 +15,111 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hai_sync.file_fingerprint import Signature, signature
+from hai_sync.file_fingerprint import Fingerprint, fingerprint
 from hai_sync.version_store import VersionStore
 
-Fault = Callable[[str], None]
+FaultHook = Callable[[str], None]
 """Called before each step that changes the disk, with its name; tests raise from it."""
 
-HELD = "held-"
-"""How the names of versions begin that are on their way to the kept ones."""
+BACKUP_PREFIX = "held-"
+"""Prefix of the names of old versions that are not in the version store yet."""
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
 _CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 
 
-class Moved(Exception):
-    """The path is not as it was when the decision was made."""
+class PathChanged(Exception):
+    """The path changed after the plan was made."""
 
 
 @dataclass(slots=True)
 class SafeReplace:
-    """The old and the new ones. `hold`: a directory on the same file system for what is on its way to `kept`."""
+    """Replaces files. `temp_dir`: on the same file system, for old versions before they go to `versions`."""
 
-    seen: Mapping[str, Signature]
-    kept: VersionStore
-    hold: Path
-    fault: Fault
+    expected: Mapping[str, Fingerprint]
+    versions: VersionStore
+    temp_dir: Path
+    fault_hook: FaultHook
     _number: int = 0
 
-    def name(self) -> str:
-        """A new one in `hold`."""
+    def temp_path(self) -> str:
+        """A new name in `temp_dir`."""
         self._number += 1
-        return str(self.hold / f"{HELD}{os.getpid()}-{self._number}")
+        return str(self.temp_dir / f"{BACKUP_PREFIX}{os.getpid()}-{self._number}")
 
-    def require_as_seen(self, path: str, status: os.stat_result | None, there: bool) -> None:
-        """Raises Moved unless it is as it was seen; not `there`: unless there is nothing."""
-        now = signature(status) if status is not None else None
-        if now != (self.seen.get(path) if there else None):
-            raise Moved("it changed meanwhile")
+    def require_unchanged(self, path: str, status: os.stat_result | None, exists: bool) -> None:
+        """Raises PathChanged unless the path is as expected; not `exists`: unless it is missing."""
+        current = fingerprint(status) if status is not None else None
+        if current != (self.expected.get(path) if exists else None):
+            raise PathChanged("it changed meanwhile")
 
-    def take_away(self, path: str, folder: int, name: str) -> None:
-        """By a rename, a look, and putting back what has changed in between."""
-        held = self.name()
-        self.fault("hold")
-        os.rename(name, held, src_dir_fd=folder)
-        if self.seen.get(path) != _as_before(held, self.seen.get(path)):
+    def remove(self, path: str, folder: int, name: str) -> None:
+        """Removes a file: renames it, checks it, and puts it back if it has changed."""
+        backup = self.temp_path()
+        self.fault_hook("hold")
+        os.rename(name, backup, src_dir_fd=folder)
+        if self.expected.get(path) != _ignoring_ctime(backup, self.expected.get(path)):
             with suppress(FileExistsError):
-                os.link(held, name, dst_dir_fd=folder, follow_symlinks=False)
-                os.unlink(held)
-            raise Moved("it changed while it was about to be removed")
-        self.fault("keep")
-        self.kept.keep(held, path)
+                os.link(backup, name, dst_dir_fd=folder, follow_symlinks=False)
+                os.unlink(backup)
+            raise PathChanged("it changed while it was about to be removed")
+        self.fault_hook("keep")
+        self.versions.add(backup, path)
 
     def create(self, staged: str, folder: int, name: str) -> None:
-        """A link, unlike a rename, overwrites nothing that has come in between."""
-        self.fault("create")
+        """Creates a file by a hard link, which unlike a rename overwrites nothing that was created meanwhile."""
+        self.fault_hook("create")
         try:
             os.link(staged, name, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
-            raise Moved("something was created in its place") from None
+            raise PathChanged("something was created in its place") from None
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
             os.rename(staged, name, dst_dir_fd=folder)  # a file system without links
             return
-        self.fault("created")
+        self.fault_hook("created")
         os.unlink(staged)
 
     def overwrite(self, path: str, staged: str, folder: int, name: str) -> None:
-        """The old file gets another name in the same step: who writes it, or has just replaced it, loses nothing."""
-        held = self.name()
-        self.fault("hold")
-        os.rename(staged, held)
+        """Overwrites a file; the old one gets another name in the same step, so that a concurrent write is not lost."""
+        backup = self.temp_path()
+        self.fault_hook("hold")
+        os.rename(staged, backup)
         try:
-            self.fault("overwrite")
-            if not exchange(held, folder, name):
-                held = self._replace(held, folder, name)
+            self.fault_hook("overwrite")
+            if not exchange(backup, folder, name):
+                backup = self._replace(backup, folder, name)
         except OSError:
-            os.rename(held, staged)
+            os.rename(backup, staged)
             raise
-        self.fault("keep")
-        self.kept.keep(held, path)
+        self.fault_hook("keep")
+        self.versions.add(backup, path)
 
     def _replace(self, new: str, folder: int, name: str) -> str:
-        """In two steps; answers where the old file is."""
-        held = self.name()
+        """Replaces in two steps; returns the path of the old file."""
+        backup = self.temp_path()
         try:
-            os.link(name, held, src_dir_fd=folder, follow_symlinks=False)
+            os.link(name, backup, src_dir_fd=folder, follow_symlinks=False)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            os.rename(name, held, src_dir_fd=folder)  # nothing is there for a moment
+            os.rename(name, backup, src_dir_fd=folder)  # the name is missing for a moment
         os.replace(new, name, dst_dir_fd=folder)
-        return held
+        return backup
 
 
-def _as_before(held: str, before: Signature | None) -> Signature:
-    """What a file is after a rename, which sets its time of change, if the rest is as it was; else what it is."""
-    now = signature(os.lstat(held))
-    if before is None or len(before) != len(now):
-        return now
-    return before if before[:16] + before[24:] == now[:16] + now[24:] else now
+def _ignoring_ctime(backup: str, before: Fingerprint | None) -> Fingerprint:
+    """The fingerprint after a rename; `before` if it differs only in ctime, which a rename sets."""
+    current = fingerprint(os.lstat(backup))
+    if before is None or len(before) != len(current):
+        return current
+    return before if before[:16] + before[24:] == current[:16] + current[24:] else current
 
 
 def exchange(path: str, folder: int, name: str) -> bool:
-    """An absolute path, and a name in an open directory. False: this file system cannot. Raises OSError."""
+    """Exchanges a path with a name in an open directory atomically. False: not supported. Raises OSError."""
     rename = _rename()
     if rename is None:
         return False
@@ -137,7 +137,7 @@ def exchange(path: str, folder: int, name: str) -> bool:
 
 @cache
 def _rename() -> Callable[..., Any] | None:
-    import ctypes  # here, since most syncs overwrite nothing
+    import ctypes  # imported late: most syncs overwrite nothing
 
     libc = ctypes.CDLL(None, use_errno=True)
     return getattr(libc, "renameat2", None) or getattr(libc, "renameatx_np", None)

@@ -1,1 +1,1 @@
-"""Hints that files have changed, and the socket by which a running daemon is asked."""
+"""Events of changed files, and the socket for requests to a daemon."""

@@ -1,8 +1,8 @@
-"""Paths that may have changed. Events are hints: whoever gets them looks at the files again.
+"""Reports paths that may have changed. The receiver scans them again.
 
-Where events cannot be had (a network file system, the limit of inotify) the hint is "anything", at an
-interval. A cookie is a file of our own whose event tells that all earlier events have arrived. Where some were lost,
-watching begins again, and everything is looked at.
+Where events are not available (a network file system, the limit of inotify) the hint is "anything", at an interval. A
+cookie is a private file whose event tells that all earlier events have arrived. After a loss of events, watching starts
+again, and everything is scanned.
 """
 
 from __future__ import annotations
@@ -16,78 +16,78 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, suppress
 from pathlib import Path
 
-from hai_sync.core.names import OWN, is_own
+from hai_sync.core.names import PRIVATE_DIR, is_private
 
 if sys.platform == "linux":
-    from hai_sync.watch.inotify import told
+    from hai_sync.watch.inotify import changed_paths
 else:
-    from hai_sync.watch.watchfiles_backend import told
+    from hai_sync.watch.watchfiles_backend import changed_paths
 
 POLL_SECONDS = 5.0
-_AGAIN_SECONDS = 0.2  # to begin costs a walk, and where events were lost more may be
+_RESTART_SECONDS = 0.2  # a start walks the tree, and more events may be lost soon
 _COOKIE = "cookie-"
-_LIMIT = (
+_WATCH_LIMIT_REACHED = (
     "the limit of inotify watches is reached; "
     "raise it with `sysctl fs.inotify.max_user_watches=1048576`"
 )
-_NETWORK = frozenset(
+_NETWORK_TYPES = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "lustre", "ceph", "glusterfs"}
 )
 
 
 class Events:
-    """The events of one root. `why_polling` tells people why there are none."""
+    """The events of one root. `why_polling`: why there are none."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
-        self._own = os.path.join(self._root, OWN)
+        self._private_dir = os.path.join(self._root, PRIVATE_DIR)
         self._cookies: dict[str, asyncio.Event] = {}
         self._numbers = itertools.count(1)
         self.why_polling = network_type(root)
 
     async def hints(self) -> AsyncGenerator[set[str] | None, None]:
-        """Sets of paths; None: anything may have changed. Ends when the root is gone."""
+        """Yields sets of paths; None: anything may have changed. Ends when the root is removed."""
         if not self.why_polling:
             try:
-                while self._there():
+                while self._root_exists():
                     async with aclosing(self._watched()) as watched:
                         async for paths in watched:
                             yield paths
-                    await asyncio.sleep(_AGAIN_SECONDS)
+                    await asyncio.sleep(_RESTART_SECONDS)
                 return
             except (OSError, RuntimeError) as error:
-                self.why_polling = _words(error)
-        while self._there():
+                self.why_polling = _describe(error)
+        while self._root_exists():
             yield None
             await asyncio.sleep(POLL_SECONDS)
 
     async def _watched(self) -> AsyncGenerator[set[str] | None, None]:
-        """Until some events were lost, or the root is gone."""
-        async with aclosing(told(self._root)) as telling:
-            yield await anext(telling)  # what happened before we began to watch
-            async for paths in telling:
-                if paths is None or not self._there():
+        """Yields hints until events are lost or the root is removed."""
+        async with aclosing(changed_paths(self._root)) as batches:
+            yield await anext(batches)  # changes from before the watch
+            async for paths in batches:
+                if paths is None or not self._root_exists():
                     return
-                own = {path for path in paths if is_own(path)}
-                if hints := paths - own:
+                private = {path for path in paths if is_private(path)}
+                if hints := paths - private:
                     yield hints
-                self._seen(own)  # whoever waits for a cookie may rely on the hints being taken
+                self._note_cookies(private)  # after the hints, so that `caught_up` covers them
 
-    def _there(self) -> bool:
+    def _root_exists(self) -> bool:
         return os.path.isdir(self._root)
 
-    def _seen(self, own: Iterable[str]) -> None:
-        for path in own:
+    def _note_cookies(self, private: Iterable[str]) -> None:
+        for path in private:
             if event := self._cookies.get(os.path.basename(path)):
                 event.set()
 
     async def caught_up(self, timeout: float = 0.5) -> bool:
-        """Wait until every event up to now has arrived; False: they do not come."""
+        """Waits until every event up to now has arrived; False: no events arrive."""
         if self.why_polling:
             return False
         name = f"{_COOKIE}{os.getpid()}-{next(self._numbers)}"
         event = self._cookies[name] = asyncio.Event()
-        path = Path(self._own, name)
+        path = Path(self._private_dir, name)
         try:
             await asyncio.to_thread(path.touch)
             async with asyncio.timeout(timeout):
@@ -102,7 +102,7 @@ class Events:
 
 
 def network_type(root: Path) -> str:
-    """Why a file system tells of no events of other hosts; empty: it does."""
+    """The network file system of a path, which reports no events of other hosts; empty: a local one."""
     try:
         mounts = Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -114,10 +114,10 @@ def network_type(root: Path) -> str:
         inside = str(root) == at or str(root).startswith(at.rstrip("/") + "/")
         if inside and len(at) >= len(best):
             best, kind = at, fields[2]
-    return f"{best} is a network file system ({kind})" if kind in _NETWORK else ""
+    return f"{best} is a network file system ({kind})" if kind in _NETWORK_TYPES else ""
 
 
-def _words(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return _LIMIT
+        return _WATCH_LIMIT_REACHED
     return f"no events can be had: {error}"

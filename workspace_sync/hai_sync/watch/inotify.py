@@ -1,4 +1,4 @@
-"""Changes below a root as Linux tells of them, until the root is another directory."""
+"""Watches a root through inotify, until another directory is mounted there."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import AsyncGenerator
 from contextlib import closing, suppress
 
 from hai.host.inotify import Inotify
-from hai_sync.core.names import is_own
-from hai_sync.workspace_dir import mark
+from hai_sync.core.names import is_private
+from hai_sync.workspace_dir import root_id
 
 WAIT_SECONDS = 1.0
 
 
-async def told(root: str) -> AsyncGenerator[set[str] | None, None]:
-    """Paths below a root as they are told of, now and then none. The first None: it begins; another: it must anew."""
+async def changed_paths(root: str) -> AsyncGenerator[set[str] | None, None]:
+    """Yields changed paths, sometimes an empty set. The first None: watching has begun; another: it must restart."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    begun = _here(root)
-    with closing(Inotify(root, is_own)) as watching:
-        await asyncio.to_thread(watching.add, "")
+    initial_id = _root_id(root)
+    with closing(Inotify(root, is_private)) as watcher:
+        await asyncio.to_thread(watcher.add, "")
         yield None
-        loop.add_reader(watching.file, ready.set)
+        loop.add_reader(watcher.file, ready.set)
         try:
             paths: set[str] | None = set()
             while paths is not None:
@@ -28,15 +28,15 @@ async def told(root: str) -> AsyncGenerator[set[str] | None, None]:
                     async with asyncio.timeout(WAIT_SECONDS):
                         await ready.wait()
                 ready.clear()
-                paths = watching.read() if _here(root) == begun else None
+                paths = watcher.read() if _root_id(root) == initial_id else None
                 yield paths
         finally:
-            loop.remove_reader(watching.file)
+            loop.remove_reader(watcher.file)
 
 
-def _here(root: str) -> str:
-    """Another one when something else lies there: it was unmounted, or mounted again."""
+def _root_id(root: str) -> str:
+    """Changes when the root is unmounted or mounted again."""
     try:
-        return mark(root)
+        return root_id(root)
     except OSError:
         return ""

@@ -1,4 +1,4 @@
-"""Changes as macOS tells of them, through watchfiles; it, too, follows no links there."""
+"""Watches a root through watchfiles, for macOS, where it follows no links."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import AsyncGenerator
 
 from watchfiles import awatch
 
-STEP_MS = 3  # it looks for new events this often; costs 1 % of a core
-WAIT_MS = 1000
+POLL_MS = 3  # polls for new events; costs 1 % of a core
+TIMEOUT_MS = 1000
 
 
-async def told(root: str) -> AsyncGenerator[set[str] | None, None]:
-    """As `inotify.told`, but that nothing ends it."""
+async def changed_paths(root: str) -> AsyncGenerator[set[str] | None, None]:
+    """As `inotify.changed_paths`, but without an end."""
     yield None
-    watching = awatch(
+    watcher = awatch(
         root,
         watch_filter=None,
-        debounce=STEP_MS * 2,
-        step=STEP_MS,
+        debounce=POLL_MS * 2,
+        step=POLL_MS,
         recursive=True,
         ignore_permission_denied=True,
-        rust_timeout=WAIT_MS,
+        rust_timeout=TIMEOUT_MS,
         yield_on_timeout=True,
     )
-    async for changes in watching:
+    async for changes in watcher:
         paths = {path[len(root) + 1 :] for _, path in changes}
         yield None if "" in paths else paths

@@ -1,4 +1,4 @@
-"""`haiworkspace bugreport`: what somebody who looks for a fault asks first. Nothing is changed by it."""
+"""`haiworkspace bugreport`: prints what the search for a fault needs first, and changes nothing."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from hai.client.connection.transport import Connection
 from hai.client.errors import explained
 from hai.v1.server_service_pb2 import GetServerInfoRequest
 from hai.v1.server_service_pb2_grpc import ServerServiceStub
-from hai_sync.cli.options import common
+from hai_sync.cli.options import common, wants_json
 from hai_sync.cli.session_factory import with_connection
 from hai_sync.remote.endpoint import Remote
 from hai_sync.settings import settings
 from hai_sync.version_store import VersionStore
-from hai_sync.watch.control import ask
+from hai_sync.watch.control import query_daemon
 from hai_sync.watch.events import network_type
 from hai_sync.workspace_dir import WorkspaceDir, find
 
@@ -41,17 +41,19 @@ def bugreport(**options: Any) -> int:
 
     Contents of files and tokens are not in it; names of files may be.
     """
-    place = find()
+    workspace = find()
     report = {
-        "versions": _told(_versions),
-        "workspace": _told(lambda: _workspace(place)),
-        "index": _told(lambda: _index(place.state / "index.sqlite")),
-        "kept": _told(lambda: _kept(place.state / "kept")),
-        "daemon": _told(lambda: _daemon(place)),
-        "server": _told(lambda: with_connection(options["profile"], lambda c: _server(c, place))),
-        "log": _told(lambda: _log(place.state / "daemon.log")),
+        "versions": _section(_versions),
+        "workspace": _section(lambda: _workspace(workspace)),
+        "index": _section(lambda: _index(workspace.index_path)),
+        "kept": _section(lambda: _versions_facts(workspace.versions_dir)),
+        "daemon": _section(lambda: _daemon(workspace)),
+        "server": _section(
+            lambda: with_connection(options["profile"], lambda c: _server(c, workspace))
+        ),
+        "log": _section(lambda: _log(workspace.state_dir / "daemon.log")),
     }
-    one_line = options["as_json"] or options["output"] == "json"
+    one_line = wants_json(options)
     text = json.dumps(
         {"event": "bugreport", **report}, indent=None if one_line else 2, default=repr
     )
@@ -59,13 +61,13 @@ def bugreport(**options: Any) -> int:
     return 0
 
 
-def _told(look: Callable[[], Any]) -> Any:
-    """What cannot be looked at is a finding, too."""
+def _section(read: Callable[[], Any]) -> Any:
+    """The result of `read`, or its exception: a failure is informative, too."""
     try:
-        return look()
+        return read()
     except Exception as error:
-        known = explained(error)
-        return {"failed": f"{type(known).__name__}: {known}"}
+        explained_error = explained(error)
+        return {"failed": f"{type(explained_error).__name__}: {explained_error}"}
 
 
 def _versions() -> Mapping[str, str]:
@@ -80,9 +82,14 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def _workspace(place: WorkspaceDir) -> Mapping[str, Any]:
-    network = network_type(place.root)
-    return {"name": place.name, "id": place.id, "network": network, "settings": settings(place)}
+def _workspace(workspace: WorkspaceDir) -> Mapping[str, Any]:
+    network = network_type(workspace.root)
+    return {
+        "name": workspace.name,
+        "id": workspace.id,
+        "network": network,
+        "settings": settings(workspace),
+    }
 
 
 def _index(path: Path) -> Mapping[str, Any] | None:
@@ -94,30 +101,30 @@ def _index(path: Path) -> Mapping[str, Any] | None:
         counts = {t: db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in _TABLES}
         facts = dict(db.execute("SELECT name, value FROM facts"))
         check = db.execute("PRAGMA quick_check").fetchone()[0]
-    kept = {name: facts.get(name, "") for name in _FACTS}
-    return {"bytes": path.stat().st_size, "check": check, "rows": counts, **kept}
+    values = {name: facts.get(name, "") for name in _FACTS}
+    return {"bytes": path.stat().st_size, "check": check, "rows": counts, **values}
 
 
-def _kept(folder: Path) -> Mapping[str, int]:
+def _versions_facts(folder: Path) -> Mapping[str, int]:
     sizes = [found.size for found in VersionStore(folder).versions()]
     return {"versions": len(sizes), "bytes": sum(sizes)}
 
 
-def _daemon(place: WorkspaceDir) -> Mapping[str, Any] | None:
-    answer = ask(place.own, {"verb": "status"}, timeout=5)
+def _daemon(workspace: WorkspaceDir) -> Mapping[str, Any] | None:
+    answer = query_daemon(workspace.private_dir, {"verb": "status"}, timeout=5)
     if answer is None:
         return None
     lists = {name: len(answer[name]) for name in ("conflicts", "problems", "passed_over")}
     return {name: answer[name] for name in _DAEMON} | lists
 
 
-async def _server(connection: Connection, place: WorkspaceDir) -> Mapping[str, Any]:
+async def _server(connection: Connection, workspace: WorkspaceDir) -> Mapping[str, Any]:
     began = time.monotonic()
     info = await connection.unary(
         connection.stub(ServerServiceStub).GetServerInfo, GetServerInfoRequest(), retry=True
     )
     seconds = round(time.monotonic() - began, 3)
-    found = await Remote(connection, place.name).get()
+    found = await Remote(connection, workspace.name).get()
     return {
         "version": info.version,
         "launcher": info.launcher,

@@ -12,41 +12,41 @@ from typing import Any
 import click
 
 from hai.client.errors import UsageError
-from hai_sync.cli.options import common
-from hai_sync.cli.remote_selector import RemoteSelector, there, there_of
+from hai_sync.cli.options import common, wants_json
+from hai_sync.cli.remote_selector import RemoteSelector, remote_selector_options, select_remote
 from hai_sync.cli.reporting import event
 from hai_sync.cli.session_factory import relative, with_session
 from hai_sync.core.entry import Kind, Tree
-from hai_sync.remote.downloader import borrowed
+from hai_sync.remote.downloader import temporary_copies
 from hai_sync.session.session import Session
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@there
+@remote_selector_options
 @common
 def cat(paths: tuple[str, ...], revision: str | None, task: int | None, **options: Any) -> int:
     """Print files of the cluster. Nothing is left here."""
-    wanted = there_of(revision, task)
-    as_json = options["as_json"] or options["output"] == "json"
+    selector = select_remote(revision, task)
+    as_json = wants_json(options)
 
     async def work(session: Session) -> None:
-        number, tree = await wanted.tree(session)
-        names = [relative(session.place, path) for path in paths]
-        _require_files(wanted, tree, names)
+        number, tree = await selector.tree(session)
+        names = [relative(session.workspace, path) for path in paths]
+        _require_files(selector, tree, names)
         files = {name: tree[name] for name in names}
-        async with borrowed(session.remote, number, files, wanted.task) as place:
+        async with temporary_copies(session.remote, number, files, selector.task) as path_of:
             for name in names:
-                _tell(name, place(name), as_json)
+                _print_file(name, path_of(name), as_json)
 
     with_session(options["profile"], work)
     return 0
 
 
-def _require_files(wanted: RemoteSelector, tree: Tree, names: Sequence[str]) -> None:
-    """Raises NotFound or UsageError with all that are none."""
-    if lacking := [name for name in names if name not in tree]:
-        raise wanted.nothing(" or ".join(map(repr, lacking)))
+def _require_files(selector: RemoteSelector, tree: Tree, names: Sequence[str]) -> None:
+    """Raises NotFound or UsageError that lists all wrong names."""
+    if missing := [name for name in names if name not in tree]:
+        raise selector.not_found(" or ".join(map(repr, missing)))
     if others := [name for name in names if tree[name].kind is not Kind.FILE]:
         kinds = [f"{name!r} ({tree[name].kind.name.lower()})" for name in others]
         raise UsageError(
@@ -54,7 +54,7 @@ def _require_files(wanted: RemoteSelector, tree: Tree, names: Sequence[str]) -> 
         )
 
 
-def _tell(name: str, content: Path, as_json: bool) -> None:
+def _print_file(name: str, content: Path, as_json: bool) -> None:
     if as_json:
         event("cat", path=name, base64=b64encode(content.read_bytes()).decode())
         return

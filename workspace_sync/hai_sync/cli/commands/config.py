@@ -9,17 +9,17 @@ from typing import Any
 import click
 
 from hai.client.errors import UsageError
-from hai_sync.cli.options import CONFLICT, JOBS, LINKS, MODE, RATE, common
+from hai_sync.cli.options import CONFLICT, JOBS, LINKS, MODE, RATE, common, wants_json
 from hai_sync.cli.reporting import event
 from hai_sync.core.links import Links
 from hai_sync.core.rules import Mode, Policy
-from hai_sync.settings import keep_setting, settings
+from hai_sync.settings import save_setting, settings
 from hai_sync.workspace_dir import CONFIG, find
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One key. `type` is that of the option of this name."""
+    """One key. `type`: that of the option with this name."""
 
     type: click.ParamType[Any]
     default: str
@@ -37,7 +37,7 @@ KEYS: Mapping[str, Setting] = {
 
 
 def value_of(name: str, value: str) -> Any:
-    """As its option has it. Raises UsageError."""
+    """A value converted by its option. Raises UsageError."""
     try:
         return KEYS[name].type.convert(value, None, None)
     except click.BadParameter as error:
@@ -57,7 +57,7 @@ def config() -> None:
 def list_all(**options: Any) -> int:
     """Every key with what it is, and what it means."""
     found = settings(find())
-    if options["as_json"] or options["output"] == "json":
+    if wants_json(options):
         event("config", **{name: found.get(name, key.default) for name, key in KEYS.items()})
         return 0
     for name, key in KEYS.items():
@@ -82,7 +82,7 @@ def get(key: str, **options: Any) -> int:
 def set_one(key: str, value: str, **options: Any) -> int:
     """Set one value; a running daemon keeps what it was started with."""
     value_of(key, value)
-    keep_setting(find(), key, value)
+    save_setting(find(), key, value)
     return 0
 
 
@@ -91,5 +91,5 @@ def set_one(key: str, value: str, **options: Any) -> int:
 @common
 def unset(key: str, **options: Any) -> int:
     """Let one be the default again."""
-    keep_setting(find(), key, None)
+    save_setting(find(), key, None)
     return 0

@@ -14,15 +14,15 @@ import click
 
 from hai.client.errors import NotFound
 from hai.client.text.sizes import size_text
-from hai_sync.cli.options import common, filter_of, filters, note_unused, outward_links
+from hai_sync.cli.options import common, filter_of, filters, note_unused, outward_links, wants_json
 from hai_sync.cli.remote_selector import Revision
-from hai_sync.cli.reporting import change_facts, event, printable, tell_problems
+from hai_sync.cli.reporting import change_facts, event, print_problems, printable
 from hai_sync.cli.session_factory import relative, with_session
 from hai_sync.core.diff import Change
 from hai_sync.core.diff import diff as difference
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, below
 from hai_sync.core.rules import Mode, Rules
-from hai_sync.remote.downloader import borrowed
+from hai_sync.remote.downloader import temporary_copies
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.session import Session
 
@@ -37,7 +37,7 @@ _VERBS = {"create": "added", "remove": "removed", "modify": "changed"}
 @click.option(
     "-r",
     "--revision",
-    "between",
+    "revisions",
     type=Revision(),
     multiple=True,
     help="What the cluster has changed since then; twice: from one to the other.",
@@ -47,59 +47,57 @@ _VERBS = {"create": "added", "remove": "removed", "modify": "changed"}
 @outward_links
 @filters
 @common
-def diff(path: str, stat: bool, between: Sequence[str], **options: Any) -> int:
+def diff(path: str, stat: bool, revisions: Sequence[str], **options: Any) -> int:
     """What differs between here and the cluster; of a file line by line. Exits with 1 if anything does."""
     note_unused(options)
-    if len(between) > 2:
+    if len(revisions) > 2:
         raise click.UsageError("say -r once or twice")
-    if between and (options["no_checksum"] or filter_of(options).is_special):
+    if revisions and (options["no_checksum"] or filter_of(options).is_special):
         raise click.UsageError("revisions are compared as a whole: say a PATH, and no filter")
 
     async def work(session: Session) -> tuple[Sequence[Change], str]:
-        name = relative(session.place, path) if path else ""
-        if between:
-            found = await compared(session, between)
-            whole = _is_folder(name, found.old, found.new)
-            return within(found.changes, name), "" if whole else await found.text(session, name)
-        report = await session.sync(_wish(options))
+        name = relative(session.workspace, path) if path else ""
+        if revisions:
+            found = await compare_revisions(session, revisions)
+            is_folder = _is_folder(name, found.old, found.new)
+            return changes_below(found.changes, name), "" if is_folder else await found.text(
+                session, name
+            )
+        report = await session.sync(_sync_options(options))
         if not path:
-            tell_problems(report)
-        whole = _is_folder(name, report.remote, report.local)
-        text = "" if whole else await _text(session, report, name)
-        return within(_differences(report), name), text
+            print_problems(report)
+        is_folder = _is_folder(name, report.remote, report.local)
+        text = "" if is_folder else await _text(session, report, name)
+        return changes_below(_differences(report), name), text
 
     changes, text = with_session(options["profile"], work)
-    if text and not stat and not _as_json(options):
+    if text and not stat and not wants_json(options):
         click.echo(text, nl=False)
     else:
-        _tell(changes, _VERBS if between else _SIDES, stat, options)
+        _print_changes(changes, _VERBS if revisions else _SIDES, stat, options)
     return 1 if changes else 0
 
 
 def _is_folder(name: str, *trees: Tree) -> bool:
-    """Whether it has no lines, but things in it; so has the root."""
+    """Whether a name is a directory in one of the trees; the empty name is the root."""
     return not name or DIRECTORY in [tree.get(name) for tree in trees]
 
 
-def _as_json(options: Mapping[str, Any]) -> bool:
-    return bool(options["as_json"] or options["output"] == "json")
-
-
-def _wish(options: Mapping[str, Any]) -> SyncOptions:
+def _sync_options(options: Mapping[str, Any]) -> SyncOptions:
     filter, by_size = filter_of(options), options["no_checksum"]
     return SyncOptions(Rules(Mode.SYNC), filter, dry_run=True, by_size=by_size, purpose="diff")
 
 
-def _tell(
-    changes: Sequence[Change], words: Mapping[str, str], stat: bool, options: Mapping[str, Any]
+def _print_changes(
+    changes: Sequence[Change], labels: Mapping[str, str], stat: bool, options: Mapping[str, Any]
 ) -> None:
-    if _as_json(options):
+    if wants_json(options):
         event("diff", changes=[change_facts(change) for change in changes])
     elif stat:
-        click.echo(_stat(changes, words))
+        click.echo(_stat(changes, labels))
     else:
         for change in changes:
-            click.echo(printable(f"{words[change.verb]:13} {change.path}"))
+            click.echo(printable(f"{labels[change.verb]:13} {change.path}"))
 
 
 def _differences(report: Report) -> list[Change]:
@@ -110,12 +108,12 @@ def _differences(report: Report) -> list[Change]:
     return [change for change in difference(report.remote, report.local) if change.path in paths]
 
 
-def _stat(changes: Sequence[Change], words: Mapping[str, str]) -> str:
+def _stat(changes: Sequence[Change], labels: Mapping[str, str]) -> str:
     rows = []
-    for verb, name in words.items():
-        mine = [change for change in changes if change.verb == verb]
-        size = sum(e.size for change in mine if (e := change.new or change.old) is not None)
-        rows.append(f"{name:13} {len(mine):6} paths  {size_text(size)}")
+    for verb, name in labels.items():
+        matching = [change for change in changes if change.verb == verb]
+        size = sum(e.size for change in matching if (e := change.new or change.old) is not None)
+        rows.append(f"{name:13} {len(matching):6} paths  {size_text(size)}")
     return "\n".join(rows)
 
 
@@ -130,9 +128,9 @@ async def _text(session: Session, report: Report, path: str) -> str:
         return ""
     if too_large(entry, ours):
         return f"cluster/{path} and local/{path} differ; they are too large to be shown by lines\n"
-    old = await fetched(session, report.revision, path, entry)
-    new = await asyncio.to_thread(_read, session.place.root / path)
-    return unified(f"cluster/{path}", f"local/{path}", old, new)
+    old = await fetch_bytes(session, report.revision, path, entry)
+    new = await asyncio.to_thread(_read, session.workspace.root / path)
+    return text_diff(f"cluster/{path}", f"local/{path}", old, new)
 
 
 def _read(path: Path) -> bytes:
@@ -142,8 +140,8 @@ def _read(path: Path) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Revisions:
-    """Two trees of the cluster."""
+class RevisionPair:
+    """Two revisions of the cluster with their trees."""
 
     numbers: tuple[int, int]
     old: Tree
@@ -151,11 +149,11 @@ class Revisions:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What makes the newer one."""
+        """The changes from the older to the newer tree."""
         return difference(self.old, self.new)
 
     async def text(self, session: Session, path: str) -> str:
-        """The difference of one path. Raises NotFound."""
+        """A unified diff of one path. Raises NotFound."""
         old, new = self.old.get(path), self.new.get(path)
         before, after = (f"revision {number}/{path}" for number in self.numbers)
         if old is None and new is None:
@@ -165,40 +163,40 @@ class Revisions:
         if too_large(old, new):
             return f"{before} and {after} differ; they are too large to be shown by lines\n"
         texts = [
-            await fetched(session, number, path, entry)
+            await fetch_bytes(session, number, path, entry)
             for number, entry in zip(self.numbers, (old, new), strict=True)
         ]
-        return unified(before, after, *texts)
+        return text_diff(before, after, *texts)
 
 
-async def compared(session: Session, wanted: Sequence[str]) -> Revisions:
-    """Of two numbers or tags; of one, beside what is on the cluster now. Raises NotFound."""
-    first, second = [await session.remote.number_of(each) for each in (*wanted, "0")[:2]]
+async def compare_revisions(session: Session, revisions: Sequence[str]) -> RevisionPair:
+    """Compares two revisions, or one with the files on the cluster now. Raises NotFound."""
+    first, second = [await session.remote.resolve_revision(each) for each in (*revisions, "0")[:2]]
     old_number, old = await session.remote.tree({}, 0, first)
     new_number, new = await session.remote.tree({}, 0, second)
-    return Revisions((old_number, new_number), old, new)
+    return RevisionPair((old_number, new_number), old, new)
 
 
 def too_large(*entries: Entry | None) -> bool:
-    """Whether nobody would read the difference."""
+    """Whether a diff by lines would be too long to read."""
     return max((entry.size for entry in entries if entry is not None), default=0) > _TEXT_BYTES
 
 
-async def fetched(session: Session, revision: int, path: str, entry: Entry | None) -> bytes:
-    """What the cluster has there; of a link where it leads, nothing of a directory."""
+async def fetch_bytes(session: Session, revision: int, path: str, entry: Entry | None) -> bytes:
+    """The content of a remote file, or the target of a link; empty for a directory."""
     if entry is None or entry.kind is not Kind.FILE:
         return b"" if entry is None else entry.target.encode()
-    async with borrowed(session.remote, revision, {path: entry}) as place:
-        return await asyncio.to_thread(place(path).read_bytes)
+    async with temporary_copies(session.remote, revision, {path: entry}) as path_of:
+        return await asyncio.to_thread(path_of(path).read_bytes)
 
 
-def within(changes: Sequence[Change], name: str) -> list[Change]:
-    """Those of one path and of what is in it; of the root all."""
+def changes_below(changes: Sequence[Change], name: str) -> list[Change]:
+    """The changes at or below a path; an empty one is the root."""
     return [change for change in changes if not name or below(change.path, name)]
 
 
-def unified(before: str, after: str, old: bytes, new: bytes) -> str:
-    """As `diff -u` has it; of what differs otherwise a line in words."""
+def text_diff(before: str, after: str, old: bytes, new: bytes) -> str:
+    """A unified diff; one sentence if the files are binary or differ in their kind or mode."""
     if b"\0" in old or b"\0" in new:
         return f"{before} and {after} differ; they are no text\n"
     lines = list(difflib.unified_diff(_lines(old), _lines(new), before, after))
@@ -209,5 +207,5 @@ def unified(before: str, after: str, old: bytes, new: bytes) -> str:
 
 
 def _lines(data: bytes) -> list[str]:
-    """Two bytes that are no UTF-8 are not the same for it."""
+    """Lines of a file; surrogates keep different bytes that are not UTF-8 different."""
     return data.decode("utf-8", "surrogateescape").splitlines(keepends=True)

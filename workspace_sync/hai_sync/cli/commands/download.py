@@ -12,15 +12,15 @@ import click
 
 from hai.client.text.sizes import size_text
 from hai_sync.cli.commands.remove import matching
-from hai_sync.cli.options import common
-from hai_sync.cli.remote_selector import RemoteSelector, there, there_of
+from hai_sync.cli.options import common, wants_json
+from hai_sync.cli.remote_selector import RemoteSelector, remote_selector_options, select_remote
 from hai_sync.cli.reporting import Progress, event
 from hai_sync.cli.session_factory import pattern, with_session
 from hai_sync.core.diff import only_mode
 from hai_sync.core.entry import Kind, Tree
 from hai_sync.core.ignore import Ignore, default_rules
-from hai_sync.remote.downloader import Download, due, fetch
-from hai_sync.session.download import landing
+from hai_sync.remote.downloader import Download, fetch, remaining
+from hai_sync.session.download import open_target
 from hai_sync.session.lock import locked
 from hai_sync.session.session import Session
 from hai_sync.workspace_dir import TEMPORARY
@@ -28,7 +28,7 @@ from hai_sync.workspace_dir import TEMPORARY
 
 @click.command()
 @click.argument("path", required=False)
-@there
+@remote_selector_options
 @click.option("--to", "target", type=click.Path(file_okay=False), help="Where to put it.")
 @click.option("--force", is_flag=True, help="Overwrite files that differ.")
 @click.option("-s", "--sync_timeout", type=click.IntRange(5, 21_600), metavar="SECONDS")
@@ -48,15 +48,17 @@ def download(
     revision wrote into a directory of its own: with --task PATH is in there, as if that were the workspace, and
     without PATH it is all that the task wrote, but for caches.
     """
-    as_json = options["as_json"] or options["output"] == "json"
+    as_json = wants_json(options)
     progress = Progress(as_json, quiet=False)
 
-    place = Path(os.path.realpath(target)) if target else None
-    wanted = Wanted(path, there_of(revision, task))
+    destination = Path(os.path.realpath(target)) if target else None
+    selection = Selection(path, select_remote(revision, task))
 
     async def work(session: Session) -> tuple[int, int]:
         async with asyncio.timeout(sync_timeout):
-            return await _download(session, wanted, place or session.place.root, force, progress)
+            return await _download(
+                session, selection, destination or session.workspace.root, force, progress
+            )
 
     files, size = with_session(options["profile"], work, progress)
     progress.end()
@@ -68,49 +70,49 @@ def download(
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to come, and of what."""
+class Selection:
+    """The files to download."""
 
     path: str | None
-    there: RemoteSelector
+    selector: RemoteSelector
 
     async def find(self, session: Session) -> tuple[int, Tree]:
-        """The revision, and what was chosen of it. Raises NotFound."""
-        revision, tree = await self.there.tree(session)
-        if self.there.task and self.path is None:
+        """The revision, and the matching part of its tree. Raises NotFound."""
+        revision, tree = await self.selector.tree(session)
+        if self.selector.task and self.path is None:
             return revision, _without_caches(tree)
-        wanted = "checkpoint" if self.path is None else pattern(session.place, self.path)
-        chosen = {p: tree[p] for p in matching(tree, [wanted])}
+        path_pattern = "checkpoint" if self.path is None else pattern(session.workspace, self.path)
+        chosen = {p: tree[p] for p in matching(tree, [path_pattern])}
         if not chosen:
-            raise self.there.nothing(repr(self.path or wanted))
+            raise self.selector.not_found(repr(self.path or path_pattern))
         return revision, chosen
 
 
 def _without_caches(tree: Tree) -> Tree:
     rules = Ignore(defaults=default_rules())
-    return {p: e for p, e in tree.items() if not rules.hides(p, e.kind is Kind.DIRECTORY)}
+    return {p: e for p, e in tree.items() if not rules.is_hidden(p, e.kind is Kind.DIRECTORY)}
 
 
 async def _download(
-    session: Session, wanted: Wanted, target: Path, force: bool, progress: Progress
+    session: Session, selection: Selection, target: Path, force: bool, progress: Progress
 ) -> tuple[int, int]:
-    """One at a time: what arrives waits where a pull's does."""
-    async with locked(session.place.state, lambda: progress.stage("wait", 0, 0)):
-        revision, chosen = await wanted.find(session)
-        with landing(session.place, target) as here:
-            changes = await asyncio.to_thread(here.look, chosen)
-            here.require_room(changes, force)
-            lacking = {c.path for c in changes if not only_mode(c)}
-            files = {p: e for p, e in _files(chosen).items() if here.path(p) in lacking}
-            folder = session.place.own / TEMPORARY
-            contents = Download(revision, files, folder, task=wanted.there.task)
+    """Takes the lock, since contents are staged in the same directory as those of a pull."""
+    async with locked(session.workspace.state_dir, lambda: progress.stage("wait", 0, 0)):
+        revision, chosen = await selection.find(session)
+        with open_target(session.workspace, target) as target_dir:
+            changes = await asyncio.to_thread(target_dir.plan, chosen)
+            target_dir.require_replaceable(changes, force)
+            missing = {c.path for c in changes if not only_mode(c)}
+            files = {p: e for p, e in _files(chosen).items() if target_dir.path(p) in missing}
+            folder = session.workspace.private_dir / TEMPORARY
+            contents = Download(revision, files, folder, task=selection.selector.task)
             await _fetch(session, contents, progress)
-            await asyncio.to_thread(here.place, changes, contents)
+            await asyncio.to_thread(target_dir.apply, changes, contents)
     return len(_files(chosen)), _size(_files(chosen))
 
 
 async def _fetch(session: Session, contents: Download, progress: Progress) -> None:
-    progress.stage("download", *due(contents))
+    progress.stage("download", *remaining(contents))
     await fetch(session.remote, contents, progress.progress)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from hai_sync.cli.options import common, note_unused
+from hai_sync.cli.options import common, note_unused, wants_json
 from hai_sync.cli.reporting import event
 from hai_sync.cli.session_factory import with_connection
 from hai_sync.workspace_dir import create
@@ -26,15 +26,15 @@ def init(name: str, **options: Any) -> int:
     from hai_sync.remote.endpoint import Remote
 
     note_unused(options)
-    place, new = create(Path.cwd(), name)
+    workspace, new = create(Path.cwd(), name)
 
     async def work(connection: Connection) -> str:
         return (await Remote(connection, name).create()).path
 
     path = with_connection(options["profile"], work)
-    if options["as_json"] or options["output"] == "json":
-        event("done", name=name, local=str(place.root), remote=path, new=new)
+    if wants_json(options):
+        event("done", name=name, local=str(workspace.root), remote=path, new=new)
     else:
-        word = "is now" if new else "is already"
-        click.echo(f"{place.root} {word} the workspace {name!r}, on the cluster {path}")
+        verb = "is now" if new else "is already"
+        click.echo(f"{workspace.root} {verb} the workspace {name!r}, on the cluster {path}")
     return 0

@@ -8,14 +8,13 @@ from typing import Any
 import click
 
 from hai.client.connection.transport import Connection
-from hai.client.errors import NotFound
 from hai.client.text.sizes import size_text
 from hai.v1.workspace_pb2 import Workspace
-from hai_sync.cli.options import common
+from hai_sync.cli.options import common, wants_json
 from hai_sync.cli.reporting import event
 from hai_sync.cli.session_factory import with_connection
 from hai_sync.remote.endpoint import list_workspaces
-from hai_sync.workspace_dir import WorkspaceDir, find
+from hai_sync.workspace_dir import WorkspaceDir, find_optional
 
 
 @click.command()
@@ -27,41 +26,34 @@ def listing(**options: Any) -> int:
         return list(await list_workspaces(connection))
 
     found = with_connection(options["profile"], work)
-    place = _here()
-    if options["as_json"] or options["output"] == "json":
-        event("list", workspaces=[_facts(workspace, place) for workspace in found])
+    current = find_optional()
+    if wants_json(options):
+        event("list", workspaces=[_facts(workspace, current) for workspace in found])
         return 0
     if not found:
         click.echo("no workspaces; `haiworkspace init NAME` makes this directory one", err=True)
     for workspace in found:
-        click.echo(_line(workspace, place))
+        click.echo(_line(workspace, current))
     return 0
 
 
-def _here() -> WorkspaceDir | None:
-    try:
-        return find()
-    except NotFound:
-        return None
-
-
-def _line(workspace: Workspace, place: WorkspaceDir | None) -> str:
-    here = place is not None and place.name == workspace.name
+def _line(workspace: Workspace, current: WorkspaceDir | None) -> str:
+    is_current = current is not None and current.name == workspace.name
     seconds = workspace.update_time.ToSeconds()
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else "never written"
     return (
-        f"{'*' if here else ' '} {workspace.name:20} revision {workspace.revision:<5} "
+        f"{'*' if is_current else ' '} {workspace.name:20} revision {workspace.revision:<5} "
         f"{workspace.files:7} files {size_text(workspace.size_bytes):>10}  {when}  {workspace.path}"
-        + (f"  {place.root}" if here and place else "")
+        + (f"  {current.root}" if is_current and current else "")
     )
 
 
-def _facts(workspace: Workspace, place: WorkspaceDir | None) -> dict[str, Any]:
-    here = place is not None and place.name == workspace.name
+def _facts(workspace: Workspace, current: WorkspaceDir | None) -> dict[str, Any]:
+    is_current = current is not None and current.name == workspace.name
     return {
         "name": workspace.name,
         "remote": workspace.path,
-        "local": str(place.root) if here and place else None,
+        "local": str(current.root) if is_current and current else None,
         "revision": workspace.revision,
         "files": workspace.files,
         "bytes": workspace.size_bytes,

@@ -10,18 +10,18 @@ import click
 
 from hai.client.text.sizes import size_text
 from hai.v1.workspace_pb2 import TaskTree
-from hai_sync.cli.options import common
-from hai_sync.cli.remote_selector import there, there_of
+from hai_sync.cli.options import common, wants_json
+from hai_sync.cli.remote_selector import remote_selector_options, select_remote
 from hai_sync.cli.reporting import entry_facts, event, printable
 from hai_sync.cli.session_factory import relative, with_session
 from hai_sync.core.entry import Kind, Tree
-from hai_sync.core.listing import Row, listed
+from hai_sync.core.listing import Row, list_rows
 from hai_sync.session.session import Session
 
 
 @click.command()
 @click.argument("path", default=".")
-@there
+@remote_selector_options
 @click.option("-R", "--recursive", is_flag=True, help="What lies in directories, too.")
 @click.option("--tasks", is_flag=True, help="The directories of tasks, and what they take.")
 @common
@@ -36,16 +36,16 @@ def ls(
     """What is on the cluster; of a directory the size of all that is in it. Nothing is brought here."""
     if tasks:
         return _tasks(options)
-    wanted = there_of(revision, task)
+    selector = select_remote(revision, task)
 
     async def work(session: Session) -> tuple[str, int, Tree]:
-        return relative(session.place, path), *await wanted.tree(session)
+        return relative(session.workspace, path), *await selector.tree(session)
 
     top, number, tree = with_session(options["profile"], work)
     if top and top not in tree:
-        raise wanted.nothing(repr(top))
-    rows = list(listed(tree, top, deep=recursive))
-    if options["as_json"] or options["output"] == "json":
+        raise selector.not_found(repr(top))
+    rows = list(list_rows(tree, top, recursive=recursive))
+    if wants_json(options):
         event("ls", revision=number, entries=[_facts(row) for row in rows])
         return 0
     for row in rows:
@@ -58,7 +58,7 @@ def _tasks(options: Mapping[str, Any]) -> int:
         return [tree async for tree in session.remote.task_trees()]
 
     found = with_session(options["profile"], work)
-    if options["as_json"] or options["output"] == "json":
+    if wants_json(options):
         event("tasks", tasks=[_tree_facts(tree) for tree in found])
         return 0
     for tree in found:

@@ -18,12 +18,12 @@ from hai_sync.cli.reporting import Progress, printable
 from hai_sync.cli.session_factory import pattern, with_connection
 from hai_sync.core.diff import Change, in_order
 from hai_sync.core.entry import Tree, below
-from hai_sync.core.names import fault
+from hai_sync.core.names import path_error
 from hai_sync.index import Index
 from hai_sync.remote.endpoint import Remote, author, client_id
-from hai_sync.remote.uploader import Order, push
+from hai_sync.remote.uploader import PushRequest, push
 from hai_sync.session.lock import locked
-from hai_sync.workspace_dir import WorkspaceDir, find
+from hai_sync.workspace_dir import find_optional
 
 
 @click.command()
@@ -62,22 +62,22 @@ def remove(
         with_connection(profile, lambda connection: Remote(connection, name).delete())
         click.echo(f"the workspace {name} is removed from the cluster; your files here stay")
         return 0
-    wanted = _patterns(name, files)
-    gone = with_connection(profile, lambda connection: _chosen(connection, name, wanted))
-    if dry_run or not gone:
-        for path in gone:
+    patterns = _patterns(name, files)
+    removed_paths = with_connection(profile, lambda connection: _chosen(connection, name, patterns))
+    if dry_run or not removed_paths:
+        for path in removed_paths:
             click.echo(printable(path))
-        return 0 if gone else _nothing(files)
-    _confirm(yes, f"Remove {len(gone)} paths of {name} on the cluster?")
-    with_connection(profile, lambda connection: _remove(connection, name, wanted))
-    click.echo(f"{len(gone)} paths are removed; `haiworkspace restore` brings them back")
+        return 0 if removed_paths else _raise_not_found(files)
+    _confirm(yes, f"Remove {len(removed_paths)} paths of {name} on the cluster?")
+    with_connection(profile, lambda connection: _remove(connection, name, patterns))
+    click.echo(f"{len(removed_paths)} paths are removed; `haiworkspace restore` brings them back")
     return 0
 
 
 def _remove_of_tasks(
     profile: str | None, name: str, tasks: Sequence[int], yes: bool, dry_run: bool
 ) -> int:
-    """Of several: each that can be removed is, also where another one cannot."""
+    """Removes the files of each task, also after a failure of another one."""
     if dry_run:
         click.echo("\n".join(f"what task {task} wrote" for task in tasks))
         return 0
@@ -102,16 +102,16 @@ def _remove_of_tasks(
 
 
 def _patterns(name: str, files: Sequence[str]) -> tuple[str, ...]:
-    """In the workspace itself as seen from where we stand, elsewhere from its root. Raises UsageError."""
-    place = _here()
-    if place is not None and place.name == name:
-        return tuple(pattern(place, path) for path in files)
-    if wrong := [path for path in files if fault(path.rstrip("/"))]:
+    """Patterns relative to the current directory if it is in this workspace, else to the root. Raises UsageError."""
+    workspace = find_optional()
+    if workspace is not None and workspace.name == name:
+        return tuple(pattern(workspace, path) for path in files)
+    if wrong := [path for path in files if path_error(path.rstrip("/"))]:
         raise UsageError(f"{wrong[0]!r} is no path inside a workspace")
     return tuple(files)
 
 
-def _nothing(files: Sequence[str]) -> int:
+def _raise_not_found(files: Sequence[str]) -> int:
     raise NotFound(
         f"nothing on the cluster is called {' or '.join(files)}",
         hint="a PATH is as seen from where you stand; of another workspace than this from its root",
@@ -119,7 +119,7 @@ def _nothing(files: Sequence[str]) -> int:
 
 
 def _confirm(yes: bool, question: str) -> None:
-    """Ask a person; a script must have said --yes."""
+    """Asks the user; a script must pass --yes."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -133,42 +133,37 @@ async def _chosen(connection: Connection, name: str, files: Sequence[str]) -> li
 
 
 def matching(tree: Tree, patterns: Sequence[str]) -> list[str]:
-    """Paths that fit, with all that lies below them."""
+    """Paths that match, with everything below them."""
     tops = [p for p in tree if any(fnmatch.fnmatchcase(p, each.rstrip("/")) for each in patterns)]
     return sorted({path for path in tree if any(below(path, top) for top in tops)})
 
 
 async def _remove(connection: Connection, name: str, files: Sequence[str]) -> None:
     remote = Remote(connection, name)
-    async with _turn(name) as us, remote.lease("remove", client_id=us) as token:
+    async with _lock_if_current(name) as own_id, remote.lease("remove", client_id=own_id) as token:
         revision, tree = await remote.tree({}, 0)
         changes = in_order(Change(path, tree[path], None) for path in matching(tree, files))
-        order = Order(_root(), changes, revision, token, author("remove"), allow_many_removals=True)
+        order = PushRequest(
+            _root(), changes, revision, token, author("remove"), allow_many_removals=True
+        )
         await push(remote, order, lambda files, size: None)
 
 
 @asynccontextmanager
-async def _turn(name: str) -> AsyncIterator[str]:
-    """Who writes: in a directory of this workspace its client, after other commands; elsewhere one without a name."""
-    place = _here()
-    if place is None or place.name != name:
+async def _lock_if_current(name: str) -> AsyncIterator[str]:
+    """Takes the lock if the current directory is this workspace; yields the id of its client, else an empty one."""
+    workspace = find_optional()
+    if workspace is None or workspace.name != name:
         yield ""
         return
-    with closing(Index(place.state / "index.sqlite")) as index:
-        us = client_id(index.name())
-    waits = Progress(as_json=False, quiet=False).stage
-    async with locked(place.state, lambda: waits("wait", 0, 0)):
-        yield us
-
-
-def _here() -> WorkspaceDir | None:
-    try:
-        return find()
-    except NotFound:
-        return None
+    with closing(Index(workspace.index_path)) as index:
+        own_id = client_id(index.name())
+    on_wait = Progress(as_json=False, quiet=False).stage
+    async with locked(workspace.state_dir, lambda: on_wait("wait", 0, 0)):
+        yield own_id
 
 
 def _root() -> Path:
-    """Removing reads no files, so that any directory will do."""
-    place = _here()
-    return Path.cwd() if place is None else place.root
+    """A root for the request; any directory will do, since a removal reads no files."""
+    workspace = find_optional()
+    return Path.cwd() if workspace is None else workspace.root

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from hai.client.errors import NotFound
-from hai_sync.cli.options import common, outward_links, usual_filter
-from hai_sync.cli.reporting import conflict_facts, conflict_line, event, tell_report
+from hai_sync.cli.options import common, outward_links, usual_filter, wants_json
+from hai_sync.cli.reporting import conflict_facts, conflict_line, event, print_report
 from hai_sync.cli.session_factory import relative, with_session
 from hai_sync.core.entry import below
 from hai_sync.core.rules import Conflict, Mode, Policy, Rules
@@ -39,7 +39,7 @@ def resolve(paths: tuple[str, ...], keep: str | None, everything: bool, **option
       haiworkspace resolve train.py --keep local    take ours
       haiworkspace resolve --all --keep both        ours becomes a copy
     """
-    as_json = options["as_json"] or options["output"] == "json"
+    as_json = wants_json(options)
     filter = usual_filter(options)
     if keep is None:
         return _list(options["profile"], filter, as_json)
@@ -48,17 +48,17 @@ def resolve(paths: tuple[str, ...], keep: str | None, everything: bool, **option
     policy = _POLICIES[keep]
 
     async def work(session: Session) -> tuple[Report, bool]:
-        chosen = tuple(relative(session.place, path) for path in paths)
-        _require_conflicts(await _found(session, filter), chosen)
-        report = await session.sync(_wish(chosen, policy, filter))
-        return report, report.settled(chosen)
+        chosen = tuple(relative(session.workspace, path) for path in paths)
+        _require_conflicts(await _conflicts(session, filter), chosen)
+        report = await session.sync(_sync_options(chosen, policy, filter))
+        return report, report.is_settled(chosen)
 
     report, settled = with_session(options["profile"], work)
-    tell_report(report, as_json, quiet=False)
+    print_report(report, as_json, quiet=False)
     return 0 if settled else 1
 
 
-def _wish(paths: tuple[str, ...], policy: Policy, filter: Filter) -> SyncOptions:
+def _sync_options(paths: tuple[str, ...], policy: Policy, filter: Filter) -> SyncOptions:
     if not paths:
         return SyncOptions(Rules(Mode.SYNC, policy), filter, purpose="resolve")
     per_path = tuple((path, policy) for path in paths)
@@ -66,20 +66,20 @@ def _wish(paths: tuple[str, ...], policy: Policy, filter: Filter) -> SyncOptions
     return SyncOptions(rules, filter, paths=tuple(path for path, _ in per_path), purpose="resolve")
 
 
-async def _found(session: Session, filter: Filter) -> Sequence[Conflict]:
-    wish = SyncOptions(Rules(Mode.SYNC), filter, dry_run=True, purpose="resolve")
-    return (await session.sync(wish)).outcome.conflicts
+async def _conflicts(session: Session, filter: Filter) -> Sequence[Conflict]:
+    sync_options = SyncOptions(Rules(Mode.SYNC), filter, dry_run=True, purpose="resolve")
+    return (await session.sync(sync_options)).outcome.conflicts
 
 
-def _require_conflicts(known: Sequence[Conflict], paths: Sequence[str]) -> None:
-    """Raise NotFound for a path at which and below which nothing is to be settled: it is mistyped."""
+def _require_conflicts(conflicts: Sequence[Conflict], paths: Sequence[str]) -> None:
+    """Raises NotFound for a path without a conflict at or below it."""
     for path in paths:
-        if not any(below(conflict.path, path) for conflict in known):
+        if not any(below(conflict.path, path) for conflict in conflicts):
             raise NotFound(f"no conflict at {path!r}", hint="`haiworkspace resolve` lists them")
 
 
 def _list(profile: str | None, filter: Filter, as_json: bool) -> int:
-    conflicts = with_session(profile, lambda session: _found(session, filter))
+    conflicts = with_session(profile, lambda session: _conflicts(session, filter))
     if as_json:
         event("conflicts", conflicts=[conflict_facts(conflict) for conflict in conflicts])
     for conflict in conflicts if not as_json else ():

@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
-from hai_sync.cli.options import common, outward_links, usual_filter
+from hai_sync.cli.options import common, outward_links, usual_filter, wants_json
 from hai_sync.cli.remote_selector import Revision
-from hai_sync.cli.reporting import Progress, event, printable, tell_report
+from hai_sync.cli.reporting import Progress, event, print_report, printable
 from hai_sync.cli.session_factory import relative, with_session
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.remote.endpoint import client_id
 from hai_sync.session.lock import locked
 from hai_sync.session.options import Report, SyncOptions
-from hai_sync.session.restore import restore_here
+from hai_sync.session.restore import restore_local
 from hai_sync.session.session import Session
 from hai_sync.workspace_dir import WorkspaceDir, find
 
@@ -42,47 +42,47 @@ def restore(
     """
     if (revision is None) == (stamp is None):
         raise click.UsageError("say -r REVISION, or --local")
-    place = find()
-    names = list(dict.fromkeys(relative(place, path) for path in paths))
-    as_json = options["as_json"] or options["output"] == "json"
+    workspace = find()
+    names = list(dict.fromkeys(relative(workspace, path) for path in paths))
+    as_json = wants_json(options)
     if stamp is not None:
-        return _restore_here(place, names, stamp, as_json)
+        return _restore_local(workspace, names, stamp, as_json)
 
     async def work(session: Session) -> tuple[int, int, Report | None]:
-        us = client_id(session.index.name())
+        client = client_id(session.index.name())
         async with (
-            locked(place.state, _waits(as_json)),
-            session.remote.lease("restore", client_id=us) as token,
+            locked(workspace.state_dir, _on_wait(as_json)),
+            session.remote.lease("restore", client_id=client) as token,
         ):
-            of = await session.remote.number_of(revision or "")
-            made = await session.remote.restore(of, _chosen(names), token)
+            source = await session.remote.resolve_revision(revision or "")
+            restored = await session.remote.restore(source, _chosen(names), token)
         if no_pull:
-            return of, made.number, None
+            return source, restored.number, None
         rules, filter = Rules(Mode.PULL), usual_filter(options)
-        wish = SyncOptions(rules, filter, many_removals=True, purpose="restore")
-        return of, made.number, await session.sync(wish)
+        sync_options = SyncOptions(rules, filter, many_removals=True, purpose="restore")
+        return source, restored.number, await session.sync(sync_options)
 
-    of, number, report = with_session(options["profile"], work)
+    source, number, report = with_session(options["profile"], work)
     if as_json:
-        event("restored", revision=number, of=of)
+        event("restored", revision=number, source=source)
     else:
-        what = ", ".join(_chosen(names)) or "everything"
-        click.echo(f"revision {number}: {what} as in revision {revision}")
+        description = ", ".join(_chosen(names)) or "everything"
+        click.echo(f"revision {number}: {description} as in revision {revision}")
     if report is None:
         return 0
-    tell_report(report, as_json, quiet=False)
-    return 0 if report.settled(_chosen(names)) else 1
+    print_report(report, as_json, quiet=False)
+    return 0 if report.is_settled(_chosen(names)) else 1
 
 
 def _chosen(names: list[str]) -> list[str]:
-    """Of the cluster: the workspace itself is everything, for which no paths are named."""
+    """The paths to restore; empty, for everything, if the root is among them."""
     return [] if "" in names else names
 
 
-def _restore_here(place: WorkspaceDir, names: list[str], stamp: str, as_json: bool) -> int:
+def _restore_local(workspace: WorkspaceDir, names: list[str], stamp: str, as_json: bool) -> int:
     if not _chosen(names):
         raise click.UsageError("name the paths; `haiworkspace snapshots --local` lists them")
-    asyncio.run(restore_here(place, names, stamp, _waits(as_json)))
+    asyncio.run(restore_local(workspace, names, stamp, _on_wait(as_json)))
     for path in names:
         if as_json:
             event("restored", path=path)
@@ -91,5 +91,5 @@ def _restore_here(place: WorkspaceDir, names: list[str], stamp: str, as_json: bo
     return 0
 
 
-def _waits(as_json: bool) -> Callable[[], None]:
+def _on_wait(as_json: bool) -> Callable[[], None]:
     return partial(Progress(as_json, quiet=False).stage, "wait", 0, 0)

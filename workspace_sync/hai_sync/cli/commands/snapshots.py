@@ -9,7 +9,7 @@ import click
 
 from hai.client.text.sizes import size_text
 from hai.v1.workspace_pb2 import WorkspaceRevision
-from hai_sync.cli.options import common
+from hai_sync.cli.options import common, wants_json
 from hai_sync.cli.reporting import event, printable
 from hai_sync.cli.session_factory import with_session
 from hai_sync.session.session import Session
@@ -19,16 +19,16 @@ from hai_sync.version_store import Version, VersionStore
 @click.command()
 @click.option("-n", "--count", type=click.IntRange(1, 1000), default=20, show_default=True)
 @click.option("--tagged", is_flag=True, help="Only revisions that have a tag.")
-@click.option("--local", "here", is_flag=True, help="Versions that syncs have overwritten here.")
+@click.option("--local", is_flag=True, help="Versions that syncs have overwritten here.")
 @common
-def snapshots(count: int, tagged: bool, here: bool, **options: Any) -> int:
+def snapshots(count: int, tagged: bool, local: bool, **options: Any) -> int:
     """Revisions on the cluster, newest first; with --local what was kept here."""
-    as_json = options["as_json"] or options["output"] == "json"
+    as_json = wants_json(options)
 
     async def work(session: Session) -> tuple[list[WorkspaceRevision], list[Version]]:
-        if here:
-            kept = list(VersionStore(session.place.state / "kept").versions())
-            return [], sorted(kept, key=lambda version: -version.time)[:count]
+        if local:
+            versions = list(VersionStore(session.workspace.versions_dir).versions())
+            return [], sorted(versions, key=lambda version: -version.time)[:count]
         return list(await session.remote.revisions(count, tagged)), []
 
     revisions, versions = with_session(options["profile"], work)
@@ -36,7 +36,7 @@ def snapshots(count: int, tagged: bool, here: bool, **options: Any) -> int:
         event(
             "snapshots",
             revisions=list(map(revision_facts, revisions)),
-            local=list(map(_kept, versions)),
+            local=list(map(_version_facts, versions)),
         )
         return 0
     for revision in revisions:
@@ -76,5 +76,5 @@ def revision_facts(revision: WorkspaceRevision) -> dict[str, Any]:
     }
 
 
-def _kept(version: Version) -> dict[str, Any]:
+def _version_facts(version: Version) -> dict[str, Any]:
     return {"stamp": version.stamp, "path": version.path, "bytes": version.size}

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from hai_sync.cli.options import common, outward_links, usual_filter
+from hai_sync.cli.options import common, outward_links, usual_filter, wants_json
 from hai_sync.cli.reporting import conflict_line, event, printable, problem_lines
 from hai_sync.cli.session_factory import with_session
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.session import Session
-from hai_sync.watch.control import ask
+from hai_sync.watch.control import query_daemon
 
 
 @click.command()
@@ -21,22 +21,24 @@ from hai_sync.watch.control import ask
 @common
 def status(**options: Any) -> int:
     """Where this workspace stands: changes here, there, on both sides, and the daemon."""
-    wish = SyncOptions(Rules(Mode.SYNC), usual_filter(options), dry_run=True, purpose="status")
+    sync_options = SyncOptions(
+        Rules(Mode.SYNC), usual_filter(options), dry_run=True, purpose="status"
+    )
 
     async def work(session: Session) -> tuple[Report, dict[str, Any]]:
-        report = await session.sync(wish)
+        report = await session.sync(sync_options)
         workspace = await session.remote.get()
         return report, {
-            "name": session.place.name,
-            "local": str(session.place.root),
+            "name": session.workspace.name,
+            "local": str(session.workspace.root),
             "remote": workspace.path,
             "last_sync": float(session.index.fact("synced", "0")),
             "writer": workspace.lease.holder,
-            "daemon": ask(session.place.own, {"verb": "status"}, timeout=5),
+            "daemon": query_daemon(session.workspace.private_dir, {"verb": "status"}, timeout=5),
         }
 
     report, facts = with_session(options["profile"], work)
-    if options["as_json"] or options["output"] == "json":
+    if wants_json(options):
         event("status", **facts, **report.as_dict())
         return 0
     for line in _lines(report, facts):
@@ -67,5 +69,5 @@ def _lines(report: Report, facts: dict[str, Any]) -> list[str]:
 def _daemon(daemon: dict[str, Any] | None) -> str:
     if daemon is None:
         return "none; `haiworkspace watch start` keeps this in sync"
-    words = f"pid {daemon['pid']}, {daemon['mode']}, {daemon['phase']}"
-    return words + (f": {daemon['error']}" if daemon["error"] else "")
+    text = f"pid {daemon['pid']}, {daemon['mode']}, {daemon['phase']}"
+    return text + (f": {daemon['error']}" if daemon["error"] else "")

@@ -8,7 +8,7 @@ import click
 
 from hai.v1.workspace_pb2 import WorkspaceRevision
 from hai_sync.cli.commands.snapshots import revision_facts
-from hai_sync.cli.options import common
+from hai_sync.cli.options import common, wants_json
 from hai_sync.cli.remote_selector import Revision
 from hai_sync.cli.reporting import event
 from hai_sync.cli.session_factory import with_session
@@ -36,11 +36,11 @@ def tag(name: str, revision: str | None, force: bool, remove: bool, **options: A
         if remove:
             await session.remote.untag(name)
             return None
-        number = await session.remote.number_of(revision or "0")
+        number = await session.remote.resolve_revision(revision or "0")
         return await session.remote.tag(name, number, force)
 
     tagged = with_session(options["profile"], work)
-    if options["as_json"] or options["output"] == "json":
+    if wants_json(options):
         event("tag", tag=name, revision=revision_facts(tagged) if tagged else None)
     elif tagged is None:
         click.echo(f"no revision is tagged {name} any more")

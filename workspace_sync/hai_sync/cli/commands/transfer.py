@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from hai_sync.cli.options import note_unused, transfer, wish_of
-from hai_sync.cli.reporting import Progress, tell_plan, tell_report
+from hai_sync.cli.options import note_unused, sync_options_of, transfer, wants_json
+from hai_sync.cli.reporting import Progress, print_plan, print_report
 from hai_sync.cli.session_factory import with_session
 from hai_sync.core.rules import Mode
 from hai_sync.remote.rate_limit import RateLimit
@@ -43,27 +43,27 @@ def sync(**options: Any) -> int:
 
 
 def _transfer_files(mode: Mode, options: Mapping[str, Any]) -> int:
-    """Sync as the options say; the exit code."""
-    as_json = options["as_json"] or options["output"] == "json"
+    """Syncs and returns the exit code."""
+    as_json = wants_json(options)
     note_unused(options)
-    wish = wish_of(mode, options)
+    sync_options = sync_options_of(mode, options)
     progress = Progress(as_json, options["quiet"])
 
     async def work(session: Session) -> Report:
-        session.remote.pace = RateLimit(options["bwlimit"])
+        session.remote.rate_limit = RateLimit(options["bwlimit"])
         async with asyncio.timeout(options["sync_timeout"]):
-            return await session.sync(wish)
+            return await session.sync(sync_options)
 
     try:
         report = with_session(options["profile"], work, progress)
     finally:
         progress.end()
-    if wish.dry_run:
+    if sync_options.dry_run:
         return _dry(report, as_json)
-    tell_report(report, as_json, options["quiet"])
+    print_report(report, as_json, options["quiet"])
     return 0 if report.in_sync else 1
 
 
 def _dry(report: Report, as_json: bool) -> int:
-    tell_plan(report, as_json)
+    print_plan(report, as_json)
     return 0 if report.outcome.idle and report.in_sync else 1

@@ -14,17 +14,26 @@ import click
 
 from hai.client.errors import HaiError, TimedOut
 from hai.client.profile import config_path
-from hai_sync.cli.daemon_reply import tell
-from hai_sync.cli.options import CONFLICT, MODE, bwlimit, common, filter_of, filters, outward_links
-from hai_sync.cli.reporting import event, left_alone, printable, skipped
-from hai_sync.cli.session_factory import claim_memory, connected, open_session
+from hai_sync.cli.daemon_reply import print_reply
+from hai_sync.cli.options import (
+    CONFLICT,
+    MODE,
+    bwlimit,
+    common,
+    filter_of,
+    filters,
+    outward_links,
+    wants_json,
+)
+from hai_sync.cli.reporting import event, not_synced_line, printable, skipped_line
+from hai_sync.cli.session_factory import claim_index, connect, open_session
 from hai_sync.core.rules import Mode, Policy, Rules
-from hai_sync.watch.control import ask, server_choice
+from hai_sync.watch.control import query_daemon, server_choice
 from hai_sync.workspace_dir import WorkspaceDir, find
 
 _START_SECONDS = 20.0
 _LOG_BYTES = 1 << 20
-_SHOWN = "`haiworkspace sync --dry-run` shows them"
+_DRY_RUN_HINT = "`haiworkspace sync --dry-run` shows them"
 
 
 @click.group()
@@ -48,28 +57,28 @@ def watch() -> None:
 @common
 def start(foreground: bool, mode: str, conflict: str, **options: Any) -> int:
     """Start the daemon of this workspace. Conflicts are left to you; everything else goes on."""
-    place = find()
-    if (running := ask(place.own, {"verb": "status"}, timeout=5)) is not None:
+    workspace = find()
+    if (running := query_daemon(workspace.private_dir, {"verb": "status"}, timeout=5)) is not None:
         paused = "; it is paused, `haiworkspace watch resume` goes on" if _paused(running) else ""
         click.echo(f"it runs already, as pid {running['pid']}{paused}")
         return 0
-    claim_memory(place)
+    claim_index(workspace)
     if foreground:
-        return asyncio.run(_run(place, mode, conflict, options))
-    return _spawn(place, _again(mode, conflict, options))
+        return asyncio.run(_run(workspace, mode, conflict, options))
+    return _spawn(workspace, _foreground_arguments(mode, conflict, options))
 
 
-async def _run(place: WorkspaceDir, mode: str, conflict: str, options: dict[str, Any]) -> int:
+async def _run(workspace: WorkspaceDir, mode: str, conflict: str, options: dict[str, Any]) -> int:
     from hai_sync.remote.rate_limit import RateLimit
     from hai_sync.session.daemon import Daemon
     from hai_sync.session.options import SyncOptions
 
-    async with connected(options["profile"]) as connection:
-        session = open_session(place, connection)
-        session.remote.pace = RateLimit(options["bwlimit"])
+    async with connect(options["profile"]) as connection:
+        session = open_session(workspace, connection)
+        session.remote.rate_limit = RateLimit(options["bwlimit"])
         rules = Rules(Mode(mode), Policy(conflict))
         server = {} if options["profile"] else _server()
-        daemon = Daemon(session, SyncOptions(rules, filter_of(options)), _say, server)
+        daemon = Daemon(session, SyncOptions(rules, filter_of(options)), _log, server)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop)
@@ -81,18 +90,18 @@ async def _run(place: WorkspaceDir, mode: str, conflict: str, options: dict[str,
 
 
 def _server() -> dict[str, str]:
-    """For commands that ask us: whether they would find the same one."""
+    """Lets commands check whether they would connect to the same server."""
     config = str(config_path())
     return {"config": config, "surroundings": server_choice(config)}
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     print(printable(f"{stamp} {line}"), flush=True)
 
 
-def _again(mode: str, conflict: str, options: dict[str, Any]) -> list[str]:
-    """The same command, for the process that stays."""
+def _foreground_arguments(mode: str, conflict: str, options: dict[str, Any]) -> list[str]:
+    """Arguments of the background process."""
     arguments = ["watch", "start", "--foreground", "--mode", mode, "--conflict", conflict]
     arguments += [f"--include={pattern}" for pattern in options["include"]]
     arguments += [f"--exclude={pattern}" for pattern in options["exclude"]]
@@ -101,32 +110,32 @@ def _again(mode: str, conflict: str, options: dict[str, Any]) -> list[str]:
     return arguments + ([f"--profile={options['profile']}"] if options["profile"] else [])
 
 
-def _spawn(place: WorkspaceDir, arguments: list[str]) -> int:
-    """In a session of its own, until it answers."""
-    place.state.mkdir(parents=True, exist_ok=True)
-    path = place.state / "daemon.log"
+def _spawn(workspace: WorkspaceDir, arguments: list[str]) -> int:
+    """Starts the daemon in a session of its own, and waits for its first reply."""
+    workspace.state_dir.mkdir(parents=True, exist_ok=True)
+    path = workspace.state_dir / "daemon.log"
     if path.exists() and path.stat().st_size > _LOG_BYTES:
         path.replace(path.with_suffix(".log.1"))
     command = [sys.executable, "-m", "hai_sync.cli.main", *arguments]
     with path.open("ab") as log:
         child = subprocess.Popen(
             command,
-            cwd=place.root,
+            cwd=workspace.root,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
     began = time.monotonic()
-    while (answer := ask(place.own, {"verb": "status"}, timeout=5)) is None:
+    while (reply := query_daemon(workspace.private_dir, {"verb": "status"}, timeout=5)) is None:
         if child.poll() is not None or time.monotonic() - began > _START_SECONDS:
-            raise HaiError(f"the daemon did not start: {_last_words(path)}", hint=f"see {path}")
-        time.sleep(0.02)  # until it listens; it tells nobody
-    click.echo(f"watching {printable(str(place.root))} as pid {answer['pid']}; log: {path}")
+            raise HaiError(f"the daemon did not start: {_last_line(path)}", hint=f"see {path}")
+        time.sleep(0.02)  # it does not signal that it listens
+    click.echo(f"watching {printable(str(workspace.root))} as pid {reply['pid']}; log: {path}")
     return 0
 
 
-def _last_words(path: Path) -> str:
+def _last_line(path: Path) -> str:
     lines = path.read_text("utf-8", "replace").splitlines()
     return lines[-1] if lines else "it said nothing"
 
@@ -135,44 +144,44 @@ def _last_words(path: Path) -> str:
 @common
 def pause(**options: Any) -> int:
     """Let the daemon sync only when it is asked, by `push` or `flush`, until `resume` or its end."""
-    return _turn("pause", "paused; `haiworkspace watch resume` goes on")
+    return _send("pause", "paused; `haiworkspace watch resume` goes on")
 
 
 @watch.command()
 @common
 def resume(**options: Any) -> int:
     """Let the daemon go on by itself after a `pause`."""
-    return _turn("resume", "watching again")
+    return _send("resume", "watching again")
 
 
-def _turn(verb: str, words: str) -> int:
-    answer = ask(find().own, {"verb": verb}, timeout=5)
-    if answer is None:
+def _send(verb: str, text: str) -> int:
+    reply = query_daemon(find().private_dir, {"verb": verb}, timeout=5)
+    if reply is None:
         raise HaiError("no daemon runs here", hint="`haiworkspace watch start`")
-    if verb == "pause" and not _paused(answer):
+    if verb == "pause" and not _paused(reply):
         raise HaiError(
             "the daemon is of an older version, which cannot pause",
             hint="`haiworkspace watch stop` and `haiworkspace watch start`",
         )
-    click.echo(words)
+    click.echo(text)
     return 0
 
 
-def _paused(answer: dict[str, Any]) -> bool:
-    return bool(answer.get("paused"))  # one of an older version does not say
+def _paused(reply: dict[str, Any]) -> bool:
+    return bool(reply.get("paused"))  # missing in the reply of an older version
 
 
 @watch.command()
 @common
 def stop(**options: Any) -> int:
     """Stop the daemon of this workspace."""
-    place = find()
-    if ask(place.own, {"verb": "stop"}, timeout=10) is None:
+    workspace = find()
+    if query_daemon(workspace.private_dir, {"verb": "stop"}, timeout=10) is None:
         click.echo("no daemon runs here", err=True)
         return 0
-    ends = time.monotonic() + 10
-    while place.socket.exists():
-        if time.monotonic() > ends:
+    deadline = time.monotonic() + 10
+    while workspace.socket.exists():
+        if time.monotonic() > deadline:
             raise TimedOut("the daemon does not stop; it may be in the middle of a large file")
         time.sleep(0.02)
     click.echo("stopped")
@@ -183,44 +192,42 @@ def stop(**options: Any) -> int:
 @common
 def status(**options: Any) -> int:
     """Tell what the daemon of this workspace does. Exits with 3 if there is none."""
-    answer = ask(find().own, {"verb": "status"}, timeout=5)
-    as_json = options["as_json"] or options["output"] == "json"
+    reply = query_daemon(find().private_dir, {"verb": "status"}, timeout=5)
+    as_json = wants_json(options)
     if as_json:
-        event("daemon", running=answer is not None, **(answer or {}))
-    elif answer is None:
+        event("daemon", running=reply is not None, **(reply or {}))
+    elif reply is None:
         click.echo("no daemon runs here")
     else:
-        click.echo(_line(answer))
-    return 0 if answer is not None else 3
+        click.echo(_line(reply))
+    return 0 if reply is not None else 3
 
 
-def _line(answer: dict[str, Any]) -> str:
-    words = (
-        f"pid {answer['pid']}, {answer['mode']}, {answer['phase']}, revision {answer['revision']}"
-    )
-    words += ", with filters of its own" if answer.get("filtered") else ""
-    words += f", {answer['syncs']} syncs, {answer['files']} files"
-    if answer["polling"]:
-        words += f"\nlooks every few seconds: {answer['polling']}"
-    if answer["error"]:
-        words += f"\ncannot sync now: {answer['error']}"
-    if answer["refused"]:
-        words += f"\nnot synced: {answer['refused']}; {_SHOWN}"
-    for path in answer["conflicts"]:
-        words += f"\nconflict: {printable(path)}"
-    words += "".join(f"\n{skipped(*each)}" for each in answer.get("skipped", {}).items())
-    passed_over = answer.get("passed_over", {})  # not of a daemon of an older version
-    for path, why in (*answer["problems"].items(), *passed_over.items()):
-        words += f"\n{left_alone(path, why)}"
-    return words
+def _line(reply: dict[str, Any]) -> str:
+    text = f"pid {reply['pid']}, {reply['mode']}, {reply['phase']}, revision {reply['revision']}"
+    text += ", with filters of its own" if reply.get("filtered") else ""
+    text += f", {reply['syncs']} syncs, {reply['files']} files"
+    if reply["polling"]:
+        text += f"\nlooks every few seconds: {reply['polling']}"
+    if reply["error"]:
+        text += f"\ncannot sync now: {reply['error']}"
+    if reply["refused"]:
+        text += f"\nnot synced: {reply['refused']}; {_DRY_RUN_HINT}"
+    for path in reply["conflicts"]:
+        text += f"\nconflict: {printable(path)}"
+    text += "".join(f"\n{skipped_line(*each)}" for each in reply.get("skipped", {}).items())
+    passed_over = reply.get("passed_over", {})  # missing in the reply of an older version
+    for path, why in (*reply["problems"].items(), *passed_over.items()):
+        text += f"\n{not_synced_line(path, why)}"
+    return text
 
 
 @watch.command()
 @common
 def flush(**options: Any) -> int:
     """Wait until everything that is saved now, here and on the cluster, is on the other side."""
-    answer = ask(find().own, {"verb": "flush", "look": True})
-    if answer is None:
+    reply = query_daemon(find().private_dir, {"verb": "flush", "look": True})
+    if reply is None:
         raise HaiError("no daemon runs here", hint="`haiworkspace watch start`")
-    as_json = options["as_json"] or options["output"] == "json"
-    return tell(answer, "watch", as_json)
+    as_json = wants_json(options)
+    return print_reply(reply, "watch", as_json)
