@@ -1,4 +1,4 @@
-"""What users do with environments. Each change has one commit point: backend/docs/environments.md."""
+"""What users do with environments. Each change has one commit point: docs/contributing/environments.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What stands in `env.toml` and `layer.toml`: values, and their way from and to text. Pure.
 
 The text may come from anybody (files of other users are read to list them), so each field is checked for type
-and content. backend/docs/environments.md is the contract; the server mirrors this module.
+and content. docs/contributing/environments.md is the contract; the server mirrors this module.
 """
 
 from __future__ import annotations

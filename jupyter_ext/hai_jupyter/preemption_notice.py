@@ -1,4 +1,4 @@
-"""What the agent writes when the platform is about to take this container back (backend/docs/containers.md).
+"""What the agent writes when the platform is about to take this container back (docs/contributing/containers.md).
 
 The file is watched, not polled. The page saves open notebooks when it hears of it; then the agent is told so.
 """

@@ -18,7 +18,7 @@ BASE = "a" * 24
 def make(
     root: Path, owner: str, name: str, layer: str = LAYER, more: str = "", kernel: bool = False
 ) -> Path:
-    """An environment as backend/docs/environments.md describes it."""
+    """An environment as docs/contributing/environments.md describes it."""
     folder = root / owner / ".layers" / layer
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").symlink_to(sys.executable)

@@ -1,7 +1,7 @@
 """A scripted server for real agents: it renews leases, keeps logs, and knows when a rank counts as ended.
 
-It follows the server's rule (backend/docs/fencing.md): what was answered last, plus `fence_after`. From the moment at
-which it decides that a rank has ended, it renews nothing any more and refuses the rank as FENCED.
+It follows the server's rule (docs/contributing/fencing.md): what was answered last, plus `fence_after`. From the
+moment at which it decides that a rank has ended, it renews nothing any more and refuses the rank as FENCED.
 """
 
 from __future__ import annotations

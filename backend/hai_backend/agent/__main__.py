@@ -1,4 +1,4 @@
-"""`python -m hai_backend.agent RANK_DIR`: see backend/docs/architecture.md for what stands in RANK_DIR."""
+"""`python -m hai_backend.agent RANK_DIR`: see docs/contributing/architecture.md for what stands in RANK_DIR."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Only an answered heartbeat moves the deadline, and it counts from when the agent *sent* that heartbeat. So whoever
 answered it knows a moment that is never earlier than the one that the agent counts from: once `fence_after` has passed
-since a server last answered, nothing of the rank runs (backend/docs/fencing.md).
+since a server last answered, nothing of the rank runs (docs/contributing/fencing.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Python environments on the cluster's storage (made by haienv; how they lie there: backend/docs/environments.md).
+"""Python environments on the cluster's storage (made by haienv; how they lie there: docs/contributing/environments.md).
 
 The files are the truth. What is kept here is what was last seen of them, so that it can be told when nobody can read
 them, or when they are gone.

@@ -1,7 +1,7 @@
 """Who may believe what after which time: every duration of the fence, derived from two settings.
 
-`backend/docs/fencing.md` is the proof that these inequalities are enough; `tests/backend/domain/test_timing.py` checks
-them. All durations are seconds.
+`docs/contributing/fencing.md` proves that these inequalities are enough; `tests/backend/domain/test_timing.py`
+checks them. All durations are seconds.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Files of workspaces on storage: what they are made of is one page, backend/docs/workspaces.md."""
+"""Files of workspaces on storage: what they are made of is one page, docs/contributing/workspaces.md."""

@@ -2,7 +2,7 @@
 
 The image says with its SHA-256 what is in it, and the same layer makes the same bytes: names are sorted, times and
 owners left out, and modules are compiled for it anew (by hash, so that no time of a file counts). Agents unpack it
-(hai_backend.environments.unpack); the form is told in backend/docs/environments.md.
+(hai_backend.environments.unpack); the form is told in docs/contributing/environments.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Environments of haienv, read from their files (backend/docs/environments.md), so that Jupyter can offer kernels.
+"""Environments of haienv, read from their files (docs/contributing/environments.md), so that Jupyter can offer kernels.
 
 Files of other users may be hostile: only regular files of a bounded size are read, links are looked at and not followed
 (but `current`, whose form is checked), and what does not parse is left out.

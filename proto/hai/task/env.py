@@ -14,7 +14,7 @@ CHECKPOINT_DIR = "HAI_CHECKPOINT_DIR"  # kept over all runs of the task
 SERVICE_NAME = "HAI_SERVICE_NAME"  # of the service that this process is
 BASE_URL = "HAI_BASE_URL"  # path under which browsers reach a service; ends in a slash
 CONFIG = "HAI_CONFIG"  # profiles of `hai`
-# appears when a dev container must terminate: see backend/docs/containers.md
+# appears when a dev container must terminate: see docs/contributing/containers.md
 NOTICE_FILE = "HAI_NOTICE_FILE"
 RANK = "RANK"  # node-wise, as in HAI; torchrun replaces it per process
 WORLD_SIZE = "WORLD_SIZE"

@@ -1,4 +1,4 @@
-"""The inequalities of backend/docs/fencing.md hold for every fence that an operator may set."""
+"""The inequalities of docs/contributing/fencing.md hold for every fence that an operator may set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent sets for a program: as the table in backend/docs/environments.md says."""
+"""What an agent sets for a program: as the table in docs/contributing/environments.md says."""
 
 from __future__ import annotations
 

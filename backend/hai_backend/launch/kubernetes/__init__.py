@@ -1,4 +1,4 @@
-"""The launcher of a cluster: ranks are pods. Read backend/docs/kubernetes.md first.
+"""The launcher of a cluster: ranks are pods. Read docs/contributing/kubernetes.md first.
 
 launcher                start, kill, events: the interface to the server
 ranks, nodes            the state of each rank and node, and when a rank counts as terminated (fence)

@@ -1,4 +1,4 @@
-"""The storm notices a broken fence: each line that the proof of backend/docs/fencing.md needs is taken away in turn.
+"""The storm notices a broken fence: each line that docs/contributing/fencing.md needs is taken away in turn.
 
 `python tests/backend/launch/kubernetes/test_storm_fence.py 100` says how many of 100 seeds notice each.
 """
