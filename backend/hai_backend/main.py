@@ -17,8 +17,8 @@ from typing import Any, TextIO
 
 import structlog
 
-from hai.host.disk_reserve import room_of
-from hai.host.memory import keep_memory
+from hai.host.disk_reserve import disk_space
+from hai.host.memory import retain_freed_memory
 from hai.redaction import redact, redact_values
 from hai_backend import config, runtime
 from hai_backend.api.server.audit import Action
@@ -112,7 +112,7 @@ def _trouble(name: str, path: Path) -> str:
     existing = next(each for each in (path, *path.parents) if each.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
         return f"{name} {path}: this user cannot write {existing}"
-    room = room_of(existing)
+    room = disk_space(existing)
     if room.total and room.is_low:
         told = "no room is" if room.free <= 0 else f"{room.free >> 20} of {room.total >> 20} MB are"
         return f"{name} {path}: {told} left beside the reserve of the database; make room"
@@ -192,7 +192,7 @@ async def _serve(settings: Settings, open_store: OpenStore) -> None:
     stop = asyncio.Event()
     _hear_signals(app, stop)
     runtime.share_quickly()
-    keep_memory(arenas=1)  # else each thread of gRPC's keeps some megabytes
+    retain_freed_memory(arenas=1)  # else each thread of gRPC's keeps some megabytes
     runtime.open_many()
     if await _started(app, stop):
         runtime.collect_rarely()

@@ -20,7 +20,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 from hai.client.client import Client
-from hai.client.errors import HaiError, explained
+from hai.client.errors import HaiError, explain_error
 from hai.client.profile import load
 from hai.client.taskfile.spec import apply_option, read_spec
 from hai.v1.task_pb2 import Task
@@ -117,7 +117,7 @@ def _ask(call: Callable[[Client], Coroutine[Any, Any, Result]]) -> Result:
     thread.join()
     [result] = box
     if isinstance(result, Exception):
-        known = explained(result)
+        known = explain_error(result)
         if isinstance(known, HaiError):
             raise MagicError(f"{known.message}{f' ({known.hint})' if known.hint else ''}")
     if isinstance(result, BaseException):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from hai.host.disk_reserve import Room
+from hai.host.disk_reserve import DiskSpace
 from hai_backend import main
 from hai_backend.testing.kube.cluster import write_kubeconfig
 from tests.small_disk import fill, small_disk
@@ -136,14 +136,14 @@ def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("room", "code", "told"),
     [
-        pytest.param(Room(1000 << 20, 500 << 20, 50 << 20), 0, "the disks have room", id="room"),
-        pytest.param(Room(1000 << 20, 100 << 20, 50 << 20), 1, "50 of 1000 MB are left", id="little"),
-        pytest.param(Room(1000 << 20, 10 << 20, 50 << 20), 1, "no room is left", id="the reserve"),
-        pytest.param(Room(0, 0, 0), 0, "the disks have room", id="a disk that says nothing"),
+        pytest.param(DiskSpace(1000 << 20, 500 << 20, 50 << 20), 0, "the disks have room", id="room"),
+        pytest.param(DiskSpace(1000 << 20, 100 << 20, 50 << 20), 1, "50 of 1000 MB are left", id="little"),
+        pytest.param(DiskSpace(1000 << 20, 10 << 20, 50 << 20), 1, "no room is left", id="the reserve"),
+        pytest.param(DiskSpace(0, 0, 0), 0, "the disks have room", id="a disk that says nothing"),
     ],
 )  # fmt: skip
 def test_a_check_warns_before_a_disk_is_full(
-    room: Room, code: int, told: str, tmp_path: Path, monkeypatch, capsys
+    room: DiskSpace, code: int, told: str, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     monkeypatch.setattr(main, "room_of", lambda path: room)
     home = tmp_path / "not" / "made"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
-from hai.client.text.enum_names import word
+from hai.client.text.enum_names import enum_name
 from hai.v1.artifact_pb2 import TaskArtifact
 from hai.v1.container_pb2 import ServiceStatus
 from hai.v1.dataset_pb2 import Dataset
@@ -66,4 +66,4 @@ def test_so_do_its_pages_and_jupyterlab() -> None:
 
 
 def test_what_is_known_has_its_word() -> None:
-    assert word(TaskState, TaskState.TASK_STATE_WAITING_INIT) == "WAITING_INIT"
+    assert enum_name(TaskState, TaskState.TASK_STATE_WAITING_INIT) == "WAITING_INIT"

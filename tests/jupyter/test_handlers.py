@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from hai.client.client import Client
-from hai.client.tasks.diagnosis import diagnosed
+from hai.client.tasks.diagnosis import diagnose
 from hai.v1.artifact_pb2 import Artifact
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from tests.jupyter.conftest import Page, Place
@@ -197,7 +197,7 @@ async def test_a_failed_task_comes_with_the_diagnosis_that_hai_why_gives(
     id = (await hand_in(page, "broken.py")).data["id"]
     await client.tasks.wait(id, timeout=30)
     why = (await page.get(f"tasks/{id}")).data["why"]
-    found = diagnosed(await client.tasks.get(id))
+    found = diagnose(await client.tasks.get(id))
     assert found is not None
     assert why["constraints"] == list(found.found)
     assert why["suggestions"] == list(found.to_try)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai.client.tasks.diagnosis import failing, first_failing
+from hai.client.tasks.diagnosis import failed_ranks, first_failed_rank
 from hai.client.text.enum_names import STOP_CODES
 from hai.v1.task_pb2 import (
     RANK_STATE_FAILED,
@@ -26,11 +26,11 @@ def rank(index: int, code: int, ended: int) -> Rank:
 
 def test_the_first_rank_to_fail_is_not_one_that_was_ended_because_of_it() -> None:
     run = Run(ranks=[rank(0, 143, 10), rank(1, 1, 12), rank(2, 1, 11), rank(3, 0, 5)])
-    found = first_failing(run)
+    found = first_failed_rank(run)
     assert found is not None
     assert found.index == 2
-    assert first_failing(Run(ranks=[rank(0, 0, 1)])) is None
-    alone = first_failing(Run(ranks=[rank(0, 137, 3)]))
+    assert first_failed_rank(Run(ranks=[rank(0, 0, 1)])) is None
+    alone = first_failed_rank(Run(ranks=[rank(0, 137, 3)]))
     assert alone is not None
     assert alone.index == 0
 
@@ -38,9 +38,9 @@ def test_the_first_rank_to_fail_is_not_one_that_was_ended_because_of_it() -> Non
 def test_a_rank_that_was_told_to_end_has_not_failed() -> None:
     told = Rank(index=0, exit_code=143, state=RANK_STATE_STOPPED)
     leaves = Rank(index=1, exit_code=137, state=RANK_STATE_STOPPED_TERMINATING)
-    assert first_failing(Run(ranks=[told, leaves])) is None
+    assert first_failed_rank(Run(ranks=[told, leaves])) is None
     failed = Rank(index=2, exit_code=1, state=RANK_STATE_FAILED)
-    assert failing(Run(ranks=[told, leaves, failed])) == [failed]
+    assert failed_ranks(Run(ranks=[told, leaves, failed])) == [failed]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hai.client.connection.cancellation import error_of
 from hai.client.errors import HaiError
-from hai.client.text.enum_names import word
+from hai.client.text.enum_names import enum_name
 from hai_tui.actions import Caller
 from hai_tui.feed.connection_state import Link
 
@@ -243,5 +243,5 @@ def _caller(answer: object) -> Caller:
 
     assert isinstance(answer, WhoAmIResponse)
     user = answer.user
-    role = word(Role, user.role)
+    role = enum_name(Role, user.role)
     return Caller(user.name, role, tuple(user.groups), tuple(user.rights))

@@ -35,7 +35,7 @@ class Failure(NamedTuple):
 def failure_of(error: Exception) -> Failure:
     """Maps any exception except those of click."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), 1)
-    return Failure(*_describe(errors.explained(error)), code)
+    return Failure(*_describe(errors.explain_error(error)), code)
 
 
 def _describe(error: Exception) -> tuple[str, str, str]:

@@ -15,7 +15,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from hai.host.disk_reserve import room_of
+from hai.host.disk_reserve import disk_space
 from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Task, TaskState
@@ -215,7 +215,7 @@ class _Handler(WSGIRequestHandler):
 def _of_disk(path: Path, what: Literal["free", "total"]) -> float:
     """NaN: it cannot be read."""
     try:
-        return float(getattr(room_of(path), what))
+        return float(getattr(disk_space(path), what))
     except OSError:
         return nan
 

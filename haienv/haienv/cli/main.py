@@ -104,9 +104,9 @@ def main(argv: Sequence[str] | None = None, program: str = "haienv") -> int:
 
 def _missing(error: ModuleNotFoundError) -> EnvError:
     """Raises the error when it is a fault of ours."""
-    from hai.client.errors import NotGenerated, explained
+    from hai.client.errors import NotGenerated, explain_error
 
-    if isinstance(known := explained(error), NotGenerated):
+    if isinstance(known := explain_error(error), NotGenerated):
         return EnvError(known.message, known.hint)
     if (error.name or "").startswith("haienv"):
         raise error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hai.client.text.enum_names import word
+from hai.client.text.enum_names import enum_name
 from hai.v1.user_pb2 import Role
 from hai_jupyter.container_memory import memory
 from hai_jupyter.handlers.base import Handler, answers
@@ -24,7 +24,7 @@ class MeHandler(Handler):
         me, info = await asyncio.gather(self.client.users.whoami(), self.client.server.info())
         return {
             "user": me.user.name,
-            "role": word(Role, me.user.role),
+            "role": enum_name(Role, me.user.role),
             "cluster": info.cluster,
             "version": info.version,
             "visitor": self._visitor(me.user.name),

@@ -13,7 +13,7 @@ from jupyter_server.base.handlers import APIHandler
 from tornado.web import authenticated
 
 from hai.client.client import Client
-from hai.client.errors import HaiError, explained
+from hai.client.errors import HaiError, explain_error
 from hai_jupyter import errors
 from hai_jupyter.backend import Backend
 
@@ -66,7 +66,7 @@ def answers(method: Method) -> Callable[..., Awaitable[None]]:
         try:
             result = await method(self, *arguments)
         except Exception as error:
-            known = explained(error)
+            known = explain_error(error)
             if not isinstance(known, HaiError):
                 raise
             self.set_status(errors.status(known))

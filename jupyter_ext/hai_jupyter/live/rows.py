@@ -10,8 +10,8 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from hai.client.tasks.agent_silence import Silence, of_one, of_run
-from hai.client.text.enum_names import word
+from hai.client.tasks.agent_silence import Silence, agent_silence, run_silence
+from hai.client.text.enum_names import enum_name
 from hai.v1.node_pb2 import NODE_STATE_READY, Node, NodeTenant
 from hai.v1.task_pb2 import RunState, Task, TaskOutcome, TaskState
 
@@ -36,14 +36,14 @@ def task_row(task: Task) -> dict[str, Any]:
         "group": task.group,
         "zone": task.zone,
         "nodes": task.node_count,
-        "state": word(TaskState, task.state),
-        "outcome": word(TaskOutcome, task.outcome) if task.outcome else "",
+        "state": enum_name(TaskState, task.state),
+        "outcome": enum_name(TaskOutcome, task.outcome) if task.outcome else "",
         "priority": task.priority,
         "tags": list(task.tags),
         "starred": task.starred,
         "held": task.held,
         "runs": task.run_count,
-        "run": word(RunState, task.run.state) if task.run.state else "",
+        "run": enum_name(RunState, task.run.state) if task.run.state else "",
         "why": task.waiting.message or task.reason,
         "why_code": task.waiting.reason,
         "place": task.waiting.queue_place,
@@ -53,7 +53,7 @@ def task_row(task: Task) -> dict[str, Any]:
         "started": seconds(task.start_time),
         "finished": seconds(task.finish_time),
         "run_started": seconds(task.run.start_time),
-        "silent": _silence(of_run(task.run)),
+        "silent": _silence(run_silence(task.run)),
         "version": task.version,
     }
     return {k: v for k, v in row.items() if v or k in ("priority", "version")}
@@ -80,7 +80,7 @@ def _tenant_row(tenant: NodeTenant) -> dict[str, Any]:
         "user": tenant.user,
         "rank": tenant.rank,
     }
-    silent = of_one(tenant)
+    silent = agent_silence(tenant)
     return {**row, "silent": round(silent.since, 3)} if silent else row
 
 

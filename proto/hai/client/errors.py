@@ -26,7 +26,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-_NO_ROOM = re.compile(r"Value out of range: (-?\d+)")
+_OUT_OF_RANGE = re.compile(r"Value out of range: (-?\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,10 @@ class Violation:
     column: int = 0
 
     def __str__(self) -> str:
-        place = f" (line {self.line}, column {self.column})" if self.line else ""
-        return f"{self.field}: {self.message}{place}" if self.field else f"{self.message}{place}"
+        position = f" (line {self.line}, column {self.column})" if self.line else ""
+        return (
+            f"{self.field}: {self.message}{position}" if self.field else f"{self.message}{position}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +164,13 @@ class NotGenerated(HaiError):
     default_reason = "NOT_GENERATED"
 
 
-def explained(error: Exception) -> Exception:
+def explain_error(error: Exception) -> Exception:
     """The same error, or one with a sentence for a person where Python's and protobuf's own say nothing to them."""
     if isinstance(error, OverflowError):
         return UsageError(f"a number is too large: {error}")
     if isinstance(error, UnicodeEncodeError):
         return UsageError(f"not text in UTF-8: {error}")
-    if isinstance(error, ValueError) and (found := _NO_ROOM.fullmatch(str(error))):
+    if isinstance(error, ValueError) and (found := _OUT_OF_RANGE.fullmatch(str(error))):
         size = "small" if found[1].startswith("-") else "large"
         return UsageError(f"a number is too {size}: {found[1]}")
     name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""

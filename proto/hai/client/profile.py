@@ -77,9 +77,9 @@ def load(name: str | None = None, server: str | None = None) -> Profile:
     chosen = name or os.environ.get(PROFILE_VARIABLE) or document.current
     profile = _stored(document, chosen) if chosen else Profile()
     # A profile that is named on purpose is taken as it stands in the file.
-    wanted = server or (_first_set(SERVER_VARIABLES) if name is None else "")
-    if wanted and wanted != profile.server:
-        profile = _elsewhere(document, wanted)
+    requested = server or (_first_set(SERVER_VARIABLES) if name is None else "")
+    if requested and requested != profile.server:
+        profile = _profile_of_server(document, requested)
     if name is None and (token := _first_set(TOKEN_VARIABLES).strip()):
         profile = replace(profile, token=token)
     if not profile.server:
@@ -118,8 +118,8 @@ def delete(name: str) -> None:
     """Remove a profile from the file."""
     document = _read()
     _stored(document, name)
-    left = {key: value for key, value in document.profiles.items() if key != name}
-    _write(_Document("" if document.current == name else document.current, left))
+    remaining = {key: value for key, value in document.profiles.items() if key != name}
+    _write(_Document("" if document.current == name else document.current, remaining))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _stored(document: _Document, name: str) -> Profile:
     return document.profiles[name]
 
 
-def _elsewhere(document: _Document, server: str) -> Profile:
+def _profile_of_server(document: _Document, server: str) -> Profile:
     """The stored profile of that server, else a bare one: no other server gets to see a token."""
     known = (p for _, p in sorted(document.profiles.items()) if p.server == server)
     return next(known, Profile(name="", server=server))
@@ -155,9 +155,10 @@ def _read() -> _Document:
     except FileNotFoundError:
         return _Document("", {})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        why = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"cannot read {path}: {why}", hint="correct the file, or remove it and run `hai init`"
+            f"cannot read {path}: {reason}",
+            hint="correct the file, or remove it and run `hai init`",
         ) from error
     tables = data.get("profiles", {})
     if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):

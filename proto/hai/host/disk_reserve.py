@@ -14,7 +14,7 @@ _LOW_SHARE, _LOW_BYTES = 10, 50 << 30  # less than this is a warning
 _MB = 1 << 20
 
 
-class Room(NamedTuple):
+class DiskSpace(NamedTuple):
     """What a file system holds. `free` is what may still be written before the reserve begins; less than 0: within."""
 
     total: int
@@ -31,28 +31,28 @@ class Room(NamedTuple):
         return self.free < min(self.total // _LOW_SHARE, _LOW_BYTES)
 
 
-def room_of(path: Path) -> Room:
+def disk_space(path: Path) -> DiskSpace:
     """Of the file system that a path lies on, for who is not root. Raises OSError."""
     found = os.statvfs(path)
     total = found.f_blocks * found.f_frsize
-    return Room(total, found.f_bavail * found.f_frsize, min(RESERVE_BYTES, total // _SHARE))
+    return DiskSpace(total, found.f_bavail * found.f_frsize, min(RESERVE_BYTES, total // _SHARE))
 
 
 class DiskReserve:
     """Of the disk of one directory. It is asked at most once in so many seconds: over a network that takes a while."""
 
-    def __init__(self, root: Path, keep_seconds: float = 0.0) -> None:
+    def __init__(self, root: Path, cache_seconds: float = 0.0) -> None:
         self._root = root
-        self._keep_seconds = keep_seconds
-        self._asked_at = float("-inf")
+        self._cache_seconds = cache_seconds
+        self._checked_at = float("-inf")
         self._free = 0
 
     def free(self) -> int:
         """Bytes before the reserve. What says nothing of its size (some file systems in user space) has no end."""
         now = time.monotonic()
-        if now - self._asked_at >= self._keep_seconds:
-            room = room_of(self._root)
-            self._free, self._asked_at = room.free if room.total else 1 << 62, now
+        if now - self._checked_at >= self._cache_seconds:
+            space = disk_space(self._root)
+            self._free, self._checked_at = space.free if space.total else 1 << 62, now
         return self._free
 
     def require(self, size: int = 0) -> None:

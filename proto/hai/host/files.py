@@ -17,13 +17,13 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[IO[bytes]]:
 
     `mode` (less the umask) is that of a new file; a link is replaced and not followed.
     """
-    beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
-        with open(os.open(beside, _NEW, mode), "wb") as file:
+        with open(os.open(temporary, _NEW, mode), "wb") as file:
             yield file
-        beside.replace(path)
+        temporary.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def replace_file(path: Path, data: bytes) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hai.host.disk_reserve import room_of
+from hai.host.disk_reserve import disk_space
 from hai_backend.domain.errors import Unavailable
 from hai_backend.logs import store as store_module
 from hai_backend.logs.store import LogStore
@@ -30,7 +30,7 @@ def test_a_full_disk_costs_no_line(left: int, tmp_path: Path, monkeypatch) -> No
             with pytest.raises(Unavailable, match=told) as refused:
                 agent.say(1000)
             assert refused.value.reason == "LOG_NOT_KEPT"
-            assert room_of(disk).free < 2000
+            assert disk_space(disk).free < 2000
         filling.unlink()
         agent.say(100)
         restarted = Agent(root, agent.said)

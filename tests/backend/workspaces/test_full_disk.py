@@ -14,7 +14,7 @@ import pytest
 from hai.client.client import Client
 from hai.client.errors import LimitReached
 from hai.client.taskfile.spec import read_spec
-from hai.host.disk_reserve import RESERVE_BYTES, DiskReserve, Room, room_of
+from hai.host.disk_reserve import RESERVE_BYTES, DiskReserve, DiskSpace, disk_space
 from hai_backend.workspaces import checkouts, garbage
 from hai_backend.workspaces.files import Files, make
 from hai_backend.workspaces.push import apply
@@ -39,7 +39,7 @@ MB = 1 << 20
 def test_the_reserve_of_a_disk(total: int, available: int, free: int, monkeypatch) -> None:
     found = os.statvfs_result((1, 1, total, available, available, 0, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda path: found)
-    assert room_of(Path("/")).free == free
+    assert disk_space(Path("/")).free == free
     reserve = DiskReserve(Path("/srv/hai"))
     assert reserve.free() == free
     with pytest.raises(OSError, match=r"reserved for the database.*/srv/hai") as told:
@@ -48,7 +48,7 @@ def test_the_reserve_of_a_disk(total: int, available: int, free: int, monkeypatc
 
 
 def test_a_disk_that_says_nothing_of_its_size_has_no_reserve(monkeypatch) -> None:
-    monkeypatch.setattr("hai.host.disk_reserve.room_of", lambda path: Room(0, 0, 0))
+    monkeypatch.setattr("hai.host.disk_reserve.disk_space", lambda path: DiskSpace(0, 0, 0))
     DiskReserve(Path("/")).require(1 << 50)
 
 
@@ -62,7 +62,7 @@ async def test_tasks_are_submitted_while_workspaces_have_filled_the_disk(tmp_pat
             pusher = await Pusher(client, "w").create()
             with pytest.raises(LimitReached, match="the storage of workspaces is full"):
                 await push_without_end(pusher)
-            assert room_of(disk).free < MB
+            assert disk_space(disk).free < MB
             for number in range(20):
                 program = {"workspace": "/tmp", "entrypoint": "true", "entrypoint_executable": True}
                 fields = {"version": 2, "name": f"t{number}", "spec": program}
@@ -101,10 +101,10 @@ def test_half_a_directory_of_a_task_does_not_keep_the_disk_full(tmp_path: Path) 
                 (files.tree / f"f{number}").write_bytes(os.urandom(MB))
             revision = tree_scan.look(files, Author("tasks", 1.0)).number
             filling = fill(disk, but=12 * MB)
-            before = room_of(disk).available
+            before = disk_space(disk).available
             with pytest.raises(OSError, match="reserved for the database"):
                 checkouts.make(files, 1, revision, 0)
-            assert (os.listdir(files.tasks), room_of(disk).available) == ([], before)
+            assert (os.listdir(files.tasks), disk_space(disk).available) == ([], before)
             filling.unlink()
             checkouts.make(files, 1, revision, 0)
             assert len(os.listdir(files.tasks / "1")) == 20

@@ -70,7 +70,7 @@ async def test_a_watch_gives_up_when_patience_ends(scripted) -> None:
 
 
 async def test_a_server_that_stays_away_is_told_once(scripted, monkeypatch) -> None:
-    monkeypatch.setattr("hai.client.connection.resume.TELL_AFTER", 0.2)
+    monkeypatch.setattr("hai.client.connection.resume.NOTIFY_AFTER_SECONDS", 0.2)
     scripted.streams["WatchTasks"] = versions
     told: list[str] = []
     async with Client(scripted.profile) as client:

@@ -246,7 +246,7 @@ POOL: list[Any] = [
     "SIGUSR1", "ended", "fail", "x" * 64, "x" * 600, "haiworkspace://a@1/b", "haiworkspace://a/..", "reg.io/A",
     [], [0], [1], [1, 1], ["a"], [""], ["a", "a"], ["a b"], {}, {"A": "b"}, {"1": "b"}, {"A": 0}, [{}], [None],
 ]  # fmt: skip
-TEXT_OR_LIST = fields.SHELL_WORDS | fields.COMMA_WORDS
+TEXT_OR_LIST = fields.SHELL_SPLIT | fields.COMMA_SPLIT
 
 
 def valid_by_field(made: dict[str, Any]) -> bool:

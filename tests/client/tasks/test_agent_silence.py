@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from hai.client.fake.server import FakeClient
-from hai.client.tasks.agent_silence import Silence, duration, of_node, of_one, of_run, phrase
+from hai.client.tasks.agent_silence import (
+    Silence,
+    agent_silence,
+    duration_text,
+    node_silences,
+    run_silence,
+    silence_text,
+)
 from hai.v1.task_pb2 import Run
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 
@@ -54,15 +61,15 @@ NOW = 1_800_000_000.0
 def test_one_sentence_says_who_is_silent_and_for_how_long(
     silence: Silence, english: str, chinese: str
 ) -> None:
-    assert phrase(silence, NOW) == english
-    assert phrase(silence, NOW, chinese=True) == chinese
+    assert silence_text(silence, NOW) == english
+    assert silence_text(silence, NOW, chinese=True) == chinese
 
 
 def test_the_panel_says_the_same() -> None:
     """jupyter_ext/test/model.test.ts reads the same cases."""
     for case in json.loads((TESTDATA / "silence.json").read_text()):
         silence = Silence(tuple(case["ranks"]), case["rank_count"], NOW)
-        assert phrase(silence, NOW + case["seconds"]) == case["english"]
+        assert silence_text(silence, NOW + case["seconds"]) == case["english"]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,7 @@ def test_the_panel_says_the_same() -> None:
     ],
 )  # fmt: skip
 def test_a_duration_has_at_most_two_units(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
+    assert duration_text(seconds) == words
 
 
 async def test_the_fake_silences_agents_of_a_task_and_on_its_nodes() -> None:
@@ -88,19 +95,19 @@ async def test_the_fake_silences_agents_of_a_task_and_on_its_nodes() -> None:
     fake.start(task.id, ["n0", "n1"])
     fake.silence(task.id, 1, seconds=40)
 
-    found = of_run((await fake.tasks.get(task.id)).run)
+    found = run_silence((await fake.tasks.get(task.id)).run)
     assert found == Silence((1,), 2, fake.world.now - 40)
-    assert of_node(await fake.nodes.get("n0")) == {}
+    assert node_silences(await fake.nodes.get("n0")) == {}
     node = await fake.nodes.get("n1")
-    assert of_node(node) == {task.id: Silence((1,), 0, fake.world.now - 40)}
-    assert of_one(node.tenants[0]) == Silence((0,), 1, fake.world.now - 40)
+    assert node_silences(node) == {task.id: Silence((1,), 0, fake.world.now - 40)}
+    assert agent_silence(node.tenants[0]) == Silence((0,), 1, fake.world.now - 40)
     answer = await fake.tasks.explain(task.id)
     assert [(silent.rank, silent.node) for silent in answer.silent_ranks] == [(1, "n1")]
 
     fake.hear(task.id)
-    assert of_run((await fake.tasks.get(task.id)).run) is None
-    assert of_node(await fake.nodes.get("n1")) == {}
+    assert run_silence((await fake.tasks.get(task.id)).run) is None
+    assert node_silences(await fake.nodes.get("n1")) == {}
 
 
 def test_a_run_without_ranks_is_not_silent() -> None:
-    assert of_run(Run()) is None
+    assert run_silence(Run()) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai.client.tasks.diagnosis import CAUSES, cause, diagnosed
+from hai.client.tasks.diagnosis import CAUSES, diagnose, likely_cause
 from hai.v1.task_pb2 import (
     RANK_STATE_FAILED,
     RANK_STATE_STOPPED,
@@ -30,7 +30,7 @@ from hai.v1.task_pb2 import (
     ],
 )  # fmt: skip
 def test_likely_causes(code: int, line: str, key: str) -> None:
-    assert cause(code, ["a line before", line]) == key
+    assert likely_cause(code, ["a line before", line]) == key
     assert not key or CAUSES[key]
 
 
@@ -47,7 +47,7 @@ def test_the_first_rank_to_fail_is_named_with_cause_and_last_lines() -> None:
     first = Rank(index=1, node="n1", exit_code=1, state=RANK_STATE_FAILED)
     first.last_lines = "loading\nModuleNotFoundError: No module named 'apex'\n"
     ended = Rank(index=0, node="n0", exit_code=143, state=RANK_STATE_STOPPED)
-    found = diagnosed(failed(ended, first))
+    found = diagnose(failed(ended, first))
     assert found is not None
     assert found.found == (
         "rank 1 exited with 1",
@@ -62,17 +62,17 @@ def test_the_first_rank_to_fail_is_named_with_cause_and_last_lines() -> None:
 
 
 def test_an_exit_code_is_told_in_words() -> None:
-    found = diagnosed(failed(Rank(node="n0", exit_code=137, exit_meaning="killed by SIGKILL")))
+    found = diagnose(failed(Rank(node="n0", exit_code=137, exit_meaning="killed by SIGKILL")))
     assert found is not None
     assert found.found[1].endswith("exit code 137 (killed by SIGKILL)")
 
 
 def test_a_task_that_failed_before_its_programs_ran_has_its_reason() -> None:
-    found = diagnosed(failed())
+    found = diagnose(failed())
     assert found is not None
     assert found.found == ("rank 1 exited with 1",)
 
 
 def test_only_failed_tasks_are_diagnosed() -> None:
-    assert diagnosed(Task(id=7, outcome=TASK_OUTCOME_STOPPED)) is None
-    assert diagnosed(Task(id=7)) is None
+    assert diagnose(Task(id=7, outcome=TASK_OUTCOME_STOPPED)) is None
+    assert diagnose(Task(id=7)) is None

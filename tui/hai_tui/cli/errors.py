@@ -46,7 +46,7 @@ def exit_code(error: BaseException) -> int:
 
 def report(error: Exception, settings: Settings, arguments: Sequence[str]) -> int:
     """Say what happened and what to do; the answer is the exit code."""
-    told = errors.explained(error)
+    told = errors.explain_error(error)
     if isinstance(error, click.Abort):
         click.echo(text("interrupted"), err=True)
         return INTERRUPTED
@@ -75,7 +75,7 @@ def tell(error: Exception, *, as_json: bool, subject: str = "") -> None:
 
 def _facts(error: Exception) -> dict[str, Any]:
     facts = {"reason": "INTERNAL", "message": "", "hint": "", "exit_code": exit_code(error)}
-    error = errors.explained(error)
+    error = errors.explain_error(error)
     match error:
         case errors.HaiError():
             facts |= {"reason": error.reason, "message": error.message, "hint": error.hint}

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from hai.client.tasks.agent_silence import of_node
+from hai.client.tasks.agent_silence import node_silences
 from hai.client.text.state_style import SILENT, StateStyle
 from hai.v1.node_pb2 import NODE_STATE_READY, Node
 from hai.v1.node_service_pb2 import WatchNodesResponse
@@ -34,7 +34,7 @@ def condition(node: Node, user: str = "") -> str:
         return "NOT_READY"
     if node.cordoned:
         return "LEAVING" if node.tenants else "CORDONED"
-    if of_node(node):
+    if node_silences(node):
         return "SILENT"
     if not node.tenants:
         return "FREE"
@@ -72,7 +72,7 @@ class NodeModel:
         return changed
 
     def _note_silence(self, node: Node) -> None:
-        if of_node(node):
+        if node_silences(node):
             self.silent.add(node.name)
         else:
             self.silent.discard(node.name)

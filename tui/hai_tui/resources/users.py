@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hai.client.text.enum_names import word
+from hai.client.text.enum_names import enum_name
 from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb
 from hai_tui.resources.subject_fields import EXPIRES, IS_GROUP, expire
 from hai_tui.views.accounts import AUDIT, GRANTS, USERS
@@ -22,7 +22,7 @@ _CALLS = 1000  # the newest ones; `hai audit` finds others
 def _role(user: User) -> str:
     from hai.v1.user_pb2 import Role
 
-    return word(Role, user.role).lower()
+    return enum_name(Role, user.role).lower()
 
 
 def _user(item: User | None, answers: Answers) -> User:

@@ -11,7 +11,7 @@ from hai_tui.i18n import text
 
 def cause(exit_code: int, lines: Sequence[str]) -> str:
     """One sentence on what probably happened; empty when nothing says so."""
-    key = diagnosis.cause(exit_code, lines)
+    key = diagnosis.likely_cause(exit_code, lines)
     return text(f"cause.{key}") if key else ""
 
 

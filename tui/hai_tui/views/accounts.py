@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from hai.client.text.enum_names import word
+from hai.client.text.enum_names import enum_name
 from hai.v1.message_service_pb2 import Message
 from hai.v1.user_pb2 import Quota, Role, Share, Token, TokenScope
 from hai.v1.webhook_service_pb2 import Webhook
@@ -41,7 +41,7 @@ USERS = View(
     empty="none.users",
     columns=(
         Column("user", lambda u, now: u.name),
-        Column("role", lambda u, now: word(Role, u.role)),
+        Column("role", lambda u, now: enum_name(Role, u.role)),
         Column("groups", lambda u, now: ",".join(u.groups) or "-", folds=True),
         Column("active", lambda u, now: "yes" if u.active else "no"),
         Column("rights", lambda u, now: ",".join(u.rights) or "-", folds=True),
@@ -99,7 +99,7 @@ TOKENS = View(
         Column("id", lambda t, now: str(t.id), right=True),
         Column("user", lambda t, now: t.user),
         Column("holder", lambda t, now: t.holder or t.user, wide=True),
-        Column("scope", lambda t, now: word(TokenScope, t.scope)),
+        Column("scope", lambda t, now: enum_name(TokenScope, t.scope)),
         Column("state", _token_state),
         Column("expires", lambda t, now: until(t.expire_time)),
         Column("created", lambda t, now: local(t.create_time)),

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hai.client.tasks.agent_silence import Silence, of_node, of_one, of_run, phrase, shortened
+from hai.client.tasks.agent_silence import (
+    Silence,
+    agent_silence,
+    node_silences,
+    run_silence,
+    silence_text,
+    without_rank,
+)
 from hai_tui.i18n import language, text
 
 if TYPE_CHECKING:
@@ -20,25 +27,25 @@ def silent_task(task: Task, now: float) -> str:
 
 def silent_cell(task: Task, now: float) -> str:
     """The same for a cell with little room: it does not name the only silent rank."""
-    silence = of_run(task.run)
-    return _said(shortened(silence) if silence else None, now)
+    silence = run_silence(task.run)
+    return _said(without_rank(silence) if silence else None, now)
 
 
 def silent_run(run: Run, now: float) -> str:
     """The same of a run."""
-    return _said(of_run(run), now)
+    return _said(run_silence(run), now)
 
 
 def silent_rank(holder: Rank | NodeTenant, now: float) -> str:
     """The same of one rank."""
-    return _said(of_one(holder), now)
+    return _said(agent_silence(holder), now)
 
 
 def silent_node(node: Node, now: float) -> Iterator[str]:
     """One phrase for each task with silent agents on the node: `task 12: agent silent for 40 s`."""
-    for task, silence in sorted(of_node(node).items()):
+    for task, silence in sorted(node_silences(node).items()):
         yield text("silent.task", id=task, silent=_said(silence, now))
 
 
 def _said(silence: Silence | None, now: float) -> str:
-    return phrase(silence, now, chinese=language() == "zh") if silence else ""
+    return silence_text(silence, now, chinese=language() == "zh") if silence else ""

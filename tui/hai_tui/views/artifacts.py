@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hai.client.text.enum_names import word
+from hai.client.text.enum_names import enum_name
 from hai.v1.artifact_pb2 import Artifact, ArtifactDirection
 from hai_tui.formatting.table import Column, View
 from hai_tui.formatting.values import local
@@ -37,7 +37,7 @@ TASK_ARTIFACTS = View(
         Column("task", lambda m, now: str(m.task_id), right=True),
         Column(
             "direction",
-            lambda m, now: word(ArtifactDirection, m.direction),
+            lambda m, now: enum_name(ArtifactDirection, m.direction),
         ),
         Column("artifact", lambda m, now: reference(m.artifact)),
         Column("owner", lambda m, now: m.artifact.owner or "-"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hai.client.text.enum_names import word
+from hai.client.text.enum_names import enum_name
 from hai.v1.container_pb2 import Container, ServiceState, ServiceStatus
 from hai_tui.formatting.table import Column, View, brief
 from hai_tui.formatting.values import local, since, span
@@ -32,10 +32,12 @@ def why(task: Task) -> str:
 
 def standing(task: Task) -> str:
     """How it stands and why, in one sentence; empty: it runs."""
-    word, reason = status(task), why(task)
-    if word == "RUNNING":
+    enum_name, reason = status(task), why(task)
+    if enum_name == "RUNNING":
         return ""
-    return text("container.is", id=task.id, status=f"{word}: {reason}" if reason else word)
+    return text(
+        "container.is", id=task.id, status=f"{enum_name}: {reason}" if reason else enum_name
+    )
 
 
 CONTAINERS = View(
@@ -59,7 +61,7 @@ CONTAINERS = View(
 
 def service_state(service: ServiceStatus) -> str:
     """In one word."""
-    state = word(ServiceState, service.state)
+    state = enum_name(ServiceState, service.state)
     return "-" if state == "UNSPECIFIED" else state
 
 

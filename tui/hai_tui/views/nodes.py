@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from hai.client.text.enum_names import word
+from hai.client.text.enum_names import enum_name
 from hai.v1.node_pb2 import Group, Node, NodeState
 from hai.v1.policy_pb2 import GroupEffect, TaskChanges
 from hai_tui.formatting.table import Column, View, printable
@@ -19,7 +19,7 @@ _STYLES = {"READY": "green", "CORDONED": "magenta", "NOT_READY": "red"}
 
 def node_status(node: Node) -> str:
     """READY, NOT_READY, or CORDONED for a ready node that takes no work."""
-    state = word(NodeState, node.state)
+    state = enum_name(NodeState, node.state)
     return "CORDONED" if node.cordoned and state == "READY" else state
 
 

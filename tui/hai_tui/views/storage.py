@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hai.client.text.enum_names import word
+from hai.client.text.enum_names import enum_name
 from hai.client.text.sizes import size_text
 from hai.v1.dataset_pb2 import Dataset, DatasetVisibility
 from hai.v1.storage_pb2 import MountAction, MountKind, MountRule
@@ -11,7 +11,7 @@ from hai_tui.formatting.values import local
 
 
 def _kind(number: int) -> str:
-    return word(MountKind, number)
+    return enum_name(MountKind, number)
 
 
 def _access(writable: bool) -> str:
@@ -41,7 +41,7 @@ RULES = View(
     empty="none.rules",
     columns=(
         Column("id", lambda r, now: str(r.id), right=True),
-        Column("action", lambda r, now: word(MountAction, r.action)),
+        Column("action", lambda r, now: enum_name(MountAction, r.action)),
         Column("owners", lambda r, now: ",".join(r.owners)),
         Column("path", lambda r, now: r.mount_path),
         Column("kind", lambda r, now: _kind(r.kind)),
@@ -60,7 +60,7 @@ RULES = View(
 
 
 def _visibility(dataset: Dataset, now: float) -> str:
-    return word(DatasetVisibility, dataset.visibility)
+    return enum_name(DatasetVisibility, dataset.visibility)
 
 
 DATASETS = View(

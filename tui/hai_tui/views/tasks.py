@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hai.client.text.enum_names import word
+from hai.client.text.enum_names import enum_name
 from hai.v1.task_pb2 import (
     RUN_STATE_RUNNING,
     TASK_STATE_FINISHED,
@@ -35,12 +35,12 @@ _STYLES = {
 def status(task: Task) -> str:
     """The outcome of a finished task, the step of a running one, HELD, else the state."""
     if task.state == TASK_STATE_FINISHED:
-        return word(TaskOutcome, task.outcome)
+        return enum_name(TaskOutcome, task.outcome)
     if task.state == TASK_STATE_RUNNING and task.run.state not in (0, RUN_STATE_RUNNING):
-        return word(RunState, task.run.state)
+        return enum_name(RunState, task.run.state)
     if task.held:
         return "HELD"
-    return word(TaskState, task.state)
+    return enum_name(TaskState, task.state)
 
 
 def style(state: str) -> str:
@@ -123,7 +123,7 @@ def _exit(rank: Rank, now: float) -> str:
 
 
 def _rank_state(rank: Rank, now: float) -> str:
-    return ", ".join(filter(None, (word(RankState, rank.state), silent_rank(rank, now))))
+    return ", ".join(filter(None, (enum_name(RankState, rank.state), silent_rank(rank, now))))
 
 
 RANKS = View(

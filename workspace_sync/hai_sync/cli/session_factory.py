@@ -13,7 +13,7 @@ from typing import TypeVar
 from hai.client.connection.transport import Connection
 from hai.client.errors import UsageError
 from hai.client.profile import load
-from hai.host.memory import keep_memory
+from hai.host.memory import retain_freed_memory
 from hai_sync.index import Index
 from hai_sync.remote.endpoint import Remote
 from hai_sync.session.options import Listener, NullListener
@@ -70,7 +70,7 @@ def with_session(
     """Runs work with a session of the current directory."""
     # entries and messages, of which there are many, are never in reference cycles
     gc.set_threshold(_GC_THRESHOLD)
-    keep_memory(_MALLOC_ARENAS)
+    retain_freed_memory(_MALLOC_ARENAS)
 
     async def run_work() -> Answer:
         async with open_current_session(profile, listener) as session:

@@ -10,7 +10,7 @@ from typing import Protocol
 from grpc import aio
 
 from hai.client.connection.cancellation import raise_forgotten_cancellation
-from hai.client.connection.certificate_errors import trouble
+from hai.client.connection.certificate_errors import explain_certificate
 from hai.client.connection.stream_call import StreamCall
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.lease import Lease
@@ -216,7 +216,7 @@ class Session:
 
 
 def _why(error: aio.AioRpcError) -> str:
-    wrong = trouble(error.details() or "")[0]
+    wrong = explain_certificate(error.details() or "")[0]
     return (
         f"the server {wrong}"
         if wrong

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TypeVar
 
-from hai.client.taskfile.validation.violations import Violations, nearest, shown
+from hai.client.taskfile.validation.violations import Violations, nearest, quote_shortened
 from hai_backend.domain.errors import Invalid, Violation
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -61,7 +61,7 @@ class Rules:
     def matching(self, field: str, value: str, pattern: re.Pattern[str], wanted: str) -> str:
         """Text of a given form; `wanted` says it in words."""
         if not pattern.fullmatch(value):
-            self.add(field, f"{shown(value)} must be {wanted}")
+            self.add(field, f"{quote_shortened(value)} must be {wanted}")
         return value
 
     def few(self, field: str, values: Sequence[Kept], most: int) -> Sequence[Kept]:
@@ -83,6 +83,7 @@ class Rules:
             return kind(value) if value else default
         except ValueError:
             self.add(
-                field, f"{shown(value)} must be one of {', '.join(kind)}{nearest(value, kind)}"
+                field,
+                f"{quote_shortened(value)} must be one of {', '.join(kind)}{nearest(value, kind)}",
             )
             return default

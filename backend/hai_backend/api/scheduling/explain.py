@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hai.client.tasks.diagnosis import diagnosed
+from hai.client.tasks.diagnosis import diagnose
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.api.nodes.allocation import held_by, nodes_held
 from hai_backend.api.request.convert_time import timestamp
@@ -58,7 +58,7 @@ def explain(facts: Facts) -> pb.ExplainTaskResponse:
     wait = facts.wait if facts.task.waiting else None
     found, missed = facts.insight.blockers, facts.insight.missed
     silent = agent_silence.silent_ranks(facts.task)
-    failed = diagnosed(task_to_proto(facts.task))
+    failed = diagnose(task_to_proto(facts.task))
     if failed is not None:
         return pb.ExplainTaskResponse(
             constraints=failed.found, suggestions=failed.to_try, history=facts.history

@@ -34,14 +34,14 @@ def raise_forgotten_cancellation() -> None:
 
 
 @contextmanager
-def cancelled_only_from_outside(what: str) -> Iterator[None]:
+def cancelled_only_from_outside(work: str) -> Iterator[None]:
     """Make an error of a cancellation that was not meant for the current task. `what` names the work, for the log."""
     try:
         yield
     except asyncio.CancelledError as error:
         if being_cancelled():
             raise
-        raise CancelledWithin(f"{what}: something that it waited for was cancelled") from error
+        raise CancelledWithin(f"{work}: something that it waited for was cancelled") from error
 
 
 def error_of(task: asyncio.Task[Any]) -> BaseException | None:

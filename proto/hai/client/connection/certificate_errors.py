@@ -8,7 +8,7 @@ from __future__ import annotations
 _CA = "`ca` in the profile must name the authority of the server (`hai init --ca FILE`); ask its operator for it"
 _MIDDLE = "or somebody answers in its place"
 
-_TROUBLES = (
+_FAULTS = (
     ("certificate has expired", "has a certificate that has expired", "the server's operator must renew it"),
     ("certificate is not yet valid", "has a certificate that is not valid yet", "compare the clocks of both machines"),
     ("Hostname Verification Check failed", "has a certificate for other names",
@@ -19,7 +19,7 @@ _TROUBLES = (
 )  # fmt: skip
 
 
-def trouble(details: str) -> tuple[str, str]:
+def explain_certificate(details: str) -> tuple[str, str]:
     """(what is wrong with the server's certificate, what to do), from the details of a status; empty: nothing is."""
-    found = ((what, hint) for words, what, hint in _TROUBLES if words in details)
+    found = ((fault, hint) for message, fault, hint in _FAULTS if message in details)
     return next(found, ("", ""))

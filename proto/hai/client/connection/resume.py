@@ -10,26 +10,26 @@ from typing import TypeVar
 from hai.client.connection.backoff import delays
 from hai.client.errors import Closed, Unreachable, Untrusted
 
-TELL_AFTER = 3.0
-"""Seconds without a server after which whoever waits is told: a restart is over before."""
+NOTIFY_AFTER_SECONDS = 3.0
+"""Seconds without a server until the caller is notified; a restart takes less."""
 
 Answer = TypeVar("Answer")
 Position = TypeVar("Position")
-Lost = Callable[[Unreachable], None]
+OnLost = Callable[[Unreachable], None]
 
 
 class _Patience:
-    """Waits between attempts, and knows since when there has been no server."""
+    """Waits between attempts, and records since when no server has answered."""
 
-    def __init__(self, seconds: float | None, lost: Lost | None) -> None:
+    def __init__(self, seconds: float | None, lost: OnLost | None) -> None:
         self._seconds = seconds
         self._lost = lost
-        self.heard()
+        self.reset()
 
-    def heard(self) -> None:
-        """The server answered: begin anew."""
+    def reset(self) -> None:
+        """The server answered: forget earlier failures."""
         self._delays: Iterator[float] = delays()
-        self._told = False
+        self._notified = False
         self._silent_since: float | None = None
 
     async def wait(self, error: Unreachable | None) -> None:
@@ -39,19 +39,19 @@ class _Patience:
             self._silent_since = now
         delay = next(self._delays)
         if error and self._seconds is not None:
-            left = self._silent_since + self._seconds - now
-            if left <= 0:
+            remaining = self._silent_since + self._seconds - now
+            if remaining <= 0:
                 raise error
-            delay = min(delay, left)
-        if error and now - self._silent_since >= TELL_AFTER:
-            self._tell(error)
+            delay = min(delay, remaining)
+        if error and now - self._silent_since >= NOTIFY_AFTER_SECONDS:
+            self._notify(error)
         await asyncio.sleep(delay)
 
-    def _tell(self, error: Unreachable) -> None:
-        """Once for each time that the server is away."""
-        if self._lost and not self._told:
+    def _notify(self, error: Unreachable) -> None:
+        """Call `lost` once for each outage."""
+        if self._lost and not self._notified:
             self._lost(error)
-        self._told = True
+        self._notified = True
 
 
 async def resumed(
@@ -61,7 +61,7 @@ async def resumed(
     *,
     patience: float | None = None,
     endless: bool = False,
-    lost: Lost | None = None,
+    lost: OnLost | None = None,
 ) -> AsyncGenerator[Answer, None]:
     """Yield answers; after each loss of the server reopen at the position of the last one yielded.
 
@@ -72,9 +72,11 @@ async def resumed(
     while True:
         failure: Unreachable | None = None
         try:
-            async with aclosing(reopen(position)) as answers:  # ends the call when we are left
+            async with aclosing(
+                reopen(position)
+            ) as answers:  # ends the call when the consumer stops
                 async for answer in answers:
-                    waiting.heard()
+                    waiting.reset()
                     position = position_of(answer)
                     yield answer
         except (Untrusted, Closed):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from hai.client.errors import Invalid, Violation
 from hai.client.tasks.filters import COMPARE, STATE_GROUPS, parse_term, split_words
-from hai.client.text.enum_names import word
+from hai.client.text.enum_names import enum_name
 from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
 
 Test = Callable[[Task], bool]
@@ -42,9 +42,9 @@ def _equals(key: str, value: str, caller: str) -> Test:
     match key:
         case "state":
             states = STATE_GROUPS.get(value, (value.upper(),))
-            return lambda t: word(TaskState, t.state) in states
+            return lambda t: enum_name(TaskState, t.state) in states
         case "outcome":
-            return lambda t: word(TaskOutcome, t.outcome) == value.upper()
+            return lambda t: enum_name(TaskOutcome, t.outcome) == value.upper()
         case "name":
             pattern = re.compile(".*".join(map(re.escape, value.split("*"))), re.DOTALL)
             return lambda t: pattern.fullmatch(t.name) is not None

@@ -10,8 +10,8 @@ from hai.client.fake.filter import matcher
 from hai.client.fake.world import World, copy, finish, met, suspend_run
 from hai.client.taskfile.validation import violations
 from hai.client.tasks.agent_silence import is_silent
-from hai.client.tasks.diagnosis import diagnosed
-from hai.client.text.enum_names import word
+from hai.client.tasks.diagnosis import diagnose
+from hai.client.text.enum_names import enum_name
 from hai.v1 import task_service_pb2 as rpc
 from hai.v1.log_service_pb2 import TailLogsRequest, TailLogsResponse
 from hai.v1.task_pb2 import (
@@ -184,7 +184,7 @@ class FakeTaskService:
 
     async def ExplainTask(self, request: rpc.ExplainTaskRequest) -> rpc.ExplainTaskResponse:
         task = self._world.task(request.id)
-        if failed := diagnosed(task):
+        if failed := diagnose(task):
             return rpc.ExplainTaskResponse(constraints=failed.found, suggestions=failed.to_try)
         return rpc.ExplainTaskResponse(waiting=_foretold(task).waiting, **_silence(task))
 
@@ -199,7 +199,7 @@ class FakeTaskService:
     def _unfinished(self, id: int) -> Task:
         task = self._world.task(id)
         if task.state == TASK_STATE_FINISHED:
-            told = f"task {id} ({task.name}) is finished ({word(TaskOutcome, task.outcome)})"
+            told = f"task {id} ({task.name}) is finished ({enum_name(TaskOutcome, task.outcome)})"
             raise Conflict(f"{told}; submit it again with `hai describe ID | hai run -`")
         return task
 
@@ -212,7 +212,7 @@ def _awaited(world: World, spec: TaskSpec) -> list[int]:
         if first is None:
             unmet.append(Violation(f"options.after[{i}].task", f"there is no task {after.task}"))
         elif first.state == TASK_STATE_FINISHED and not met(after, first):
-            told = f"task {after.task} ended {word(TaskOutcome, first.outcome)}"
+            told = f"task {after.task} ended {enum_name(TaskOutcome, first.outcome)}"
             unmet.append(Violation(f"options.after[{i}].task", told))
     if unmet:
         raise Invalid("the task breaks rules", tuple(unmet))

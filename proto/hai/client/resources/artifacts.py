@@ -44,11 +44,11 @@ class Artifacts:
     async def list(self, name: str = "", user_group: str = "") -> Sequence[Artifact]:
         """Artifacts that the caller sees, of a name, of a user group."""
 
-        def ask(token: str) -> Awaitable[ListArtifactsResponse]:
+        def fetch_page(token: str) -> Awaitable[ListArtifactsResponse]:
             request = ListArtifactsRequest(name=name, user_group=user_group, page_token=token)
             return self._transport.unary(self._stub.ListArtifacts, request, retry=True)
 
-        return [artifact async for page in pages(ask) for artifact in page.artifacts]
+        return [artifact async for page in pages(fetch_page) for artifact in page.artifacts]
 
     async def get(
         self, name: str, version: str = "", user_group: str = "", owner: str = ""

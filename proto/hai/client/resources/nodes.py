@@ -47,11 +47,11 @@ class Nodes:
     async def list(self, group: str = "") -> Sequence[Node]:
         """Nodes of a group, or all, by name."""
 
-        def ask(token: str) -> Awaitable[ListNodesResponse]:
+        def fetch_page(token: str) -> Awaitable[ListNodesResponse]:
             request = ListNodesRequest(group=group, page_token=token)
             return self._transport.unary(self._stub.ListNodes, request, retry=True)
 
-        return [node async for page in pages(ask) for node in page.nodes]
+        return [node async for page in pages(fetch_page) for node in page.nodes]
 
     async def get(self, name: str) -> Node:
         """One node."""

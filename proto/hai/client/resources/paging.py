@@ -16,11 +16,11 @@ class Page(Protocol):
 P = TypeVar("P", bound=Page)
 
 
-async def pages(ask: Callable[[str], Awaitable[P]]) -> AsyncIterator[P]:
+async def pages(fetch_page: Callable[[str], Awaitable[P]]) -> AsyncIterator[P]:
     """All of them; `ask` gets the token."""
     token = ""
     while True:
-        page = await ask(token)
+        page = await fetch_page(token)
         yield page
         token = page.next_page_token
         if not token:

@@ -7,10 +7,10 @@ from datetime import datetime
 from google.protobuf.timestamp_pb2 import Timestamp
 
 
-def timestamp(moment: datetime | None) -> Timestamp | None:
+def timestamp(time: datetime | None) -> Timestamp | None:
     """The same moment as a message; a moment without a zone is local time."""
-    if moment is None:
+    if time is None:
         return None
     result = Timestamp()
-    result.FromDatetime(moment.astimezone())
+    result.FromDatetime(time.astimezone())
     return result

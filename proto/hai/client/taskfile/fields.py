@@ -34,8 +34,8 @@ REFUSED_TASK_TYPES: Mapping[str, str] = {
 
 PRIORITY = "TaskSpec.priority"
 DURATIONS = frozenset({"OptionsSpec.time_limit", "OptionsSpec.timeout"})
-SHELL_WORDS = frozenset({"ProgramSpec.parameters", "RoleSpec.parameters"})
-COMMA_WORDS = frozenset({"OptionsSpec.tags"})
+SHELL_SPLIT = frozenset({"ProgramSpec.parameters", "RoleSpec.parameters"})
+COMMA_SPLIT = frozenset({"OptionsSpec.tags"})
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "TaskSpec": ("version", "name", "spec"),
     "ProgramSpec": ("entrypoint",),
@@ -107,8 +107,8 @@ def paths(message: Descriptor = TaskSpec.DESCRIPTOR, prefix: str = "") -> list[s
 
 def without_effect(spec: TaskSpec) -> list[str]:
     """What is set in `options` and changes nothing here."""
-    given = (field.name for field, _ in spec.options.ListFields())
-    return [f"options.{name}" for name in given if name in WITHOUT_EFFECT]
+    set_names = (field.name for field, _ in spec.options.ListFields())
+    return [f"options.{name}" for name in set_names if name in WITHOUT_EFFECT]
 
 
 def refused_task_type(word: str) -> str:

@@ -20,7 +20,7 @@ _INT32 = (-(2**31), 2**31 - 1)
 _INT64 = (-(2**63), 2**63 - 1)
 
 
-class Wrong(Exception):
+class InvalidValue(Exception):
     """One value that cannot be read; becomes a Violation at the value's place."""
 
 
@@ -38,18 +38,20 @@ class SpecReader:
             self._wrong(path, f"must be a mapping of keys, not {_kind(tree)}", tree.mark)
             return
         known = fields.message_fields(fields.descriptor(target))
-        seen: dict[str, Mark] = {}
+        first_marks: dict[str, Mark] = {}
         for entry in tree.entries:
             inner = f"{path}.{entry.key}" if path else entry.key
-            if entry.key in seen:
+            if entry.key in first_marks:
                 self._wrong(
-                    inner, f"is given twice, first in line {seen[entry.key].line}", entry.mark
+                    inner,
+                    f"is given twice, first in line {first_marks[entry.key].line}",
+                    entry.mark,
                 )
             elif entry.key not in known:
                 self._wrong(inner, unknown(entry.key, fields.descriptor(target)), entry.mark)
             else:
                 self.field(target, known[entry.key], entry.value, inner)
-            seen.setdefault(entry.key, entry.mark)
+            first_marks.setdefault(entry.key, entry.mark)
         self._missing(target, tree, path)
 
     def field(self, target: Message, field: FieldDescriptor, tree: Tree, path: str) -> None:
@@ -75,15 +77,17 @@ class SpecReader:
             self._wrong(path, f"must be a mapping of names to values, not {_kind(tree)}", tree.mark)
             return
         value_field = fields.map_value(field)
-        seen: dict[str, Mark] = {}
+        first_marks: dict[str, Mark] = {}
         for entry in tree.entries:
             inner = f"{path}[{entry.key[:64]}]"
-            if entry.key in seen:
+            if entry.key in first_marks:
                 self._wrong(
-                    inner, f"is given twice, first in line {seen[entry.key].line}", entry.mark
+                    inner,
+                    f"is given twice, first in line {first_marks[entry.key].line}",
+                    entry.mark,
                 )
                 continue
-            seen[entry.key] = self.marks[inner] = entry.mark
+            first_marks[entry.key] = self.marks[inner] = entry.mark
             value = self._scalar(value_field, entry.value, inner, booleans=True)
             if value is not None:
                 target[entry.key] = value
@@ -101,7 +105,7 @@ class SpecReader:
             if field.message_type is not None:
                 self.message(target.add(), item, inner)
                 continue
-            booleans = fields.field_key(field) in fields.SHELL_WORDS
+            booleans = fields.field_key(field) in fields.SHELL_SPLIT
             value = self._scalar(field, item, inner, booleans=booleans)
             if value is not None:
                 target.append(value)
@@ -109,7 +113,7 @@ class SpecReader:
     def _extend_split(self, target: Any, field: FieldDescriptor, tree: Scalar, path: str) -> None:
         try:
             target.extend(_split(field, tree))
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             self._wrong(path, str(wrong), tree.mark)
 
     def _scalar(
@@ -117,18 +121,18 @@ class SpecReader:
     ) -> Any:
         try:
             if not isinstance(tree, Scalar):
-                raise Wrong(f"must be {_wanted(field)}, not {_kind(tree)}")
+                raise InvalidValue(f"must be {_expected(field)}, not {_kind(tree)}")
             return scalar(field, tree, booleans=booleans)
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             self._wrong(path, str(wrong), tree.mark)
             return None
 
     def _missing(self, target: Message, tree: Table, path: str) -> None:
-        given = {
+        present = {
             e.key for e in tree.entries if not (isinstance(e.value, Scalar) and _null(e.value))
         }
         for name in fields.REQUIRED.get(target.DESCRIPTOR.name, ()):
-            if name not in given:
+            if name not in present:
                 self._wrong(f"{path}.{name}" if path else name, "is missing", tree.mark)
 
     def _wrong(self, path: str, message: str, mark: Mark) -> None:
@@ -152,7 +156,9 @@ def scalar(field: FieldDescriptor, tree: Scalar, *, booleans: bool = False) -> A
         case _:
             value = _in_range(field, _exactly(field, tree, "integer"))
             if key == "TaskSpec.version" and value != fields.VERSION:
-                raise Wrong(f"must be {fields.VERSION}: the only schema that this platform reads")
+                raise InvalidValue(
+                    f"must be {fields.VERSION}: the only schema that this platform reads"
+                )
             return value
 
 
@@ -160,32 +166,32 @@ def _text(field: FieldDescriptor, tree: Scalar, booleans: bool) -> str:
     key = fields.field_key(field)
     choices = fields.ENUMS.get(key)
     if key == "TaskSpec.task_type" and (refused := fields.refused_task_type(tree.text)):
-        raise Wrong(refused)
+        raise InvalidValue(refused)
     if choices and (tree.kind != "text" or tree.text not in choices):
-        raise Wrong(
+        raise InvalidValue(
             f"must be one of {', '.join(filter(None, choices))}, not {tree.text!r}{_near(tree.text, choices)}"
         )
     if tree.kind == "null" or (tree.kind == "boolean" and not booleans):
-        raise Wrong(f"must be text, not {_kind(tree)}: put it in quotes")
+        raise InvalidValue(f"must be text, not {_kind(tree)}: put it in quotes")
     try:
         tree.text.encode()
     except UnicodeEncodeError:
-        raise Wrong("holds half a character (a lone surrogate)") from None
+        raise InvalidValue("holds half a character (a lone surrogate)") from None
     return tree.text
 
 
 def _exactly(field: FieldDescriptor, tree: Scalar, kind: str) -> Any:
     if tree.kind != kind:
-        raise Wrong(f"must be {_wanted(field)}, not {_kind(tree)}")
+        raise InvalidValue(f"must be {_expected(field)}, not {_kind(tree)}")
     return tree.value
 
 
 def _double(field: FieldDescriptor, tree: Scalar) -> float:
     if not isinstance(tree.value, int | float) or tree.kind == "boolean":
-        raise Wrong(f"must be {_wanted(field)}, not {_kind(tree)}")
+        raise InvalidValue(f"must be {_expected(field)}, not {_kind(tree)}")
     value = float(tree.value)
     if not math.isfinite(value):
-        raise Wrong("must be a finite number")
+        raise InvalidValue("must be a finite number")
     return value
 
 
@@ -194,7 +200,7 @@ def _in_range(field: FieldDescriptor, value: int) -> int:
     if not low <= value <= high:
         rule = RULES.get(fields.field_key(field))
         known = rule if isinstance(rule, Number | Level) else Number(low, high)
-        raise Wrong(known.problem(value))
+        raise InvalidValue(known.problem(value))
     return value
 
 
@@ -202,7 +208,7 @@ def _priority(tree: Scalar) -> int:
     name = tree.text.upper()
     if name not in PRIORITIES:
         known = ", ".join(PRIORITIES)
-        raise Wrong(
+        raise InvalidValue(
             f"no priority is called {tree.text!r}{_near(name, PRIORITIES)}; there are {known}"
         )
     return PRIORITIES[name]
@@ -212,23 +218,23 @@ def _duration(tree: Scalar) -> int:
     # An integer may come from yaml's own base 60 (1:30:00): it means the same seconds.
     value = tree.value if tree.kind == "integer" else fields.seconds(tree.text)
     if tree.kind not in ("integer", "text") or not isinstance(value, int):
-        raise Wrong("must be a duration: seconds, 90m, 2h30m or D-HH:MM:SS")
+        raise InvalidValue("must be a duration: seconds, 90m, 2h30m or D-HH:MM:SS")
     return value
 
 
 def _splits(field: FieldDescriptor) -> bool:
-    return fields.field_key(field) in fields.SHELL_WORDS | fields.COMMA_WORDS
+    return fields.field_key(field) in fields.SHELL_SPLIT | fields.COMMA_SPLIT
 
 
 def _split(field: FieldDescriptor, tree: Scalar) -> list[str]:
     if tree.kind == "boolean":
-        raise Wrong("must be a list, or one string, not true or false")
-    if fields.field_key(field) in fields.COMMA_WORDS:
+        raise InvalidValue("must be a list, or one string, not true or false")
+    if fields.field_key(field) in fields.COMMA_SPLIT:
         return [word for part in tree.text.split(",") if (word := part.strip())]
     try:
         return shlex.split(tree.text)
     except ValueError as error:
-        raise Wrong(
+        raise InvalidValue(
             f"cannot be split into words: {str(error).lower()}; a list needs no quotes"
         ) from None
 
@@ -237,7 +243,7 @@ def _or_text(field: FieldDescriptor) -> str:
     return " or one string" if _splits(field) else ""
 
 
-def _wanted(field: FieldDescriptor) -> str:
+def _expected(field: FieldDescriptor) -> str:
     if fields.field_key(field) in fields.DURATIONS:
         return "a duration"
     return {

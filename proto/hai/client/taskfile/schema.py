@@ -114,13 +114,13 @@ def _field(field: FieldDescriptor) -> dict[str, Any]:
         )
     if not field.is_repeated:
         return _single(field)
-    items = _single(field, booleans=key in fields.SHELL_WORDS)
+    items = _single(field, booleans=key in fields.SHELL_SPLIT)
     array: dict[str, Any] = {"type": "array", "items": items}
     if key in MOST:
         array["maxItems"] = MOST[key]
     if key in UNIQUE:
         array["uniqueItems"] = True
-    if key in fields.SHELL_WORDS | fields.COMMA_WORDS:
+    if key in fields.SHELL_SPLIT | fields.COMMA_SPLIT:
         return {"anyOf": [array, {"type": ["string", "number"]}]}
     return array
 

@@ -162,7 +162,7 @@ def _option_tree(field: FieldDescriptor, key: str, path: str, value: str) -> Tre
     if key:
         inner = _option_tree(fields.map_value(field), "", path, value)
         return Table((Entry(key, inner),))
-    words = fields.field_key(field) in fields.SHELL_WORDS | fields.COMMA_WORDS
+    words = fields.field_key(field) in fields.SHELL_SPLIT | fields.COMMA_SPLIT
     literal = words and not value.strip().startswith("[")
     if field.type == FieldDescriptor.TYPE_STRING and (not field.is_repeated or literal):
         return Scalar("text", value, value)

@@ -28,18 +28,18 @@ class Silence:
     )
 
 
-def of_run(run: Run) -> Silence | None:
+def run_silence(run: Run) -> Silence | None:
     """The silent agents of a run, or None."""
     silent = {r.index: _seconds(r.silent_since_time) for r in run.ranks if is_silent(r)}
     return _silence(silent, len(run.ranks))
 
 
-def shortened(silence: Silence) -> Silence:
+def without_rank(silence: Silence) -> Silence:
     """For a narrow cell: a silence of one rank that does not say which rank."""
     return replace(silence, rank_count=1) if len(silence.ranks) == 1 else silence
 
 
-def of_node(node: Node) -> Mapping[int, Silence]:
+def node_silences(node: Node) -> Mapping[int, Silence]:
     """The silent agents on a node, by the number of the task that they belong to."""
     silent: dict[int, dict[int, float]] = {}
     for tenant in node.tenants:
@@ -50,7 +50,7 @@ def of_node(node: Node) -> Mapping[int, Silence]:
     return {task: silence for task, silence in found.items() if silence}
 
 
-def of_one(holder: Rank | NodeTenant) -> Silence | None:
+def agent_silence(holder: Rank | NodeTenant) -> Silence | None:
     """The silent agent of one rank, or None."""
     if not holder.HasField("silent_since_time"):
         return None
@@ -62,13 +62,13 @@ def is_silent(rank: Rank) -> bool:
     return rank.HasField("silent_since_time")
 
 
-def phrase(silence: Silence, now: float, *, chinese: bool = False) -> str:
+def silence_text(silence: Silence, now: float, *, chinese: bool = False) -> str:
     """`agent silent for 40 s`; `agents of 3 of 8 ranks silent, longest for 2 min`. `now`: seconds since 1970."""
     facts = {
         "rank": silence.ranks[0],
         "count": len(silence.ranks),
         "all": silence.rank_count,
-        "span": duration(now - silence.since),
+        "span": duration_text(now - silence.since),
     }
     return _PHRASES[_case(silence)][chinese].format(**facts)
 
@@ -101,16 +101,16 @@ _PHRASES: Mapping[str, tuple[str, str]] = {
 }
 
 
-def duration(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """The two largest units: `40 s`, `3 min 20 s`, `2 h`, `4 d 3 h`; `0 s` for a moment in the future."""
-    left = max(0, int(seconds))
+    remaining = max(0, int(seconds))
     parts: list[tuple[int, str]] = []
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
-        count, left = divmod(left, size)
+        count, remaining = divmod(remaining, size)
         if count or parts:
             parts.append((count, unit))
-    shown = [f"{count} {unit}" for count, unit in parts[:2] if count]
-    return " ".join(shown) or "0 s"
+    parts_text = [f"{count} {unit}" for count, unit in parts[:2] if count]
+    return " ".join(parts_text) or "0 s"
 
 
 def _silence(silent: Mapping[int, float], rank_count: int) -> Silence | None:

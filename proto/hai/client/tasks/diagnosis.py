@@ -66,7 +66,7 @@ _SIGNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"AssertionError|ValueError|TypeError|KeyError|IndexError|RuntimeError", "exception"),
     )
 )
-_TOLD = (RANK_STATE_STOPPED_TERMINATING, RANK_STATE_STOPPED)
+_STOPPED_STATES = (RANK_STATE_STOPPED_TERMINATING, RANK_STATE_STOPPED)
 _CODES = {137: "killed", 139: "segfault", 127: "command", 126: "notexecutable", 134: "abort"}
 _LINES = 10
 _CHARS = 200
@@ -81,33 +81,33 @@ class Diagnosis:
     likely: str = ""
 
 
-def diagnosed(task: Task) -> Diagnosis | None:
+def diagnose(task: Task) -> Diagnosis | None:
     """Why a task has failed. None: it has not."""
     if task.outcome != TASK_OUTCOME_FAILED:
         return None
-    rank, likely = first_failing(task.run), ""
+    rank, likely = first_failed_rank(task.run), ""
     found = [task.reason or "the task has failed"]
     if rank is not None:
-        likely = CAUSES.get(cause(rank.exit_code, rank.last_lines.splitlines()), "")
-        found += [*_failure(task.run, rank), *_last_words(rank)]
+        likely = CAUSES.get(likely_cause(rank.exit_code, rank.last_lines.splitlines()), "")
+        found += [*_failure(task.run, rank), *_last_lines(rank)]
         found += [f"likely cause: {likely}"] * bool(likely)
     return Diagnosis(tuple(found), tuple(_to_try(task, rank)), likely)
 
 
-def failing(run: Run) -> list[Rank]:
+def failed_ranks(run: Run) -> list[Rank]:
     """Ranks whose programs failed; those that were told to end have not, whatever their exit codes."""
-    return [rank for rank in run.ranks if rank.exit_code and rank.state not in _TOLD]
+    return [rank for rank in run.ranks if rank.exit_code and rank.state not in _STOPPED_STATES]
 
 
-def first_failing(run: Run) -> Rank | None:
+def first_failed_rank(run: Run) -> Rank | None:
     """The rank that failed first: the others were most likely ended because of it."""
-    failed = failing(run)
-    own = [rank for rank in failed if rank.exit_code not in (143, 137)] or failed
-    times = ((r.end_time.ToNanoseconds() or 1 << 62, r.index, r) for r in own)
+    failed = failed_ranks(run)
+    not_killed = [rank for rank in failed if rank.exit_code not in (143, 137)] or failed
+    times = ((r.end_time.ToNanoseconds() or 1 << 62, r.index, r) for r in not_killed)
     return min(times, key=lambda at: at[:2], default=(0, 0, None))[2]
 
 
-def cause(exit_code: int, lines: Sequence[str]) -> str:
+def likely_cause(exit_code: int, lines: Sequence[str]) -> str:
     """The key in CAUSES of what probably happened; empty when nothing says so. The last sign counts."""
     for line in reversed(lines):
         for pattern, key in _SIGNS:
@@ -117,20 +117,24 @@ def cause(exit_code: int, lines: Sequence[str]) -> str:
 
 
 def _failure(run: Run, rank: Rank) -> list[str]:
-    told = rank.exit_meaning
-    meaning = f" ({told})" if told and not told.startswith("exit code") else ""
+    meaning_text = rank.exit_meaning
+    meaning = (
+        f" ({meaning_text})" if meaning_text and not meaning_text.startswith("exit code") else ""
+    )
     found = [
         f"rank {rank.index} on {rank.node} was the first to fail: exit code {rank.exit_code}{meaning}"
     ]
     if len(run.ranks) > 1:
-        found.append(f"{len(failing(run))} of {len(run.ranks)} ranks failed")
+        found.append(f"{len(failed_ranks(run))} of {len(run.ranks)} ranks failed")
     return found
 
 
-def _last_words(rank: Rank) -> list[str]:
+def _last_lines(rank: Rank) -> list[str]:
     lines = [line.rstrip() for line in rank.last_lines.splitlines() if line.strip()][-_LINES:]
-    shown = (line if len(line) <= _CHARS else f"{line[: _CHARS - 3]}..." for line in lines)
-    return [f"last lines of rank {rank.index}:", *(f"| {line}" for line in shown)] if lines else []
+    shortened = (line if len(line) <= _CHARS else f"{line[: _CHARS - 3]}..." for line in lines)
+    return (
+        [f"last lines of rank {rank.index}:", *(f"| {line}" for line in shortened)] if lines else []
+    )
 
 
 def _to_try(task: Task, rank: Rank | None) -> list[str]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hai.client.connection.resume import Lost, resumed
+from hai.client.connection.resume import OnLost, resumed
 from hai.client.connection.transport import Transport
 from hai.client.resources.times import timestamp
 from hai.v1.log_service_pb2 import TailLogsRequest, TailLogsResponse
@@ -39,7 +39,7 @@ class Logs:
         follow: bool = False,
         cursor: str = "",
         patience: float | None = None,
-        lost: Lost | None = None,
+        lost: OnLost | None = None,
     ) -> AsyncGenerator[TailLogsResponse, None]:
         """Lines from a cursor on; no line is lost or repeated when the server goes and comes back.
 

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from hai.client.errors import Ambiguous, Candidate, NotFound, UsageError
 from hai.client.tasks.filters import quote
 from hai.client.tasks.ids import is_id, possible_id
-from hai.client.text.enum_names import word
+from hai.client.text.enum_names import enum_name
 from hai.v1.task_pb2 import Task, TaskState
 
 Kind = Literal["auto", "yaml", "name", "id"]
@@ -32,7 +32,7 @@ class Resolver:
         """The id that `ref` means."""
         if not ref.strip():
             raise UsageError("no task is given", hint="give an id, a name or a yaml file")
-        match kind if kind != "auto" else guess(ref):
+        match kind if kind != "auto" else guess_kind(ref):
             case "id":
                 return _id(ref)
             case "yaml":
@@ -60,7 +60,7 @@ class Resolver:
         return list(latest.values())
 
 
-def guess(ref: str) -> Kind:
+def guess_kind(ref: str) -> Kind:
     """Digits are an id, an existing yaml file is its task's name, everything else is a name."""
     if is_id(ref):
         return "id"
@@ -87,7 +87,9 @@ def _name_in(ref: str) -> str:
 
 
 def _ambiguous(name: str, tasks: list[Task]) -> Ambiguous:
-    candidates = tuple(Candidate(t.id, t.name, t.user, word(TaskState, t.state)) for t in tasks)
+    candidates = tuple(
+        Candidate(t.id, t.name, t.user, enum_name(TaskState, t.state)) for t in tasks
+    )
     listed = ", ".join(f"{c.id} of {c.user}" for c in candidates)
     return Ambiguous(
         f"{name!r} names tasks of several users: {listed}", candidates, hint="give the id instead"

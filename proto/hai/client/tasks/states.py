@@ -16,12 +16,12 @@ _PREFIX = "TASK_STATE_"
 
 def task_state(name: str) -> TaskState.ValueType:
     """The state of that name: finished, RUNNING, TASK_STATE_SUSPENDED, waiting-init …"""
-    wanted = _PREFIX + name.upper().replace("-", "_").removeprefix(_PREFIX)
-    known = {key: value for key, value in TaskState.items() if value}
-    if wanted not in known:
-        choices = ", ".join(key.removeprefix(_PREFIX).lower() for key in known)
+    requested = _PREFIX + name.upper().replace("-", "_").removeprefix(_PREFIX)
+    states = {key: value for key, value in TaskState.items() if value}
+    if requested not in states:
+        choices = ", ".join(key.removeprefix(_PREFIX).lower() for key in states)
         raise UsageError(f"no task state is called {name!r}", hint=f"use one of {choices}")
-    return known[wanted]
+    return states[requested]
 
 
 def reached(task: Task, state: TaskState.ValueType) -> bool:

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hai.client.connection.resume import Lost, resumed
+from hai.client.connection.resume import OnLost, resumed
 from hai.client.connection.transport import Transport
 from hai.client.errors import ServerError, TimedOut
 from hai.client.resources.paging import pages
@@ -62,7 +62,7 @@ class Tasks:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._resolver = Resolver(self.all)
-        self._heeds_after = False  # not known yet
+        self._supports_after = False  # not confirmed yet
 
     @cached_property
     def _stub(self) -> TaskServiceAsyncStub:
@@ -72,23 +72,23 @@ class Tasks:
         self, spec: TaskSpec, *, request_id: str | None = None, validate_only: bool = False
     ) -> Task:
         """Submit; durable once this returns. With validate_only nothing is created and the id is 0."""
-        if spec.options.after and not validate_only and not self._heeds_after:
+        if spec.options.after and not validate_only and not self._supports_after:
             await self.create(spec, validate_only=True)
         request = CreateTaskRequest(
             spec=spec, request_id=request_id or str(uuid.uuid4()), validate_only=validate_only
         )
         task = await self._transport.unary(self._stub.CreateTask, request, retry=True)
-        self._learn(spec, task)
+        self._check_supports_after(spec, task)
         return task
 
     async def dry_run(self, spec: TaskSpec) -> DryRunTaskResponse:
         """What the next scheduling pass would do with a task; nothing is stored. Raises what `create` would."""
         request = DryRunTaskRequest(spec=spec)
         answer = await self._transport.unary(self._stub.DryRunTask, request, retry=True)
-        self._learn(spec, answer.task)
+        self._check_supports_after(spec, answer.task)
         return answer
 
-    def _learn(self, spec: TaskSpec, understood: Task) -> None:
+    def _check_supports_after(self, spec: TaskSpec, understood: Task) -> None:
         """Servers refuse what they do not know, but not yet those that know no `after`: they would start the task."""
         if spec.options.after and not understood.spec.options.after:
             raise ServerError(
@@ -96,7 +96,7 @@ class Tasks:
                 reason="UNIMPLEMENTED",
                 hint="have the server upgraded, or submit the task when those that go first have ended",
             )
-        self._heeds_after = self._heeds_after or bool(spec.options.after)
+        self._supports_after = self._supports_after or bool(spec.options.after)
 
     async def get(self, id: int) -> Task:
         """One task, with its spec."""
@@ -137,32 +137,32 @@ class Tasks:
     ) -> AsyncGenerator[Task, None]:
         """Every task that matches, page by page."""
 
-        def ask(token: str) -> Awaitable[ListTasksResponse]:
+        def fetch_page(token: str) -> Awaitable[ListTasksResponse]:
             return self.list(
                 filter=filter, order_by=order_by, view=view, page_size=page_size, page_token=token
             )
 
-        async for page in pages(ask):
+        async for page in pages(fetch_page):
             for task in page.tasks:
                 yield task
 
     async def runs(self, id: int, after: int = 0) -> Sequence[Run]:
         """Runs of a task after a number, oldest first."""
 
-        def ask(token: str) -> Awaitable[ListRunsResponse]:
+        def fetch_page(token: str) -> Awaitable[ListRunsResponse]:
             request = ListRunsRequest(id=id, after=after, page_token=token)
             return self._transport.unary(self._stub.ListRuns, request, retry=True)
 
-        return [run async for page in pages(ask) for run in page.runs]
+        return [run async for page in pages(fetch_page) for run in page.runs]
 
     async def events(self, id: int, after: int = 0) -> Sequence[TaskEvent]:
         """Timeline of a task after a sequence number, oldest first."""
 
-        def ask(token: str) -> Awaitable[ListTaskEventsResponse]:
+        def fetch_page(token: str) -> Awaitable[ListTaskEventsResponse]:
             request = ListTaskEventsRequest(id=id, after=after, page_token=token)
             return self._transport.unary(self._stub.ListTaskEvents, request, retry=True)
 
-        return [event async for page in pages(ask) for event in page.events]
+        return [event async for page in pages(fetch_page) for event in page.events]
 
     def watch(
         self,
@@ -170,7 +170,7 @@ class Tasks:
         after_version: int = 0,
         *,
         patience: float | None = None,
-        lost: Lost | None = None,
+        lost: OnLost | None = None,
     ) -> AsyncGenerator[WatchTasksResponse, None]:
         """Changes from a version on; goes on from the last one seen when the server comes back.
 
@@ -242,7 +242,7 @@ class Tasks:
         id: int,
         until: str = "finished",
         timeout: float | None = None,
-        lost: Lost | None = None,
+        lost: OnLost | None = None,
     ) -> Task:
         """Follow a task until it is in a state, or finished. Raises TimedOut after `timeout` seconds.
 
@@ -255,7 +255,7 @@ class Tasks:
         ids: Sequence[int],
         until: str = "finished",
         timeout: float | None = None,
-        lost: Lost | None = None,
+        lost: OnLost | None = None,
     ) -> Sequence[Task]:
         """The same of several, one after the other: who has got there meanwhile is not waited for."""
         state = task_state(until)
@@ -272,7 +272,7 @@ class Tasks:
             ) from error
         return [found[id] for id in ids]
 
-    async def _until(self, id: int, state: TaskState.ValueType, lost: Lost | None) -> Task:
+    async def _until(self, id: int, state: TaskState.ValueType, lost: OnLost | None) -> Task:
         task = await self.get(id)
         if reached(task, state):
             return task

@@ -15,15 +15,15 @@ STOP_CODES = {
 
 
 @cache
-def word(enum: Any, number: int) -> str:
+def enum_name(enum: Any, number: int) -> str:
     """RUNNING for TASK_STATE_RUNNING; of a number that only a newer server knows, that number."""
     prefix = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", enum.DESCRIPTOR.name).upper()
-    known = enum.DESCRIPTOR.values_by_number.get(number)
-    return known.name.removeprefix(f"{prefix}_") if known else f"UNKNOWN_{number}"
+    value = enum.DESCRIPTOR.values_by_number.get(number)
+    return value.name.removeprefix(f"{prefix}_") if value else f"UNKNOWN_{number}"
 
 
 def stop_code_names(code: int) -> list[str]:
     """Every bit of a stop code by name; bits that are not known keep their number."""
     names = [name for bit, name in STOP_CODES.items() if code & bit]
-    rest = code & ~sum(STOP_CODES)
-    return [*names, *([str(rest)] if rest else [])]
+    unknown_bits = code & ~sum(STOP_CODES)
+    return [*names, *([str(unknown_bits)] if unknown_bits else [])]

@@ -22,7 +22,7 @@ from hai_tui.views.tasks import status
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-    from hai.client.connection.resume import Lost
+    from hai.client.connection.resume import OnLost
     from hai.v1.log_service_pb2 import LogLine
     from hai.v1.task_pb2 import Task
 
@@ -88,7 +88,7 @@ async def tell_why_it_waits(client: Client, id: int, settings: Settings) -> None
 
 
 async def print_lines(
-    client: Client, id: int, lines: Lines, *, follow: bool, lost: Lost | None = None
+    client: Client, id: int, lines: Lines, *, follow: bool, lost: OnLost | None = None
 ) -> bool:
     """Print the lines that there are, and with `follow` those that come; False: there were none."""
     some = False

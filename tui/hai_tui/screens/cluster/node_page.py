@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.containers import Vertical
 from textual.widget import Widget
 
-from hai.client.tasks.agent_silence import of_node
+from hai.client.tasks.agent_silence import node_silences
 from hai_tui.actions import Action
 from hai_tui.cluster.text import node_card
 from hai_tui.cluster.usage import numbers
@@ -159,7 +159,7 @@ class NodePage(NodeSteering):
 
     def _tick(self) -> None:
         """For how long agents are silent, is counted."""
-        if self.stands and self._node is not None and of_node(self._node):
+        if self.stands and self._node is not None and node_silences(self._node):
             self._draw(self._node)
 
     def _ask_use(self) -> None:

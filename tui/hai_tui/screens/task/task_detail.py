@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hai.client.tasks.agent_silence import of_run
+from hai.client.tasks.agent_silence import run_silence
 from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
 
@@ -32,7 +32,9 @@ class TaskDetail:
         self.runs = [*self.runs[:-1], *await client.tasks.runs(id, over)]
         after = self.events[-1].sequence if self.events else 0
         self.events += await client.tasks.events(id, after)
-        explained = self.task.waiting.reason or self.task.suspend_count or of_run(self.task.run)
+        explained = (
+            self.task.waiting.reason or self.task.suspend_count or run_silence(self.task.run)
+        )
         self.why = await client.tasks.explain(id) if explained else None
 
     @property

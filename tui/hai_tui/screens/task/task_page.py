@@ -15,7 +15,7 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from hai.client.errors import HaiError, NotFound
-from hai.client.tasks.agent_silence import of_run
+from hai.client.tasks.agent_silence import run_silence
 from hai.client.tasks.ids import possible_id
 from hai_tui.actions import Action
 from hai_tui.i18n import text
@@ -252,7 +252,7 @@ class TaskPage(TaskPageBase):
         self._put("summary", task_text.summary(seen.task, seen.waiting, now, styles))
         self.status(self._told_of_cursor() or task_text.status_line(seen.task, now))
         self._look_along_chain()
-        if of_run(seen.task.run) is not None:  # for how long, is counted
+        if run_silence(seen.task.run) is not None:  # for how long, is counted
             self._draw_overview()
             self._draw_why()
 

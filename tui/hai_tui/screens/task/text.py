@@ -9,9 +9,9 @@ from rich.padding import Padding
 from rich.style import Style
 from rich.text import Text
 
-from hai.client.tasks.agent_silence import is_silent, of_run
-from hai.client.tasks.diagnosis import failing, first_failing
-from hai.client.text.enum_names import word
+from hai.client.tasks.agent_silence import is_silent, run_silence
+from hai.client.tasks.diagnosis import failed_ranks, first_failed_rank
+from hai.client.text.enum_names import enum_name
 from hai.client.text.state_style import SILENT, StateStyle, state_style
 from hai.v1.task_pb2 import (
     TASK_OUTCOME_FAILED,
@@ -50,7 +50,7 @@ def stamp(state: str, tones: Tones) -> Text:
 
 def task_stamp(task: Task, tones: Tones) -> Text:
     """Glyph and word of a task's state; of one with a silent agent another glyph, because it may not be true."""
-    if of_run(task.run) is None:
+    if run_silence(task.run) is None:
         return stamp(status(task), tones)
     return Text(f"{SILENT.glyph} {status(task)}", tones[SILENT.tone])
 
@@ -134,7 +134,7 @@ def overview(
 
 def failure(run: Run, tones: Tones) -> list[RenderableType]:
     """Who failed first, how, its last words and the likely cause; nothing when nobody failed."""
-    rank = first_failing(run)
+    rank = first_failed_rank(run)
     if rank is None:
         return []
     told = rank.exit_meaning
@@ -142,7 +142,7 @@ def failure(run: Run, tones: Tones) -> list[RenderableType]:
     facts = {"rank": rank.index, "node": rank.node, "code": rank.exit_code, "meaning": meaning}
     lines: list[RenderableType] = [Text(f"✗ {text('fail.rank', **facts)}", tones["bad"])]
     if len(run.ranks) > 1:
-        facts = {"count": len(failing(run)), "all": len(run.ranks)}
+        facts = {"count": len(failed_ranks(run)), "all": len(run.ranks)}
         lines.append(Text(text("fail.others", **facts)))
     last = [printable(line) for line in rank.last_lines.splitlines()][-LAST_LINES:]
     if last:
@@ -166,7 +166,7 @@ def _waiting(task: Task, waiting: Waiting, now: float) -> Iterator[Text]:
 
 def rank_word(state: int) -> str:
     """RUNNING for RANK_STATE_RUNNING."""
-    return word(RankState, state)
+    return enum_name(RankState, state)
 
 
 def rank_look(rank: Rank) -> StateStyle:
@@ -226,7 +226,7 @@ def facts(task: Task, now: float) -> Facts:
 
 def run_state(run: Run) -> str:
     """RUNNING for RUN_STATE_RUNNING."""
-    return word(RunState, run.state)
+    return enum_name(RunState, run.state)
 
 
 def run_end(run: Run) -> str:

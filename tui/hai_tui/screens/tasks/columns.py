@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hai.client.tasks.agent_silence import of_run
+from hai.client.tasks.agent_silence import run_silence
 from hai.client.text.state_style import SILENT, state_style
 from hai_tui.feed.task_status import cached_status
 from hai_tui.formatting.cells import Cell, Column
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def status_cell(task: Task, now: float) -> Cell:
     """Glyph, word and tone."""
     word = cached_status(task)
-    seen = SILENT if of_run(task.run) else state_style(word)
+    seen = SILENT if run_silence(task.run) else state_style(word)
     short = {"WAITING_INIT": "WAITING"}.get(word, word)
     return Cell(f"{seen.glyph} {short}", seen.tone)
 

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from hai.client.connection.transport import Connection
-from hai.client.errors import explained
+from hai.client.errors import explain_error
 from hai.v1.server_service_pb2 import GetServerInfoRequest
 from hai.v1.server_service_pb2_grpc import ServerServiceStub
 from hai_sync.cli.options import common, wants_json
@@ -66,7 +66,7 @@ def _section(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except Exception as error:
-        explained_error = explained(error)
+        explained_error = explain_error(error)
         return {"failed": f"{type(explained_error).__name__}: {explained_error}"}
 
 

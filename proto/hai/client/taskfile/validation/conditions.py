@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from hai.client.errors import Violation
 from hai.client.taskfile.validation import limits
 from hai.client.taskfile.validation.rules import check_fields
-from hai.client.taskfile.validation.violations import Violations, shown
+from hai.client.taskfile.validation.violations import Violations, quote_shortened
 from hai.redaction import MASK, is_redacted
 from hai.v1.task_spec_pb2 import RoleSpec, ServiceSpec, TaskSpec
 
@@ -210,7 +210,7 @@ def _check_twice(path: str, field: str, names: Sequence[str], found: Violations)
     seen: set[str] = set()
     for index, name in enumerate(names):
         if name in seen and found.ok(f"{path}[{index}].{field}"):
-            found.add(f"{path}[{index}].{field}", f"{shown(name)} is given twice")
+            found.add(f"{path}[{index}].{field}", f"{quote_shortened(name)} is given twice")
         seen.add(name)
 
 

@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from hai.client.errors import Violation
 from hai.client.taskfile import fields
 from hai.client.taskfile.validation import limits
-from hai.client.taskfile.validation.violations import Violations, nearest, shown
+from hai.client.taskfile.validation.violations import Violations, nearest, quote_shortened
 from hai.redaction import redact
 from hai.task import env
 from hai.task.levels import EXP_PRIORITY
@@ -64,7 +64,9 @@ class Text:
         if self.most and len(value) > self.most:
             return f"has {len(value)} characters; at most {self.most} are allowed"
         if not _compiled(self.pattern).fullmatch(value):
-            return f"{'' if self.secret else shown(redact(value)) + ' '}must be {self.form}"
+            return (
+                f"{'' if self.secret else quote_shortened(redact(value)) + ' '}must be {self.form}"
+            )
         return ""
 
 
@@ -110,29 +112,29 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Choice:
     """One of a few words."""
 
-    words: tuple[str, ...]
+    choices: tuple[str, ...]
 
     def problem(self, value: str) -> str:
         """What is wrong with a value; empty: nothing."""
-        if value in self.words:
+        if value in self.choices:
             return ""
-        known = ", ".join(word for word in self.words if word)
-        return f"{shown(value)} must be one of {known}{nearest(value, self.words)}"
+        known = ", ".join(word for word in self.choices if word)
+        return f"{quote_shortened(value)} must be one of {known}{nearest(value, self.choices)}"
 
 
 @dataclass(frozen=True, slots=True)
-class TaskType(Words):
+class TaskType(Choice):
     """The types of tasks; what HAI has beside them is refused with what to do instead."""
 
     def problem(self, value: str) -> str:
         """What is wrong with a value; empty: nothing."""
-        return fields.refused_task_type(value) or Words.problem(self, value)
+        return fields.refused_task_type(value) or Choice.problem(self, value)
 
 
-Rule = Text | Number | Seconds | Level | Words
+Rule = Text | Number | Seconds | Level | Choice
 
 _ENTRYPOINT = Text(
     rf"(?!-)(?=[\s\S]*[^{BLANK}])[^\x00]*",
@@ -151,7 +153,7 @@ _GPUS, _CPUS = Number(0, limits.GPUS), Number(0, limits.CPUS)
 _MEMORY = Number(0, limits.MEMORY_GB)
 
 RULES: Mapping[str, Rule] = {
-    **{key: Words(words) for key, words in fields.ENUMS.items()},
+    **{key: Choice(choices) for key, choices in fields.ENUMS.items()},
     "TaskSpec.version": Number(fields.VERSION, fields.VERSION),
     "TaskSpec.name": Text(
         rf"(?=[^()]*[^{BLANK}()])[^(){CONTROL}]*",

@@ -54,6 +54,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {found[0]}?" if found else ""
 
 
-def shown(value: str) -> str:
+def quote_shortened(value: str) -> str:
     """A text in quotes, cut where it is long."""
     return repr(value if len(value) <= 40 else value[:37] + "...")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai.client.text.enum_names import word
+from hai.client.text.enum_names import enum_name
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.output.output import dump, table
@@ -63,7 +63,7 @@ def _person(answer: WhoAmIResponse) -> str:
     from hai.v1.user_pb2 import Role
 
     user = answer.user
-    lines = [f"user    {user.name}", f"role    {word(Role, user.role)}"]
+    lines = [f"user    {user.name}", f"role    {enum_name(Role, user.role)}"]
     if user.groups:
         lines.append(f"groups  {', '.join(user.groups)}")
     if user.rights:

@@ -163,12 +163,12 @@ def _dropped_output(task: Task) -> None:
 
 
 def _last_lines(task: Task) -> None:
-    from hai.client.tasks.diagnosis import diagnosed
+    from hai.client.tasks.diagnosis import diagnose
 
     for rank in task.run.ranks:
         if rank.last_lines:
             click.echo(f"\nlast lines of rank {rank.index}:\n{rank.last_lines.rstrip()}")
-    if (diagnosis := diagnosed(task)) and diagnosis.likely:
+    if (diagnosis := diagnose(task)) and diagnosis.likely:
         click.echo(f"\nlikely cause: {diagnosis.likely}")
 
 

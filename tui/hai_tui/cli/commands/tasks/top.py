@@ -55,7 +55,7 @@ def _show(
     if settings.output in ("json", "yaml"):
         _dump(settings, groups, running, queue)
         return
-    from hai.client.tasks.agent_silence import of_run
+    from hai.client.tasks.agent_silence import run_silence
     from hai_tui.cli.output.output import note_cut, show
     from hai_tui.i18n import text
     from hai_tui.views.tasks import QUEUE, TASKS
@@ -64,7 +64,7 @@ def _show(
         waiting = max(len(queue), sum(group.waiting_tasks for group in groups))
         for line in cluster_lines(groups, len(running), waiting):
             click.echo(line)
-        if silent := sum(of_run(task.run) is not None for task in running):
+        if silent := sum(run_silence(task.run) is not None for task in running):
             click.echo(text("top.silent", count=silent))
         click.echo()
     show(settings, TASKS, running)
