@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hai.host.files import replace_file
+from hai.host.atomic_write import replace_file
 
 TRUE_TIME = ("env", "-u", "LD_PRELOAD")
 """Before the command of a program that shall have the true time: under libfaketime Python's sleep fails at a jump."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from hai.client.client import Client
 from hai.client.errors import TimedOut, Unreachable
-from hai.host.files import replace_file
+from hai.host.atomic_write import replace_file
 from hai.v1.task_pb2 import Task, TaskOutcome
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain.timing import Timing

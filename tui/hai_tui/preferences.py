@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hai.client.profile import config_path
-from hai.host.files import replace_file
+from hai.host.atomic_write import replace_file
 
 VERSION = 1
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from hai.host.files import replacing
+from hai.host.atomic_write import replacing
 from hai.redaction import redact
 from hai_backend.domain.timing import Timing
 from hai_backend.launch import processes, rank_dirs

@@ -11,7 +11,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from hai.host.files import replace_file
+from hai.host.atomic_write import replace_file
 from hai_backend.auth.directory import Directory
 from hai_backend.config import Settings
 from hai_backend.domain.accounts.user import TokenScope

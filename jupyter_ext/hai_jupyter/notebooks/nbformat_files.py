@@ -10,7 +10,7 @@ from typing import Any
 
 import nbformat
 
-from hai.host.files import replacing
+from hai.host.atomic_write import replacing
 
 _nbformat: Any = nbformat  # it has no annotations
 

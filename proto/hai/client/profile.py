@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from hai.client.errors import NotFound, UsageError
-from hai.host.files import replace_file
+from hai.host.atomic_write import replace_file
 
 SERVER_VARIABLES = ("HAI_SERVER", "MARSV2_SERVER")
 TOKEN_VARIABLES = ("HAI_TOKEN", "MARSV2_USER_TOKEN")

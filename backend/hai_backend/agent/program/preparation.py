@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hai.host.scripts import script_fault
+from hai.host.script_check import script_fault
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.program.reaper import Reaper
 from hai_backend.agent.rank_dir import RankDir

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hai.client.connection.transport import Transport
-from hai.client.resources.paging import pages
+from hai.client.resources.requests import pages
 from hai.v1.artifact_pb2 import (
     ARTIFACT_DIRECTION_UNSPECIFIED,
     Artifact,

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hai.client.connection.transport import Transport
-from hai.client.resources.times import timestamp
+from hai.client.resources.requests import timestamp
 from hai.v1.audit_service_pb2 import AuditRow, ListAuditRowsRequest, ListAuditRowsResponse
 from hai.v1.audit_service_pb2_grpc import AuditServiceStub
 

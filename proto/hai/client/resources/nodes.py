@@ -11,7 +11,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from hai.client.connection.resume import resumed
 from hai.client.connection.transport import Transport
-from hai.client.resources.paging import pages
+from hai.client.resources.requests import pages
 from hai.v1.node_pb2 import Group, Node
 from hai.v1.node_service_pb2 import (
     CordonNodeRequest,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hai.client.connection.resume import OnLost, resumed
 from hai.client.connection.transport import Transport
-from hai.client.resources.times import timestamp
+from hai.client.resources.requests import timestamp
 from hai.v1.log_service_pb2 import TailLogsRequest, TailLogsResponse
 from hai.v1.log_service_pb2_grpc import LogServiceStub
 

@@ -1,4 +1,4 @@
-"""What a user's word for a task means: an id, a yaml file, or a name."""
+"""Resolves how a user refers to a task: by an id, a yaml file, or a name."""
 
 from __future__ import annotations
 
@@ -8,11 +8,25 @@ from typing import Literal, Protocol
 
 from hai.client.errors import Ambiguous, Candidate, NotFound, UsageError
 from hai.client.tasks.filters import quote
-from hai.client.tasks.ids import is_id, possible_id
 from hai.client.text.enum_names import enum_name
 from hai.v1.task_pb2 import Task, TaskState
 
 Kind = Literal["auto", "yaml", "name", "id"]
+
+_LARGEST_ID = 2**63 - 1
+
+
+def is_id(ref: str) -> bool:
+    """True for ASCII digits only: other scripts have digits too."""
+    return ref.isascii() and ref.isdigit()
+
+
+def parse_id(ref: str) -> int:
+    """The id that these digits are. 0, which no task has, for any other text and for a number above 64 bits."""
+    if not is_id(ref) or len(ref.lstrip("0")) > len(str(_LARGEST_ID)):
+        return 0
+    id = int(ref)
+    return id if id <= _LARGEST_ID else 0
 
 
 class Finder(Protocol):
@@ -23,7 +37,7 @@ class Finder(Protocol):
 
 
 class Resolver:
-    """Looks names up among the caller's own tasks first, then among all that the caller may see."""
+    """Searches a name among the caller's tasks first, then among all that the caller may see."""
 
     def __init__(self, find: Finder) -> None:
         self._find = find
@@ -74,7 +88,7 @@ def _id(ref: str) -> int:
         raise UsageError(
             f"{ref!r} is not a task id", hint="an id is a number; names need kind name"
         )
-    id = possible_id(ref)
+    id = parse_id(ref)
     if not id:
         raise NotFound(f"there is no task {ref}", hint="`hai list` shows your tasks")
     return id

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hai.client.connection.resume import OnLost, resumed
 from hai.client.connection.transport import Transport
 from hai.client.errors import ServerError, TimedOut
-from hai.client.resources.paging import pages
+from hai.client.resources.requests import pages
 from hai.client.tasks.references import Kind, Resolver
 from hai.client.tasks.states import reached, task_state
 from hai.v1.task_pb2 import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hai.client.resources.paging import pages
+from hai.client.resources.requests import pages
 from hai.v1 import artifact_service_pb2 as artifacts
 from hai.v1 import node_service_pb2 as nodes
 from hai.v1 import task_service_pb2 as tasks

@@ -9,7 +9,7 @@ import click
 
 from hai.client.errors import NotFound, UsageError
 from hai.client.tasks.filters import quote
-from hai.client.tasks.ids import is_id
+from hai.client.tasks.references import is_id
 from hai_tui.cli.output.output import note
 from hai_tui.cli.settings import Settings
 from hai_tui.i18n import text

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from hai.host.scripts import script_fault
+from hai.host.script_check import script_fault
 from hai.task import env
 from hai_tui.cli.submission.options import variables
 

@@ -16,7 +16,7 @@ from textual.widgets import ContentSwitcher
 
 from hai.client.errors import HaiError, NotFound
 from hai.client.tasks.agent_silence import run_silence
-from hai.client.tasks.ids import possible_id
+from hai.client.tasks.references import parse_id
 from hai_tui.actions import Action
 from hai_tui.i18n import text
 from hai_tui.screens.task import tables as task_tables
@@ -54,7 +54,7 @@ class TaskPage(TaskPageBase):
     def __init__(self, ref: str, tab: str = "overview", *_: str) -> None:
         super().__init__()
         self._ref, self._tab = ref, tab if tab in TABS else "overview"
-        self._task_id = possible_id(ref)
+        self._task_id = parse_id(ref)
         self._bell = asyncio.Event()
         self.seen = TaskDetail()
         self._chain: dict[str, str] = {}

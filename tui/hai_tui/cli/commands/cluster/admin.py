@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai.host.files import replacing
+from hai.host.atomic_write import replacing
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiGroup
 from hai_tui.cli.output.output import note

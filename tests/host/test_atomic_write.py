@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hai.host.files import replace_file, replacing
+from hai.host.atomic_write import replace_file, replacing
 
 
 def test_who_writes_meanwhile_spoils_nothing(

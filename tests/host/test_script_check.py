@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hai.host.scripts import script_fault
+from hai.host.script_check import script_fault
 
 BOM = "\ufeff"
 FAULTS = [
