@@ -145,7 +145,7 @@ def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_check_warns_before_a_disk_is_full(
     room: DiskSpace, code: int, told: str, tmp_path: Path, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setattr(main, "room_of", lambda path: room)
+    monkeypatch.setattr(main, "disk_space", lambda path: room)
     home = tmp_path / "not" / "made"
     assert main.main(["--home", str(home), "--check"]) == code
     said = capsys.readouterr()

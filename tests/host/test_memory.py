@@ -7,8 +7,8 @@ import sys
 
 _FAULTS = """
 import resource
-from hai.host.memory import keep_memory
-keep_memory()
+from hai.host.memory import retain_freed_memory
+retain_freed_memory()
 
 def message() -> None:
     bytes(bytearray(4 << 20))
@@ -31,8 +31,8 @@ def test_memory_of_one_message_serves_the_next() -> None:
 _THREADS = """
 import ctypes, resource
 from concurrent.futures import ThreadPoolExecutor
-from hai.host.memory import keep_memory
-keep_memory(arenas=1)
+from hai.host.memory import retain_freed_memory
+retain_freed_memory(arenas=1)
 libc = ctypes.CDLL(None)
 libc.malloc.argtypes, libc.malloc.restype = (ctypes.c_size_t,), ctypes.c_void_p
 libc.free.argtypes = (ctypes.c_void_p,)
