@@ -1,9 +1,9 @@
-/** The only place that speaks to the server extension. */
+/** Sends all requests to the server extension. */
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import { Socket, Surroundings } from './model/feed';
-import { Artifact, Check, Container, Draft, Environment, Group, Me, Message, Script, Series, Submission, Sync, Workspace } from './model/answers';
+import { Socket, StreamEnvironment } from './model/feed';
+import { Artifact, Check, Container, Draft, Environment, Group, Me, Message, Script, Series, Submission, Sync, Workspace } from './model/api_types';
 import { Failure, Frame, TaskRow } from './model/types';
 import { Point } from './model/usage';
 
@@ -37,22 +37,22 @@ export class Api {
   /** What tasks use just now. */
   uses = (ids: readonly number[]) => this.get<Record<string, Point>>(`usage?ids=${ids.join(',')}`);
   /** A line for a terminal that makes an environment, or gives one a kernel. */
-  environmentCommand = (wish: object) => this.post<{ command: string }>('environments/command', wish);
+  environmentCommand = (spec: object) => this.post<{ command: string }>('environments/command', spec);
   /** Look at the health of these nodes. */
   checkNodes = (nodes: string[], group: string) => this.post<TaskRow>('nodes/check', { nodes, group });
   artifacts = () => this.get<Artifact[]>('artifacts');
   /** Bring the executed notebook here from the task's own directory. */
   executed = (id: number) => this.post<{ path: string }>(`tasks/${id}/executed`, {});
   usage = (id: number, first: number) => this.get<Series>(`tasks/${id}/usage?first=${first}`);
-  /** How the workspace of a folder stands; without a name: the folder is in none. */
+  /** The status of the workspace of a folder; without a name: the folder is in none. */
   workspace = (path: string) => this.get<Sync>(`workspace?path=${encodeURIComponent(path)}`);
   sync = (path: string, verb: string) => this.post<Sync>(`workspace/${verb}`, { path });
   container = (id: number) => this.get<Container>(`containers/${id}`);
-  createContainer = (wish: object) => this.post<TaskRow>('containers', wish);
+  createContainer = (spec: object) => this.post<TaskRow>('containers', spec);
   openContainer = (id: number, service: string) => this.post<{ link: string }>(`containers/${id}/open`, { service });
   renewContainer = (id: number) => this.post<Container>(`containers/${id}/renew`, {});
-  deleteContainer = (id: number) => this.ask<object>(`containers/${id}`, { method: 'DELETE' });
-  script = (wish: { path: string; specials?: string; clash?: string }) => this.post<Script>('notebook/script', wish);
+  deleteContainer = (id: number) => this.request<object>(`containers/${id}`, { method: 'DELETE' });
+  script = (spec: { path: string; specials?: string; clash?: string }) => this.post<Script>('notebook/script', spec);
   clear = (path: string) => this.post<{ copy: string; before: number; after: number }>('notebook/clear', { path });
   /** Everything that was open is saved. */
   saved = () => this.post<object>('saved', {});
@@ -86,7 +86,7 @@ export class Api {
   }
 
   /** What a feed needs of the world. */
-  surroundings(): Surroundings {
+  environment(): StreamEnvironment {
     return {
       socket: query => this.socket(`events?${query}`) as unknown as Socket,
       poll: query => this.get<Frame>(`state?${query}`),
@@ -96,14 +96,14 @@ export class Api {
   }
 
   private get<T>(path: string): Promise<T> {
-    return this.ask<T>(path, { method: 'GET' });
+    return this.request<T>(path, { method: 'GET' });
   }
 
   private post<T>(path: string, body: unknown): Promise<T> {
-    return this.ask<T>(path, { method: 'POST', body: JSON.stringify(body) });
+    return this.request<T>(path, { method: 'POST', body: JSON.stringify(body) });
   }
 
-  private async ask<T>(path: string, init: RequestInit): Promise<T> {
+  private async request<T>(path: string, init: RequestInit): Promise<T> {
     const url = URLExt.join(this.settings.baseUrl, SPACE, path);
     let response: Response;
     try {

@@ -1,11 +1,11 @@
-/** Commands, and where they are found: palette, launcher, menus of the schema, keys. */
-import { cells, current, isNotebook, of, submittable } from './documents';
+/** Commands of the extension, in the palette, the launcher, menus and key bindings. */
+import { cells, current, isNotebook, of, submittable } from './active_document';
 import { diagnostics, Failures } from './diagnostics';
 import { haiIcon } from './icons';
-import { Lab } from './lab';
+import { Lab } from './lab_services';
 import { clear, convert, warnOfLarge } from './notebooks';
 import { Context } from './ui/context';
-import { Wanted } from './ui/submit';
+import { SubmitTarget } from './ui/submit';
 
 const CATEGORY = 'HAI';
 
@@ -14,7 +14,7 @@ export interface Doing {
   failures: Failures;
   /** Show a tab of the panel. */
   open: (tab: string) => void;
-  submit: (wanted: Wanted | null) => void;
+  submit: (wanted: SubmitTarget | null) => void;
   help: () => void;
 }
 
@@ -45,20 +45,20 @@ type Add = (id: string, label: string, execute: (args: any) => unknown, extra?: 
 
 function adder(lab: Lab, context: Context): Add {
   return (id, label, execute, extra = {}) => {
-    lab.app.commands.addCommand(id, { label: context.say(label), icon: haiIcon, execute, ...extra });
+    lab.app.commands.addCommand(id, { label: context.translate(label), icon: haiIcon, execute, ...extra });
     lab.palette?.addItem({ command: id, category: CATEGORY });
   };
 }
 
-/** Without a place in the palette: they need to be told which. */
+/** Not in the palette: they need an argument. */
 function ofTasks(lab: Lab, doing: Doing): void {
-  const { say, shell } = doing.context;
+  const { translate, shell } = doing.context;
   lab.app.commands.addCommand('hai:open-task', {
-    label: say('HAI: Open Task'),
+    label: translate('HAI: Open Task'),
     execute: args => shell.openTask(Number(args.id), args.tab ? String(args.tab) : undefined)
   });
   lab.app.commands.addCommand('hai:submit-selected', {
-    label: say('Submit as Task…'),
+    label: translate('Submit as Task…'),
     icon: haiIcon,
     isVisible: () => selected(lab) !== null,
     execute: () => {

@@ -1,10 +1,10 @@
-/** What somebody who helps wants to know, as text to copy: versions, connection, the last failures. No token is in it. */
+/** Collects a diagnosis to copy: versions, connection, the last failures. It holds no token. */
 import { Clipboard } from '@jupyterlab/apputils';
 
 import { choose } from './dialogs';
 import { Context } from './ui/context';
 
-const KEPT = 20;
+const MAX_FAILURES = 20;
 
 /** Failures that were shown, newest last. */
 export class Failures {
@@ -13,7 +13,7 @@ export class Failures {
   /** Note one. */
   add(error: unknown): void {
     const { reason, message } = error as { reason?: string; message?: string };
-    this.lines = [...this.lines, `${new Date().toISOString()} ${reason ?? ''} ${message ?? error}`].slice(-KEPT);
+    this.lines = [...this.lines, `${new Date().toISOString()} ${reason ?? ''} ${message ?? error}`].slice(-MAX_FAILURES);
   }
 
   get all(): readonly string[] {
@@ -23,15 +23,15 @@ export class Failures {
 
 /** Show it, and copy it if wanted. */
 export async function diagnostics(context: Context, lab: string, failures: Failures): Promise<void> {
-  const { board, feed, say } = context;
+  const { store, feed, translate } = context;
   const text = [
-    `JupyterLab ${lab}, panel ${board.build || '?'}, platform ${context.me()?.version ?? '?'} (${context.me()?.cluster ?? '?'})`,
-    `platform ${board.link.up ? 'answers' : `does not: ${board.link.reason} ${board.link.message}`}; feed ${feed.state}`,
-    `${board.tasks.size} tasks, ${board.nodes.size} nodes, version ${board.version} of board ${board.id}`,
+    `JupyterLab ${lab}, panel ${store.build || '?'}, platform ${context.me()?.version ?? '?'} (${context.me()?.cluster ?? '?'})`,
+    `platform ${store.link.up ? 'answers' : `does not: ${store.link.reason} ${store.link.message}`}; feed ${feed.state}`,
+    `${store.tasks.size} tasks, ${store.nodes.size} nodes, version ${store.version} of board ${store.id}`,
     navigator.userAgent,
     ...(failures.all.length ? ['failures:', ...failures.all] : ['no failures'])
   ].join('\n');
-  if (await choose(say, say('Diagnostics'), text, { copy: say('Copy') })) {
+  if (await choose(translate, translate('Diagnostics'), text, { copy: translate('Copy') })) {
     Clipboard.copyToSystem(text);
   }
 }

@@ -1,13 +1,13 @@
-/** A question with several answers, and a text that keeps its lines. */
+/** A dialog with several answers, and one that shows preformatted text. */
 import { Dialog } from '@jupyterlab/apputils';
 
-import { Say } from './model/language';
+import { Translate } from './model/language';
 
 /** The key of the answer that was chosen; null: none. */
-export async function choose(say: Say, title: string, body: string, answers: Record<string, string>): Promise<string | null> {
+export async function choose(translate: Translate, title: string, body: string, answers: Record<string, string>): Promise<string | null> {
   const keys = Object.keys(answers);
   const buttons = keys.map(key => Dialog.okButton({ label: answers[key] }));
-  const dialog = new Dialog({ title, body, buttons: [Dialog.cancelButton({ label: say('Cancel') }), ...buttons] });
+  const dialog = new Dialog({ title, body, buttons: [Dialog.cancelButton({ label: translate('Cancel') }), ...buttons] });
   dialog.addClass('hai-plain');
   const { button } = await dialog.launch();
   return button.accept ? (keys.find(key => answers[key] === button.label) ?? null) : null;

@@ -6,24 +6,24 @@ import { Api } from './api';
 import { addCommands } from './commands';
 import { Failures } from './diagnostics';
 import { haiIcon } from './icons';
-import { Lab, PLUGIN, lab, optional, requires } from './lab';
-import { factory } from './live';
-import { Board } from './model/board';
+import { Lab, PLUGIN, lab, optional, requires } from './lab_services';
+import { factory } from './notebook_task_view';
+import { StateStore } from './model/state_store';
 import { Drafts } from './model/drafts';
 import { Feed } from './model/feed';
-import { CHECK_SECONDS } from './model/quiet';
+import { CHECK_SECONDS } from './model/heartbeat';
 import { language, readOptions } from './options';
-import { Pages } from './pages';
+import { Pages } from './task_pages';
 import { shellOf } from './shell';
 import { StatusItem } from './status';
-import { submit } from './submitting';
-import { Telling } from './telling';
+import { submit } from './submit_file';
+import { Notifications } from './notifications';
 import { Context } from './ui/context';
 import { Help } from './ui/help';
 import { Panel, PanelState } from './ui/panel';
-import { Wanted } from './ui/submit';
+import { SubmitTarget } from './ui/submit';
 
-const KEPT = `${PLUGIN}:panel`;
+const PANEL_STATE = `${PLUGIN}:panel`;
 const DRAFTS = `${PLUGIN}:drafts`;
 
 const plugin: JupyterFrontEndPlugin<void> = {
@@ -40,45 +40,45 @@ export default plugin;
 async function activate(lab: Lab): Promise<void> {
   const { app, state } = lab;
   const api = new Api(app.serviceManager.serverSettings);
-  const board = new Board();
-  const feed = new Feed(board, api.surroundings());
+  const store = new StateStore();
+  const feed = new Feed(store, api.environment());
   feed.start(); // first of all: its answer comes while Lab is still loading
   window.setInterval(() => feed.check(), CHECK_SECONDS * 1000);
   const options = await readOptions(lab.registry);
-  const say = await language(options, lab.translator);
+  const translate = await language(options, lab.translator);
   const failures = new Failures();
   const pages = new Pages(lab, () => context);
-  const telling = new Telling(lab, options, () => context);
-  const ask = (wanted: Wanted | null) => void submit(lab, context, wanted);
+  const notifications = new Notifications(lab, options, () => context);
+  const submitTarget = (target: SubmitTarget | null) => void submit(lab, context, target);
   const context: Context = {
     api,
-    board,
+    store,
     feed,
-    say,
-    me: () => telling.me,
-    unread: { count: () => telling.unread, seen: () => telling.seen() },
-    drafts: new Drafts(kept => void state?.save(DRAFTS, kept as any)),
-    shell: shellOf(lab, say, options, pages, failures, ask)
+    translate,
+    me: () => notifications.me,
+    unread: { count: () => notifications.unread, markRead: () => notifications.markMessagesRead() },
+    drafts: new Drafts(saved => void state?.save(DRAFTS, saved as any)),
+    shell: shellOf(lab, translate, options, pages, failures, submitTarget)
   };
   const open = addPanel(lab, context, options.filter);
-  addCommands(lab, { context, failures, open, submit: ask, help: () => help(lab, context) });
+  addCommands(lab, { context, failures, open, submit: submitTarget, help: () => help(lab, context) });
   pages.restore();
   lab.statusBar?.registerStatusItem(`${PLUGIN}:status`, { item: new StatusItem(context, open), align: 'right', rank: 900 });
   lab.mimes?.addFactory(factory(context));
   // Not awaited here: the state database opens only after all plugins have been activated.
-  context.drafts.ready = state ? state.fetch(DRAFTS).then(kept => context.drafts.bring(kept)) : context.drafts.ready;
-  telling.start();
-  openWanted(lab, context);
+  context.drafts.ready = state ? state.fetch(DRAFTS).then(saved => context.drafts.bring(saved)) : context.drafts.ready;
+  notifications.start();
+  openFromUrl(lab, context);
 }
 
 /** The panel at the left; the answer shows one of its tabs. */
 function addPanel(lab: Lab, context: Context, filter: string): (tab: string) => void {
   const { app, state } = lab;
-  const panel = new Panel(context, { tab: 'tasks', filter, columns: [] }, next => void state?.save(KEPT, { ...next }));
-  void state?.fetch(KEPT).then(kept => kept && panel.bring(kept as unknown as PanelState));
+  const panel = new Panel(context, { tab: 'tasks', filter, columns: [] }, next => void state?.save(PANEL_STATE, { ...next }));
+  void state?.fetch(PANEL_STATE).then(saved => saved && panel.bring(saved as unknown as PanelState));
   panel.id = 'hai-panel';
   panel.title.icon = haiIcon;
-  panel.title.caption = context.say('HAI: tasks of the cluster');
+  panel.title.caption = context.translate('HAI: tasks of the cluster');
   app.shell.add(panel, 'left', { rank: 350 });
   lab.restorer?.add(panel, 'hai-panel');
   return tab => {
@@ -88,16 +88,16 @@ function addPanel(lab: Lab, context: Context, filter: string): (tab: string) => 
 }
 
 /** A link may name a task (`lab?hai-task=12`); files are Lab's own matter (`lab/tree/PATH`). */
-function openWanted(lab: Lab, context: Context): void {
-  const wanted = Number(new URLSearchParams(window.location.search).get('hai-task'));
-  if (Number.isInteger(wanted) && wanted > 0) {
-    void lab.app.restored.then(() => context.shell.openTask(wanted));
+function openFromUrl(lab: Lab, context: Context): void {
+  const target = Number(new URLSearchParams(window.location.search).get('hai-task'));
+  if (Number.isInteger(target) && target > 0) {
+    void lab.app.restored.then(() => context.shell.openTask(target));
   }
 }
 
 function help(lab: Lab, context: Context): void {
   const widget = new MainAreaWidget({ content: new Help(context) });
-  widget.title.label = context.say('What is there');
+  widget.title.label = context.translate('What is there');
   widget.title.icon = haiIcon;
   widget.title.closable = true;
   lab.app.shell.add(widget, 'main');

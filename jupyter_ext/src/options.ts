@@ -1,9 +1,9 @@
-/** What the user has chosen in Lab's settings, and the language that follows from it. */
+/** The settings of the extension, and the language of its texts. */
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator } from '@jupyterlab/translation';
 
-import { PLUGIN } from './lab';
-import { Say, isChinese, speaker } from './model/language';
+import { PLUGIN } from './lab_services';
+import { Translate, isChinese, translatorFor } from './model/language';
 
 export interface Options {
   language: string;
@@ -15,7 +15,7 @@ export interface Options {
 
 const DEFAULTS: Options = { language: 'auto', notifyEnd: true, saveOnNotice: true, filter: 'user:me', followSelection: false };
 
-/** They change in place when the user changes them. */
+/** Reads the settings; later changes by the user update the same object. */
 export async function readOptions(registry: ISettingRegistry | null): Promise<Options> {
   try {
     const settings = await registry?.load(PLUGIN);
@@ -28,13 +28,13 @@ export async function readOptions(registry: ISettingRegistry | null): Promise<Op
   }
 }
 
-/** Lab's language if it is not English, else the browser's, unless one is set. */
-export async function language(options: Options, translator: ITranslator | null): Promise<Say> {
+/** The language of the settings; else that of JupyterLab unless English; else that of the browser. */
+export async function language(options: Options, translator: ITranslator | null): Promise<Translate> {
   const labs = translator?.languageCode ?? 'en';
   const auto = labs.startsWith('en') ? document.documentElement.lang || labs : labs;
   const chosen = options.language === 'auto' ? auto : options.language;
   if (!isChinese(chosen)) {
-    return speaker({});
+    return translatorFor({});
   }
-  return speaker((await import(/* webpackChunkName: "zh" */ './model/zh')).default);
+  return translatorFor((await import(/* webpackChunkName: "zh" */ './model/zh')).default);
 }

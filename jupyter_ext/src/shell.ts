@@ -1,18 +1,18 @@
-/** What widgets may ask of Lab. */
+/** The actions of JupyterLab that widgets may use. */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 
 import { Failures } from './diagnostics';
-import { current } from './documents';
-import { Lab } from './lab';
-import { Say } from './model/language';
+import { current } from './active_document';
+import { Lab } from './lab_services';
+import { Translate } from './model/language';
 import { Options } from './options';
-import { Pages } from './pages';
+import { Pages } from './task_pages';
 import { typed } from './terminals';
 import { Shell } from './ui/context';
-import { Wanted } from './ui/submit';
+import { SubmitTarget } from './ui/submit';
 
 /** `submit` opens the dialog for a file. */
-export function shellOf(lab: Lab, say: Say, options: Options, pages: Pages, failures: Failures, submit: (wanted: Wanted | null) => void): Shell {
+export function shellOf(lab: Lab, translate: Translate, options: Options, pages: Pages, failures: Failures, submit: (target: SubmitTarget | null) => void): Shell {
   const fail = (error: unknown) => {
     failures.add(error);
     Notification.error((error as Error).message, { autoClose: 8000 });
@@ -24,12 +24,12 @@ export function shellOf(lab: Lab, say: Say, options: Options, pages: Pages, fail
     submit: () => submit(current(lab.app, lab.documents)),
     run: id => void lab.app.commands.execute(id),
     keys: id => keysOf(lab, id),
-    type: command => typed(lab, say, command).catch(fail),
+    type: command => typed(lab, translate, command).catch(fail),
     folder: () => lab.app.serviceManager.contents.localPath(lab.browsers?.tracker.currentWidget?.model.path ?? ''),
     openLink: link => void window.open(link, '_blank', 'noopener,noreferrer'),
     openFile: path => void lab.documents.openOrReveal(path),
     confirm: async (title, body, verb) => {
-      const buttons = [Dialog.cancelButton({ label: say('Cancel') }), Dialog.warnButton({ label: verb })];
+      const buttons = [Dialog.cancelButton({ label: translate('Cancel') }), Dialog.warnButton({ label: verb })];
       return (await showDialog({ title, body, buttons })).button.accept;
     }
   };

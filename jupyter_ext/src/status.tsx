@@ -1,10 +1,10 @@
-/** The right end of the status bar: memory of this container, tasks that run, messages that were not read. */
+/** The item in the status bar: memory of this container, running tasks, unread messages. */
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { stateStyle } from './model/state_style';
-import { bytes } from './model/words';
-import { Context, useBoard, useLoaded } from './ui/context';
+import { bytes } from './model/format';
+import { Context, useStore, useLoaded } from './ui/context';
 
 const MEMORY_SECONDS = 10;
 
@@ -24,30 +24,30 @@ export class StatusItem extends ReactWidget {
 
 function Item(props: { context: Context; open: (tab: string) => void }): JSX.Element {
   const { context, open } = props;
-  useBoard(context);
+  useStore(context);
   const [turn, setTurn] = React.useState(0);
   const memory = useLoaded(() => context.api.memory(), [turn]);
   React.useEffect(() => {
     const timer = window.setInterval(() => !document.hidden && setTurn(n => n + 1), MEMORY_SECONDS * 1000);
     return () => window.clearInterval(timer);
   }, []);
-  const { running, waiting } = context.board.numbers();
+  const { running, waiting } = context.store.counts();
   const unread = context.unread.count();
   const used = memory.value;
   const full = used !== null && used.limit > 0 && used.used >= 0.9 * used.limit;
   return (
     <>
       {used && used.limit > 0 && (
-        <span className={full ? 'hai-full-text' : ''} title={context.say('Memory of this {of}', { of: used.of })}>
+        <span className={full ? 'hai-full-text' : ''} title={context.translate('Memory of this {of}', { of: used.of })}>
           {full ? '⚠ ' : ''}
           {bytes(used.used)} / {bytes(used.limit)}
         </span>
       )}
-      <button className="hai-status-button" onClick={() => open('tasks')} title={context.say('Tasks of the cluster')}>
-        {context.board.link.up ? `${stateStyle('RUNNING').glyph} ${running} ${stateStyle('WAITING').glyph} ${waiting}` : context.say('HAI: no connection')}
+      <button className="hai-status-button" onClick={() => open('tasks')} title={context.translate('Tasks of the cluster')}>
+        {context.store.link.up ? `${stateStyle('RUNNING').glyph} ${running} ${stateStyle('WAITING').glyph} ${waiting}` : context.translate('HAI: no connection')}
       </button>
       {unread > 0 && (
-        <button className="hai-status-button" onClick={() => open('messages')} title={context.say('Messages')}>
+        <button className="hai-status-button" onClick={() => open('messages')} title={context.translate('Messages')}>
           ✉ {unread}
         </button>
       )}

@@ -4,24 +4,24 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { chosen, each } from '../src/model/batch';
-import { Board } from '../src/model/board';
-import { needsUse, told } from '../src/model/columns';
+import { StateStore } from '../src/model/state_store';
+import { needsUse, columnTexts } from '../src/model/columns';
 import { Drafts } from '../src/model/drafts';
 import { Feed, Socket } from '../src/model/feed';
 import { matcher } from '../src/model/filter';
 import { EMPTY, asFile, asForm, lines as asLines, pairs, same } from '../src/model/form';
-import { isChinese, speaker } from '../src/model/language';
-import { Lines, pieces, search } from '../src/model/lines';
-import { fill, news } from '../src/model/news';
-import { Quiet } from '../src/model/quiet';
-import { bars, runningShare } from '../src/model/spans';
-import { expected } from '../src/model/start';
+import { isChinese, translatorFor } from '../src/model/language';
+import { Lines, pieces, search } from '../src/model/log_lines';
+import { fill, notificationFor } from '../src/model/task_notifications';
+import { Heartbeat } from '../src/model/heartbeat';
+import { bars, runningShare } from '../src/model/timeline';
+import { expected } from '../src/model/start_prediction';
 import { Frame, LogRow, TaskRow } from '../src/model/types';
 import { pages, picture } from '../src/model/usage';
-import { silence, silenceOfRank } from '../src/model/silence';
-import { reveal, seen } from '../src/model/window';
+import { silence, silenceOfRank } from '../src/model/agent_silence';
+import { reveal, visibleRows } from '../src/model/visible_rows';
 import { stateStyle } from '../src/model/state_style';
-import { bytes, clock, held, lasting, level, span, status, verbs, whose } from '../src/model/words';
+import { bytes, clock, held, lasting, level, span, status, verbs, whose } from '../src/model/format';
 
 function row(id: number, more: Partial<TaskRow> = {}): TaskRow {
   return { id, user: 'alice', name: `task${id}`, nodes: 1, state: 'RUNNING', priority: 10, version: id, ...more };
@@ -32,46 +32,46 @@ function frame(more: Partial<Frame> = {}): Frame {
 }
 
 test('a board knows who waits for the end of a task', () => {
-  const board = new Board();
-  board.apply(frame({ tasks: [row(1), row(2, { awaited: [1] }), row(3, { awaited: [9, 2, 1] }), row(4)], version: 1 }));
-  assert.deepEqual(board.behind([1]).map(task => task.id), [3, 2]);
-  assert.deepEqual(board.behind([1, 2, 3]).map(task => task.id), []);
+  const store = new StateStore();
+  store.apply(frame({ tasks: [row(1), row(2, { awaited: [1] }), row(3, { awaited: [9, 2, 1] }), row(4)], version: 1 }));
+  assert.deepEqual(store.dependents([1]).map(task => task.id), [3, 2]);
+  assert.deepEqual(store.dependents([1, 2, 3]).map(task => task.id), []);
 });
 
 test('a board is complete once a frame has a version, and lists the newest first', () => {
-  const board = new Board();
-  board.apply(frame({ reset: true, board: 'b', tasks: [row(1), row(3)] }));
-  assert.equal(board.complete, false);
-  board.apply(frame({ tasks: [row(2)], version: 7 }));
-  assert.deepEqual(board.rows.map(task => task.id), [3, 2, 1]);
-  assert.deepEqual([board.complete, board.version, board.id], [true, 7, 'b']);
+  const store = new StateStore();
+  store.apply(frame({ reset: true, board: 'b', tasks: [row(1), row(3)] }));
+  assert.equal(store.complete, false);
+  store.apply(frame({ tasks: [row(2)], version: 7 }));
+  assert.deepEqual(store.rows.map(task => task.id), [3, 2, 1]);
+  assert.deepEqual([store.complete, store.version, store.id], [true, 7, 'b']);
 });
 
 test('an older row never replaces a newer one', () => {
-  const board = new Board();
-  board.apply(frame({ tasks: [row(1, { version: 5, name: 'new' })], version: 5 }));
-  board.put(row(1, { version: 4, name: 'old' }));
-  assert.equal(board.tasks.get(1)?.name, 'new');
+  const store = new StateStore();
+  store.apply(frame({ tasks: [row(1, { version: 5, name: 'new' })], version: 5 }));
+  store.put(row(1, { version: 4, name: 'old' }));
+  assert.equal(store.tasks.get(1)?.name, 'new');
 });
 
 test('a reset forgets everything, and says nothing of what comes again', () => {
-  const board = new Board();
-  const told: number[] = [];
-  board.watch((_, after) => told.push(after.id));
-  board.apply(frame({ tasks: [row(1)], version: 1 }));
-  board.apply(frame({ reset: true, tasks: [row(2)] }));
-  assert.deepEqual([[...board.tasks.keys()], told], [[2], []]);
-  board.apply(frame({ version: 2 }));
-  board.apply(frame({ tasks: [row(2, { version: 3 })], version: 3 }));
-  assert.deepEqual(told, [2]);
+  const store = new StateStore();
+  const changed: number[] = [];
+  store.watch((_, after) => changed.push(after.id));
+  store.apply(frame({ tasks: [row(1)], version: 1 }));
+  store.apply(frame({ reset: true, tasks: [row(2)] }));
+  assert.deepEqual([[...store.tasks.keys()], changed], [[2], []]);
+  store.apply(frame({ version: 2 }));
+  store.apply(frame({ tasks: [row(2, { version: 3 })], version: 3 }));
+  assert.deepEqual(changed, [2]);
 });
 
 test('10 000 tasks are filtered within a frame of a screen', () => {
-  const board = new Board();
+  const store = new StateStore();
   const tasks = Array.from({ length: 10_000 }, (_, i) => row(i + 1, { tags: [`t${i % 7}`] }));
-  board.apply(frame({ tasks, version: 1 }));
+  store.apply(frame({ tasks, version: 1 }));
   const began = process.cpuUsage();
-  const found = board.rows.filter(matcher('user:me tag:t3 -name:*77*', 'alice'));
+  const found = store.rows.filter(matcher('user:me tag:t3 -name:*77*', 'alice'));
   const used = process.cpuUsage(began);
   assert.ok(found.length > 1000);
   assert.ok(used.user + used.system < 200_000, `${used.user} µs`);
@@ -121,8 +121,8 @@ function world() {
   const sockets: FakeSocket[] = [];
   const waits: Array<[number, () => void]> = [];
   const polls: Array<{ query: string; resolve: (frame: Frame) => void; reject: (error: Error) => void }> = [];
-  const board = new Board();
-  const feed = new Feed(board, {
+  const store = new StateStore();
+  const feed = new Feed(store, {
     socket: query => {
       const made = new FakeSocket(query);
       sockets.push(made);
@@ -132,7 +132,7 @@ function world() {
     later: (seconds, call) => waits.push([seconds, call]),
     cancel: () => undefined
   });
-  return { sockets, waits, polls, board, feed };
+  return { sockets, waits, polls, store, feed };
 }
 
 test('a feed that was cut goes on from the version it has seen, with growing pauses', () => {
@@ -151,7 +151,7 @@ test('a feed that was cut goes on from the version it has seen, with growing pau
 });
 
 test('where no websocket gets through it asks again and again, and tries sockets now and then', async () => {
-  const { sockets, waits, polls, board, feed } = world();
+  const { sockets, waits, polls, store, feed } = world();
   feed.start();
   for (let i = 0; i < 3; i += 1) {
     sockets[i]!.onclose!({});
@@ -160,7 +160,7 @@ test('where no websocket gets through it asks again and again, and tries sockets
   assert.equal(polls.length, 1);
   polls[0]!.resolve(frame({ tasks: [row(1)], version: 4 }));
   await new Promise(setImmediate);
-  assert.deepEqual([feed.state, board.tasks.size], ['polling', 1]);
+  assert.deepEqual([feed.state, store.tasks.size], ['polling', 1]);
   waits[waits.length - 1]![1]();
   assert.equal(polls[1]!.query, 'board=&after=4');
   polls[1]!.reject(new Error('gone'));
@@ -185,11 +185,11 @@ test('a connection on which nothing is heard is given up', () => {
 });
 
 test('a log that is complete is not asked for again when nothing is heard of it', () => {
-  const quiet = new Quiet();
+  const heartbeat = new Heartbeat();
   let gone = 0;
   const socket: Socket = { onopen: null, onmessage: null, onclose: () => (gone += 1), close: () => undefined };
   for (let i = 0; i < 9; i += 1) {
-    quiet.check(socket);
+    heartbeat.check(socket);
   }
   assert.equal(gone, 1);
 });
@@ -202,10 +202,10 @@ test('a closed feed stays closed', () => {
   assert.deepEqual([sockets[0]!.closed, waits.length], [true, 0]);
 });
 
-test('only what is seen is drawn', () => {
-  assert.deepEqual(seen(0, 400, 40, 10_000, 2), { first: 0, end: 12 });
-  assert.deepEqual(seen(4000, 400, 40, 10_000, 2), { first: 98, end: 112 });
-  assert.deepEqual(seen(4000, 400, 40, 5), { first: 5, end: 5 });
+test('only visible rows are drawn', () => {
+  assert.deepEqual(visibleRows(0, 400, 40, 10_000, 2), { first: 0, end: 12 });
+  assert.deepEqual(visibleRows(4000, 400, 40, 10_000, 2), { first: 98, end: 112 });
+  assert.deepEqual(visibleRows(4000, 400, 40, 5), { first: 5, end: 5 });
   assert.equal(reveal(3, 200, 400, 40), 120);
   assert.equal(reveal(20, 200, 400, 40), 440);
   assert.equal(reveal(8, 200, 400, 40), 200);
@@ -244,14 +244,14 @@ test('colours stay, every other escape goes, control characters are seen', () =>
 test('only ends and suspensions of one’s own tasks are news', () => {
   const running = row(1);
   const failed = row(1, { state: 'FINISHED', outcome: 'FAILED' });
-  assert.equal(news(running, failed, 'alice')?.kind, 'error');
-  assert.equal(news(running, { ...failed, outcome: 'SUCCEEDED' }, 'alice')?.kind, 'success');
-  assert.equal(news(running, failed, 'bob'), null);
-  assert.equal(news(undefined, failed, 'alice'), null);
-  assert.equal(news(failed, failed, 'alice'), null);
-  assert.match(news(running, { ...failed, outcome: 'CANCELED' }, 'alice')!.text, /cancelled: {why}/);
-  assert.equal(news(running, row(1, { state: 'SUSPENDED' }), 'alice')?.kind, 'info');
-  assert.equal(news(running, row(1, { state: 'SUSPENDED', held: true }), 'alice'), null);
+  assert.equal(notificationFor(running, failed, 'alice')?.kind, 'error');
+  assert.equal(notificationFor(running, { ...failed, outcome: 'SUCCEEDED' }, 'alice')?.kind, 'success');
+  assert.equal(notificationFor(running, failed, 'bob'), null);
+  assert.equal(notificationFor(undefined, failed, 'alice'), null);
+  assert.equal(notificationFor(failed, failed, 'alice'), null);
+  assert.match(notificationFor(running, { ...failed, outcome: 'CANCELED' }, 'alice')!.text, /cancelled: {why}/);
+  assert.equal(notificationFor(running, row(1, { state: 'SUSPENDED' }), 'alice')?.kind, 'info');
+  assert.equal(notificationFor(running, row(1, { state: 'SUSPENDED', held: true }), 'alice'), null);
   assert.equal(fill('{a} and {b}', { a: 1 }), '1 and {b}');
 });
 
@@ -365,34 +365,34 @@ test('tasks are marked one by one or in a row', () => {
 });
 
 test('a board knows which front end the server gives out', () => {
-  const board = new Board();
-  board.apply(frame({ build: 'a' }));
-  board.apply(frame({}));
-  assert.equal(board.build, 'a');
+  const store = new StateStore();
+  store.apply(frame({ build: 'a' }));
+  store.apply(frame({}));
+  assert.equal(store.build, 'a');
 });
 
 test('a language is a table; what it lacks stays English', () => {
-  const say = speaker({ Stop: '停止' });
-  assert.deepEqual([say('Stop'), say('Go {n}', { n: 1 })], ['停止', 'Go 1']);
+  const translate = translatorFor({ Stop: '停止' });
+  assert.deepEqual([translate('Stop'), translate('Go {n}', { n: 1 })], ['停止', 'Go 1']);
   assert.deepEqual(['zh_CN', 'zh-TW', 'en'].map(isChinese), [true, true, false]);
 });
 
 test('a name that others have given turns nothing of a sentence around', () => {
-  const say = speaker({});
+  const translate = translatorFor({});
   const name = 'x\u202e <img src=x onerror=1> \u2069\u001b[31m{id}$&';
-  assert.equal(say('Task {id} {name} was stopped', { id: 1, name }), 'Task 1 x <img src=x onerror=1> [31m{id}$& was stopped');
-  assert.equal(say('{name}', { name: 'שלום\nשלום' }), 'שלום\nשלום');
+  assert.equal(translate('Task {id} {name} was stopped', { id: 1, name }), 'Task 1 x <img src=x onerror=1> [31m{id}$& was stopped');
+  assert.equal(translate('{name}', { name: 'שלום\nשלום' }), 'שלום\nשלום');
 });
 
 test('a predicted start is told as far as it is known, or why it is not', () => {
-  const say = speaker({});
+  const translate = translatorFor({});
   const [p10, p50, p90] = ['2026-01-01T00:00:00Z', '2026-01-02T00:00:00Z', '2026-01-03T00:00:00Z'];
   const [from, when, to] = [p10, p50, p90].map(moment => new Date(moment).toLocaleString());
-  assert.equal(expected(say, { p10, p50, p90 }), `It will probably start at ${when} (between ${from} and ${to}).`);
-  assert.equal(expected(say, { p10, p50 }), `It will probably start at ${when}, or much later (not before ${from}).`);
-  assert.equal(expected(say, { p10 }), `It will probably not start before ${from}.`);
-  assert.equal(expected(say, { reason: 'history is thin' }), 'No predicted start: history is thin.');
-  assert.equal(expected(say, {}), '');
+  assert.equal(expected(translate, { p10, p50, p90 }), `It will probably start at ${when} (between ${from} and ${to}).`);
+  assert.equal(expected(translate, { p10, p50 }), `It will probably start at ${when}, or much later (not before ${from}).`);
+  assert.equal(expected(translate, { p10 }), `It will probably not start before ${from}.`);
+  assert.equal(expected(translate, { reason: 'history is thin' }), 'No predicted start: history is thin.');
+  assert.equal(expected(translate, {}), '');
 });
 
 test('a begun form is kept until it is handed in, and never one of another file', () => {
@@ -435,8 +435,8 @@ test('forms are the same when nothing in them differs', () => {
 
 test('columns say what is known, and only what uses something has to be asked for', () => {
   const task = row(1, { tags: ['a', 'b'], runs: 2 });
-  assert.equal(told(['tags', 'runs', 'cpu', 'gpu', 'nonsense'], task, [0, 1.25, 1024, null, null]), '1.3 CPU · a b · ×2');
-  assert.equal(told(['cpu', 'memory'], task, undefined), '');
+  assert.equal(columnTexts(['tags', 'runs', 'cpu', 'gpu', 'nonsense'], task, [0, 1.25, 1024, null, null]), '1.3 CPU · a b · ×2');
+  assert.equal(columnTexts(['cpu', 'memory'], task, undefined), '');
   assert.deepEqual([needsUse(['tags']), needsUse(['tags', 'memory'])], [false, true]);
 });
 
@@ -448,19 +448,19 @@ interface SilenceCase {
 }
 
 test('the sentence about silent agents is that of the command line', () => {
-  const say = speaker({});
+  const translate = translatorFor({});
   const cases: SilenceCase[] = JSON.parse(readFileSync('../tests/testdata/silence.json', 'utf8'));
   for (const each of cases) {
     const silent = { count: each.ranks.length, rank: each.ranks[0]!, of: each.rank_count, since: 1000 };
-    assert.equal(silence(say, silent, 1000 + each.seconds), each.english);
+    assert.equal(silence(translate, silent, 1000 + each.seconds), each.english);
   }
 });
 
 test('a rank that was last heard at a time is silent since then, others are not', () => {
-  const say = speaker({});
+  const translate = translatorFor({});
   const heard = '2026-01-31T12:00:00Z';
-  assert.equal(silenceOfRank(say, heard, Date.parse(heard) / 1000 + 40), 'agent silent for 40 s');
-  assert.equal(silenceOfRank(say, undefined, 0), '');
+  assert.equal(silenceOfRank(translate, heard, Date.parse(heard) / 1000 + 40), 'agent silent for 40 s');
+  assert.equal(silenceOfRank(translate, undefined, 0), '');
 });
 
 test('a time of another day has its day', () => {

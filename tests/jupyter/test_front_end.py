@@ -15,7 +15,7 @@ from hai.client.text.state_style import StateStyle
 FRONT = Path(__file__).parents[2] / "jupyter_ext"
 SOURCES = [*FRONT.glob("src/**/*.ts"), *FRONT.glob("src/**/*.tsx")]
 _SAID = re.compile(
-    r"""\bsay\(\s*'((?:[^'\\]|\\.)+)'|\b(?:label|text|placeholder)[:=]\s*'((?:[^'\\]|\\.)+)'"""
+    r"""\btranslate\(\s*'((?:[^'\\]|\\.)+)'|\b(?:label|text|placeholder)[:=]\s*'((?:[^'\\]|\\.)+)'"""
 )
 _TABLE = re.compile(r"^\s*(?:'((?:[^'\\]|\\.)+)'|(\w+)):", re.MULTILINE)
 

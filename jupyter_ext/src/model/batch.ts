@@ -1,4 +1,4 @@
-/** One thing done with many, a few at a time; each has its own result. */
+/** Runs one operation on many items, a few at a time; each item has its own result. */
 
 export interface Result<T> {
   item: T;

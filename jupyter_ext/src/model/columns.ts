@@ -1,7 +1,7 @@
-/** What rows of the list can tell beside the usual: facts of the task, and what it uses just now. */
+/** Optional columns of the task list: facts of the task, and its current resource use. */
 import { TaskRow } from './types';
 import { Point } from './usage';
-import { bytes, moment } from './words';
+import { bytes, moment } from './format';
 
 export interface Column {
   name: string;
@@ -25,13 +25,13 @@ export const columns: readonly Column[] = [
   { name: 'created', label: 'Submitted', used: false, text: task => moment(task.created) }
 ];
 
-/** What the chosen columns say of a task. */
-export function told(chosen: readonly string[], task: TaskRow, use: Point | undefined): string {
-  const shown = columns.filter(column => chosen.includes(column.name));
-  return shown.map(column => column.text(task, use ?? NONE)).filter(Boolean).join(' · ');
+/** The texts of the chosen columns for a task. */
+export function columnTexts(chosen: readonly string[], task: TaskRow, use: Point | undefined): string {
+  const chosenColumns = columns.filter(column => chosen.includes(column.name));
+  return chosenColumns.map(column => column.text(task, use ?? NONE)).filter(Boolean).join(' · ');
 }
 
-/** True when some of them have to be asked for. */
+/** Whether some of them need the current resource use. */
 export function needsUse(chosen: readonly string[]): boolean {
   return columns.some(column => column.used && chosen.includes(column.name));
 }

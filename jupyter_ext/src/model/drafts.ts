@@ -1,4 +1,4 @@
-/** Forms that were begun and not handed in: kept by Lab, so that a reload, or another browser, goes on with them. */
+/** Saves forms that are not submitted yet, so that they survive a reload or another browser. */
 import { Form } from './form';
 
 export interface Draft {
@@ -9,36 +9,36 @@ export interface Draft {
 
 const MOST_CHARS = 64 * 1024;
 
-/** The newest ones, as many as fit. `save` is told all of them after each change. */
+/** Keeps the newest drafts, as many as fit. `save` is called with all of them after each change. */
 export class Drafts {
-  /** Resolves once what was kept before has been brought; there may be nothing to bring. */
+  /** Resolves once saved drafts are loaded. */
   ready: Promise<void> = Promise.resolve();
-  private kept: Array<[string, Draft]> = [];
+  private drafts: Array<[string, Draft]> = [];
 
   constructor(
-    private save: (kept: Array<[string, Draft]>) => void,
+    private save: (drafts: Array<[string, Draft]>) => void,
     private most = MOST_CHARS
   ) {}
 
-  /** What was kept before. What is none of ours is left out. */
-  bring(kept: unknown): void {
-    const found = Array.isArray(kept) ? kept.filter(one => typeof one?.[0] === 'string' && typeof one[1]?.form === 'object') : [];
-    this.kept = found.filter(([key]) => !this.of(key)).concat(this.kept);
+  /** Adds saved drafts; invalid entries are skipped. */
+  bring(drafts: unknown): void {
+    const found = Array.isArray(drafts) ? drafts.filter(one => typeof one?.[0] === 'string' && typeof one[1]?.form === 'object') : [];
+    this.drafts = found.filter(([key]) => !this.of(key)).concat(this.drafts);
   }
 
   /** The draft of a file. */
   of(key: string): Draft | null {
-    return this.kept.find(([known]) => known === key)?.[1] ?? null;
+    return this.drafts.find(([other]) => other === key)?.[1] ?? null;
   }
 
   /** Keep it; null: it was handed in, or is as it began. */
   put(key: string, draft: Draft | null): void {
-    const others = this.kept.filter(([known]) => known !== key);
-    if (!draft && others.length === this.kept.length) {
+    const others = this.drafts.filter(([other]) => other !== key);
+    if (!draft && others.length === this.drafts.length) {
       return;
     }
-    this.kept = this.fitting(draft ? [...others, [key, draft]] : others);
-    this.save(this.kept);
+    this.drafts = this.fitting(draft ? [...others, [key, draft]] : others);
+    this.save(this.drafts);
   }
 
   private fitting(all: Array<[string, Draft]>): Array<[string, Draft]> {

@@ -1,14 +1,14 @@
 /**
- * Keeps a board true: over a websocket, or by asking again and again where proxies let none through.
+ * Keeps a state store up to date: over a websocket, or by polling where proxies allow none.
  * Everything that touches the network or the clock is passed in, so that tests need neither.
  */
-import { Board } from './board';
-import { Ending, Quiet } from './quiet';
+import { StateStore } from './state_store';
+import { ClosableSocket, Heartbeat } from './heartbeat';
 import { Frame } from './types';
 
-export type Socket = Ending;
+export type Socket = ClosableSocket;
 
-export interface Surroundings {
+export interface StreamEnvironment {
   /** Open a websocket at a position. */
   socket(query: string): Socket;
   /** Ask once; resolves with a frame. */
@@ -31,39 +31,38 @@ export class Feed {
   private wait = FIRST_WAIT;
   private refused = 0;
   private closed = false;
-  private quiet = new Quiet();
+  private heartbeat = new Heartbeat();
 
   constructor(
-    private board: Board,
-    private outside: Surroundings
+    private store: StateStore,
+    private outside: StreamEnvironment
   ) {}
 
-  /** Begin. */
   start(): void {
     this.connect();
   }
 
-  /** End for good. */
+  /** Closes the connection for good. */
   close(): void {
     this.closed = true;
     this.outside.cancel(this.timer);
     this.socket?.close();
   }
 
-  /** Give up a connection that is dead; to be called every CHECK_SECONDS. */
+  /** Closes a dead connection; to be called every CHECK_SECONDS. */
   check(): void {
-    this.quiet.check(this.socket);
+    this.heartbeat.check(this.socket);
   }
 
   private query(): string {
-    return `board=${encodeURIComponent(this.board.id)}&after=${this.board.version}`;
+    return `board=${encodeURIComponent(this.store.id)}&after=${this.store.version}`;
   }
 
   private connect(): void {
     const socket = this.outside.socket(this.query());
     let opened = false;
     this.socket = socket;
-    this.quiet.heard();
+    this.heartbeat.reset();
     socket.onopen = () => {
       opened = true;
       this.refused = 0;
@@ -71,8 +70,8 @@ export class Feed {
     };
     socket.onmessage = event => {
       this.wait = FIRST_WAIT;
-      this.quiet.heard();
-      this.board.apply(JSON.parse(event.data) as Frame);
+      this.heartbeat.reset();
+      this.store.apply(JSON.parse(event.data) as Frame);
     };
     socket.onclose = () => this.lost(opened);
   }
@@ -91,7 +90,7 @@ export class Feed {
     this.again(() => this.connect());
   }
 
-  private async poll(left: number): Promise<void> {
+  private async poll(pollsLeft: number): Promise<void> {
     try {
       const frame = await this.outside.poll(this.query());
       if (this.closed) {
@@ -99,7 +98,7 @@ export class Feed {
       }
       this.wait = FIRST_WAIT;
       this.became('polling');
-      this.board.apply(frame);
+      this.store.apply(frame);
     } catch {
       if (this.closed) {
         return;
@@ -108,7 +107,7 @@ export class Feed {
       this.again(() => this.connect());
       return;
     }
-    const next = left > 0 ? () => void this.poll(left - 1) : () => this.connect();
+    const next = pollsLeft > 0 ? () => void this.poll(pollsLeft - 1) : () => this.connect();
     this.timer = this.outside.later(0, next);
   }
 
@@ -120,7 +119,7 @@ export class Feed {
   private became(state: FeedState): void {
     if (this.state !== state) {
       this.state = state;
-      this.board.changed();
+      this.store.changed();
     }
   }
 }

@@ -3,13 +3,13 @@
  * Terms are joined by blanks and all must hold; commas mean or; a leading - negates; bare words look into the name.
  */
 import { TaskRow } from './types';
-import { status } from './words';
+import { status } from './format';
 
 export type Matcher = (task: TaskRow) => boolean;
 
 const KEYS = ['state', 'status', 'outcome', 'user', 'name', 'tag', 'group', 'type', 'id', 'after', 'starred'];
 
-/** A function that says whether a task is meant; `me` is who `user:me` stands for. */
+/** A function that tests whether a task matches; `me`: the user for `user:me`. */
 export function matcher(text: string, me: string): Matcher {
   const terms = (text.match(/-?(?:\w+:)?"[^"]*"|\S+/g) ?? []).map(term => one(term, me));
   return task => terms.every(term => term(task));
@@ -18,19 +18,19 @@ export function matcher(text: string, me: string): Matcher {
 function one(term: string, me: string): Matcher {
   const negated = term.startsWith('-') && term.length > 1;
   const [, key, value] = /^-?(?:(\w+):)?(.*)$/s.exec(term) ?? [];
-  const known = key && KEYS.includes(key.toLowerCase());
-  const wanted = (known ? value : term.slice(negated ? 1 : 0)) ?? '';
-  const words = wanted.replace(/"/g, '').toLowerCase().split(',').filter(Boolean);
-  const test = known ? field(key.toLowerCase(), words, me) : anywhere(words);
+  const isKey = key && KEYS.includes(key.toLowerCase());
+  const pattern = (isKey ? value : term.slice(negated ? 1 : 0)) ?? '';
+  const alternatives = pattern.replace(/"/g, '').toLowerCase().split(',').filter(Boolean);
+  const test = isKey ? field(key.toLowerCase(), alternatives, me) : nameOrId(alternatives);
   return negated ? task => !test(task) : test;
 }
 
-function anywhere(words: string[]): Matcher {
-  return task => words.every(w => task.name.toLowerCase().includes(w) || String(task.id) === w);
+function nameOrId(alternatives: string[]): Matcher {
+  return task => alternatives.every(w => task.name.toLowerCase().includes(w) || String(task.id) === w);
 }
 
-function field(key: string, words: string[], me: string): Matcher {
-  const tests = words.map(word => like(key === 'user' && word === 'me' ? me.toLowerCase() : word));
+function field(key: string, alternatives: string[], me: string): Matcher {
+  const tests = alternatives.map(alternative => like(key === 'user' && alternative === 'me' ? me.toLowerCase() : alternative));
   return task => values(key, task).some(value => tests.some(test => test(value.toLowerCase())));
 }
 

@@ -1,4 +1,4 @@
-/** The submit form as values, and as the part of a task file that it stands for. */
+/** Values of the submit form, and their conversion to a task file. */
 
 export interface Form {
   name: string;
@@ -33,20 +33,20 @@ export const EMPTY: Form = {
 
 type Table = Record<string, any>;
 
-/** The form as a part of a task file; null takes out what a file says there, as variables that it began with and are gone. */
+/** The form as a part of a task file; null removes a value of the file, such as a deleted variable. */
 export function asFile(form: Form, begun: Form = EMPTY): Table {
-  const gone = Object.fromEntries(Object.keys(pairs(begun.variables)).map(name => [name, null]));
+  const removed = Object.fromEntries(Object.keys(pairs(begun.variables)).map(name => [name, null]));
   return {
     name: form.name,
     priority: form.priority,
-    resource: said({ node_count: form.nodes, group: form.group, image: form.image }),
-    spec: said({ environments: { ...gone, ...pairs(form.variables) } }),
-    options: said({
+    resource: withoutEmpty({ node_count: form.nodes, group: form.group, image: form.image }),
+    spec: withoutEmpty({ environments: { ...removed, ...pairs(form.variables) } }),
+    options: withoutEmpty({
       py_venv: form.environment,
-      tags: words(form.tags),
+      tags: tokens(form.tags),
       time_limit: form.timeLimit.trim(),
       max_retries: form.maxRetries,
-      after: words(form.after).map(first)
+      after: tokens(form.after).map(first)
     })
   };
 }
@@ -71,11 +71,11 @@ export function asForm(file: Table, before: Form): Form {
   };
 }
 
-function words(text: string): string[] {
+function tokens(text: string): string[] {
   return text.split(/[\s,]+/).filter(Boolean);
 }
 
-/** 12, #12 or 12:ended; of what is no number the server says so. */
+/** Parses 12, #12 or 12:ended; the server rejects anything else. */
 function first(text: string): Table {
   const [task = '', outcome] = text.replace(/^#/, '').split(':');
   return { task: /^\d+$/.test(task) ? Number(task) : task, ...(outcome === undefined ? {} : { outcome }) };
@@ -107,7 +107,7 @@ export function lines(values: Record<string, string>): string {
     .join('\n');
 }
 
-function said(table: Table): Table {
+function withoutEmpty(table: Table): Table {
   return Object.fromEntries(Object.entries(table).map(([key, value]) => [key, empty(value) ? null : value]));
 }
 

@@ -1,10 +1,10 @@
-/** English is what stands in the code; other languages are tables from it. */
-import { fill } from './news';
+/** Translates texts. English texts are keys; other languages are tables. */
+import { fill } from './task_notifications';
 
-export type Say = (text: string, values?: Record<string, string | number>) => string;
+export type Translate = (text: string, values?: Record<string, string | number>) => string;
 
-/** A function that says a text in the language of a table. */
-export function speaker(table: Record<string, string>): Say {
+/** A function that translates texts by a table. */
+export function translatorFor(table: Record<string, string>): Translate {
   return (text, values) => fill(table[text] ?? text, values ?? {});
 }
 

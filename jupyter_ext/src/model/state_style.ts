@@ -1,4 +1,4 @@
-/** How states look: never by colour alone. The same table as `hai.client.text.state_style`; a test compares them. */
+/** Glyph and tone of task states: never a colour alone. The same table as `hai.client.text.state_style`; a test compares them. */
 export type Tone = 'good' | 'done' | 'busy' | 'waits' | 'held' | 'bad' | 'quiet' | 'plain';
 
 export interface StateStyle {

@@ -1,4 +1,4 @@
-/** What the server extension sends; see hai_jupyter/live/rows.py and subscriber.py. */
+/** Types of the live stream; see hai_jupyter/live/rows.py and subscriber.py. */
 
 /** Agents of a task that the server does not hear. */
 export interface Silence {
@@ -79,7 +79,7 @@ export interface LinkState extends Failure {
   up: boolean;
 }
 
-/** What the agent says before this container is taken back; seconds since 1970. */
+/** The eviction notice of this container; times in seconds since 1970. */
 export interface Notice {
   kind: string;
   reason: string;
@@ -90,14 +90,14 @@ export interface Notice {
 export interface Frame {
   tasks: TaskRow[];
   nodes: NodeRow[];
-  /** Everything up to here was told; 0: more of the same follows. */
+  /** The state is complete up to this version; 0: more frames follow. */
   version: number;
   board?: string;
-  /** What was told so far belongs to another board. */
+  /** The state so far belongs to another server process; it must be dropped. */
   reset?: boolean;
   link?: LinkState;
   notice?: Notice | null;
-  /** Which front end the server gives out. */
+  /** The version of the front end on the server. */
   build?: string;
 }
 

@@ -1,4 +1,4 @@
-/** Series of use as pictures: which bars, how high, and what is said of them. */
+/** Converts series of resource use to bars of a chart and captions. */
 
 export type Point = Array<number | null>;
 
@@ -19,14 +19,14 @@ export interface Picture {
 
 /** Bars of one column of points; null where nothing was measured. `top`: what is as high as can be, else the largest. */
 export function picture(points: readonly Point[], column: number, start: number, end: number, step: number, top = 0): Picture | null {
-  const known = points.filter(point => point[column] !== null && point[column] !== undefined);
-  if (known.length === 0) {
+  const measured = points.filter(point => point[column] !== null && point[column] !== undefined);
+  if (measured.length === 0) {
     return null;
   }
-  const values = known.map(point => point[column] as number);
+  const values = measured.map(point => point[column] as number);
   const most = top || Math.max(...values) || 1;
   const length = Math.max(1, end - start);
-  const bars = known.map((point, i) => ({
+  const bars = measured.map((point, i) => ({
     time: point[0]!,
     value: values[i]!,
     left: (point[0]! - start) / length,

@@ -1,4 +1,4 @@
-/** Chinese. The words are those of the Chinese texts of the `hai` command; what is missing here stays English. */
+/** Chinese texts, with the terms of the `hai` command. A missing text stays English. */
 const zh: Record<string, string> = {
   // states
   RUNNING: '运行中',

@@ -1,16 +1,16 @@
-/** The tabs about the user: quotas, and messages. */
+/** Tabs of the user: quotas and messages. */
 import * as React from 'react';
 
-import { level } from '../model/words';
-import { Context, useBoard, useLoaded } from './context';
-import { Empty, Failed, Meter, Reload } from './parts';
+import { level } from '../model/format';
+import { Context, useStore, useLoaded } from './context';
+import { Empty, Failed, Meter, Reload } from './common';
 
-/** What one may hold, and holds. */
+/** Quotas of the user, and their use. */
 export function Quotas(props: { context: Context }): JSX.Element {
   const { context } = props;
-  useBoard(context);
-  const { busy } = context.board.numbers();
-  const me = useLoaded(() => context.api.me(), [busy, context.board.link.up]);
+  useStore(context);
+  const { busy } = context.store.counts();
+  const me = useLoaded(() => context.api.me(), [busy, context.store.link.up]);
   const quotas = me.value?.quotas ?? [];
   return (
     <div className="hai-tab hai-scroll">
@@ -21,13 +21,13 @@ export function Quotas(props: { context: Context }): JSX.Element {
         </p>
       )}
       {me.value && quotas.length === 0 && (
-        <Empty>{context.say('No quota limits you.')}</Empty>
+        <Empty>{context.translate('No quota limits you.')}</Empty>
       )}
       {quotas.map(quota => (
         <div className="hai-card" key={`${quota.group} ${quota.priority}`}>
           <div className="hai-pair">
             <span>{quota.group}</span>
-            <span className="hai-dim">{quota.priority < 0 ? context.say('all levels') : level(quota.priority)}</span>
+            <span className="hai-dim">{quota.priority < 0 ? context.translate('all levels') : level(quota.priority)}</span>
           </div>
           <Meter used={quota.used} of={quota.nodes} />
         </div>
@@ -36,20 +36,20 @@ export function Quotas(props: { context: Context }): JSX.Element {
   );
 }
 
-/** What operators say. */
+/** Messages from operators. */
 export function Messages(props: { context: Context }): JSX.Element {
   const { context } = props;
-  const found = useLoaded(() => context.api.messages(), [context.board.link.up]);
+  const found = useLoaded(() => context.api.messages(), [context.store.link.up]);
   React.useEffect(() => {
     if (found.value) {
-      context.unread.seen();
+      context.unread.markRead();
     }
   }, [found.value]);
   return (
     <div className="hai-tab hai-scroll">
       <Reload context={context} onClick={found.reload} />
       <Failed error={found.error} context={context} />
-      {found.value?.length === 0 && <Empty>{context.say('No messages.')}</Empty>}
+      {found.value?.length === 0 && <Empty>{context.translate('No messages.')}</Empty>}
       {found.value?.map(message => (
         <div className="hai-card" key={message.id}>
           <div className="hai-message">{message.text}</div>

@@ -1,9 +1,9 @@
-/** The part of the submit dialog that names artifacts: what a task reads, and what it makes. */
+/** The part of the submit dialog for input and output artifacts. */
 import * as React from 'react';
 
-import { Artifact, Submission } from '../model/answers';
+import { Artifact, Submission } from '../model/api_types';
 import { Context, useLoaded } from './context';
-import { Field } from './parts';
+import { Field } from './common';
 
 export type Named = NonNullable<Submission['artifacts']>;
 
@@ -15,13 +15,13 @@ export function Artifacts(props: { context: Context; named: Named; onChange: (na
     return null;
   }
   const choice = (side: keyof Named, label: string) => (
-    <Field label={context.say(label)}>
+    <Field label={context.translate(label)}>
       <select
         className="hai-input"
         value={named[side] ? title(named[side]) : ''}
         onChange={event => onChange(changed(named, side, all.find(one => title(one) === event.target.value)))}
       >
-        <option value="">{context.say('none')}</option>
+        <option value="">{context.translate('none')}</option>
         {all.map(one => (
           <option key={title(one)} value={title(one)} title={one.location}>
             {title(one)} {one.type ? `(${one.type})` : ''}

@@ -1,11 +1,11 @@
-/** What can be done with several tasks at once, and what became of each. */
+/** Actions on several selected tasks, with the result of each. */
 import * as React from 'react';
 
 import { Result, each } from '../model/batch';
 import { TaskRow } from '../model/types';
-import { verbs } from '../model/words';
+import { verbs } from '../model/format';
 import { Context } from './context';
-import { behind } from './parts';
+import { dependents } from './common';
 
 const LABELS: ReadonlyArray<readonly [string, string]> = [
   ['suspend', 'Suspend'],
@@ -17,39 +17,39 @@ const LABELS: ReadonlyArray<readonly [string, string]> = [
 /** Buttons for the marked tasks; each does it with those for which it makes sense. */
 export function Batch(props: { context: Context; marked: TaskRow[]; onClear: () => void }): JSX.Element {
   const { context, marked, onClear } = props;
-  const { say } = context;
+  const { translate } = context;
   const [busy, setBusy] = React.useState(false);
   const [results, setResults] = React.useState<Array<Result<TaskRow>>>([]);
   const [tag, setTag] = React.useState('');
   const act = async (rows: TaskRow[], verb: string, body: Record<string, unknown>) => {
     setBusy(true);
-    const one = async (row: TaskRow) => context.board.put(await context.api.verb(row.id, verb, body));
+    const one = async (row: TaskRow) => context.store.put(await context.api.verb(row.id, verb, body));
     // Stopped one by one, the newest first: else the end of one starts the next that waits for it
     const found = await (verb === 'stop' ? each([...rows].sort((a, b) => b.id - a.id), one, 1) : each(rows, one));
-    context.board.changed();
+    context.store.changed();
     setResults(found);
     setBusy(false);
   };
   const steer = async (rows: TaskRow[], verb: string, label: string) => {
-    const text = () => say('{n} tasks end for good.', { n: rows.length }) + behind(context, rows.map(row => row.id));
-    if (verb !== 'stop' || (await context.shell.confirm(say('Stop the tasks?'), text(), say(label)))) {
+    const text = () => translate('{n} tasks end for good.', { n: rows.length }) + dependents(context, rows.map(row => row.id));
+    if (verb !== 'stop' || (await context.shell.confirm(translate('Stop the tasks?'), text(), translate(label)))) {
       await act(rows, verb, verb === 'suspend' ? { hold: true } : {});
     }
   };
   return (
-    <div className="hai-bar hai-batch" role="toolbar" aria-busy={busy} aria-label={say('Marked tasks')}>
+    <div className="hai-bar hai-batch" role="toolbar" aria-busy={busy} aria-label={translate('Marked tasks')}>
       <div className="hai-actions">
-        <span>{say('{n} marked', { n: marked.length })}</span>
+        <span>{translate('{n} marked', { n: marked.length })}</span>
         {LABELS.map(([verb, label]) => {
           const rows = marked.filter(row => verbs(row).includes(verb));
           return (
             <button key={verb} className="hai-button hai-button-small" disabled={busy || !rows.length} onClick={() => void steer(rows, verb, label)}>
-              {say(label)} {rows.length}
+              {translate(label)} {rows.length}
             </button>
           );
         })}
         <button className="hai-button hai-button-small" onClick={onClear}>
-          {say('Unmark')}
+          {translate('Unmark')}
         </button>
       </div>
       <form
@@ -59,9 +59,9 @@ export function Batch(props: { context: Context; marked: TaskRow[]; onClear: () 
           void act(marked, 'tag', { add: tag.split(/\s+/).filter(Boolean) });
         }}
       >
-        <input className="hai-input" value={tag} aria-label={say('Tags to add')} placeholder={say('Tags to add')} onChange={event => setTag(event.target.value)} />
+        <input className="hai-input" value={tag} aria-label={translate('Tags to add')} placeholder={translate('Tags to add')} onChange={event => setTag(event.target.value)} />
         <button className="hai-button hai-button-small" disabled={busy || !tag.trim()}>
-          {say('Tag')}
+          {translate('Tag')}
         </button>
       </form>
       <Results context={context} results={results} />
@@ -77,7 +77,7 @@ function Results(props: { context: Context; results: Array<Result<TaskRow>> }): 
   }
   return (
     <div className={failed.length ? 'hai-failed' : 'hai-dim'} role="status">
-      {context.say('{n} done, {failed} refused', { n: results.length - failed.length, failed: failed.length })}
+      {context.translate('{n} done, {failed} refused', { n: results.length - failed.length, failed: failed.length })}
       {failed.map(({ item, error }) => (
         <div key={item.id}>
           #{item.id} {item.name}: {error!.message}

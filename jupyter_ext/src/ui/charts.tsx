@@ -1,11 +1,11 @@
-/** Where the time of a task went: its life as a bar, and what its time on nodes was worth. */
+/** Charts of one task: its timeline, and how its node time was used. */
 import * as React from 'react';
 
-import { Bar, bars, runningShare } from '../model/spans';
+import { Bar, bars, runningShare } from '../model/timeline';
 import { TaskRow } from '../model/types';
-import { span } from '../model/words';
+import { span } from '../model/format';
 import { Context, useNow } from './context';
-import { Empty } from './parts';
+import { Empty } from './common';
 import { Usage } from './usage';
 
 const WIDTH = 1000;
@@ -17,20 +17,20 @@ export default function Charts(props: { context: Context; row: TaskRow; detail: 
   const now = useNow();
   const found = bars(row.created ?? now, detail?.runs ?? [], row.finished ?? 0, now);
   if (found.length === 0) {
-    return <Empty>{context.say('Nothing to draw yet.')}</Empty>;
+    return <Empty>{context.translate('Nothing to draw yet.')}</Empty>;
   }
   const share = Math.round(runningShare(found) * 100);
   return (
     <div className="hai-tab hai-scroll">
       <section className="hai-card">
-        <h3>{context.say('Life: it ran for {share} % of the time', { share })}</h3>
+        <h3>{context.translate('Life: it ran for {share} % of the time', { share })}</h3>
         <Life found={found} context={context} />
         <Legend context={context} kinds={['waiting', 'starting', 'running']} />
       </section>
       <Usage context={context} row={row} />
       <Worth goodput={detail?.task?.goodput} context={context} />
       <section className="hai-card">
-        <h3>{context.say('Runs')}</h3>
+        <h3>{context.translate('Runs')}</h3>
         <table className="hai-table">
           <tbody>
             {found
@@ -65,7 +65,7 @@ function Life(props: { found: Bar[]; context: Context }): JSX.Element {
           y={bar.kind === 'waiting' ? HEIGHT / 4 : 0}
           height={bar.kind === 'waiting' ? HEIGHT / 2 : HEIGHT}
         >
-          <title>{`${props.context.say(bar.kind)} ${span(bar.to - bar.from)} ${bar.reason}`}</title>
+          <title>{`${props.context.translate(bar.kind)} ${span(bar.to - bar.from)} ${bar.reason}`}</title>
         </rect>
       ))}
     </svg>
@@ -80,7 +80,7 @@ function Legend(props: { kinds: string[]; context: Context }): JSX.Element {
           <svg width="12" height="12">
             <rect width="12" height="12" className={`hai-bar-${kind}`} />
           </svg>{' '}
-          {props.context.say(kind)}
+          {props.context.translate(kind)}
         </span>
       ))}
     </div>
@@ -102,14 +102,14 @@ function Worth(props: { goodput: any; context: Context }): JSX.Element | null {
   let at = 0;
   return (
     <section className="hai-card">
-      <h3>{context.say('Time on nodes')}</h3>
+      <h3>{context.translate('Time on nodes')}</h3>
       <svg className="hai-life" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img">
         {parts.map(([kind, seconds]) => {
           const x = at;
           at += (seconds / goodput.held_seconds) * WIDTH;
           return (
             <rect key={kind} className={`hai-bar-${kind}`} x={x} width={at - x} y={0} height={HEIGHT}>
-              <title>{`${context.say(kind)} ${span(seconds)}`}</title>
+              <title>{`${context.translate(kind)} ${span(seconds)}`}</title>
             </rect>
           );
         })}

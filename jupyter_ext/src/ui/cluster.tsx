@@ -1,23 +1,23 @@
 /** The tab of the cluster: groups with their numbers, and a cell for each node. */
 import * as React from 'react';
 
-import { hasSilent, silence } from '../model/silence';
+import { hasSilent, silence } from '../model/agent_silence';
 import { SILENT } from '../model/state_style';
 import { NodeRow, Tenant } from '../model/types';
-import { Context, useBoard, useLoaded, useNow } from './context';
-import { Empty, Failed, Meter } from './parts';
+import { Context, useStore, useLoaded, useNow } from './context';
+import { Empty, Failed, Meter } from './common';
 
-/** Live from the board; the numbers of queues are asked for when nodes change hands. */
+/** Live from the store; queue lengths are requested when nodes change their tasks. */
 export function Cluster(props: { context: Context }): JSX.Element {
   const { context } = props;
-  useBoard(context);
-  const { busy, waiting } = context.board.numbers();
-  const groups = useLoaded(() => context.api.groups(), [busy, waiting, context.board.id]);
-  const byGroup = grouped([...context.board.nodes.values()]);
+  useStore(context);
+  const { busy, waiting } = context.store.counts();
+  const groups = useLoaded(() => context.api.groups(), [busy, waiting, context.store.id]);
+  const byGroup = grouped([...context.store.nodes.values()]);
   return (
     <div className="hai-tab hai-scroll">
       <Failed error={groups.error} context={context} />
-      {byGroup.size === 0 && <Empty>{context.say('No nodes are known.')}</Empty>}
+      {byGroup.size === 0 && <Empty>{context.translate('No nodes are known.')}</Empty>}
       {[...byGroup].map(([name, nodes]) => (
         <section key={name} className="hai-card">
           <h3>{name}</h3>
@@ -29,7 +29,7 @@ export function Cluster(props: { context: Context }): JSX.Element {
           </div>
         </section>
       ))}
-      <p className="hai-dim">{context.say('□ free · ■ held · ◌ agent silent · ╱ cordoned · ✗ not ready')}</p>
+      <p className="hai-dim">{context.translate('□ free · ■ held · ◌ agent silent · ╱ cordoned · ✗ not ready')}</p>
     </div>
   );
 }
@@ -37,7 +37,7 @@ export function Cluster(props: { context: Context }): JSX.Element {
 function numbers(context: Context, name: string, nodes: NodeRow[], groups: Array<{ name: string; waiting_tasks: number }> | null): string {
   const busy = nodes.filter(n => n.tenants.length > 0).length;
   const waiting = groups?.find(group => group.name === name)?.waiting_tasks ?? 0;
-  return context.say('{busy} of {all} nodes held, {waiting} waiting', { busy, all: nodes.length, waiting });
+  return context.translate('{busy} of {all} nodes held, {waiting} waiting', { busy, all: nodes.length, waiting });
 }
 
 function grouped(nodes: NodeRow[]): Map<string, NodeRow[]> {
@@ -59,7 +59,7 @@ function CountingCell(props: { node: NodeRow; context: Context }): JSX.Element {
 
 function Cell(props: { node: NodeRow; context: Context; now: number }): JSX.Element {
   const { node, context, now } = props;
-  const [mark, kind] = look(node);
+  const [mark, kind] = nodeMark(node);
   const first = node.tenants[0];
   const text = [`${node.name}${node.zone ? ` (${node.zone})` : ''}, ${node.gpus} GPUs`, node.reason]
     .concat(node.tenants.map(tenant => holder(context, tenant, now)))
@@ -79,11 +79,11 @@ function Cell(props: { node: NodeRow; context: Context; now: number }): JSX.Elem
 }
 
 function holder(context: Context, tenant: Tenant, now: number): string {
-  const silent = tenant.silent ? silence(context.say, { count: 1, rank: 0, of: 1, since: tenant.silent }, now) : '';
+  const silent = tenant.silent ? silence(context.translate, { count: 1, rank: 0, of: 1, since: tenant.silent }, now) : '';
   return [`#${tenant.task} ${tenant.name}`, tenant.user, silent].filter(Boolean).join(', ');
 }
 
-function look(node: NodeRow): [string, string] {
+function nodeMark(node: NodeRow): [string, string] {
   if (!node.ready) {
     return ['✗', 'bad'];
   }

@@ -1,4 +1,4 @@
-/** Which facts rows tell, chosen from a list; and what tasks use, asked for while somebody looks. */
+/** A menu of optional columns, and the current use of tasks, requested while the list is visible. */
 import * as React from 'react';
 
 import { columns, needsUse } from '../model/columns';
@@ -14,7 +14,7 @@ export function Columns(props: { context: Context; chosen: readonly string[]; on
   const { context, chosen, onChange } = props;
   const toggled = (name: string) => (chosen.includes(name) ? chosen.filter(one => one !== name) : [...chosen, name]);
   const [open, setOpen] = React.useState(false);
-  const title = context.say('Columns');
+  const title = context.translate('Columns');
   return (
     <>
       <button className="hai-button hai-button-small" title={title} aria-label={title} aria-expanded={open} onClick={() => setOpen(!open)}>
@@ -24,7 +24,7 @@ export function Columns(props: { context: Context; chosen: readonly string[]; on
         <div className="hai-columns" role="group" aria-label={title}>
           {columns.map(({ name, label }) => (
             <label key={name} className="hai-check">
-              <input type="checkbox" checked={chosen.includes(name)} onChange={() => onChange(toggled(name))} /> {context.say(label)}
+              <input type="checkbox" checked={chosen.includes(name)} onChange={() => onChange(toggled(name))} /> {context.translate(label)}
             </label>
           ))}
         </div>
@@ -39,9 +39,9 @@ export function useUses(context: Context, rows: readonly TaskRow[], chosen: read
   const ids = needsUse(chosen) ? rows.filter(row => row.state === 'RUNNING').slice(0, MOST).map(row => row.id) : [];
   const key = ids.join(',');
   React.useEffect(() => {
-    const ask = () => ids.length > 0 && !document.hidden && context.api.uses(ids).then(setUses, () => undefined);
-    void ask();
-    const timer = window.setInterval(ask, SECONDS * 1000);
+    const loadUses = () => ids.length > 0 && !document.hidden && context.api.uses(ids).then(setUses, () => undefined);
+    void loadUses();
+    const timer = window.setInterval(loadUses, SECONDS * 1000);
     return () => window.clearInterval(timer);
   }, [key]);
   return uses;

@@ -2,7 +2,7 @@
 import * as React from 'react';
 
 import { Context, useLoaded } from './context';
-import { Failed, Field } from './parts';
+import { Failed, Field } from './common';
 
 const BEGIN = { name: 'lab', kind: '', group: '', gpu: 0, memory: 0, environment: '', idle: 0 };
 const KINDS: ReadonlyArray<readonly [string, string]> = [
@@ -12,10 +12,10 @@ const KINDS: ReadonlyArray<readonly [string, string]> = [
   ['spot', 'what nobody else wants']
 ];
 
-/** Asks for a new one; what is left as it is by default is not said. */
+/** Creates a container; default values are not sent. */
 export function Create(props: { context: Context; onDone: () => void }): JSX.Element {
   const { context, onDone } = props;
-  const { say } = context;
+  const { translate } = context;
   const [form, setForm] = React.useState(BEGIN);
   const [failure, setFailure] = React.useState<Error | null>(null);
   const [sending, setSending] = React.useState(false);
@@ -24,8 +24,8 @@ export function Create(props: { context: Context; onDone: () => void }): JSX.Ele
   const send = async () => {
     setSending(true);
     try {
-      context.board.put(await context.api.createContainer(wish(form)));
-      context.board.changed();
+      context.store.put(await context.api.createContainer(spec(form)));
+      context.store.changed();
       onDone();
     } catch (error) {
       setFailure(error as Error);
@@ -33,7 +33,7 @@ export function Create(props: { context: Context; onDone: () => void }): JSX.Ele
     }
   };
   const number = (label: string, key: 'gpu' | 'memory' | 'idle') => (
-    <Field label={say(label)}>
+    <Field label={translate(label)}>
       <input
         className="hai-input"
         type="number"
@@ -46,19 +46,19 @@ export function Create(props: { context: Context; onDone: () => void }): JSX.Ele
   return (
     <section className="hai-card">
       <div className="hai-fields">
-        <Field label={say('Name')}>
+        <Field label={translate('Name')}>
           <input className="hai-input" autoFocus value={form.name} onChange={event => set({ name: event.target.value })} />
         </Field>
-        <Field label={say('Kind')}>
+        <Field label={translate('Kind')}>
           <select className="hai-input" value={form.kind} onChange={event => set({ kind: event.target.value })}>
             {KINDS.map(([kind, label]) => (
               <option key={kind} value={kind}>
-                {kind ? `${kind}: ${say(label)}` : say(label)}
+                {kind ? `${kind}: ${translate(label)}` : translate(label)}
               </option>
             ))}
           </select>
         </Field>
-        <Field label={say('Group')}>
+        <Field label={translate('Group')}>
           <select className="hai-input" value={form.group} onChange={event => set({ group: event.target.value })}>
             <option value="">default</option>
             {groups.value
@@ -70,11 +70,11 @@ export function Create(props: { context: Context; onDone: () => void }): JSX.Ele
               ))}
           </select>
         </Field>
-        <Field label={say('Environment')}>
+        <Field label={translate('Environment')}>
           <input
             className="hai-input"
             value={form.environment}
-            placeholder={say('none')}
+            placeholder={translate('none')}
             onChange={event => set({ environment: event.target.value })}
           />
         </Field>
@@ -85,17 +85,17 @@ export function Create(props: { context: Context; onDone: () => void }): JSX.Ele
       <Failed error={failure} context={context} />
       <div className="hai-actions">
         <button className="hai-button hai-primary" disabled={sending} onClick={() => void send()}>
-          {say('Create')}
+          {translate('Create')}
         </button>
         <button className="hai-button" onClick={onDone}>
-          {say('Cancel')}
+          {translate('Cancel')}
         </button>
       </div>
     </section>
   );
 }
 
-function wish(form: typeof BEGIN): object {
+function spec(form: typeof BEGIN): object {
   return {
     name: form.name,
     ...(form.kind && { kind: form.kind }),

@@ -1,13 +1,13 @@
-/** The tab of dev containers: each with what can be done with it, and a form for a new one. */
+/** The tab of dev containers with their actions, and a form for a new one. */
 import * as React from 'react';
 
-import { Container, Service } from '../model/answers';
+import { Container, Service } from '../model/api_types';
 import { TaskRow } from '../model/types';
-import { lasting, span, verbs } from '../model/words';
+import { lasting, span, verbs } from '../model/format';
 import { Create } from './container_form';
-import { Context, useBoard, useLoaded, useNow } from './context';
-import { Empty, Failed, Status, steer, TaskLink } from './parts';
-import { Reach } from './reach';
+import { Context, useStore, useLoaded, useNow } from './context';
+import { Empty, Failed, Status, steer, TaskLink } from './common';
+import { AccessCommands } from './access_commands';
 
 const SOON = 2; // seconds until a service that starts is asked again
 const LATER = 30;
@@ -15,10 +15,10 @@ const LATER = 30;
 /** One's own first; those of others are there because they are shared, or because one oversees all. */
 export function Containers(props: { context: Context }): JSX.Element {
   const { context } = props;
-  useBoard(context);
+  useStore(context);
   const [creating, setCreating] = React.useState(false);
   const me = context.me()?.user;
-  const all = context.board.rows.filter(row => row.type === 'jupyter' && row.state !== 'FINISHED');
+  const all = context.store.rows.filter(row => row.type === 'jupyter' && row.state !== 'FINISHED');
   const rows = [...all.filter(row => row.user === me), ...all.filter(row => row.user !== me)];
   return (
     <div className="hai-tab hai-scroll">
@@ -26,11 +26,11 @@ export function Containers(props: { context: Context }): JSX.Element {
         <Create context={context} onDone={() => setCreating(false)} />
       ) : (
         <button className="hai-button" onClick={() => setCreating(true)}>
-          {context.say('New container …')}
+          {context.translate('New container …')}
         </button>
       )}
       {rows.length === 0 && !creating && (
-        <Empty>{context.say('No dev containers. One is JupyterLab on the cluster, with files that stay.')}</Empty>
+        <Empty>{context.translate('No dev containers. One is JupyterLab on the cluster, with files that stay.')}</Empty>
       )}
       {rows.map(row => (
         <Card key={row.id} context={context} row={row} mine={row.user === me || context.me()?.role !== 'USER'} />
@@ -46,7 +46,7 @@ function Card(props: { context: Context; row: TaskRow; mine: boolean }): JSX.Ele
   const found = useLoaded(() => context.api.container(row.id), [row.version]);
   const container = later ?? found.value ?? {};
   const services = container.services ?? [];
-  const starting = row.state === 'RUNNING' && services.some(service => word(service) === 'starting');
+  const starting = row.state === 'RUNNING' && services.some(service => serviceState(service) === 'starting');
   React.useEffect(() => setLater(null), [found.value]);
   React.useEffect(() => {
     const again = () => !document.hidden && found.reload();
@@ -83,20 +83,20 @@ function Card(props: { context: Context; row: TaskRow; mine: boolean }): JSX.Ele
             onAct={mine ? action => void doing(context.api.service(row.id, service.name, action)) : null}
           />
         ))}
-      {mine && row.state === 'RUNNING' && <Reach context={context} id={row.id} />}
+      {mine && row.state === 'RUNNING' && <AccessCommands context={context} id={row.id} />}
       <div className="hai-actions">
         <button className="hai-button hai-primary" onClick={() => void open(context, row.id, '')}>
-          {context.say('Open')}
+          {context.translate('Open')}
         </button>
         {mine && <Verbs context={context} row={row} />}
         {mine && container.ends_at && (
           <button className="hai-button" onClick={() => void doing(context.api.renewContainer(row.id))}>
-            {context.say('Renew')}
+            {context.translate('Renew')}
           </button>
         )}
         {mine && (
           <button className="hai-button" onClick={() => void remove(context, row)}>
-            {context.say('Delete')}
+            {context.translate('Delete')}
           </button>
         )}
       </div>
@@ -114,7 +114,7 @@ function Verbs(props: { context: Context; row: TaskRow }): JSX.Element {
         .filter(verb => labels[verb])
         .map(verb => (
           <button key={verb} className="hai-button" onClick={() => void steer(context, row, verb)}>
-            {context.say(labels[verb]!)}
+            {context.translate(labels[verb]!)}
           </button>
         ))}
     </>
@@ -123,18 +123,18 @@ function Verbs(props: { context: Context; row: TaskRow }): JSX.Element {
 
 function Life(props: { context: Context; container: Container; now: number }): JSX.Element {
   const { context, container, now } = props;
-  const { say } = context;
+  const { translate } = context;
   const until = (time: string) => ({ span: span(Date.parse(time) / 1000 - now) });
   return (
     <>
       {container.notice && container.notice_until && (
         <div className="hai-notice" role="alert">
-          {say('It has to leave in {span}: {reason}', { ...until(container.notice_until), reason: container.notice })}
+          {translate('It has to leave in {span}: {reason}', { ...until(container.notice_until), reason: container.notice })}
         </div>
       )}
-      {container.ends_at && <div className="hai-dim">{say('It is put away in {span}.', until(container.ends_at))}</div>}
+      {container.ends_at && <div className="hai-dim">{translate('It is put away in {span}.', until(container.ends_at))}</div>}
       {(container.idle_seconds ?? 0) >= 60 && (
-        <div className="hai-dim">{say('Nobody has used it for {span}.', { span: span(container.idle_seconds ?? 0) })}</div>
+        <div className="hai-dim">{translate('Nobody has used it for {span}.', { span: span(container.idle_seconds ?? 0) })}</div>
       )}
     </>
   );
@@ -147,7 +147,7 @@ function ServiceLine(props: {
   onAct: ((action: string) => void) | null;
 }): JSX.Element {
   const { context, service, onOpen, onAct } = props;
-  const state = word(service);
+  const state = serviceState(service);
   const down = state === 'stopped' || state === 'failed';
   const actions = down ? ['start'] : ['restart', 'stop'];
   const labels: Record<string, string> = { start: 'Start', restart: 'Restart', stop: 'Stop' };
@@ -155,12 +155,12 @@ function ServiceLine(props: {
     <div className="hai-service">
       <div className="hai-pair">
         <span>
-          {service.name} <span className={state === 'failed' ? 'hai-full-text' : 'hai-dim'}>{context.say(state)}</span>
+          {service.name} <span className={state === 'failed' ? 'hai-full-text' : 'hai-dim'}>{context.translate(state)}</span>
         </span>
         <span className="hai-verbs">
           {service.url && onOpen && (
-            <button className="hai-button hai-button-small" aria-label={`${context.say('Open')} ${service.name}`} onClick={onOpen}>
-              {context.say('Open')}
+            <button className="hai-button hai-button-small" aria-label={`${context.translate('Open')} ${service.name}`} onClick={onOpen}>
+              {context.translate('Open')}
             </button>
           )}
           {onAct &&
@@ -168,10 +168,10 @@ function ServiceLine(props: {
               <button
                 key={action}
                 className="hai-button hai-button-small"
-                aria-label={`${context.say(labels[action]!)} ${service.name}`}
+                aria-label={`${context.translate(labels[action]!)} ${service.name}`}
                 onClick={() => onAct(action)}
               >
-                {context.say(labels[action]!)}
+                {context.translate(labels[action]!)}
               </button>
             ))}
         </span>
@@ -181,7 +181,7 @@ function ServiceLine(props: {
   );
 }
 
-function word(service: Service): string {
+function serviceState(service: Service): string {
   return (service.state ?? 'SERVICE_STATE_STARTING').replace('SERVICE_STATE_', '').toLowerCase();
 }
 
@@ -194,9 +194,9 @@ async function open(context: Context, id: number, service: string): Promise<void
 }
 
 async function remove(context: Context, row: TaskRow): Promise<void> {
-  const { say, shell } = context;
-  const text = say('{name} ends for good, and its files are removed.', { name: row.name });
-  if (await shell.confirm(say('Delete the container?'), text, say('Delete'))) {
+  const { translate, shell } = context;
+  const text = translate('{name} ends for good, and its files are removed.', { name: row.name });
+  if (await shell.confirm(translate('Delete the container?'), text, translate('Delete'))) {
     await context.api.deleteContainer(row.id).catch(shell.fail);
   }
 }

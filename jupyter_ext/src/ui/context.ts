@@ -2,11 +2,11 @@
 import * as React from 'react';
 
 import { Api } from '../api';
-import { Me } from '../model/answers';
-import { Board } from '../model/board';
+import { Me } from '../model/api_types';
+import { StateStore } from '../model/state_store';
 import { Drafts } from '../model/drafts';
 import { Feed } from '../model/feed';
-import { Say } from '../model/language';
+import { Translate } from '../model/language';
 
 export interface Shell {
   /** Open the page of a task, on one of its tabs; of the log only this rank. */
@@ -35,24 +35,24 @@ export interface Shell {
 
 export interface Context {
   api: Api;
-  board: Board;
+  store: StateStore;
   feed: Feed;
-  say: Say;
+  translate: Translate;
   shell: Shell;
-  /** The user; null until the platform has told. */
+  /** The user; null until the server has responded. */
   me: () => Me | null;
-  /** Number of messages that were not looked at, and how to say that they have been. */
-  unread: { count: () => number; seen: () => void };
+  /** The number of unread messages, and a function that marks them as read. */
+  unread: { count: () => number; markRead: () => void };
   /** Submissions that were begun. */
   drafts: Drafts;
 }
 
 /** Draw again when the board has changed, at most once a frame. */
-export function useBoard(context: Context): number {
+export function useStore(context: Context): number {
   const [count, setCount] = React.useState(0);
   React.useEffect(() => {
     let planned = 0;
-    const stop = context.board.listen(() => {
+    const stop = context.store.listen(() => {
       planned ||= requestAnimationFrame(() => {
         planned = 0;
         setCount(n => n + 1);
@@ -83,19 +83,19 @@ export interface Loaded<T> {
 }
 
 /** Ask once, and again on `reload` or when one of `when` has changed. What was there stays while asking. */
-export function useLoaded<T>(ask: () => Promise<T>, when: readonly unknown[]): Loaded<T> {
+export function useLoaded<T>(load: () => Promise<T>, dependencies: readonly unknown[]): Loaded<T> {
   const [value, setValue] = React.useState<T | null>(null);
   const [error, setError] = React.useState<Error | null>(null);
   const [turn, setTurn] = React.useState(0);
   React.useEffect(() => {
     let current = true;
-    ask().then(
+    load().then(
       found => current && (setValue(found), setError(null)),
       failure => current && setError(failure)
     );
     return () => {
       current = false;
     };
-  }, [...when, turn]);
+  }, [...dependencies, turn]);
   return { value, error, reload: () => setTurn(n => n + 1) };
 }

@@ -1,8 +1,8 @@
-/** Lab's own editor on a task file. */
+/** Edits a task file in JupyterLab's editor. */
 import { CodeEditor, IEditorServices } from '@jupyterlab/codeeditor';
 import * as React from 'react';
 
-/** What is typed is told; the text that it began with stays the caller's. */
+/** Calls back with each change; later changes of the initial text are ignored. */
 export function Editor(props: { services: IEditorServices; text: string; onEdit: (text: string) => void }): JSX.Element {
   const host = React.useRef<HTMLDivElement>(null);
   const model = React.useMemo(() => new CodeEditor.Model({ mimeType: 'text/x-yaml' }), []);

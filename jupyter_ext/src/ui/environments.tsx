@@ -1,52 +1,52 @@
-/** The tab of environments: those that there are, a new one, and kernels for them. */
+/** The tab of environments: existing ones, a new one, and kernels for them. */
 import * as React from 'react';
 
-import { Environment } from '../model/answers';
+import { Environment } from '../model/api_types';
 import { Context, useLoaded } from './context';
-import { Empty, Failed, Field, Reload } from './parts';
+import { Empty, Failed, Field, Reload } from './common';
 
 /** Private, public, or the group that it is shown to. */
-const seenBy = (env: Environment): string =>
+const visibility = (env: Environment): string =>
   env.user_group || env.visibility.replace('ENVIRONMENT_VISIBILITY_', '').toLowerCase();
 
 const stateOf = (env: Environment): string => env.state.replace('ENVIRONMENT_STATE_', '').toLowerCase();
 
 /** An environment in one line, for those who choose one. */
 export function aboutEnvironment(env: Environment): string {
-  const facts = [stateOf(env), env.python_version && `Python ${env.python_version}`, env.parent, seenBy(env)];
+  const facts = [stateOf(env), env.python_version && `Python ${env.python_version}`, env.parent, visibility(env)];
   return [...facts, env.lock_hash.slice(0, 12)].filter(Boolean).join(' · ');
 }
 
-/** Python environments on the cluster's storage. What takes long runs in a terminal, where its output is seen. */
+/** Python environments on the cluster's storage. Long commands run in a terminal, which shows their output. */
 export function Environments(props: { context: Context }): JSX.Element {
   const { context } = props;
-  const { say } = context;
-  const found = useLoaded(() => context.api.environments(), [context.board.link.up]);
-  const run = (wish: object) =>
-    context.api.environmentCommand(wish).then(answer => context.shell.type(answer.command), context.shell.fail);
+  const { translate } = context;
+  const found = useLoaded(() => context.api.environments(), [context.store.link.up]);
+  const run = (spec: object) =>
+    context.api.environmentCommand(spec).then(answer => context.shell.type(answer.command), context.shell.fail);
   const mine = (env: Environment) => env.owner === context.me()?.user;
   return (
     <div className="hai-tab hai-scroll">
       <Reload context={context} onClick={found.reload} />
       <Failed error={found.error} context={context} />
-      {found.value?.length === 0 && <Empty>{say('No environments yet.')}</Empty>}
+      {found.value?.length === 0 && <Empty>{translate('No environments yet.')}</Empty>}
       {found.value?.map(env => (
         <div className="hai-card" key={`${env.owner}/${env.name}`} title={env.path}>
           <div className="hai-pair">
             <b>{env.name}</b>
             <span className="hai-dim">
-              {env.owner} · Python {env.python_version} · {seenBy(env)}
+              {env.owner} · Python {env.python_version} · {visibility(env)}
             </span>
           </div>
           <div className="hai-dim">
-            {env.parent && `${say('extends')} ${env.parent} · `}
-            {say('{n} packages', { n: env.packages })} · {stateOf(env)} ·{' '}
+            {env.parent && `${translate('extends')} ${env.parent} · `}
+            {translate('{n} packages', { n: env.packages })} · {stateOf(env)} ·{' '}
             <span title={env.lock_hash}>{env.lock_hash.slice(0, 12)}</span>
           </div>
           {env.message && <div className="hai-failed">{env.message}</div>}
           {env.kernel === false && mine(env) && (
             <button className="hai-button hai-button-small" onClick={() => void run({ action: 'kernel', name: env.name })}>
-              {say('Install ipykernel, for a kernel of it')}
+              {translate('Install ipykernel, for a kernel of it')}
             </button>
           )}
         </div>
@@ -57,8 +57,8 @@ export function Environments(props: { context: Context }): JSX.Element {
 }
 
 /** The few things that a new one needs; the rest is `haienv`'s. */
-function New(props: { context: Context; onCreate: (wish: object) => unknown }): JSX.Element {
-  const { say } = props.context;
+function New(props: { context: Context; onCreate: (spec: object) => unknown }): JSX.Element {
+  const { translate } = props.context;
   const [open, setOpen] = React.useState(false);
   const [name, setName] = React.useState('');
   const [python, setPython] = React.useState('');
@@ -67,7 +67,7 @@ function New(props: { context: Context; onCreate: (wish: object) => unknown }): 
   if (!open) {
     return (
       <button className="hai-button" onClick={() => setOpen(true)}>
-        {say('New environment …')}
+        {translate('New environment …')}
       </button>
     );
   }
@@ -81,20 +81,20 @@ function New(props: { context: Context; onCreate: (wish: object) => unknown }): 
       }}
     >
       <div className="hai-fields">
-        <Field label={say('Name')}>
+        <Field label={translate('Name')}>
           <input className="hai-input" required autoFocus value={name} onChange={event => setName(event.target.value)} />
         </Field>
-        <Field label={say('Python (empty: extend the one here)')}>
+        <Field label={translate('Python (empty: extend the one here)')}>
           <input className="hai-input" placeholder="3.11" value={python} onChange={event => setPython(event.target.value)} />
         </Field>
-        <Field label={say('Packages')} wide>
+        <Field label={translate('Packages')} wide>
           <input className="hai-input" value={packages} onChange={event => setPackages(event.target.value)} />
         </Field>
       </div>
       <div className="hai-actions">
-        <button className="hai-button hai-primary">{say('Create in a terminal')}</button>
+        <button className="hai-button hai-primary">{translate('Create in a terminal')}</button>
         <button type="button" className="hai-button" onClick={() => setOpen(false)}>
-          {say('Cancel')}
+          {translate('Cancel')}
         </button>
       </div>
     </form>

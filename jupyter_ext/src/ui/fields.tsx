@@ -1,8 +1,8 @@
-/** The fields of a submission. One that differs from how the file was submitted last is marked, and can be set back. */
+/** The fields of a submission. A field that differs from the last submission is marked, and can be reset. */
 import * as React from 'react';
 
 import { Form } from '../model/form';
-import { level, levels } from '../model/words';
+import { level, levels } from '../model/format';
 import { Context, useLoaded } from './context';
 import { aboutEnvironment } from './environments';
 
@@ -18,7 +18,7 @@ interface Props {
 
 export function Fields(props: Props): JSX.Element {
   const { context, form, onChange, path } = props;
-  const { say } = context;
+  const { translate } = context;
   const set = (changed: Partial<Form>) => onChange({ ...form, ...changed });
   const text = (key: keyof Form, more: React.InputHTMLAttributes<HTMLInputElement> = {}) => (
     <input className="hai-input" value={form[key]} onChange={event => set({ [key]: event.target.value })} {...more} />
@@ -33,20 +33,20 @@ export function Fields(props: Props): JSX.Element {
       {input}
     </Marked>
   );
-  const parameters = say(path.endsWith('.ipynb') ? 'Parameters, one name=value a line' : 'Parameters, one name=value a line (given as --name=value)');
+  const parameters = translate(path.endsWith('.ipynb') ? 'Parameters, one name=value a line' : 'Parameters, one name=value a line (given as --name=value)');
   return (
     <div className="hai-fields">
-      {field('name', say('Name'), text('name', { autoFocus: true }))}
-      {field('nodes', say('Nodes'), count('nodes', 1))}
-      {field('group', say('Group'), <Groups context={context} value={form.group} onChange={group => set({ group })} />)}
-      {field('priority', say('Priority'), <Priorities value={form.priority} onChange={priority => set({ priority })} />)}
-      {field('environment', say('Environment'), <Environments context={context} value={form.environment} onChange={environment => set({ environment })} />)}
-      {field('tags', say('Tags'), text('tags'))}
-      {field('timeLimit', say('Time limit'), text('timeLimit', { placeholder: '2h30m' }))}
-      {field('maxRetries', say('Retries'), count('maxRetries', 0))}
-      {field('after', say('After tasks'), <After context={context} value={form.after} onChange={after => set({ after })} />)}
+      {field('name', translate('Name'), text('name', { autoFocus: true }))}
+      {field('nodes', translate('Nodes'), count('nodes', 1))}
+      {field('group', translate('Group'), <Groups context={context} value={form.group} onChange={group => set({ group })} />)}
+      {field('priority', translate('Priority'), <Priorities value={form.priority} onChange={priority => set({ priority })} />)}
+      {field('environment', translate('Environment'), <Environments context={context} value={form.environment} onChange={environment => set({ environment })} />)}
+      {field('tags', translate('Tags'), text('tags'))}
+      {field('timeLimit', translate('Time limit'), text('timeLimit', { placeholder: '2h30m' }))}
+      {field('maxRetries', translate('Retries'), count('maxRetries', 0))}
+      {field('after', translate('After tasks'), <After context={context} value={form.after} onChange={after => set({ after })} />)}
       {!/\.ya?ml$/.test(path) && field('parameters', parameters, area('parameters', 3), true)}
-      {field('variables', say('Variables, one NAME=VALUE a line'), area('variables', 2), true)}
+      {field('variables', translate('Variables, one NAME=VALUE a line'), area('variables', 2), true)}
     </div>
   );
 }
@@ -60,7 +60,7 @@ interface MarkedProps {
   children: JSX.Element;
 }
 
-/** The button stands beside the label, not in it: a label hands every click to its input. */
+/** The button is beside the label, not inside: a label passes every click to its input. */
 function Marked(props: MarkedProps): JSX.Element {
   const { context, label, edited } = props;
   const id = React.useId();
@@ -69,7 +69,7 @@ function Marked(props: MarkedProps): JSX.Element {
       <span className="hai-pair">
         <label htmlFor={id}>{label}</label>
         {edited && (
-          <button className="hai-link" title={context.say('As it was')} aria-label={`${label}: ${context.say('As it was')}`} onClick={props.onReset}>
+          <button className="hai-link" title={context.translate('As it was')} aria-label={`${label}: ${context.translate('As it was')}`} onClick={props.onReset}>
             ↺
           </button>
         )}
@@ -93,7 +93,7 @@ function Groups(props: Choice<string> & { context: Context }): JSX.Element {
       {groups.every(group => group.name !== value) && <option value={value}>{value}</option>}
       {groups.map(group => (
         <option key={group.name} value={group.name}>
-          {context.say('{name} ({free} of {all} free)', { name: group.name, free: group.free_nodes, all: group.usable_nodes })}
+          {context.translate('{name} ({free} of {all} free)', { name: group.name, free: group.free_nodes, all: group.usable_nodes })}
         </option>
       ))}
     </select>
@@ -104,7 +104,7 @@ function Groups(props: Choice<string> & { context: Context }): JSX.Element {
 function After(props: Choice<string> & { context: Context }): JSX.Element {
   const { context, id, value, onChange } = props;
   const me = context.me()?.user;
-  const mine = context.board.rows.filter(task => task.state !== 'FINISHED' && task.user === me);
+  const mine = context.store.rows.filter(task => task.state !== 'FINISHED' && task.user === me);
   const before = value.replace(/[^\s,]*$/, '');
   return (
     <>
@@ -113,7 +113,7 @@ function After(props: Choice<string> & { context: Context }): JSX.Element {
         className="hai-input"
         list="hai-after"
         value={value}
-        placeholder={context.say('such as 12 or 12:ended')}
+        placeholder={context.translate('such as 12 or 12:ended')}
         onChange={event => onChange(event.target.value)}
       />
       <datalist id="hai-after">
@@ -147,7 +147,7 @@ function Environments(props: Choice<string> & { context: Context }): JSX.Element
         className="hai-input"
         list="hai-environments"
         value={value}
-        placeholder={context.say('none')}
+        placeholder={context.translate('none')}
         onChange={event => onChange(event.target.value)}
       />
       <datalist id="hai-environments">

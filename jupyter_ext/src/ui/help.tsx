@@ -1,4 +1,4 @@
-/** All that there is, with the keys for it, and where to read more. */
+/** Lists all commands with their keys, and links to the manual. */
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
@@ -50,37 +50,37 @@ export class Help extends ReactWidget {
 }
 
 function Body(props: { context: Context }): JSX.Element {
-  const { say, shell, api } = props.context;
+  const { translate, shell, api } = props.context;
   const manual = useLoaded(() => api.manual(), []).value?.url ?? '';
   return (
     <div className="hai-tab hai-scroll hai-help">
       <section className="hai-card">
-        <h3>{say('Do')}</h3>
+        <h3>{translate('Do')}</h3>
         {DO.map(([command, text]) => (
           <div key={command} className="hai-pair">
             <button className="hai-link" onClick={() => shell.run(command)}>
-              {say(text)}
+              {translate(text)}
             </button>
             <kbd>{shell.keys(command)}</kbd>
           </div>
         ))}
       </section>
       <section className="hai-card">
-        <h3>{say('Keys in the list of tasks')}</h3>
+        <h3>{translate('Keys in the list of tasks')}</h3>
         {KEYS.map(([keys, text]) => (
           <div key={keys} className="hai-pair">
-            <span>{say(text)}</span>
+            <span>{translate(text)}</span>
             <kbd>{keys}</kbd>
           </div>
         ))}
       </section>
       {manual && (
         <section className="hai-card">
-          <h3>{say('Read')}</h3>
+          <h3>{translate('Read')}</h3>
           {READ.map(([name, text]) => (
             <div key={name}>
               <button className="hai-link" onClick={() => shell.openLink(manual.replace('{page}', name))}>
-                {say(text)}
+                {translate(text)}
               </button>
             </div>
           ))}

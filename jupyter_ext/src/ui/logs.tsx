@@ -1,14 +1,14 @@
-/** Lines of a task, live: a window over a bounded buffer, so that a long log stays light. */
+/** Shows the live log of a task: the visible part of a bounded buffer. */
 import * as React from 'react';
 
-import { Line, Lines, pieces, search } from '../model/lines';
-import { CHECK_SECONDS, Quiet } from '../model/quiet';
+import { Line, Lines, pieces, search } from '../model/log_lines';
+import { CHECK_SECONDS, Heartbeat } from '../model/heartbeat';
 import { LogRow, TaskRow } from '../model/types';
-import { seen } from '../model/window';
-import { clock } from '../model/words';
+import { visibleRows } from '../model/visible_rows';
+import { clock } from '../model/format';
 import { Context } from './context';
-import { useHeight } from './list';
-import { Empty } from './parts';
+import { useHeight } from './virtual_list';
+import { Empty } from './common';
 
 const ROW = 18;
 const LIMIT = 100_000;
@@ -35,38 +35,38 @@ export default function Logs(props: { context: Context; row: TaskRow; first: str
   return (
     <div className="hai-tab">
       <div className="hai-bar hai-log-bar">
-        <select className="hai-input" aria-label={context.say('Rank')} value={rank} onChange={event => setRank(event.target.value)}>
-          <option value="">{context.say('All ranks')}</option>
+        <select className="hai-input" aria-label={context.translate('Rank')} value={rank} onChange={event => setRank(event.target.value)}>
+          <option value="">{context.translate('All ranks')}</option>
           {ranks.map(i => (
             <option key={i} value={i}>
-              {context.say('Rank {n}', { n: i })}
+              {context.translate('Rank {n}', { n: i })}
             </option>
           ))}
         </select>
         <input
           className="hai-input"
           type="search"
-          placeholder={context.say('Search')}
-          aria-label={context.say('Search')}
+          placeholder={context.translate('Search')}
+          aria-label={context.translate('Search')}
           value={text}
           onChange={event => setText(event.target.value)}
           onKeyDown={event => event.key === 'Enter' && setAt(at + (event.shiftKey ? -1 : 1))}
         />
         {text && <span className="hai-dim">{found.length}</span>}
-        <Toggle label={context.say('Times')} on={times} set={setTimes} />
-        <Toggle label={context.say('Wrap')} on={wrap} set={setWrap} />
+        <Toggle label={context.translate('Times')} on={times} set={setTimes} />
+        <Toggle label={context.translate('Wrap')} on={wrap} set={setWrap} />
         <a className="hai-button hai-button-small" href={context.api.logFile(row.id)} download>
-          {context.say('Download')}
+          {context.translate('Download')}
         </a>
-        <span className="hai-dim hai-log-state">{context.say(tail.state)}</span>
+        <span className="hai-dim hai-log-state">{context.translate(tail.state)}</span>
       </div>
       {tail.lines.dropped > 0 && (
         <div className="hai-dim hai-bar">
-          {context.say('The first {n} lines are only in the download.', { n: tail.lines.dropped })}
+          {context.translate('The first {n} lines are only in the download.', { n: tail.lines.dropped })}
         </div>
       )}
       {tail.lines.all.length === 0 ? (
-        <Empty>{context.say(row.runs ? 'No output yet.' : 'It has not run yet.')}</Empty>
+        <Empty>{context.translate(row.runs ? 'No output yet.' : 'It has not run yet.')}</Empty>
       ) : (
         <View tail={tail} wrap={wrap} times={times} jump={jump} many={row.nodes > 1} context={context} />
       )}
@@ -93,8 +93,8 @@ function useTail(context: Context, id: number, rank: string): Tail {
     let planned = 0;
     let closed = false;
     let socket: WebSocket;
-    const quiet = new Quiet();
-    const checks = window.setInterval(() => quiet.check(socket), CHECK_SECONDS * 1000);
+    const heartbeat = new Heartbeat();
+    const checks = window.setInterval(() => heartbeat.check(socket), CHECK_SECONDS * 1000);
     const show = (state: string) => {
       planned ||= requestAnimationFrame(() => {
         planned = 0;
@@ -104,10 +104,10 @@ function useTail(context: Context, id: number, rank: string): Tail {
     const open = () => {
       let ended = false;
       let problem = '';
-      quiet.heard();
+      heartbeat.reset();
       socket = context.api.socket(`tasks/${id}/log?ranks=${rank}&cursor=${encodeURIComponent(cursor)}`);
       socket.onmessage = event => {
-        quiet.heard();
+        heartbeat.reset();
         const frame = JSON.parse(event.data);
         if (frame.error) {
           problem = frame.error.message;
@@ -168,7 +168,7 @@ function View(props: ViewProps): JSX.Element {
       box.current.scrollTop = Math.max(0, jump * ROW - height / 2);
     }
   }, [jump]);
-  const { first, end } = wrap ? { first: Math.max(0, all.length - 5000), end: all.length } : seen(top, height, ROW, all.length, 30);
+  const { first, end } = wrap ? { first: Math.max(0, all.length - 5000), end: all.length } : visibleRows(top, height, ROW, all.length, 30);
   const style = wrap ? {} : { height: all.length * ROW, position: 'relative' as const };
   return (
     <div
@@ -176,7 +176,7 @@ function View(props: ViewProps): JSX.Element {
       className={`hai-log ${wrap ? 'hai-wrap' : ''}`}
       tabIndex={0}
       role="log"
-      aria-label={context.say('Log')}
+      aria-label={context.translate('Log')}
       onScroll={event => {
         const it = event.currentTarget;
         follows.current = it.scrollTop + it.clientHeight >= it.scrollHeight - ROW;
@@ -192,7 +192,7 @@ function View(props: ViewProps): JSX.Element {
             many={many}
             marked={first + i === jump}
             style={wrap ? {} : { position: 'absolute', top: (first + i) * ROW, height: ROW }}
-            run={context.say('run {n}', { n: line.run })}
+            run={context.translate('run {n}', { n: line.run })}
           />
         ))}
       </div>

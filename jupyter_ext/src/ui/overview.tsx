@@ -1,17 +1,17 @@
-/** The first tab of a task: why it waits, what went wrong, when, on which nodes, and what it runs. */
+/** The first tab of a task: why it waits or failed, when and on which nodes it ran, and what it runs. */
 import * as React from 'react';
 
 import { TaskRow } from '../model/types';
-import { held, moment, span } from '../model/words';
+import { held, moment, span } from '../model/format';
 import { Context, useNow } from './context';
-import { Order } from './order';
-import { Failed } from './parts';
+import { Order } from './dependencies';
+import { Failed } from './common';
 import { Ranks } from './ranks';
-import { Why } from './why';
+import { Why } from './explanation';
 
 export function Overview(props: { context: Context; row: TaskRow; detail: any; error: Error | null }): JSX.Element {
   const { context, row, detail, error } = props;
-  const { say } = context;
+  const { translate } = context;
   const now = useNow();
   const advice = row.state === 'FINISHED' ? '' : detail?.task?.goodput?.note;
   return (
@@ -21,17 +21,17 @@ export function Overview(props: { context: Context; row: TaskRow; detail: any; e
       <Order context={context} row={row} detail={detail} />
       <section className="hai-card">
         <dl className="hai-dl">
-          <dt>{say('Submitted')}</dt>
+          <dt>{translate('Submitted')}</dt>
           <dd>{moment(row.created)}</dd>
-          <dt>{say('Started')}</dt>
+          <dt>{translate('Started')}</dt>
           <dd>{moment(row.started)}</dd>
-          <dt>{say('Finished')}</dt>
+          <dt>{translate('Finished')}</dt>
           <dd>{moment(row.finished)}</dd>
-          <dt>{say('Held nodes for')}</dt>
+          <dt>{translate('Held nodes for')}</dt>
           <dd>{span(held(row, now))}</dd>
-          {row.tags && <dt>{say('Tags')}</dt>}
+          {row.tags && <dt>{translate('Tags')}</dt>}
           {row.tags && <dd>{row.tags.join(', ')}</dd>}
-          {advice && <dt>{say('Advice')}</dt>}
+          {advice && <dt>{translate('Advice')}</dt>}
           {advice && <dd>{advice}</dd>}
         </dl>
       </section>
@@ -39,14 +39,14 @@ export function Overview(props: { context: Context; row: TaskRow; detail: any; e
       <Command detail={detail} context={context} />
       {(detail?.notebook || detail?.fetchable) && (
         <button className="hai-button" onClick={() => void openNotebook(context, row.id, detail.notebook)}>
-          {say('Open the executed notebook')}
+          {translate('Open the executed notebook')}
         </button>
       )}
     </div>
   );
 }
 
-/** The one that lies here; else it is brought from the task's own directory first. */
+/** Opens the local notebook, or downloads it from the directory of the task first. */
 async function openNotebook(context: Context, id: number, here: string): Promise<void> {
   try {
     context.shell.openFile(here || (await context.api.executed(id)).path);
@@ -60,11 +60,11 @@ function Command(props: { detail: any; context: Context }): JSX.Element | null {
   if (!spec) {
     return null;
   }
-  const words = [spec.entrypoint, ...(spec.parameters ?? [])].join(' ');
+  const command = [spec.entrypoint, ...(spec.parameters ?? [])].join(' ');
   return (
     <section className="hai-card">
-      <h3>{props.context.say('Program')}</h3>
-      <code className="hai-text">{words}</code>
+      <h3>{props.context.translate('Program')}</h3>
+      <code className="hai-text">{command}</code>
       {spec.workspace && <div className="hai-dim">{spec.workspace}</div>}
     </section>
   );

@@ -1,20 +1,20 @@
-/** The panel at the left: whether the platform answers, tabs, and the chosen one. */
+/** The panel at the left: the state of the connection, and tabs. */
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { Messages, Quotas } from './account';
 import { Cluster } from './cluster';
 import { Containers } from './containers';
-import { Context, useBoard } from './context';
+import { Context, useStore } from './context';
 import { Environments } from './environments';
-import { beside } from './parts';
+import { beside } from './common';
 import { Tasks } from './tasks';
 import { Workspaces } from './workspaces';
 
 export interface PanelState {
   tab: string;
   filter: string;
-  /** What rows tell beside the usual. */
+  /** Optional columns of the rows. */
   columns: string[];
 }
 
@@ -28,7 +28,7 @@ const TABS: ReadonlyArray<readonly [string, string]> = [
   ['messages', 'Messages']
 ];
 
-/** Draws only while it is shown; its tab and filter are handed to whoever keeps them. */
+/** Draws only while it is visible; calls back with its tab and filter, which the caller saves. */
 export class Panel extends ReactWidget {
   constructor(
     private context: Context,
@@ -68,7 +68,7 @@ export class Panel extends ReactWidget {
 
 function Body(props: { context: Context; state: PanelState; onState: (state: PanelState) => void }): JSX.Element {
   const { context, state, onState } = props;
-  useBoard(context);
+  useStore(context);
   const unread = context.unread.count();
   return (
     <div className="hai-body">
@@ -82,7 +82,7 @@ function Body(props: { context: Context; state: PanelState; onState: (state: Pan
             aria-selected={state.tab === id}
             onClick={() => onState({ ...state, tab: id })}
           >
-            {context.say(label)}
+            {context.translate(label)}
             {id === 'messages' && unread > 0 && <span className="hai-badge">{unread}</span>}
           </button>
         ))}
@@ -102,9 +102,9 @@ function Body(props: { context: Context; state: PanelState; onState: (state: Pan
 
 function Header(props: { context: Context }): JSX.Element {
   const { context } = props;
-  const { link, notice } = context.board;
+  const { link, notice } = context.store;
   const [mark, text] = connection(context);
-  const numbers = context.board.numbers();
+  const numbers = context.store.counts();
   return (
     <header className="hai-header">
       <div className="hai-pair">
@@ -112,29 +112,29 @@ function Header(props: { context: Context }): JSX.Element {
           <span className={`hai-dot hai-dot-${mark}`} aria-hidden="true" /> {text}
         </span>
         <button className="hai-button hai-primary" onClick={() => context.shell.submit()}>
-          {context.say('Submit')}
+          {context.translate('Submit')}
         </button>
       </div>
-      {context.board.complete && (
+      {context.store.complete && (
         <div className="hai-dim">
-          {context.say('{running} running · {waiting} waiting · {busy}/{nodes} nodes held', numbers)}
+          {context.translate('{running} running · {waiting} waiting · {busy}/{nodes} nodes held', numbers)}
         </div>
       )}
       {!link.up && link.reason !== 'CONNECTING' && (
         <div className="hai-failed" role="alert">
           <div>{link.message}</div>
           {link.hint && <div className="hai-dim">{link.hint}</div>}
-          {context.board.complete && <div>{context.say('What is shown is old.')}</div>}
+          {context.store.complete && <div>{context.translate('What is shown is old.')}</div>}
         </div>
       )}
       {context.me()?.visitor && (
         <div className="hai-notice" role="note">
-          {context.say('This container is of {user}. What you do in it, you do as {user}.', { user: context.me()!.user })}
+          {context.translate('This container is of {user}. What you do in it, you do as {user}.', { user: context.me()!.user })}
         </div>
       )}
       {notice && notice.ends_at * 1000 > Date.now() && (
         <div className="hai-notice" role="alert">
-          {context.say('This container will be taken back at {time}: {reason}', {
+          {context.translate('This container will be taken back at {time}: {reason}', {
             time: new Date(notice.ends_at * 1000).toLocaleTimeString(),
             reason: notice.reason
           })}
@@ -145,13 +145,13 @@ function Header(props: { context: Context }): JSX.Element {
 }
 
 function connection(context: Context): [string, string] {
-  const { say, feed, board } = context;
+  const { translate, feed, store } = context;
   if (feed.state === 'lost') {
-    return ['bad', say('Jupyter server lost')];
+    return ['bad', translate('Jupyter server lost')];
   }
-  if (board.link.up) {
+  if (store.link.up) {
     const name = context.me()?.cluster || 'HAI';
-    return ['good', feed.state === 'polling' ? say('{name} (polling)', { name }) : name];
+    return ['good', feed.state === 'polling' ? translate('{name} (polling)', { name }) : name];
   }
-  return board.link.reason === 'CONNECTING' ? ['wait', say('Connecting …')] : ['bad', say('Not connected')];
+  return store.link.reason === 'CONNECTING' ? ['wait', translate('Connecting …')] : ['bad', translate('Not connected')];
 }

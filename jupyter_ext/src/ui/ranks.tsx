@@ -1,7 +1,7 @@
-/** The ranks of a task, each with its node; a task of its own looks at the health of the nodes that are chosen. */
+/** The ranks of a task with their nodes, and the health of selected nodes. */
 import * as React from 'react';
 
-import { silenceOfRank } from '../model/silence';
+import { silenceOfRank } from '../model/agent_silence';
 import { TaskRow } from '../model/types';
 import { Context, useNow } from './context';
 
@@ -25,7 +25,7 @@ export function Ranks(props: Props): JSX.Element | null {
   };
   return (
     <section className="hai-card">
-      <h3>{context.say('Ranks')}</h3>
+      <h3>{context.translate('Ranks')}</h3>
       <table className="hai-table">
         <tbody>
           {ranks.map(rank => (
@@ -38,10 +38,10 @@ export function Ranks(props: Props): JSX.Element | null {
               <td>{rank.index ?? 0}</td>
               <td>{rank.node}</td>
               <td>{(rank.state ?? '').replace('RANK_STATE_', '')}</td>
-              <td className={rank.silent_since_time ? 'hai-tone-bad' : ''}>{silenceOfRank(context.say, rank.silent_since_time, now) || (rank.exit_meaning ?? (rank.exit_code === undefined ? '' : `exit ${rank.exit_code}`))}</td>
+              <td className={rank.silent_since_time ? 'hai-tone-bad' : ''}>{silenceOfRank(context.translate, rank.silent_since_time, now) || (rank.exit_meaning ?? (rank.exit_code === undefined ? '' : `exit ${rank.exit_code}`))}</td>
               <td>
                 <button className="hai-button hai-button-small" onClick={() => context.shell.openTask(row.id, 'logs', String(rank.index ?? 0))}>
-                  {context.say('Logs')}
+                  {context.translate('Logs')}
                 </button>
               </td>
             </tr>
@@ -64,12 +64,12 @@ interface CheckProps {
 /** The task waits for its nodes like any other, so nothing that runs is disturbed. */
 function Check(props: CheckProps): JSX.Element {
   const { context, row, nodes, chosen, onChoose } = props;
-  const { say, shell, api, board } = context;
+  const { translate, shell, api, store } = context;
   const check = async () => {
     try {
       const made = await api.checkNodes([...chosen!], row.group ?? '');
-      board.put(made);
-      board.changed();
+      store.put(made);
+      store.changed();
       onChoose(null);
       shell.openTask(made.id, 'logs');
     } catch (error) {
@@ -79,17 +79,17 @@ function Check(props: CheckProps): JSX.Element {
   if (!chosen) {
     return (
       <button className="hai-button hai-button-small" onClick={() => onChoose(new Set(nodes))}>
-        {say('Check nodes …')}
+        {translate('Check nodes …')}
       </button>
     );
   }
   return (
     <div className="hai-actions">
       <button className="hai-button hai-button-small hai-primary" disabled={chosen.size === 0} onClick={() => void check()}>
-        {say('Check {n} nodes by a task', { n: chosen.size })}
+        {translate('Check {n} nodes by a task', { n: chosen.size })}
       </button>
       <button className="hai-button hai-button-small" onClick={() => onChoose(null)}>
-        {say('Cancel')}
+        {translate('Cancel')}
       </button>
     </div>
   );

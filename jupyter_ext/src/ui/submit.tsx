@@ -1,20 +1,20 @@
-/** The submit dialog: a form, the task file that comes of it, what has changed, and what the scheduler would do with it. */
+/** The submit dialog: a form, its task file, changes since the last submission, and the prediction of the scheduler. */
 import { IEditorServices } from '@jupyterlab/codeeditor';
 import { Dialog, ReactWidget } from '@jupyterlab/apputils';
 import * as React from 'react';
 
-import { Draft, Submission } from '../model/answers';
+import { Draft, Submission } from '../model/api_types';
 import { EMPTY, Form, asFile, asForm, pairs, same } from '../model/form';
 import { Failure, TaskRow } from '../model/types';
 import { Artifacts, Named } from './artifacts';
-import { Changes } from './changes';
-import { Outcome, useCheck } from './check';
+import { Changes } from './submission_diff';
+import { Outcome, useCheck } from './validation';
 import { Context, useLoaded } from './context';
 import { Editor } from './editor';
 import { Fields } from './fields';
-import { Failed, Reload, beside } from './parts';
+import { Failed, Reload, beside } from './common';
 
-export interface Wanted {
+export interface SubmitTarget {
   path: string;
   cells?: string[];
   /** Save the document; resolves when the file is what is on the screen. */
@@ -25,12 +25,12 @@ export interface Wanted {
 export async function submitDialog(
   context: Context,
   services: IEditorServices,
-  wanted: Wanted
+  target: SubmitTarget
 ): Promise<TaskRow | null> {
   const box: { task: TaskRow | null } = { task: null };
   const dialog = new Dialog<void>({
-    title: context.say(wanted.cells ? 'Submit cells of {path}' : 'Submit {path}', { path: wanted.path }),
-    body: new Body(context, services, wanted, task => {
+    title: context.translate(target.cells ? 'Submit cells of {path}' : 'Submit {path}', { path: target.path }),
+    body: new Body(context, services, target, task => {
       box.task = task;
       dialog.reject();
     }),
@@ -46,52 +46,52 @@ class Body extends ReactWidget {
   constructor(
     private context: Context,
     private services: IEditorServices,
-    private wanted: Wanted,
+    private target: SubmitTarget,
     private done: (task: TaskRow | null) => void
   ) {
     super();
   }
 
   protected override render(): JSX.Element {
-    return <Loading context={this.context} services={this.services} wanted={this.wanted} done={this.done} />;
+    return <Loading context={this.context} services={this.services} target={this.target} done={this.done} />;
   }
 }
 
 interface Props {
   context: Context;
   services: IEditorServices;
-  wanted: Wanted;
+  target: SubmitTarget;
   done: (task: TaskRow | null) => void;
 }
 
 function Loading(props: Props): JSX.Element {
-  const { context, wanted } = props;
+  const { context, target } = props;
   const draft = useLoaded(async () => {
-    await Promise.all([wanted.save(), context.drafts.ready]);
-    return context.api.draft(wanted.path, wanted.cells !== undefined);
-  }, [wanted]);
+    await Promise.all([target.save(), context.drafts.ready]);
+    return context.api.draft(target.path, target.cells !== undefined);
+  }, [target]);
   if (draft.value) {
     return <Sheet {...props} draft={draft.value} />;
   }
   return (
     <div className="hai-form">
       <Failed error={draft.error} context={context} />
-      {!draft.error && context.say('Loading …')}
+      {!draft.error && context.translate('Loading …')}
       <div className="hai-form-foot">
         {draft.error && <Reload context={context} onClick={draft.reload} />}
         {/* The focus has to be inside for Escape */}
         <button className="hai-button" autoFocus onClick={() => props.done(null)}>
-          {context.say('Cancel')}
+          {context.translate('Cancel')}
         </button>
       </div>
     </div>
   );
 }
 
-/** Form and task file show the same; whichever was edited last is what is submitted, and what is kept as a draft. */
+/** Form and task file show the same; the one edited last is submitted, and saved as a draft. */
 function Sheet(props: Props & { draft: Draft }): JSX.Element {
-  const { context, wanted, draft, done } = props;
-  const { say, drafts } = context;
+  const { context, target, draft, done } = props;
+  const { translate, drafts } = context;
   const key = draft.name;
   const begun: Form = {
     ...EMPTY,
@@ -99,19 +99,19 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
     name: draft.name,
     parameters: draft.parameters.join('\n')
   };
-  const kept = drafts.of(key);
-  const [form, setForm] = React.useState<Form>({ ...begun, ...kept?.form });
-  const [text, setText] = React.useState<string | null>(kept?.text ?? null);
-  const [view, setView] = React.useState(kept?.text ? 'yaml' : 'form');
-  const [push, setPush] = React.useState(draft.workspace !== '' && !wanted.path.endsWith('.ipynb'));
+  const saved = drafts.of(key);
+  const [form, setForm] = React.useState<Form>({ ...begun, ...saved?.form });
+  const [text, setText] = React.useState<string | null>(saved?.text ?? null);
+  const [view, setView] = React.useState(saved?.text ? 'yaml' : 'form');
+  const [push, setPush] = React.useState(draft.workspace !== '' && !target.path.endsWith('.ipynb'));
   const [named, setNamed] = React.useState<Named>({});
   const [sending, setSending] = React.useState(false);
   const [failure, setFailure] = React.useState<Failure | null>(null);
   const edited = text !== null || !same(form, begun);
   React.useEffect(() => drafts.put(key, edited ? { form, text } : null), [form, text]);
   const request: Submission = {
-    path: wanted.path,
-    cells: wanted.cells,
+    path: target.path,
+    cells: target.cells,
     parameters: plain(pairs(form.parameters)),
     form: asFile(form, begun),
     ...(text === null ? {} : { yaml: text })
@@ -150,12 +150,12 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
       <div className="hai-tabs" role="tablist" onKeyDown={beside}>
         {tabs.map(([name, label]) => (
           <button key={name} role="tab" className="hai-tab-button" aria-selected={view === name} onClick={() => show(name!)}>
-            {say(label!)}
+            {translate(label!)}
           </button>
         ))}
         {edited && (
           <button className="hai-link hai-end" onClick={reset}>
-            {say('Begin anew')}
+            {translate('Begin anew')}
           </button>
         )}
       </div>
@@ -164,7 +164,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
           context={context}
           form={form}
           begun={begun}
-          path={wanted.path}
+          path={target.path}
           onChange={next => {
             setForm(next);
             setText(null);
@@ -177,16 +177,16 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
       {draft.workspace && (
         <label className="hai-check">
           <input type="checkbox" checked={push} onChange={event => setPush(event.target.checked)} />{' '}
-          {say('Push the workspace {name} first, and run exactly that', { name: draft.workspace })}
+          {translate('Push the workspace {name} first, and run exactly that', { name: draft.workspace })}
         </label>
       )}
       <Outcome context={context} check={check.value} error={check.error} failure={failure} />
       <div className="hai-form-foot">
         <button className="hai-button" onClick={() => done(null)}>
-          {say('Cancel')}
+          {translate('Cancel')}
         </button>
         <button className="hai-button hai-primary" disabled={!check.value} aria-busy={sending} onClick={() => void send()}>
-          {say(sending ? 'Submitting …' : 'Submit task')}
+          {translate(sending ? 'Submitting …' : 'Submit task')}
         </button>
       </div>
     </div>

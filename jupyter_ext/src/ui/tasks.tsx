@@ -3,16 +3,16 @@ import * as React from 'react';
 
 import { chosen as choose } from '../model/batch';
 import { matcher } from '../model/filter';
-import { told } from '../model/columns';
-import { shortened, silence } from '../model/silence';
+import { columnTexts } from '../model/columns';
+import { shortened, silence } from '../model/agent_silence';
 import { TaskRow } from '../model/types';
 import { SILENT, stateStyle } from '../model/state_style';
-import { lasting, level, status } from '../model/words';
+import { lasting, level, status } from '../model/format';
 import { Batch } from './batch';
 import { Columns, useUses } from './columns';
-import { Context, useBoard, useNow } from './context';
-import { List } from './list';
-import { Empty, Status, Verbs, steer } from './parts';
+import { Context, useStore, useNow } from './context';
+import { List } from './virtual_list';
+import { Empty, Status, Verbs, steer } from './common';
 
 /** So many letters of a name are shown always: tasks of a sweep differ at its end. */
 const TAIL = 12;
@@ -36,19 +36,19 @@ interface Props {
 export function Tasks(props: Props): JSX.Element {
   const { context, filter, columns, onChange } = props;
   const onFilter = (filter: string) => onChange({ filter });
-  const turn = useBoard(context);
+  const turn = useStore(context);
   const now = useNow();
   const [chosen, setChosen] = React.useState<number>(0);
   const [marks, setMarks] = React.useState<ReadonlySet<number>>(new Set());
   const me = context.me()?.user ?? '';
-  const rows = React.useMemo(() => context.board.rows.filter(matcher(filter, me)), [turn, filter, me]);
+  const rows = React.useMemo(() => context.store.rows.filter(matcher(filter, me)), [turn, filter, me]);
   const height = columns.length > 0 ? ROW_WITH_MORE : ROW;
   const uses = useUses(context, rows, columns);
   const pick = React.useCallback((id: number) => {
     setChosen(id);
     context.shell.chose(id);
   }, []);
-  const marked = [...marks].flatMap(id => context.board.tasks.get(id) ?? []);
+  const marked = [...marks].flatMap(id => context.store.tasks.get(id) ?? []);
   const latest = React.useRef({ rows, marks, chosen });
   latest.current = { rows, marks, chosen };
   const mark = React.useCallback((id: number, how: 'add' | 'range') => {
@@ -73,7 +73,7 @@ export function Tasks(props: Props): JSX.Element {
       context={context}
       lasts={lasting(rows[i]!, now)}
       silent={silentFor(context, rows[i]!, now)}
-      more={told(columns, rows[i]!, uses[rows[i]!.id])}
+      more={columnTexts(columns, rows[i]!, uses[rows[i]!.id])}
       chosen={isChosen}
       marked={marks.has(rows[i]!.id)}
       top={style.top as number}
@@ -90,8 +90,8 @@ export function Tasks(props: Props): JSX.Element {
           className="hai-input"
           type="search"
           value={filter}
-          placeholder={context.say('Filter: words, state:running, tag:…')}
-          aria-label={context.say('Filter')}
+          placeholder={context.translate('Filter: words, state:running, tag:…')}
+          aria-label={context.translate('Filter')}
           onChange={event => onFilter(event.target.value)}
         />
         <Columns context={context} chosen={columns} onChange={columns => onChange({ columns })} />
@@ -103,7 +103,7 @@ export function Tasks(props: Props): JSX.Element {
               aria-pressed={filter === text}
               onClick={() => onFilter(text)}
             >
-              {context.say(label)}
+              {context.translate(label)}
             </button>
           ))}
           <span className="hai-dim hai-count">{rows.length}</span>
@@ -116,7 +116,7 @@ export function Tasks(props: Props): JSX.Element {
         <List
           count={rows.length}
           rowHeight={height}
-          label={context.say('Tasks')}
+          label={context.translate('Tasks')}
           row={row}
           chosen={index}
           active={elementOf(rows[index]!)}
@@ -134,11 +134,11 @@ function elementOf(task: TaskRow): string {
 }
 
 function emptiness(context: Context, filter: string): string {
-  if (!context.board.complete) {
-    return context.say(context.board.link.reason === 'CONNECTING' ? 'Loading …' : 'Nothing was loaded yet.');
+  if (!context.store.complete) {
+    return context.translate(context.store.link.reason === 'CONNECTING' ? 'Loading …' : 'Nothing was loaded yet.');
   }
-  const hidden = filter && context.board.tasks.size > 0;
-  return context.say(hidden ? 'No task matches the filter.' : 'No tasks yet. Open a file and submit it.');
+  const hidden = filter && context.store.tasks.size > 0;
+  return context.translate(hidden ? 'No task matches the filter.' : 'No tasks yet. Open a file and submit it.');
 }
 
 function byKey(context: Context, task: TaskRow, key: string): boolean {
@@ -152,17 +152,17 @@ function byKey(context: Context, task: TaskRow, key: string): boolean {
 }
 
 function copyNodes(context: Context, task: TaskRow): void {
-  const held = [...context.board.nodes.values()].filter(node => node.tenants.some(tenant => tenant.task === task.id));
+  const held = [...context.store.nodes.values()].filter(node => node.tenants.some(tenant => tenant.task === task.id));
   void navigator.clipboard.writeText(held.map(node => node.name).join(' '));
 }
 
 function silentFor(context: Context, task: TaskRow, now: number): string {
-  return task.silent ? silence(context.say, shortened(task.silent), now) : '';
+  return task.silent ? silence(context.translate, shortened(task.silent), now) : '';
 }
 
 function after(context: Context, awaited: readonly number[]): string {
   const task = awaited.length === 1 ? 'after #{id}' : 'after {n} tasks';
-  return awaited.length ? `${context.say(task, { id: awaited[0]!, n: awaited.length })} · ` : '';
+  return awaited.length ? `${context.translate(task, { id: awaited[0]!, n: awaited.length })} · ` : '';
 }
 
 /** A click with Shift marks all from the chosen one on, with Ctrl (or Cmd) this one. */
@@ -176,7 +176,7 @@ interface RowProps {
   lasts: string;
   /** For how long agents have been silent; empty: all are heard. */
   silent: string;
-  /** What the chosen columns say. */
+  /** Texts of the chosen columns. */
   more: string;
   chosen: boolean;
   marked: boolean;
@@ -192,7 +192,7 @@ interface RowProps {
 /** Drawn again only when something in it has changed, so that scrolling costs what comes into sight. */
 const Row = React.memo(function Row(props: RowProps): JSX.Element {
   const { task, context } = props;
-  const place = task.place ? `${context.say('place')} ${task.place} · ` : after(context, task.awaited ?? []);
+  const position = task.place ? `${context.translate('place')} ${task.place} · ` : after(context, task.awaited ?? []);
   const letters = [...task.name];
   const where = `${task.nodes}×${task.group ?? ''}`;
   return (
@@ -236,7 +236,7 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
           <span className="hai-lasting hai-shrinks hai-tone-bad">{props.silent}</span>
         ) : (
           <span className="hai-lasting">
-            {place}
+            {position}
             {props.lasts}
           </span>
         )}

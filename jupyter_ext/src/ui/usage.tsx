@@ -1,9 +1,9 @@
-/** What the ranks of a task use over time: an area for each quantity that was measured, of all ranks and of each. */
+/** Charts of the resource use of ranks over time, for all ranks and for each. */
 import * as React from 'react';
 
 import { TaskRow } from '../model/types';
 import { Point, pages, picture } from '../model/usage';
-import { bytes } from '../model/words';
+import { bytes } from '../model/format';
 import { Context, useLoaded, useNow } from './context';
 
 const WIDTH = 1000;
@@ -37,16 +37,16 @@ export function Usage(props: { context: Context; row: TaskRow }): JSX.Element | 
   const { start, end, step, sum } = found;
   return (
     <section className="hai-card hai-usage">
-      <h3>{context.say('Use')}</h3>
+      <h3>{context.translate('Use')}</h3>
       {sum.points.length > 0 && (
-        <Areas context={context} title={context.say('all ranks together')} points={sum.points} times={[start, end, sum.step]} />
+        <Areas context={context} title={context.translate('all ranks together')} points={sum.points} times={[start, end, sum.step]} />
       )}
       <Pages context={context} ranks={row.nodes} first={first} onChange={setFirst} />
       {found.ranks.map(one => (
         <Areas
           key={`${one.rank}-${one.run}`}
           context={context}
-          title={context.say('rank {rank}, run {run}', { rank: one.rank, run: one.run })}
+          title={context.translate('rank {rank}, run {run}', { rank: one.rank, run: one.run })}
           points={one.points}
           times={[start, end, step]}
         />
@@ -61,10 +61,10 @@ function Pages(props: { context: Context; ranks: number; first: number; onChange
     return null;
   }
   return (
-    <select className="hai-input" aria-label={context.say('Ranks')} value={first} onChange={event => onChange(Number(event.target.value))}>
+    <select className="hai-input" aria-label={context.translate('Ranks')} value={first} onChange={event => onChange(Number(event.target.value))}>
       {pages(ranks, RANKS).map(([from, to]) => (
         <option key={from} value={from}>
-          {context.say('ranks {from} to {to}', { from, to })}
+          {context.translate('ranks {from} to {to}', { from, to })}
         </option>
       ))}
     </select>
@@ -97,8 +97,8 @@ function Area(props: AreasProps & { quantity: Quantity }): JSX.Element | null {
   if (!drawn) {
     return null;
   }
-  const told = { last: quantity.show(drawn.last), mean: quantity.show(drawn.mean) };
-  const caption = `${context.say(quantity.label)}: ${context.say('{last} now, {mean} in the mean', told)}`;
+  const values = { last: quantity.show(drawn.last), mean: quantity.show(drawn.mean) };
+  const caption = `${context.translate(quantity.label)}: ${context.translate('{last} now, {mean} in the mean', values)}`;
   return (
     <figure>
       <figcaption>{caption}</figcaption>

@@ -1,34 +1,34 @@
-/** The tab of workspaces: the folder that is open here, with its other side on the cluster, and all of them. */
+/** The tab of workspaces: the one of the open folder, with its state on the cluster, and all others. */
 import * as React from 'react';
 
-import { Sync } from '../model/answers';
-import { bytes } from '../model/words';
+import { Sync } from '../model/api_types';
+import { bytes } from '../model/format';
 import { Context, useLoaded } from './context';
-import { Empty, Failed, Reload } from './parts';
+import { Empty, Failed, Reload } from './common';
 
-/** Directories that are kept the same here and on the cluster. */
+/** Directories that are synced with the cluster. */
 export function Workspaces(props: { context: Context }): JSX.Element {
   const { context } = props;
-  const found = useLoaded(() => context.api.workspaces(), [context.board.link.up]);
+  const found = useLoaded(() => context.api.workspaces(), [context.store.link.up]);
   return (
     <div className="hai-tab hai-scroll">
       <Folder context={context} onDone={found.reload} />
       <Reload context={context} onClick={found.reload} />
       <Failed error={found.error} context={context} />
       {found.value?.length === 0 && (
-        <Empty>{context.say('No workspaces. `haiworkspace init` makes one of a directory.')}</Empty>
+        <Empty>{context.translate('No workspaces. `haiworkspace init` makes one of a directory.')}</Empty>
       )}
       {found.value?.map(one => (
         <div className="hai-card" key={one.name} title={one.path}>
           <div className="hai-pair">
             <b>{one.name}</b>
-            <span className="hai-dim">{context.say('revision {n}', { n: one.revision })}</span>
+            <span className="hai-dim">{context.translate('revision {n}', { n: one.revision })}</span>
           </div>
           <div className="hai-dim">
-            {context.say('{n} files', { n: one.files })} · {bytes(Number(one.size_bytes))} ·{' '}
-            {one.update_time ? new Date(one.update_time).toLocaleString() : context.say('never pushed')}
+            {context.translate('{n} files', { n: one.files })} · {bytes(Number(one.size_bytes))} ·{' '}
+            {one.update_time ? new Date(one.update_time).toLocaleString() : context.translate('never pushed')}
           </div>
-          {one.lease?.holder && <div>{context.say('being written by {who}', { who: one.lease.holder })}</div>}
+          {one.lease?.holder && <div>{context.translate('being written by {who}', { who: one.lease.holder })}</div>}
         </div>
       ))}
     </div>
@@ -38,9 +38,9 @@ export function Workspaces(props: { context: Context }): JSX.Element {
 /** What could be pushed and pulled here, and the buttons for it. */
 function Folder(props: { context: Context; onDone: () => void }): JSX.Element | null {
   const { context, onDone } = props;
-  const { say } = context;
+  const { translate } = context;
   const path = context.shell.folder();
-  const found = useLoaded(() => context.api.workspace(path), [path, context.board.link.up]);
+  const found = useLoaded(() => context.api.workspace(path), [path, context.store.link.up]);
   const [busy, setBusy] = React.useState('');
   const [failure, setFailure] = React.useState<Error | null>(null);
   const [done, setDone] = React.useState<Sync | null>(null);
@@ -58,7 +58,7 @@ function Folder(props: { context: Context; onDone: () => void }): JSX.Element | 
     onDone();
   };
   if (found.value && !found.value.name) {
-    return <p className="hai-dim">{say('The open folder is in no workspace.')}</p>;
+    return <p className="hai-dim">{translate('The open folder is in no workspace.')}</p>;
   }
   const { name, conflicts = [] } = found.value ?? {};
   const buttons: ReadonlyArray<readonly [string, string]> = [
@@ -69,7 +69,7 @@ function Folder(props: { context: Context; onDone: () => void }): JSX.Element | 
   return (
     <section className="hai-card hai-folder" aria-busy={busy !== ''}>
       <div className="hai-pair">
-        <b>{name ? say('This folder: {name}', { name }) : say('Loading …')}</b>
+        <b>{name ? translate('This folder: {name}', { name }) : translate('Loading …')}</b>
         <Reload context={context} onClick={found.reload} />
       </div>
       {found.value && <Differences context={context} found={found.value} />}
@@ -79,7 +79,7 @@ function Folder(props: { context: Context; onDone: () => void }): JSX.Element | 
       <div className="hai-actions">
         {buttons.map(([verb, label]) => (
           <button key={verb} className="hai-button" disabled={!name || busy !== ''} onClick={() => void sync(verb)}>
-            {busy === verb ? say('Syncing …') : say(label)}
+            {busy === verb ? translate('Syncing …') : translate(label)}
           </button>
         ))}
       </div>
@@ -88,14 +88,14 @@ function Folder(props: { context: Context; onDone: () => void }): JSX.Element | 
 }
 
 function Differences(props: { context: Context; found: Sync }): JSX.Element {
-  const { say } = props.context;
+  const { translate } = props.context;
   const { uploaded = 0, downloaded = 0, revision = 0, daemon } = props.found;
   const even = uploaded + downloaded === 0;
   return (
     <div className="hai-dim">
-      {say('revision {n}', { n: revision })} ·{' '}
-      {even ? say('in sync') : say('{up} to push, {down} to pull', { up: uploaded, down: downloaded })}
-      {daemon && ` · ${say('kept in sync by a daemon')}`}
+      {translate('revision {n}', { n: revision })} ·{' '}
+      {even ? translate('in sync') : translate('{up} to push, {down} to pull', { up: uploaded, down: downloaded })}
+      {daemon && ` · ${translate('kept in sync by a daemon')}`}
     </div>
   );
 }
@@ -107,28 +107,28 @@ function Conflicts(props: { context: Context; paths: string[] }): JSX.Element | 
   }
   return (
     <div className="hai-failed" role="alert">
-      <div>{context.say('Changed on both sides; nothing is overwritten:')}</div>
+      <div>{context.translate('Changed on both sides; nothing is overwritten:')}</div>
       <ul>
         {paths.map(path => (
           <li key={path}>{path}</li>
         ))}
       </ul>
-      <div className="hai-dim">{context.say('`haiworkspace resolve` in a terminal settles it.')}</div>
+      <div className="hai-dim">{context.translate('`haiworkspace resolve` in a terminal settles it.')}</div>
     </div>
   );
 }
 
 function Done(props: { context: Context; done: Sync }): JSX.Element {
   const { uploaded = 0, downloaded = 0, refused, problems = {} } = props.done;
-  const { say } = props.context;
-  const left = Object.entries(problems);
+  const { translate } = props.context;
+  const problemEntries = Object.entries(problems);
   return (
     <div role="status">
-      {refused ? say('Nothing was changed.') : say('{up} pushed, {down} pulled', { up: uploaded, down: downloaded })}
-      {refused === 'many removals' && <div className="hai-dim">{say('It would remove most files; do it in a terminal if that is meant.')}</div>}
-      {left.length > 0 && (
+      {refused ? translate('Nothing was changed.') : translate('{up} pushed, {down} pulled', { up: uploaded, down: downloaded })}
+      {refused === 'many removals' && <div className="hai-dim">{translate('It would remove most files; do it in a terminal if that is meant.')}</div>}
+      {problemEntries.length > 0 && (
         <ul className="hai-dim">
-          {left.map(([path, why]) => (
+          {problemEntries.map(([path, why]) => (
             <li key={path}>
               {path}: {why}
             </li>

@@ -1,7 +1,7 @@
 """Ranks whose agents the server does not hear: which ones, since when, and how that is said in one sentence.
 
 The command line, the terminal app and notebooks take the sentence from here. The panel of JupyterLab counts the seconds
-in the browser, so `jupyter_ext/src/model/silence.ts` makes the same sentence there.
+in the browser, so `jupyter_ext/src/model/agent_silence.ts` makes the same sentence there.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-/** Small parts that several views share. */
+/** Components that several views share. */
 import * as React from 'react';
 
-import { silence } from '../model/silence';
+import { silence } from '../model/agent_silence';
 import { SILENT, stateStyle } from '../model/state_style';
 import { TaskRow } from '../model/types';
-import { status, verbs } from '../model/words';
+import { status, verbs } from '../model/format';
 import { Context } from './context';
 
 /** The status of a task: glyph, name and colour. */
@@ -13,7 +13,7 @@ export function Status(props: { task: TaskRow; context: Context }): JSX.Element 
   const style = props.task.silent ? SILENT : stateStyle(name);
   return (
     <span className={`hai-status hai-tone-${style.tone}`}>
-      <span aria-hidden="true">{style.glyph}</span> {props.context.say(name)}
+      <span aria-hidden="true">{style.glyph}</span> {props.context.translate(name)}
     </span>
   );
 }
@@ -23,7 +23,7 @@ export function Silent(props: { task: TaskRow; context: Context; now: number }):
   const { task, context, now } = props;
   return task.silent ? (
     <div className="hai-why hai-tone-bad">
-      {silence(context.say, task.silent, now)}; {context.say('the program may run on unseen')}
+      {silence(context.translate, task.silent, now)}; {context.translate('the program may run on unseen')}
     </div>
   ) : null;
 }
@@ -64,14 +64,14 @@ export function Verbs(props: { task: TaskRow; context: Context; words?: boolean 
           <button
             key={verb}
             className={`hai-button ${words ? '' : 'hai-button-small'}`}
-            title={context.say(LABELS[verb] ?? verb)}
-            aria-label={`${context.say(LABELS[verb] ?? verb)} ${task.name}`}
+            title={context.translate(LABELS[verb] ?? verb)}
+            aria-label={`${context.translate(LABELS[verb] ?? verb)} ${task.name}`}
             onClick={event => {
               event.stopPropagation();
               void steer(context, task, verb);
             }}
           >
-            {words ? context.say(LABELS[verb] ?? verb) : MARKS[verb]}
+            {words ? context.translate(LABELS[verb] ?? verb) : MARKS[verb]}
           </button>
         ))}
     </span>
@@ -80,17 +80,17 @@ export function Verbs(props: { task: TaskRow; context: Context; words?: boolean 
 
 /** Do it, asking first where it cannot be undone; what comes back is shown at once. */
 export async function steer(context: Context, task: TaskRow, verb: string): Promise<void> {
-  const { say, shell } = context;
+  const { translate, shell } = context;
   if (verb === 'stop') {
-    const text = say('Task {id} {name} ends for good.', { id: task.id, name: task.name });
-    if (!(await shell.confirm(say('Stop the task?'), text + behind(context, [task.id]), say('Stop')))) {
+    const text = translate('Task {id} {name} ends for good.', { id: task.id, name: task.name });
+    if (!(await shell.confirm(translate('Stop the task?'), text + dependents(context, [task.id]), translate('Stop')))) {
       return;
     }
   }
   try {
     const after = await context.api.verb(task.id, verb, verb === 'suspend' ? { hold: true } : {});
-    context.board.put(after);
-    context.board.changed();
+    context.store.put(after);
+    context.store.changed();
     verb === 'again' && shell.openTask(after.id);
   } catch (error) {
     shell.fail(error);
@@ -98,9 +98,9 @@ export async function steer(context: Context, task: TaskRow, verb: string): Prom
 }
 
 /** How many others wait for the end of these, in a question before that; empty: none. */
-export function behind(context: Context, ids: readonly number[]): string {
-  const n = context.board.behind(ids).length;
-  return n ? ` ${context.say('Tasks that wait for that: {n}.', { n })}` : '';
+export function dependents(context: Context, ids: readonly number[]): string {
+  const n = context.store.dependents(ids).length;
+  return n ? ` ${context.translate('Tasks that wait for that: {n}.', { n })}` : '';
 }
 
 /** What went wrong, and what to do. */
@@ -149,7 +149,7 @@ export function beside(event: React.KeyboardEvent<HTMLElement>): void {
 export function Reload(props: { context: Context; onClick: () => void }): JSX.Element {
   return (
     <button className="hai-button hai-button-small hai-reload" onClick={props.onClick}>
-      ⟳ {props.context.say('Reload')}
+      ⟳ {props.context.translate('Reload')}
     </button>
   );
 }

@@ -1,9 +1,9 @@
-/** Which tasks go before this one, and which wait for its end; each leads to its page. */
+/** Lists the tasks that must end before this one, and those that wait for its end, with links. */
 import * as React from 'react';
 
 import { TaskRow } from '../model/types';
 import { Context } from './context';
-import { Status, TaskLink } from './parts';
+import { Status, TaskLink } from './common';
 
 const MOST = 20;
 
@@ -12,14 +12,14 @@ export function Order(props: { context: Context; row: TaskRow; detail: any }): J
   const wanted: Array<{ task: string }> = detail?.task?.spec?.options?.after ?? [];
   // Those that it still waits for come first; one that was cancelled may have handed on others
   const before = [...new Set([...(row.awaited ?? []), ...wanted.map(after => Number(after.task))])];
-  const behind = context.board.behind([row.id]).map(task => task.id);
-  if (!before.length && !behind.length) {
+  const dependents = context.store.dependents([row.id]).map(task => task.id);
+  if (!before.length && !dependents.length) {
     return null;
   }
   return (
     <section className="hai-card">
-      <Links context={context} title={context.say('Starts after')} ids={before} />
-      <Links context={context} title={context.say('Wait for its end')} ids={behind} />
+      <Links context={context} title={context.translate('Starts after')} ids={before} />
+      <Links context={context} title={context.translate('Wait for its end')} ids={dependents} />
     </section>
   );
 }
@@ -39,7 +39,7 @@ function Links(props: { context: Context; title: string; ids: readonly number[] 
           </li>
         ))}
       </ul>
-      {ids.length > MOST && <div className="hai-dim">{context.say('and {n} more', { n: ids.length - MOST })}</div>}
+      {ids.length > MOST && <div className="hai-dim">{context.translate('and {n} more', { n: ids.length - MOST })}</div>}
     </>
   );
 }
@@ -47,7 +47,7 @@ function Links(props: { context: Context; title: string; ids: readonly number[] 
 /** By its number alone where the list does not have it: it has ended long ago, or is somebody else's. */
 function Link(props: { context: Context; id: number }): JSX.Element {
   const { context, id } = props;
-  const task = context.board.tasks.get(id);
+  const task = context.store.tasks.get(id);
   if (!task) {
     return <TaskLink context={context} row={{ id, name: `#${id}` }} />;
   }

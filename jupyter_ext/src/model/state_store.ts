@@ -1,20 +1,20 @@
-/** The page's copy of what the server extension knows. Widgets read it and are called when it has changed. */
+/** Holds tasks and nodes as last received from the server extension, and notifies widgets of changes. */
 import { Frame, LinkState, NodeRow, Notice, TaskRow } from './types';
 
 const UNKNOWN: LinkState = { up: false, reason: 'CONNECTING', message: '' };
 
 export type Change = (before: TaskRow | undefined, after: TaskRow) => void;
 
-export class Board {
+export class StateStore {
   readonly tasks = new Map<number, TaskRow>();
   readonly nodes = new Map<string, NodeRow>();
   link: LinkState = UNKNOWN;
   notice: Notice | null = null;
-  /** The front end that the server gives out; empty: not known. */
+  /** The version of the front end on the server; empty: unknown. */
   build = '';
   id = '';
   version = 0;
-  /** True once everything that there was has been told. */
+  /** True once the first complete state was received. */
   complete = false;
 
   private listeners = new Set<() => void>();
@@ -27,7 +27,7 @@ export class Board {
     return this.sorted;
   }
 
-  /** Take a frame in. */
+  /** Applies a frame of the stream. */
   apply(frame: Frame): void {
     if (frame.reset) {
       this.tasks.clear();
@@ -48,7 +48,7 @@ export class Board {
     this.changed();
   }
 
-  /** A task as an answer to a verb shows it; the stream will say the same. */
+  /** Stores the task of a response; the stream will report the same. */
   put(task: TaskRow): void {
     const before = this.tasks.get(task.id);
     if (before && before.version > task.version) {
@@ -61,31 +61,31 @@ export class Board {
     }
   }
 
-  /** Tell everybody who looks. */
+  /** Notifies all listeners. */
   changed(): void {
     this.listeners.forEach(listener => listener());
   }
 
-  /** Call after each change; returns how to stop that. */
+  /** Calls the listener after each change; returns a function that stops it. */
   listen(listener: () => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
 
-  /** Call for each task that changes after the first picture was complete. */
+  /** Calls the watcher for each task that changes after the first complete state. */
   watch(watcher: Change): () => void {
     this.watchers.add(watcher);
     return () => this.watchers.delete(watcher);
   }
 
   /** Other tasks that wait for the end of one of these. */
-  behind(ids: readonly number[]): TaskRow[] {
+  dependents(ids: readonly number[]): TaskRow[] {
     const these = new Set(ids);
     return this.rows.filter(row => !these.has(row.id) && row.awaited?.some(id => these.has(id)));
   }
 
-  /** Unfinished tasks of a user by status, and nodes that are held. */
-  numbers(): { running: number; waiting: number; busy: number; nodes: number } {
+  /** Counts of tasks by status, and of nodes with tasks. */
+  counts(): { running: number; waiting: number; busy: number; nodes: number } {
     let running = 0;
     let waiting = 0;
     for (const task of this.tasks.values()) {

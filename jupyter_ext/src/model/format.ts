@@ -1,4 +1,4 @@
-/** How statuses, levels and times are called. */
+/** Formats statuses, priorities, sizes and times. */
 import { TaskRow } from './types';
 
 const LEVELS: ReadonlyArray<readonly [number, string]> = [
@@ -16,7 +16,7 @@ const LEVELS: ReadonlyArray<readonly [number, string]> = [
 /** All levels, highest first. */
 export const levels = LEVELS;
 
-/** The name of a level; a number that has none stands for itself. */
+/** The name of a priority; the number itself if it has no name. */
 export function level(priority: number): string {
   return LEVELS.find(([number]) => number === priority)?.[1] ?? String(priority);
 }
@@ -60,8 +60,8 @@ export function span(seconds: number): string {
   if (first < 0) {
     return '0 s';
   }
-  const shown = parts.slice(first, first + 2).filter(([n]) => n > 0);
-  return shown.map(([n, unit]) => `${n} ${unit}`).join(' ');
+  const largest = parts.slice(first, first + 2).filter(([n]) => n > 0);
+  return largest.map(([n, unit]) => `${n} ${unit}`).join(' ');
 }
 
 /** For how long it runs, has run, or waits. */

@@ -1,11 +1,11 @@
-/** How a terminal elsewhere gets into a dev container: lines to copy. */
+/** Commands to copy by which a terminal elsewhere enters a dev container. */
 import { Clipboard } from '@jupyterlab/apputils';
 import * as React from 'react';
 
 import { Context } from './context';
 
 /** Tokens are in none of them: `hai` has its own. */
-export function Reach(props: { context: Context; id: number }): JSX.Element {
+export function AccessCommands(props: { context: Context; id: number }): JSX.Element {
   const { context, id } = props;
   const lines: ReadonlyArray<readonly [string, string]> = [
     ['A terminal in it', `hai shell ${id}`],
@@ -13,12 +13,12 @@ export function Reach(props: { context: Context; id: number }): JSX.Element {
   ];
   return (
     <details className="hai-reach">
-      <summary>{context.say('From your own machine')}</summary>
+      <summary>{context.translate('From your own machine')}</summary>
       {lines.map(([label, line]) => (
-        <div key={line} title={context.say(label)}>
+        <div key={line} title={context.translate(label)}>
           <code>{line}</code>{' '}
           <button className="hai-button hai-button-small" onClick={() => Clipboard.copyToSystem(line)}>
-            {context.say('Copy')}
+            {context.translate('Copy')}
           </button>
         </div>
       ))}

@@ -1,12 +1,12 @@
-/** The page of one task in the main area. Logs and charts are loaded when their tab is opened first. */
+/** The page of one task in the main area. Logs and charts are loaded when their tab is first opened. */
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { TaskRow } from '../model/types';
-import { clock, lasting, level, levels, whose } from '../model/words';
-import { Context, useBoard, useLoaded, useNow } from './context';
+import { clock, lasting, level, levels, whose } from '../model/format';
+import { Context, useStore, useLoaded, useNow } from './context';
 import { Overview } from './overview';
-import { Empty, Failed, Silent, Status, Verbs, beside } from './parts';
+import { Empty, Failed, Silent, Status, Verbs, beside } from './common';
 
 const Logs = React.lazy(() => import(/* webpackChunkName: "logs" */ './logs'));
 const Charts = React.lazy(() => import(/* webpackChunkName: "charts" */ './charts'));
@@ -19,7 +19,7 @@ const TABS: ReadonlyArray<readonly [string, string]> = [
   ['file', 'Task file']
 ];
 
-/** One task; the tab is kept in the widget so that Lab can bring it back. */
+/** The page of one task; the widget stores the tab so that JupyterLab can restore it. */
 export class TaskPage extends ReactWidget {
   constructor(
     private context: Context,
@@ -51,12 +51,12 @@ export class TaskPage extends ReactWidget {
 
 function Page(props: { context: Context; id: number; tab: string; rank: string; onTab: (tab: string) => void }): JSX.Element {
   const { context, id, tab, rank, onTab } = props;
-  useBoard(context);
-  const known = context.board.tasks.get(id);
-  const detail = useLoaded(() => context.api.task(id), [id, known?.version, context.board.link.up]);
-  const row: TaskRow | undefined = known ?? detail.value?.row;
+  useStore(context);
+  const current = context.store.tasks.get(id);
+  const detail = useLoaded(() => context.api.task(id), [id, current?.version, context.store.link.up]);
+  const row: TaskRow | undefined = current ?? detail.value?.row;
   if (!row) {
-    return detail.error ? <Failed error={detail.error} context={context} /> : <Empty>{context.say('Loading …')}</Empty>;
+    return detail.error ? <Failed error={detail.error} context={context} /> : <Empty>{context.translate('Loading …')}</Empty>;
   }
   return (
     <div className="hai-page-body">
@@ -64,11 +64,11 @@ function Page(props: { context: Context; id: number; tab: string; rank: string; 
       <div className="hai-tabs" role="tablist" onKeyDown={beside}>
         {TABS.map(([name, label]) => (
           <button key={name} role="tab" className="hai-tab-button" aria-selected={tab === name} onClick={() => onTab(name)}>
-            {context.say(label)}
+            {context.translate(label)}
           </button>
         ))}
       </div>
-      <React.Suspense fallback={<Empty>{context.say('Loading …')}</Empty>}>
+      <React.Suspense fallback={<Empty>{context.translate('Loading …')}</Empty>}>
         {tab === 'overview' && <Overview context={context} row={row} detail={detail.value} error={detail.error} />}
         {tab === 'logs' && <Logs key={rank} context={context} row={row} first={rank} />}
         {tab === 'charts' && <Charts context={context} row={row} detail={detail.value} />}
@@ -89,8 +89,8 @@ function Head(props: { context: Context; row: TaskRow }): JSX.Element {
           <button
             className="hai-star"
             aria-pressed={row.starred ?? false}
-            title={context.say('Mark')}
-            aria-label={context.say('Mark')}
+            title={context.translate('Mark')}
+            aria-label={context.translate('Mark')}
             onClick={() => void change(context, row, 'star', { starred: !row.starred })}
           >
             {row.starred ? '★' : '☆'}
@@ -100,7 +100,7 @@ function Head(props: { context: Context; row: TaskRow }): JSX.Element {
         <span className="hai-verbs">
           {(row.place ?? 0) > 1 && (
             <button className="hai-button" onClick={() => void change(context, row, 'move', { before: 0 })}>
-              {context.say('Move first')}
+              {context.translate('Move first')}
             </button>
           )}
           <Verbs task={row} context={context} words />
@@ -116,7 +116,7 @@ function Head(props: { context: Context; row: TaskRow }): JSX.Element {
         </span>
         <Level context={context} row={row} />
         <span>{lasting(row, now)}</span>
-        {(row.runs ?? 0) > 0 && <span>{context.say('run {n}', { n: row.runs ?? 0 })}</span>}
+        {(row.runs ?? 0) > 0 && <span>{context.translate('run {n}', { n: row.runs ?? 0 })}</span>}
       </div>
       <Silent task={row} context={context} now={now} />
       {row.why && <div className="hai-why">{row.why}</div>}
@@ -132,7 +132,7 @@ function Level(props: { context: Context; row: TaskRow }): JSX.Element {
   return (
     <select
       className="hai-level"
-      aria-label={context.say('Priority')}
+      aria-label={context.translate('Priority')}
       value={row.priority}
       onChange={event => void change(context, row, 'priority', { priority: Number(event.target.value) })}
     >
@@ -147,11 +147,11 @@ function Level(props: { context: Context; row: TaskRow }): JSX.Element {
 
 async function change(context: Context, row: TaskRow, verb: string, body: Record<string, unknown>): Promise<void> {
   try {
-    context.board.put(await context.api.verb(row.id, verb, body));
+    context.store.put(await context.api.verb(row.id, verb, body));
   } catch (error) {
     context.shell.fail(error);
   }
-  context.board.changed(); // also after a refusal: the control shows what holds
+  context.store.changed(); // also after a refusal: the control shows what holds
 }
 
 function Timeline(props: { events: any[] }): JSX.Element {

@@ -1,4 +1,4 @@
-/** Which rows of a long list are worth drawing. */
+/** Computes which rows of a long list must be drawn. */
 
 export interface Span {
   first: number;
@@ -6,14 +6,14 @@ export interface Span {
   end: number;
 }
 
-/** Rows that are seen at a scroll position, and a few more, so that a fast scroll shows no gap. */
-export function seen(top: number, height: number, row: number, count: number, more = 8): Span {
+/** Rows that are visible at a scroll position, and a few more, so that fast scrolling shows no gap. */
+export function visibleRows(top: number, height: number, row: number, count: number, more = 8): Span {
   const first = Math.max(0, Math.floor(top / row) - more);
   const end = Math.min(count, Math.ceil((top + height) / row) + more);
   return { first: Math.min(first, Math.max(0, end)), end };
 }
 
-/** The scroll position at which a row is seen; unchanged when it is. */
+/** The scroll position at which a row is visible; unchanged if it already is. */
 export function reveal(index: number, top: number, height: number, row: number): number {
   if (index * row < top) {
     return index * row;

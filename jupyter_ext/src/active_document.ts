@@ -1,10 +1,10 @@
-/** What is on the screen: which file would be submitted, which cells, and how it is saved. */
+/** Finds the file or cells to submit from the current document, and saves documents. */
 import { JupyterFrontEnd } from '@jupyterlab/application';
 import { IDocumentManager } from '@jupyterlab/docmanager';
 import { DocumentWidget } from '@jupyterlab/docregistry';
 import { INotebookTracker } from '@jupyterlab/notebook';
 
-import { Wanted } from './ui/submit';
+import { SubmitTarget } from './ui/submit';
 
 const ENDINGS = ['.py', '.sh', '.ipynb', '.yml', '.yaml'];
 
@@ -19,14 +19,14 @@ export function isNotebook(path: string): boolean {
 }
 
 /** The document in front; null when it is none that can be submitted. */
-export function current(app: JupyterFrontEnd, documents: IDocumentManager): Wanted | null {
+export function current(app: JupyterFrontEnd, documents: IDocumentManager): SubmitTarget | null {
   const widget = app.shell.currentWidget;
   const context = widget ? documents.contextForWidget(widget) : undefined;
   return context && submittable(context.localPath) ? of(documents, context.localPath) : null;
 }
 
 /** A file by its path; saved first when it is open and changed. */
-export function of(documents: IDocumentManager, path: string): Wanted {
+export function of(documents: IDocumentManager, path: string): SubmitTarget {
   const save = async () => {
     const widget = documents.findWidget(path);
     const context = widget && documents.contextForWidget(widget);
@@ -38,7 +38,7 @@ export function of(documents: IDocumentManager, path: string): Wanted {
 }
 
 /** The chosen code cells of the notebook in front. */
-export function cells(documents: IDocumentManager, notebooks: INotebookTracker): Wanted | null {
+export function cells(documents: IDocumentManager, notebooks: INotebookTracker): SubmitTarget | null {
   const panel = notebooks.currentWidget;
   if (!panel) {
     return null;

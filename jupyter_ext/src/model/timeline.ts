@@ -1,4 +1,4 @@
-/** The life of a task as bars: waiting, starting, running, leaving. */
+/** Divides the life of a task into segments: waiting, starting, running, leaving. */
 
 export interface Run {
   number: number;

@@ -1,4 +1,4 @@
-/** What JupyterLab has for us. What an installation leaves out is null, and what needs it is left out too. */
+/** The services of JupyterLab. One that an installation lacks is null, and the features that need it are left out. */
 import { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { IEditorServices } from '@jupyterlab/codeeditor';

@@ -1,15 +1,15 @@
-/** How a file differs from what was submitted of it last. */
+/** Shows how a file differs from its last submission. */
 import * as React from 'react';
 
 import { Context } from './context';
-import { Empty } from './parts';
+import { Empty } from './common';
 
 const KINDS: Record<string, string> = { '+': 'hai-added', '-': 'hai-removed', '@': 'hai-dim' };
 
 /** A unified diff, line by line. */
 export function Changes(props: { context: Context; text: string }): JSX.Element {
   if (!props.text) {
-    return <Empty>{props.context.say('It is as it was submitted last.')}</Empty>;
+    return <Empty>{props.context.translate('It is as it was submitted last.')}</Empty>;
   }
   return (
     <pre className="hai-text hai-diff">

@@ -1,11 +1,11 @@
-/** Pages of tasks in the main area: one for each task, and one that shows the log of whichever is chosen in the list. */
+/** Pages of tasks in the main area: one for each task, and one that shows the log of the task selected in the list. */
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { DocumentRegistry } from '@jupyterlab/docregistry';
 
 import { haiIcon } from './icons';
-import { Lab } from './lab';
+import { Lab } from './lab_services';
 import { Context } from './ui/context';
-import { TaskPage } from './ui/page';
+import { TaskPage } from './ui/task_page';
 
 type Page = MainAreaWidget<TaskPage>;
 
@@ -67,6 +67,6 @@ export class Pages {
   }
 
   private name(id: number): string {
-    return this.context().board.tasks.get(id)?.name ?? `#${id}`;
+    return this.context().store.tasks.get(id)?.name ?? `#${id}`;
   }
 }

@@ -1,13 +1,13 @@
-/** What the server says of a submission while it is written. */
+/** Shows how the server validates a submission while it is edited. */
 import * as React from 'react';
 
-import { Check, Submission } from '../model/answers';
+import { Check, Submission } from '../model/api_types';
 import { Failure } from '../model/types';
 import { Context } from './context';
 
 const CHECK_AFTER = 300;
 
-/** What the server says of the task file; asked again shortly after the last change. */
+/** Validates the task file on the server, shortly after each change. */
 export function useCheck(context: Context, request: Submission): { value: Check | null; error: Error | null } {
   const [state, setState] = React.useState<{ value: Check | null; error: Error | null }>({ value: null, error: null });
   const key = JSON.stringify(request);
@@ -50,5 +50,5 @@ export function Outcome(props: { context: Context; check: Check | null; error: E
       </div>
     );
   }
-  return <div className="hai-outcome">{props.check ? `${props.check.message ?? ''}` : props.context.say('Checking …')}</div>;
+  return <div className="hai-outcome">{props.check ? `${props.check.message ?? ''}` : props.context.translate('Checking …')}</div>;
 }

@@ -1,13 +1,13 @@
-/** A list that draws only the rows that are seen, so that 10 000 cost as much as twenty. */
+/** A list that draws only visible rows, so that 10 000 rows cost as much as twenty. */
 import * as React from 'react';
 
-import { reveal, seen } from '../model/window';
+import { reveal, visibleRows } from '../model/visible_rows';
 
 export interface ListProps {
   count: number;
   rowHeight: number;
   label: string;
-  /** Draw a row; `style` puts it in its place. */
+  /** Draws a row; `style` holds its position. */
   row: (index: number, chosen: boolean, style: React.CSSProperties) => JSX.Element;
   onOpen?: (index: number) => void;
   /** True: it was for the list. */
@@ -25,11 +25,11 @@ export function List(props: ListProps): JSX.Element {
   const box = React.useRef<HTMLDivElement>(null);
   const [top, setTop] = React.useState(0);
   const height = useHeight(box);
-  const { first, end } = seen(top, height, rowHeight, count);
+  const { first, end } = visibleRows(top, height, rowHeight, count);
   const rows = [];
   for (let i = first; i < end; i += 1) {
-    const place: React.CSSProperties = { position: 'absolute', top: i * rowHeight, height: rowHeight, left: 0, right: 0 };
-    rows.push(props.row(i, i === chosen, place));
+    const style: React.CSSProperties = { position: 'absolute', top: i * rowHeight, height: rowHeight, left: 0, right: 0 };
+    rows.push(props.row(i, i === chosen, style));
   }
   const choose = (index: number) => {
     const next = Math.max(0, Math.min(count - 1, index));

@@ -1,11 +1,11 @@
-/** The rich face of a task in a notebook: what a magic shows goes on living without the kernel. */
+/** Renders a task in a notebook: the output of a magic is updated without the kernel. */
 import { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { Context, useBoard, useLoaded, useNow } from './ui/context';
-import { Silent, Status, TaskLink, Verbs } from './ui/parts';
-import { lasting } from './model/words';
+import { Context, useStore, useLoaded, useNow } from './ui/context';
+import { Silent, Status, TaskLink, Verbs } from './ui/common';
+import { lasting } from './model/format';
 
 export const MIME = 'application/vnd.hai.task+json';
 
@@ -30,13 +30,13 @@ class Live extends ReactWidget implements IRenderMime.IRenderer {
 
 function Card(props: { context: Context; id: number }): JSX.Element {
   const { context, id } = props;
-  useBoard(context);
+  useStore(context);
   const now = useNow();
-  const known = context.board.tasks.get(id);
-  const asked = useLoaded(() => (known || !id ? Promise.resolve(null) : context.api.task(id)), [id, known === undefined]);
-  const row = known ?? asked.value?.row;
+  const current = context.store.tasks.get(id);
+  const loaded = useLoaded(() => (current || !id ? Promise.resolve(null) : context.api.task(id)), [id, current === undefined]);
+  const row = current ?? loaded.value?.row;
   if (!row) {
-    return <span className="hai-dim">{asked.error?.message ?? `#${id} …`}</span>;
+    return <span className="hai-dim">{loaded.error?.message ?? `#${id} …`}</span>;
   }
   return (
     <div className="hai-card">

@@ -1,15 +1,15 @@
-/** Which changes of tasks are worth a word to the user. */
+/** Decides which changes of tasks notify the user. */
 import { TaskRow } from './types';
 
-export interface News {
+export interface TaskNotification {
   kind: 'success' | 'error' | 'info';
   /** With {id}, {name} and {why} to fill in. */
   text: string;
   task: TaskRow;
 }
 
-/** What to say of a change of one of the user's own tasks; null: nothing. */
-export function news(before: TaskRow | undefined, after: TaskRow, me: string): News | null {
+/** The notification for a change of one of the user's tasks; null: none. */
+export function notificationFor(before: TaskRow | undefined, after: TaskRow, me: string): TaskNotification | null {
   if (after.user !== me || !before) {
     return null;
   }
@@ -22,7 +22,7 @@ export function news(before: TaskRow | undefined, after: TaskRow, me: string): N
   return null;
 }
 
-function ended(task: TaskRow): News | null {
+function ended(task: TaskRow): TaskNotification | null {
   switch (task.outcome) {
     case 'SUCCEEDED':
       return { kind: 'success', text: 'Task {id} {name} has succeeded', task };
@@ -35,10 +35,10 @@ function ended(task: TaskRow): News | null {
   }
 }
 
-/** Control characters, and what turns the direction of writing around for all that follows. */
+/** Control characters, and those that change the direction of writing. */
 const STEERS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
-/** Replace {word} by its value. Values may be names that others have given: they change nothing of the sentence around them. */
+/** Replaces {key} by its value. Control characters are removed, since values may be names from other users. */
 export function fill(text: string, values: Record<string, string | number>): string {
   return text.replace(/\{(\w+)\}/g, (all, word) => String(values[word] ?? all).replace(STEERS, ''));
 }

@@ -1,7 +1,7 @@
-/** Why a task waits or has failed, as the server says it; or what its silent agents mean. */
+/** Shows why a task waits or has failed, or that its agents are silent. */
 import * as React from 'react';
 
-import { expected } from '../model/start';
+import { expected } from '../model/start_prediction';
 import { Context } from './context';
 
 /** The reason with its numbers, when it will probably start, and what would change that. */
@@ -11,9 +11,9 @@ export function Why(props: { context: Context; why: any; failed: boolean }): JSX
   if (why.silent_ranks?.length) {
     return (
       <section className="hai-card hai-why-card">
-        <h3>{context.say('An agent is silent')}</h3>
-        <Sentences title={context.say('What this means')} all={why.constraints} />
-        <Sentences title={context.say('What you can do')} all={why.suggestions} />
+        <h3>{context.translate('An agent is silent')}</h3>
+        <Sentences title={context.translate('What this means')} all={why.constraints} />
+        <Sentences title={context.translate('What you can do')} all={why.suggestions} />
       </section>
     );
   }
@@ -22,12 +22,12 @@ export function Why(props: { context: Context; why: any; failed: boolean }): JSX
   }
   return (
     <section className="hai-card hai-why-card">
-      <h3>{context.say('Why it waits')}</h3>
-      {why.waiting?.queue_place && <p>{context.say('Place {n} in the queue.', { n: why.waiting.queue_place })}</p>}
-      {start && <p>{expected(context.say, start)}</p>}
-      <Sentences title={context.say('In the way')} all={why.constraints} />
-      <Sentences title={context.say('What would help')} all={why.suggestions} />
-      <Sentences title={context.say('Suspended before')} all={why.history} />
+      <h3>{context.translate('Why it waits')}</h3>
+      {why.waiting?.queue_place && <p>{context.translate('Place {n} in the queue.', { n: why.waiting.queue_place })}</p>}
+      {start && <p>{expected(context.translate, start)}</p>}
+      <Sentences title={context.translate('In the way')} all={why.constraints} />
+      <Sentences title={context.translate('What would help')} all={why.suggestions} />
+      <Sentences title={context.translate('Suspended before')} all={why.history} />
     </section>
   );
 }
@@ -41,11 +41,11 @@ function Diagnosis(props: { context: Context; why: any }): JSX.Element {
   const before = found.slice(0, first < 0 ? found.length : first);
   return (
     <section className="hai-card hai-why-card">
-      <h3>{context.say('Why it failed')}</h3>
+      <h3>{context.translate('Why it failed')}</h3>
       <Sentences all={before} />
       {lines.length > 0 && <pre className="hai-text">{lines.map(line => line.slice(LINE.length)).join('\n')}</pre>}
       <Sentences all={found.slice(before.length + lines.length)} />
-      <Sentences title={context.say('What you can do')} all={why.suggestions} />
+      <Sentences title={context.translate('What you can do')} all={why.suggestions} />
     </section>
   );
 }

@@ -1,4 +1,4 @@
-/** What the server extension answers, and what it is asked with. */
+/** Types of requests and responses of the server extension. */
 import { Failure } from './types';
 import { Point } from './usage';
 
@@ -7,7 +7,7 @@ export interface Me {
   role: string;
   cluster: string;
   version: string;
-  /** Who looks into the container of `user`; empty: nobody else. */
+  /** The operator who views the container of `user`; empty: none. */
   visitor: string;
   quotas: Array<{ group: string; priority: number; nodes: number; used: number }>;
 }
@@ -49,7 +49,7 @@ export interface Environment {
   state: string;
   message: string;
   packages: number;
-  /** Whether it has ipykernel; null: not seen from here. */
+  /** Whether it has ipykernel; null: unknown here. */
   kernel: boolean | null;
 }
 
@@ -100,7 +100,7 @@ export interface Draft {
   name: string;
   draft: string;
   parameters: string[];
-  /** What the form begins with: how it was submitted last, or what a task file says. */
+  /** Initial values of the form: of the last submission, or of a task file. */
   begin: Record<string, unknown> | null;
   /** The workspace that the file is in; empty: none. */
   workspace: string;
@@ -108,7 +108,7 @@ export interface Draft {
   changes: string | null;
 }
 
-/** A place with a name and a version that a task reads or makes. */
+/** An artifact that a task reads or makes, with its version. */
 export interface Artifact {
   name: string;
   version?: string;

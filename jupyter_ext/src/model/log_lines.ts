@@ -1,4 +1,4 @@
-/** A log as it is shown: bounded, carriage returns folded, colours told apart, runs separated. */
+/** Converts log output to lines: bounded, with carriage returns applied and colours parsed. */
 import { LogRow } from './types';
 
 export interface Line {
@@ -41,7 +41,7 @@ export class Lines {
     }
   }
 
-  /** Begin anew. */
+  /** Drops all lines. */
   clear(): void {
     this.all.length = 0;
     this.open.clear();
@@ -49,22 +49,22 @@ export class Lines {
   }
 
   private one(run: number, rank: number, time: number, text: string, redraw: boolean): void {
-    const who = `${run}.${rank}`;
-    const key = this.open.get(who);
-    const place = key === undefined ? -1 : key - (this.next - this.all.length);
+    const source = `${run}.${rank}`;
+    const key = this.open.get(source);
+    const index = key === undefined ? -1 : key - (this.next - this.all.length);
     const before = this.all[this.all.length - 1];
     const line: Line = { key: this.next, run, rank, time, text, redraw, opens: before?.run !== run };
-    const replaced = this.all[place];
+    const replaced = this.all[index];
     if (replaced) {
-      this.all[place] = { ...line, key: replaced.key, opens: replaced.opens };
+      this.all[index] = { ...line, key: replaced.key, opens: replaced.opens };
     } else {
       this.all.push(line);
       this.next += 1;
     }
     if (redraw) {
-      this.open.set(who, replaced ? replaced.key : line.key);
+      this.open.set(source, replaced ? replaced.key : line.key);
     } else {
-      this.open.delete(who);
+      this.open.delete(source);
     }
   }
 }
@@ -119,12 +119,12 @@ function restyle(style: Set<string>, codes: string): void {
   }
 }
 
-/** Places of lines that hold a text, upper and lower case alike. */
+/** Indexes of lines that contain a text, ignoring case. */
 export function search(lines: readonly Line[], text: string): number[] {
-  const wanted = text.toLowerCase();
+  const query = text.toLowerCase();
   const found: number[] = [];
-  if (wanted) {
-    lines.forEach((line, i) => line.text.toLowerCase().includes(wanted) && found.push(i));
+  if (query) {
+    lines.forEach((line, i) => line.text.toLowerCase().includes(query) && found.push(i));
   }
   return found;
 }
