@@ -1,1 +1,1 @@
-"""Frozen values and enums of the platform; imports nothing of ours."""
+"""Values and enums of the platform; imports no other package of ours."""

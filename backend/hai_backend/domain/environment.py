@@ -1,7 +1,7 @@
-"""Python environments on the cluster's storage (made by haienv; how they lie there: docs/contributing/environments.md).
+"""Python environments on the cluster's storage, created by haienv (layout: docs/contributing/environments.md).
 
-The files are the truth. What is kept here is what was last seen of them, so that it can be told when nobody can read
-them, or when they are gone.
+The files are authoritative. The database stores what was last observed, so that environments are listed even if their
+files cannot be read or were deleted.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from enum import StrEnum
 from hai_backend.domain.catalog.dataset import Visibility
 
 SYSTEM = "system"
-"""The owner whose environments everybody finds by their bare names."""
+"""The owner whose environments all users can name without an owner."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_SHOWN = 64  # of a name that may be none
+_MAX_CHARS = 64  # of a name that may be invalid
 LAYER = re.compile(r"[0-9a-f]{24}")
 LOCK_HASH = re.compile(r"[0-9a-f]{64}")
 _REFERENCE = re.compile(rf"({NAME.pattern})(?:\[({NAME.pattern})\])?")
@@ -33,23 +33,23 @@ class EnvironmentState(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class EnvironmentName:
-    """Which environment: name[owner], as people write it."""
+    """Identifies an environment; written name[owner]."""
 
     owner: str
     name: str
 
     def __str__(self) -> str:
-        return f"{self.name[:_SHOWN]}[{self.owner[:_SHOWN]}]"
+        return f"{self.name[:_MAX_CHARS]}[{self.owner[:_MAX_CHARS]}]"
 
     @property
     def sound(self) -> bool:
-        """Whether there can be one of that name."""
+        """Whether name and owner are valid."""
         return bool(NAME.fullmatch(self.name) and NAME.fullmatch(self.owner))
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`parent` is name[owner]; `layer` the directory of the owner's that it is now; packages and bytes of its own."""
+    """`parent` is name[owner]; `layer` is its current directory; `packages` and `size_bytes` exclude the parent."""
 
     owner: str
     name: str
@@ -70,18 +70,18 @@ class Environment:
 
     @property
     def called(self) -> EnvironmentName:
-        """Its name and owner."""
+        """The name with the owner."""
         return EnvironmentName(self.owner, self.name)
 
 
 def parse_reference(text: str) -> tuple[str, str] | None:
-    """Name and owner (empty: not said) of `name` or `name[owner]`; None: it is neither."""
+    """Parse `name` or `name[owner]` into name and owner (empty: not given); None: invalid."""
     match = _REFERENCE.fullmatch(text)
     return (match[1], match[2] or "") if match else None
 
 
 def candidates(text: str, user: str) -> list[EnvironmentName]:
-    """What a reference may mean to a user before others' environments are looked through, likeliest first."""
+    """The environments that a reference of a user may mean, without searching those of other users; in order."""
     parsed = parse_reference(text)
     if parsed is None:
         return []
@@ -95,7 +95,7 @@ def candidates(text: str, user: str) -> list[EnvironmentName]:
 
 
 def sees(environment: Environment, user: str, groups: Iterable[str]) -> bool:
-    """Whether a user may know of an environment and use it."""
+    """Whether a user may see and use an environment."""
     if environment.owner == user or environment.visibility is Visibility.PUBLIC:
         return True
     return environment.visibility is Visibility.GROUP and environment.user_group in groups

@@ -1,7 +1,7 @@
-"""Frozen values as JSON and back, exactly: what was written is read as an equal value, to the last bit of a float.
+"""Converts frozen dataclasses to JSON and back without loss, to the last bit of a float.
 
-A value is an object with the names of its fields; fields that are as by default are left out. Read strictly: an unknown
-name, a missing one or a wrong kind raises Invalid with the place. The form of a kind is worked out once, by its types.
+A dataclass becomes an object with its field names; fields with their default value are omitted. Reading is strict: an
+unknown field, a missing field or a wrong type raises Invalid with its path. Converters are built once per type.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from hai_backend.domain.errors import Invalid, Violation
 
 T = TypeVar("T")
 Write = Callable[[Any], Any]
-Read = Callable[[Any, str], Any]  # what was written, and where
+Read = Callable[[Any, str], Any]  # the JSON value, and its path
 
 KIND = "kind"
-"""Says which of several dataclasses an object is."""
+"""The field that names the dataclass of an object, where several are possible."""
 
-_SHOWN = 60  # characters of what was written
+_MAX_CHARS = 60  # characters of what was written
 _NUMBERS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}  # JSON has none
 
 
 def written(value: Any, kind: Any = None) -> Any:
-    """The value as lists, dicts, strings and numbers; `kind` where its type does not say it."""
+    """The value as lists, dicts, strings and numbers; `kind` is its type, by default that of the value."""
     form: Any = type(value) if kind is None else kind
     return _writer(form)(value)
 
 
 def text(found: Any) -> str:
-    """As json.dumps, in small steps: a long list does not keep other threads waiting."""
+    """Like json.dumps, but in small steps, so that a long list does not block other threads."""
     if isinstance(found, dict):
         return f"{{{', '.join(f'{json.dumps(key)}: {text(each)}' for key, each in found.items())}}}"
     if isinstance(found, list):
@@ -44,14 +44,14 @@ def text(found: Any) -> str:
 
 
 def read(kind: type[T], found: Any, where: str = "") -> T:
-    """The value that was written. Raises Invalid."""
+    """Convert JSON back to a value. Raises Invalid."""
     form: Any = kind
     value: T = _reader(form)(found, where)
     return value
 
 
 def refused(where: str, message: str) -> Invalid:
-    """The error for something that is not as it is written by us."""
+    """The error for an invalid value at a path."""
     return Invalid((Violation(where, message),), reason="BAD_JSON")
 
 
@@ -72,16 +72,20 @@ def _writer(kind: Any) -> Write:
         value = _writer(get_args(kind)[1])
         return lambda found: {key: value(each) for key, each in found.items()}
     if issubclass(kind, Enum):
-        return (lambda level: level.name) if issubclass(kind, IntEnum) else lambda word: word.value
+        return (
+            (lambda level: level.name)
+            if issubclass(kind, IntEnum)
+            else lambda read_enum: read_enum.value
+        )
     return lambda plain: plain
 
 
 def _union_writer(kinds: tuple[Any, ...]) -> Write:
-    rest = [kind for kind in kinds if kind is not type(None)]
-    if len(rest) == 1:
-        some = _writer(rest[0])
+    kinds_but_none = [kind for kind in kinds if kind is not type(None)]
+    if len(kinds_but_none) == 1:
+        some = _writer(kinds_but_none[0])
         return lambda value: None if value is None else some(value)
-    named = {kind: (kind.__name__, _writer(kind)) for kind in rest}
+    named = {kind: (kind.__name__, _writer(kind)) for kind in kinds_but_none}
 
     def one(value: Any) -> Any:
         name, form = named[type(value)]
@@ -131,7 +135,7 @@ def _reader(kind: Any) -> Read:
     if get_origin(kind) is not None:
         return _mapping_reader(_reader(get_args(kind)[1]))
     if issubclass(kind, Enum):
-        return _word_reader(kind)
+        return _enum_reader(kind)
     return _plain_reader(kind)
 
 
@@ -143,30 +147,30 @@ def _plain_reader(kind: type[Any]) -> Read:
 
 
 def _number(found: Any, where: str) -> Any:
-    """A whole number stays one: who compares bits compares these, too."""
+    """An integer stays an integer, so that values are equal bit by bit."""
     if type(found) in (float, int):
         return found
     number = _NUMBERS.get(found) if isinstance(found, str) else None
     return _wrong(found, where, "a number") if number is None else number
 
 
-def _word_reader(kind: type[Enum]) -> Read:
+def _enum_reader(kind: type[Enum]) -> Read:
     by_name = issubclass(kind, IntEnum)
-    words = {each.name if by_name else each.value: each for each in kind}
+    members = {each.name if by_name else each.value: each for each in kind}
 
-    def word(found: Any, where: str) -> Any:
-        known = words.get(found) if isinstance(found, str) else None
-        return _wrong(found, where, f"one of {', '.join(words)}") if known is None else known
+    def read_enum(found: Any, where: str) -> Any:
+        member = members.get(found) if isinstance(found, str) else None
+        return _wrong(found, where, f"one of {', '.join(members)}") if member is None else member
 
-    return word
+    return read_enum
 
 
 def _union_reader(kinds: tuple[Any, ...]) -> Read:
-    rest = [kind for kind in kinds if kind is not type(None)]
-    if len(rest) == 1:
-        some = _reader(rest[0])
+    kinds_but_none = [kind for kind in kinds if kind is not type(None)]
+    if len(kinds_but_none) == 1:
+        some = _reader(kinds_but_none[0])
         return lambda found, where: None if found is None else some(found, where)
-    named = {kind.__name__: _reader(kind) for kind in rest}
+    named = {kind.__name__: _reader(kind) for kind in kinds_but_none}
 
     def one(found: Any, where: str) -> Any:
         name = found.get(KIND) if isinstance(found, dict) else None
@@ -200,20 +204,20 @@ def _object_reader(kind: Any) -> Read:
     parts = {f.name: _reader(hints[f.name]) for f in fields(kind)}
     needed = [f.name for f in fields(kind) if _default(f) is MISSING]
 
-    def whole(found: Any, where: str) -> Any:
+    def read_object(found: Any, where: str) -> Any:
         if not isinstance(found, dict):
             return _wrong(found, where, "an object")
         before = f"{where}." if where else ""
-        if lacking := [name for name in needed if name not in found]:
-            raise refused(before + lacking[0], "is missing")
+        if missing := [name for name in needed if name not in found]:
+            raise refused(before + missing[0], "is missing")
         if unknown := [name for name in found if name not in parts]:
             raise refused(before + unknown[0], f"is not known; there are {', '.join(parts)}")
         return kind(**{name: parts[name](each, before + name) for name, each in found.items()})
 
-    return whole
+    return read_object
 
 
 def _wrong(found: Any, where: str, expected: str) -> Any:
     text = repr(found)
-    text = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    text = text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 1] + "…"
     raise refused(where, f"must be {expected}, not {text}")

@@ -1,4 +1,4 @@
-"""Machines and the pools that they belong to."""
+"""Nodes and node groups."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class NodeState(StrEnum):
 
 
 class NodeStatus(StrEnum):
-    """Whether a node takes new work, as every answer says and counts it."""
+    """Whether a node accepts new work, as shown to users."""
 
     READY = "READY"
-    CORDONED = "CORDONED"  # it is ready, but operators or the launcher want nothing new there
+    CORDONED = "CORDONED"  # ready, but closed for new work by operators or the launcher
     NOT_READY = "NOT_READY"
 
 
@@ -38,15 +38,15 @@ class Node:
     topology: tuple[str, ...] = ()  # leaf switch first, then wider
     reason: str = ""
     updated_at: float = 0.0
-    labels: Labels = ()  # what operators have noted
-    held: str = ""  # why the launcher wants nothing new there; never stored: it says so again
-    lift: str = ""  # what operators do about `held`, as `kubectl uncordon n2`; empty: it passes, or more than that
-    foreign: str = ""  # what pods that are not ours hold of it, if that is much; never stored, too
-    mig: str = ""  # profile of the slices that count as its GPUs, if they do; never stored, too
+    labels: Labels = ()  # set by operators
+    held: str = ""  # why the launcher closed it for new work; not stored
+    lift: str = ""  # commands that end `held`, as `kubectl uncordon n2`; empty: none helps
+    foreign: str = ""  # what foreign pods use, if it is more than the reserve; not stored
+    mig: str = ""  # profile of the GPU slices that count as its GPUs; not stored
 
     @property
     def status(self) -> NodeStatus:
-        """What stands first in the way of new work; a node that is not ready is so whether it is cordoned or not."""
+        """NOT_READY comes before CORDONED."""
         if self.state is NodeState.NOT_READY:
             return NodeStatus.NOT_READY
         return NodeStatus.CORDONED if self.closed else NodeStatus.READY
@@ -57,17 +57,17 @@ class Node:
 
     @property
     def closed(self) -> bool:
-        """Whether somebody wants nothing new there: an operator, or the launcher."""
+        """Whether an operator or the launcher has closed it for new work."""
         return self.cordoned or bool(self.held)
 
     @property
     def can_be_opened(self) -> bool:
-        """Whether it would take new work if operators lifted what they, or others in Kubernetes, have set."""
+        """Whether operators can open it for new work by undoing what was set here or in Kubernetes."""
         return self.status is NodeStatus.CORDONED and not (self.held and not self.lift)
 
     @property
     def why(self) -> str:
-        """Why it is not ready or takes nothing new, or less than it has; all reasons together."""
+        """All reasons why it is not ready, is closed for new work, or offers less than it has."""
         held = f"{self.held} ({self.lift})" if self.lift else self.held
         return "; ".join(filter(None, (self.reason, held, self.foreign)))
 
@@ -79,5 +79,5 @@ class Group:
     name: str
     packed: bool = False
     policy: str = (
-        ""  # JSON of what it sets itself (scheduler.policy.group_policy); empty: as the server's
+        ""  # JSON of its own settings (scheduler.policy.group_policy); empty: those of the server
     )

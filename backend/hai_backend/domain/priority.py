@@ -1,4 +1,4 @@
-"""The nine levels of urgency."""
+"""The priority levels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Priority(IntEnum):
-    """Names and numbers as in HAI; AUTO means the highest level that the user's quota has room for."""
+    """Names and numbers as in HAI; AUTO is the highest level for which the user has free quota."""
 
     EXTREME_HIGH = 50
     VERY_HIGH = 40
@@ -18,7 +18,7 @@ class Priority(IntEnum):
     LOW = 0
     AUTO = -1
 
-    # Enum's own is a Python function, and every table of the scheduler is by level.
+    # Enum's __hash__ is a slow Python function, and the scheduler has many tables by level.
     __hash__ = int.__hash__
 
 

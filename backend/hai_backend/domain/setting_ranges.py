@@ -1,4 +1,4 @@
-"""What values of settings may be. With a wrong one a server would fail much later, in words that name no setting."""
+"""Validates the values of settings, so that errors name the setting and appear at start."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _HOST = r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/,\s]+)"
 _ADDRESS = re.compile(_HOST + ":([0-9]{1,5})")
 _URL = re.compile(rf"https?://{_HOST}(:[0-9]{{1,5}})?/?")
 _GROUP = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")  # as labels of Kubernetes
-_CONTAINERS = ("shared", "dedicated", "spot")
+_CONTAINER_KINDS = ("shared", "dedicated", "spot")
 
 
 def violations(settings: Any) -> Iterator[Violation]:
-    """Of settings whose types are right."""
+    """Violations of settings whose types are right."""
     for key, (least, most) in _RANGES.items():
         value = getattr(settings, key)
         if not least <= value <= most:
@@ -47,7 +47,7 @@ def violations(settings: Any) -> Iterator[Violation]:
         value = getattr(settings, key)
         if value and not _is_address(value):
             yield Violation(key, f"must be HOST:PORT, not {value!r}")
-    yield from _ways(settings)
+    yield from _address_violations(settings)
     if settings.admin and not USER_NAME.fullmatch(settings.admin):
         yield Violation("admin", f"must be {USER_RULE}, not {settings.admin!r}")
     for group in settings.groups:
@@ -55,20 +55,20 @@ def violations(settings: Any) -> Iterator[Violation]:
             message = "must be at most 63 letters, digits, `.`, `_` and `-`, no sign first or last"
             yield Violation(f"groups.{group}", message)
     for kind in settings.lifetimes:
-        if kind not in _CONTAINERS:
-            known = ", ".join(_CONTAINERS)
-            yield Violation(f"lifetimes.{kind}", f"is no kind of dev container: {known}")
+        if kind not in _CONTAINER_KINDS:
+            kinds = ", ".join(_CONTAINER_KINDS)
+            yield Violation(f"lifetimes.{kind}", f"is no kind of dev container: {kinds}")
     if settings.node_ports_from > settings.node_ports_to:
         yield Violation(
             "node_ports_from", f"is larger than node_ports_to, {settings.node_ports_to}"
         )
 
 
-def _ways(settings: Any) -> Iterator[Violation]:
-    """How others are told to reach the servers."""
-    own = settings.advertise
-    if own and not (re.fullmatch(_HOST, own) or _is_address(own)):
-        yield Violation("advertise", f"must be HOST or HOST:PORT, not {own!r}")
+def _address_violations(settings: Any) -> Iterator[Violation]:
+    """Of the addresses at which others reach the servers."""
+    advertised = settings.advertise
+    if advertised and not (re.fullmatch(_HOST, advertised) or _is_address(advertised)):
+        yield Violation("advertise", f"must be HOST or HOST:PORT, not {advertised!r}")
     for address in filter(None, map(str.strip, settings.servers.split(","))):
         if not _is_address(address):
             yield Violation("servers", f"must be HOST:PORT, separated by commas, not {address!r}")

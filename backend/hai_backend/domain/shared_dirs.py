@@ -1,10 +1,10 @@
-"""Directories of the platform's that tasks see: parts of `shared`, the one directory that servers have in common.
+"""The platform's directories that tasks see: parts of `shared`, the directory that all servers have in common.
 
-A rank sees them at the path that they have on the server, in pods too: a path that is kept anywhere (in a checkpoint,
-in the scripts of an environment) is the same everywhere. A pod sees only those of its own task; the rest of `shared`
-(the admin's token, others' logs) is never in it.
+A rank sees them at the same path as the server, also in pods, so that stored paths (in a checkpoint, in the scripts of
+an environment) are valid everywhere. A pod sees only those of its own task, and nothing else of `shared` (the admin's
+token, other users' logs).
 
-No directory above `below` may be writable by users: what mounts it follows their links.
+No directory above `below` may be writable by users, because mounting follows links.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ _KINDS = (MountKind.PVC, MountKind.NFS, MountKind.HOST_PATH)
 
 @dataclass(frozen=True, slots=True)
 class SharedDirectory:
-    """The part of `shared` that lies `below` it. One that may be written is its task's own."""
+    """The directory `below` (a relative path) of `shared`. A writable one belongs to one task."""
 
     below: str
     read_only: bool = False
     mode: int = 0o700
 
 
-Seen = Callable[[SharedDirectory], str]
-"""Where a rank sees such a directory; empty: not at all."""
+PathInRank = Callable[[SharedDirectory], str]
+"""Returns the path at which a rank sees such a directory; empty: not visible."""
 
 
 def checkpoints_of(task_id: int) -> SharedDirectory:
-    """What is kept over all runs of a task."""
+    """The checkpoints of a task, for all of its runs."""
     return SharedDirectory(f"checkpoints/{task_id}")
 
 
 def container_of(task_id: int) -> SharedDirectory:
-    """Where people work in a dev container; it outlives the container's runs."""
+    """The working directory of a dev container; it outlives the container's runs."""
     return SharedDirectory(f"containers/{task_id}")
 
 
 def checked_volume(text: str) -> tuple[MountKind, str]:
-    """Kind and source of the volume that `shared` is, written as kind:source. Raises Problem."""
-    word, _, source = text.partition(":")
+    """Parse the volume of `shared`, written as kind:source. Raises Problem."""
+    kind_text, _, source = text.partition(":")
     for kind in _KINDS:
-        if kind.value == word:
+        if kind.value == kind_text:
             return kind, checked_source(kind, source)
-    known = ", ".join(f"{kind.value}:…" for kind in _KINDS)
-    raise Problem(1, f"{text[:40]!r} must be one of {known}")
+    kinds = ", ".join(f"{kind.value}:…" for kind in _KINDS)
+    raise Problem(1, f"{text[:40]!r} must be one of {kinds}")

@@ -1,4 +1,4 @@
-"""What a user asks for, after validation and with every default filled in.
+"""The specification of a task, validated and with all defaults filled in.
 
 The shape is that of hai.v1.TaskSpec (the HAI yaml schema, version 2); see its comments for the meaning of each field.
 """
@@ -12,11 +12,11 @@ from enum import StrEnum
 from hai_backend.domain.priority import Priority
 
 JUPYTER = "jupyter"
-"""The service that is built in; only the server's proxy leads to it."""
+"""The built-in service; it is reachable only through the server's proxy."""
 
 
 class TaskType(StrEnum):
-    """HAI's words; tasks of the last four are refused today, but databases and recorded decisions may hold some."""
+    """As in HAI. The last four are no longer accepted, but databases and recorded decisions may contain them."""
 
     TRAINING = "training"
     JUPYTER = "jupyter"
@@ -36,7 +36,7 @@ class OnEnd(StrEnum):
 
 
 class AfterOutcome(StrEnum):
-    """How a task that goes first has to end."""
+    """How a task must end for tasks that depend on it to start."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -100,7 +100,7 @@ class ProfileSpec:
 
 @dataclass(frozen=True, slots=True)
 class AfterSpec:
-    """A task that goes first, and how it has to end."""
+    """A task that must end first, and how."""
 
     task: int
     outcome: AfterOutcome = AfterOutcome.SUCCEEDED
@@ -127,8 +127,8 @@ class OptionsSpec:
     ack_within: float = 5.0
     save_within: float = 5.0
     env_fallback: bool = False
-    idle_timeout: int = 0  # seconds without anybody's doing; 0: none
-    lifetime: int = 0  # seconds until it is put away; 0: none
+    idle_timeout: int = 0  # seconds without activity; 0: none
+    lifetime: int = 0  # seconds until it is stopped; 0: none
     after: tuple[AfterSpec, ...] = ()
 
 
@@ -166,14 +166,14 @@ class TaskSpec:
     version: int = 2
 
 
-_LETTERS_AWAITED = 200  # a task that goes first stands in several lists
+_DEPENDENCY_CHARS = 200  # a dependency is stored in several lists
 
 
 def letters(spec: TaskSpec) -> int:
-    """How many it has in the parts that may be long: about what it takes of a server's memory."""
+    """Characters in the parts that may be long: an estimate of the memory that a server needs for it."""
     variables = (spec.spec.environments, *(role.environments for role in spec.roles))
-    words = [word for each in variables for pair in each.items() for word in pair]
-    words += [word for role in spec.roles for word in role.parameters]
-    words += [service.startup_script for service in spec.services]
-    awaited = _LETTERS_AWAITED * len(spec.options.after)
-    return awaited + sum(map(len, (*words, *spec.options.sidecar)))
+    texts = [text for each in variables for pair in each.items() for text in pair]
+    texts += [text for role in spec.roles for text in role.parameters]
+    texts += [service.startup_script for service in spec.services]
+    awaited = _DEPENDENCY_CHARS * len(spec.options.after)
+    return awaited + sum(map(len, (*texts, *spec.options.sidecar)))

@@ -1,4 +1,4 @@
-"""A task, its current run and that run's ranks: one aggregate, written as one guarded row set."""
+"""A task with its current run and the ranks of that run: one aggregate, written in one guarded transaction."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class RankState(StrEnum):
     STOPPED = "STOPPED"
 
     @property
-    def gone(self) -> bool:
-        """True when nothing of the rank exists any more: its node is free."""
-        return self in _GONE
+    def terminated(self) -> bool:
+        """Whether nothing of the rank exists any more, so that its node is free."""
+        return self in _TERMINATED
 
 
-_GONE = frozenset({RankState.SUCCEEDED, RankState.FAILED, RankState.STOPPED})
+_TERMINATED = frozenset({RankState.SUCCEEDED, RankState.FAILED, RankState.STOPPED})
 
 
 class StopCode(IntFlag):
@@ -75,7 +75,7 @@ class StopCode(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One of the n parts of a run, on one node."""
+    """One process group of a run, on one node."""
 
     index: int
     node: str
@@ -87,13 +87,13 @@ class Rank:
     last_lines: str = ""
     started_at: float | None = None
     ended_at: float | None = None
-    gpus: tuple[int, ...] = ()  # its GPUs, counted within the node
-    silent_since: float | None = None  # when its agent was last heard, while it is silent
+    gpus: tuple[int, ...] = ()  # indices of its GPUs within the node
+    silent_since: float | None = None  # the last contact with its agent, while the agent is silent
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One stay of a task on nodes. `deadline` is when a Ticked event is due next; None: never."""
+    """One execution of a task on nodes. `deadline`: when the next Ticked event is due; None: never."""
 
     number: int
     state: RunState
@@ -108,15 +108,15 @@ class Run:
     ended_at: float | None = None
     deadline: float | None = None
     acknowledged: bool = False
-    asked_at: float | None = None  # when it was asked to save and leave
-    yielded: bool = False  # its program has said that it has saved
+    asked_at: float | None = None  # when it was asked to save and suspend
+    yielded: bool = False  # its program has reported that it has saved
     environment_lock: str = ""  # lock hash of the environment that its programs were started in
-    killed_at: float | None = None  # when its ranks were first ended by force
+    killed_at: float | None = None  # when its ranks were first killed
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a user submitted; lives through any number of runs. Times are seconds since the epoch."""
+    """A submitted task with any number of runs. Times are seconds since the epoch."""
 
     id: int
     user: str
@@ -129,7 +129,7 @@ class Task:
     starred: bool = False
     whole_life_state: int = 0
     outcome: Outcome | None = None
-    wanted_outcome: Outcome | None = None  # what a person asked for while a run was still ending
+    wanted_outcome: Outcome | None = None  # requested by a user while a run was still ending
     reason: str = ""
     held: bool = False
     not_before: float = 0.0
@@ -155,14 +155,14 @@ class Task:
         return self.state in (TaskState.WAITING_INIT, TaskState.SUSPENDED)
 
     @property
-    def wants_nodes(self) -> bool:
-        """Waits for nodes: neither for others to end, nor for its user."""
+    def needs_nodes(self) -> bool:
+        """Whether it waits for nodes, and not for other tasks or its user."""
         return self.waiting and not (self.held or self.awaited)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskEvent:
-    """One line of a task's timeline: who did what when, and why."""
+    """One entry of a task's timeline."""
 
     time: float
     actor: str
@@ -173,9 +173,9 @@ class TaskEvent:
 
 
 def holders(tasks: Iterable[Task]) -> Iterator[tuple[Task, Run, Rank]]:
-    """Every rank that is on a node; ranks that are gone have given theirs back."""
+    """Every rank that occupies a node; terminated ranks have released theirs."""
     for task in tasks:
         if task.run is not None and not task.waiting:
             for rank in task.run.ranks:
-                if not rank.state.gone:
+                if not rank.state.terminated:
                     yield task, task.run, rank

@@ -1,4 +1,4 @@
-"""Who may believe what after which time: every duration of the fence, derived from two settings.
+"""All durations of the fence (when an agent has certainly ended), derived from two settings.
 
 `docs/contributing/fencing.md` proves that these inequalities are enough; `tests/backend/domain/test_timing.py`
 checks them. All durations are seconds.
@@ -32,7 +32,7 @@ KUBELET_SETTLE_SECONDS = 15.0
 """A kubelet that is back has ended within this time what it should have ended before."""
 
 FULL_MARGIN_FROM = 100.0
-"""A shorter fence has no room for all of these: its margin is scaled down, and the proof holds for smaller pauses."""
+"""A shorter fence is too short for all of these: its margin is scaled down, and the proof holds for shorter pauses."""
 
 _LARGEST_MARGIN = 0.2  # of the fence
 _HEARTBEATS_IN_A_LEASE = 8
@@ -54,12 +54,12 @@ class Timing:
 
     @property
     def silent_after(self) -> float:
-        """An agent that was not heard for so long is shown as silent."""
+        """An agent without contact for so long is shown as silent."""
         return 2 * self.interval
 
     @property
     def stream_patience(self) -> float:
-        """A stream on which nothing was heard for so long is taken for dead, and opened again."""
+        """A stream that received nothing for so long counts as dead, and is opened again."""
         return 4 * self.interval
 
     @property

@@ -1,7 +1,7 @@
-"""What ranks use and how busy groups are, over time: measurements fold into buckets, fine ones into coarse ones.
+"""Resource usage of ranks and load of node groups over time, aggregated into buckets.
 
-A bucket keeps sums, counts and maxima, never means: so folding is associative, and a mean of means is a true one.
-What is kept of which length is the table LEVELS, as in round-robin databases.
+A bucket stores sums, counts and maxima, and no means, so that merging buckets is associative and means stay exact.
+LEVELS says how long buckets of each length are kept, as in round-robin databases.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Buckets of one length; `keep_seconds` None: for good."""
+    """Buckets of one length; `keep_seconds` None: kept forever."""
 
     seconds: int
     keep_seconds: int | None
@@ -30,7 +30,7 @@ _MOST_BYTES = float(1 << 60)
 
 
 class Use(NamedTuple):  # not a dataclass: a server makes two for every heartbeat
-    """By one rank: sums over `beats` measurements, of GPUs over the `gpu_beats` that saw any; and maxima."""
+    """Usage of one rank: maxima, and sums over `beats` measurements; GPU values over `gpu_beats` measurements."""
 
     beats: int
     cpus: float
@@ -45,7 +45,7 @@ class Use(NamedTuple):  # not a dataclass: a server makes two for every heartbea
 
 
 class Load(NamedTuple):
-    """Of one node group: sums over `minutes`. `gpus_measured` are those that `gpu_utilisation` adds up."""
+    """Load of one node group: sums over `minutes`. `gpu_utilisation` is the sum over `gpus_measured` GPUs."""
 
     minutes: int
     nodes: float
@@ -79,7 +79,7 @@ class GroupLoad:
 
 @dataclass(frozen=True, slots=True)
 class Minutes:
-    """What has become over and is to be kept; `until` is where the open minute begins."""
+    """Completed minutes that are to be stored; `until` is the start of the open minute."""
 
     until: int
     ranks: Sequence[RankUse]
@@ -88,7 +88,7 @@ class Minutes:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A question: steps from `start` to `end`, of buckets of a level; of finer ones where it is not complete."""
+    """A query: steps from `start` to `end`, from buckets of a level or, where it is not complete, of finer ones."""
 
     level: int
     step: int
@@ -99,7 +99,7 @@ class Window:
 def measured(
     cpus: float, memory_bytes: int, gpu_utilisation: float | None, gpu_memory_bytes: int
 ) -> Use | None:
-    """One measurement; None when it makes no sense: agents are not trusted with the store."""
+    """One measurement; None if its values are invalid, because agents are not trusted."""
     memory, gpu = float(memory_bytes), gpu_utilisation or 0.0
     gpu_memory = float(gpu_memory_bytes)
     sound = 0 <= cpus <= _MOST_CPUS and 0 <= gpu <= 1
@@ -111,7 +111,7 @@ def measured(
 
 
 def folded(one: Use, other: Use) -> Use:
-    """Both together."""
+    """The sum of two measurements."""
     return Use(
         one.beats + other.beats,
         one.cpus + other.cpus,
@@ -127,26 +127,28 @@ def folded(one: Use, other: Use) -> Use:
 
 
 def added(one: Load, other: Load) -> Load:
-    """Both together: the same group at another time."""
+    """The sum of two loads of one group."""
     return Load._make(mine + theirs for mine, theirs in zip(one, other, strict=True))
 
 
-def begin(moment: float, seconds: int) -> int:
-    """Where the bucket of this length begins that holds a moment."""
-    return math.floor(moment / seconds) * seconds
+def begin(time: float, seconds: int) -> int:
+    """The start of the bucket of this length that contains a time."""
+    return math.floor(time / seconds) * seconds
 
 
 def window(start: float, end: float, points: int, now: float) -> Window:
-    """At most `points` (two or more) steps: of the finest buckets that are still kept and not needlessly many."""
-    wanted = max(end - start, 1.0) / (points - 1)  # one step more, because it begins at a whole one
-    level = max(_kept(now - start), _fitting(wanted))
+    """A query of at most `points` (two or more) steps, from the finest suitable buckets that still exist."""
+    step_seconds = max(end - start, 1.0) / (
+        points - 1
+    )  # one step more, because it begins at a whole one
+    level = max(_finest_level_for(now - start), _coarsest_level_for(step_seconds))
     seconds = LEVELS[level].seconds
-    step = seconds * math.ceil(wanted / seconds)
+    step = seconds * math.ceil(step_seconds / seconds)
     return Window(level, step, begin(start, step), math.ceil(end / step) * step)
 
 
 def parts(asked: Window, done: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(level, from, to) of the buckets that answer; `done` says until when each level is complete."""
+    """(level, from, to) of the buckets for a query; `done`: until when each level is complete."""
     start = asked.start
     for level in range(asked.level, -1, -1):
         if start < asked.end:
@@ -154,36 +156,36 @@ def parts(asked: Window, done: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         start = max(start, done[level])
 
 
-def _kept(age: float) -> int:
-    """The finest level that goes back so far; it may lack the first bucket: "the last 3 hours" are asked for late."""
+def _finest_level_for(age: float) -> int:
+    """The finest level that goes back so far; its first bucket may be missing."""
     for index, level in enumerate(LEVELS):
         if level.keep_seconds is None or age <= level.keep_seconds + level.seconds:
             return index
     raise AssertionError("the last level is kept for good")
 
 
-def _fitting(wanted: float) -> int:
-    return max((i for i, level in enumerate(LEVELS) if level.seconds <= wanted), default=0)
+def _coarsest_level_for(step_seconds: float) -> int:
+    return max((i for i, level in enumerate(LEVELS) if level.seconds <= step_seconds), default=0)
 
 
 def ranks_folded(buckets: Iterable[RankUse], step: int) -> list[RankUse]:
-    """In steps, by rank, run and time."""
+    """Aggregate into steps, by rank, run and time."""
     found: dict[tuple[int, int, int, int], RankUse] = {}
     for one in buckets:
         start = begin(one.start, step)
         key = (one.rank, one.run, start, one.task_id)
-        known = found.get(key)
-        use = one.use if known is None else folded(known.use, one.use)
+        earlier = found.get(key)
+        use = one.use if earlier is None else folded(earlier.use, one.use)
         found[key] = RankUse(one.task_id, one.run, one.rank, start, use)
     return [found[key] for key in sorted(found)]
 
 
 def groups_folded(buckets: Iterable[GroupLoad], step: int) -> list[GroupLoad]:
-    """In steps, by group and time."""
+    """Aggregate into steps, by group and time."""
     found: dict[tuple[str, int], GroupLoad] = {}
     for one in buckets:
         key = (one.group, begin(one.start, step))
-        known = found.get(key)
-        load = one.load if known is None else added(known.load, one.load)
+        earlier = found.get(key)
+        load = one.load if earlier is None else added(earlier.load, one.load)
         found[key] = GroupLoad(*key, load)
     return [found[key] for key in sorted(found)]

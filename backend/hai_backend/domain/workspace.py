@@ -1,7 +1,6 @@
-"""Workspaces: trees of files of a user, kept the same on laptops and on the cluster's storage.
+"""Workspaces: file trees of a user that are synchronized between computers and the cluster's storage.
 
-A path is relative, its parts joined by "/". What may be a path or lead somewhere is decided here, for whatever a
-client sends is believed by nobody.
+A path is relative, and its parts are joined by "/". All paths and link targets from clients are validated here.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ PART_BYTES = 255
 PARTS = 100
 DIGEST_BYTES = 32
 FILE_BYTES = 1 << 50
-PASSED_OVER = 1000  # paths that are told of
+PASSED_OVER = 1000  # paths that are reported
 OWN = ".hfai"
-"""In the root of a tree: private to each side, where a client remembers which workspace it is; never synced."""
+"""Directory in the root of a tree in which each side stores its private state; never synchronized."""
 _HOSTILE = re.compile(r"(^|/)\.{0,2}(/|$)|\0")
 _REFERENCE = re.compile(
     r"haiworkspace://([A-Za-z0-9][A-Za-z0-9._-]{0,62})"
@@ -53,13 +52,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What one push was like. `result`: done, refused or broken."""
+    """Statistics of one push. `result`: done, refused or broken."""
 
     result: str
     seconds: float
     received_bytes: int
     changed: int  # paths of the revision that was made
-    reused_chunks: int  # of large files, which did not travel
+    reused_chunks: int  # of large files: not transferred
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class TaskTree:
-    """The directory of a task, made of a revision."""
+    """The directory of a task, created from a revision."""
 
     task: int
     revision: int
@@ -95,18 +94,18 @@ class TaskTree:
 
 
 NOTHING = Revision(0, 0.0, "", 0, 0, 0, 0)
-"""What a workspace is before anything was pushed."""
+"""The revision of a workspace before the first push."""
 
 
 @dataclass(slots=True)
 class PassedOver:
-    """What lies in a tree and no revision can have, with the reasons; of so many as nobody reads, the number."""
+    """Files of a tree that cannot be part of a revision, with reasons; beyond a limit only their number."""
 
     reasons: dict[str, str] = field(default_factory=dict)
     more: int = 0
 
     def add(self, path: str, reason: str) -> None:
-        """One more. Names that are no text are shown as far as they are."""
+        """Add a path. Bytes that are not valid text are escaped."""
         if len(self.reasons) < PASSED_OVER:
             self.reasons[path.encode(errors="backslashreplace").decode()] = reason
         else:
@@ -121,10 +120,10 @@ class Lease:
     holder: str
     expires_at: float
     revision: int
-    client_id: str = ""  # of the one whose processes take it from one another
+    client_id: str = ""  # of the client; its processes may take over each other's lease
 
     def shown(self) -> Lease:
-        """As others see it."""
+        """Without the secrets, as shown to others."""
         return replace(self, token="", client_id="")
 
 
@@ -158,7 +157,7 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference | None:
-    """What a task's workspace refers to; None when it is a plain directory. Raises ValueError."""
+    """Parse the workspace of a task; None if it is a plain directory. Raises ValueError."""
     if not text.startswith(SCHEME):
         return None
     found = _REFERENCE.fullmatch(text)
@@ -171,7 +170,7 @@ def parse_reference(text: str) -> Reference | None:
 
 
 def path_problem(path: str) -> str:
-    """Why this may not be a path of a tree; empty when it may."""
+    """Why this is not a valid path of a tree; empty if it is."""
     if _HOSTILE.search(path):
         return "must be relative, without empty parts, '.', '..' and NUL"
     if path.isascii():
@@ -195,7 +194,7 @@ def _length_problem(path: str, size: int) -> str:
 
 
 def entry_problem(entry: Entry) -> str:
-    """Why this may not be an entry of a change; empty when it may."""
+    """Why this is not a valid entry of a change; empty if it is."""
     if problem := path_problem(entry.path):
         return problem
     if entry.kind is EntryKind.FILE:
@@ -211,7 +210,9 @@ def entry_problem(entry: Entry) -> str:
 
 
 def pushed_problem(entry: Entry) -> str:
-    """Why a client may not push this; empty when it may. A link to an absolute path may: the server follows none."""
+    """Why a client may not push this; empty if it may. Absolute link targets are allowed: the server follows no
+    links.
+    """
     if is_own(entry.path):
         return f"lies in {OWN}, which is private to each side; leave it out"
     if entry.kind is EntryKind.SYMLINK and entry.target.startswith("/"):
@@ -220,12 +221,12 @@ def pushed_problem(entry: Entry) -> str:
 
 
 def is_own(path: str) -> bool:
-    """Whether it is private to each side."""
+    """Whether a path belongs to the private state of each side."""
     return path == OWN or path.startswith(f"{OWN}/")
 
 
 def target_problem(path: str, target: str) -> str:
-    """Why a link may not lead there; empty when it stays inside."""
+    """Why a link may not have this target; empty if the target is inside the workspace."""
     if problem := _target_fault(target):
         return problem
     if target.startswith("/"):
@@ -237,13 +238,13 @@ def target_problem(path: str, target: str) -> str:
 
 
 def _target_fault(target: str) -> str:
-    """Why no link can have this target; empty when one can."""
+    """Why no link can have this target; empty if one can."""
     nowhere = not target or "\0" in target or len(target.encode()) > PATH_BYTES
     return "is a symbolic link that leads nowhere" if nowhere else ""
 
 
 def folder_of(path: str) -> str:
-    """The path of the directory that holds it; empty: the root."""
+    """The path of the parent directory; empty: the root."""
     return path.rpartition("/")[0]
 
 
@@ -253,11 +254,11 @@ def joined(folder: str, name: str) -> str:
 
 
 def folders_above(path: str) -> list[str]:
-    """Every directory that must be there for it, outer first, without the root."""
+    """All parent directories without the root, outer first."""
     parts = path.split("/")[:-1]
     return ["/".join(parts[: i + 1]) for i in range(len(parts))]
 
 
 def same(a: Entry, b: Entry) -> bool:
-    """Whether two entries are the same thing; times are carried along and never compared."""
+    """Whether two entries are equal; times are ignored."""
     return (a.kind, a.executable, a.digest, a.target) == (b.kind, b.executable, b.digest, b.target)

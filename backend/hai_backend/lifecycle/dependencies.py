@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hai_backend.domain.formatting import listed
+from hai_backend.domain.formatting import format_list
 from hai_backend.domain.spec import AfterOutcome, AfterSpec
 from hai_backend.domain.task import Outcome, Task
 from hai_backend.lifecycle import events as ev
@@ -56,4 +56,6 @@ def _cancel(task: Task, reason: str, now: float) -> Transition:
 
 
 def _handed_on(event: ev.PredecessorEnded) -> str:
-    return f"; it still waited for task {listed(event.awaited)} to end" if event.awaited else ""
+    return (
+        f"; it still waited for task {format_list(event.awaited)} to end" if event.awaited else ""
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hai_backend.domain.formatting import utc
+from hai_backend.domain.formatting import format_utc
 from hai_backend.domain.spec import OnEnd
 from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Task
 from hai_backend.lifecycle import events as ev
@@ -73,7 +73,7 @@ def launch_failed(
     task: Task, run: Run, event: ev.LaunchFailed, now: float, limits: Limits
 ) -> Transition:
     rank = run.ranks[event.rank]
-    if rank.state.gone:
+    if rank.state.terminated:
         return Transition(task)
     run = with_rank(run, event.rank, state=RankState.FAILED, ended_at=now)
     line = Line("LaunchFailed", event.reason, "launcher", event.rank)
@@ -87,7 +87,7 @@ def launch_failed(
 
 def rank_gone(task: Task, run: Run, event: ev.RankGone, now: float, limits: Limits) -> Transition:
     rank = run.ranks[event.rank]
-    if rank.state.gone:
+    if rank.state.terminated:
         return Transition(task)
     final = _FINAL.get(rank.state)
     if final is not None or run.state is RunState.TERMINATING:
@@ -121,7 +121,7 @@ def node_lost(task: Task, run: Run, event: ev.NodeLost, now: float, limits: Limi
     While the rank's agent answers, its program is asked to save first: only the kubelet may have failed.
     """
     rank = run.ranks[event.rank]
-    if rank.state.gone:
+    if rank.state.terminated:
         return Transition(task)
     if may_continue(run, rank) and may_run(rank) and rank.silent_since is None:
         if run.state in (RunState.SUSPENDING, RunState.STOPPING):
@@ -180,7 +180,7 @@ def agent_silent(
     rank = run.ranks[event.rank]
     if not may_run(rank) or rank.silent_since is not None:
         return Transition(task)
-    reason = f"agent of rank {rank.index} on {rank.node} is silent since {utc(event.since)}"
+    reason = f"agent of rank {rank.index} on {rank.node} is silent since {format_utc(event.since)}"
     line = Line("AgentSilent", reason, rank=rank.index)
     return Transition(
         with_run(task, with_rank(run, rank.index, silent_since=event.since)), (), (line,)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from hai_backend.domain.formatting import span
+from hai_backend.domain.formatting import format_duration
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Run, Task
 from hai_backend.lifecycle.accounting import work_seconds
@@ -132,7 +132,10 @@ def _note(task: Task, work: float, interval: float | None, advice: float | None)
     if advice is None:
         return _NO_COST
     if interval > _FACTOR * advice:
-        return f"it saves too rarely: each {span(interval)} of work; {span(advice)} would lose less"
+        every = format_duration(interval)
+        return (
+            f"it saves too rarely: each {every} of work; {format_duration(advice)} would lose less"
+        )
     if task.progress.saves >= _MIN_SAVES and interval < advice / _FACTOR:
-        return f"it saves too often: each {span(interval)} of work; {span(advice)} is enough"
+        return f"it saves too often: each {format_duration(interval)} of work; {format_duration(advice)} is enough"
     return ""

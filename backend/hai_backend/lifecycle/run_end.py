@@ -12,7 +12,7 @@ from hai_backend.lifecycle.transition import Line, Transition, with_run
 
 def end_if_all_gone(task: Task, run: Run, now: float, limits: Limits) -> Transition:
     """End the run once every rank is gone: its nodes are free."""
-    if not all(r.state.gone for r in run.ranks):
+    if not all(r.state.terminated for r in run.ranks):
         return Transition(with_run(task, run))
     lasted = max(0.0, now - run.started_at) if run.started_at is not None else 0.0
     run = replace(run, state=RunState.ENDED, ended_at=now, deadline=None)

@@ -79,12 +79,12 @@ def with_line(line: Line, transition: Transition) -> Transition:
 
 def existing_ranks(run: Run) -> tuple[int, ...]:
     """Ranks that still exist on their nodes."""
-    return tuple(r.index for r in run.ranks if not r.state.gone)
+    return tuple(r.index for r in run.ranks if not r.state.terminated)
 
 
 def live(rank: Rank) -> bool:
     """Whether the rank's program runs or may still start."""
-    return rank.exit_code is None and not rank.state.gone
+    return rank.exit_code is None and not rank.state.terminated
 
 
 def may_run(rank: Rank) -> bool:
@@ -130,7 +130,9 @@ def terminate(
         state=RunState.TERMINATING,
         deadline=now + limits.end_grace + limits.end_slack,
     )
-    attached = tuple(r.index for r in run.ranks if not r.state.gone and r.state not in _UNATTACHED)
+    attached = tuple(
+        r.index for r in run.ranks if not r.state.terminated and r.state not in _UNATTACHED
+    )
     unattached = tuple(r.index for r in run.ranks if r.state in _UNATTACHED)
     instructions: list[Instruction] = []
     if attached:

@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from hai_backend.domain.catalog.image import ImageReference
-from hai_backend.domain.catalog.registry import Registry
+from hai_backend.domain.catalog.image import ImageReference, Registry
 from hai_backend.registry.responses import down, read_json
 
 if TYPE_CHECKING:

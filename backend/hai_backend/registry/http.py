@@ -13,8 +13,7 @@ from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 
-from hai_backend.domain.catalog.image import ImageReference
-from hai_backend.domain.catalog.registry import Registry, place
+from hai_backend.domain.catalog.image import ImageReference, Registry, repository_path
 from hai_backend.domain.errors import Denied, NotFound
 from hai_backend.registry import challenge
 from hai_backend.registry.proxies import proxy_to
@@ -76,13 +75,13 @@ class Asking:
         if status == 404:
             raise NotFound(
                 f"registry {image.registry} has no image {image}; "
-                f"`hai image tags {place(image)}` lists its tags",
+                f"`hai image tags {repository_path(image)}` lists its tags",
                 reason="NO_SUCH_IMAGE",
             )
         if status in (401, 403):
             known = f"as {account}" if account else "without an account"
             raise Denied(
-                f"registry {image.registry} lets nobody see {place(image)} who asks {known}; "
+                f"registry {image.registry} lets nobody see {repository_path(image)} who asks {known}; "
                 "an admin sets the account with `hai registry set`",
                 reason="IMAGE_DENIED",
             )

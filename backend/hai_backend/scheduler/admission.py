@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import isfinite
 
-from hai_backend.domain.formatting import counted, listed, utc
+from hai_backend.domain.formatting import format_count, format_list, format_utc
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Stop, Wait, WaitReason
@@ -35,7 +35,7 @@ def fault(task: SchedTask) -> str:
     if not isfinite(times + since + restart):
         return "custom_rank or a time is not a finite number"
     if task.assigned_nodes and len(set(task.assigned_nodes)) != task.node_count:
-        return f"asks for {counted(count, 'node')} but names {', '.join(task.assigned_nodes)}"
+        return f"asks for {format_count(count, 'node')} but names {', '.join(task.assigned_nodes)}"
     return ""
 
 
@@ -44,9 +44,9 @@ def deferral(task: SchedTask, now: float) -> Verdict | None:
     if task.held:
         return WaitReason.HELD, "held by its user; resume it to put it back in the queue"
     if task.awaited:
-        return WaitReason.AFTER, f"waits for task {listed(task.awaited)} to end"
+        return WaitReason.AFTER, f"waits for task {format_list(task.awaited)} to end"
     if task.not_before > now:
-        return WaitReason.BACKING_OFF, f"may not start before {utc(task.not_before)}"
+        return WaitReason.BACKING_OFF, f"may not start before {format_utc(task.not_before)}"
     return None
 
 

@@ -16,7 +16,7 @@ from hmac import digest
 from typing import Any
 
 from hai_backend.domain.accounts.webhook import Format, Notice, Webhook, WebhookEvent
-from hai_backend.domain.formatting import span
+from hai_backend.domain.formatting import format_duration
 from hai_backend.domain.task import Outcome
 
 SECRET_PREFIX = "whsec_"  # of every secret, as the standard says
@@ -66,7 +66,7 @@ def line(notice: Notice) -> str:
     facts = notice.facts
     text = f"task {notice.task_id} {facts.get('name', '')} {_verb(notice)}"
     if notice.news is WebhookEvent.ENDED and "seconds" in facts:
-        text += f" after {span(float(facts['seconds']))}"
+        text += f" after {format_duration(float(facts['seconds']))}"
     with_reason = "reason" in facts and facts.get("outcome") != Outcome.SUCCEEDED
     return text + (f": {facts['reason']}" if with_reason else "")
 

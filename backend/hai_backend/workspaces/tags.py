@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hai_backend.domain.errors import Conflict, Exhausted, NotFound
-from hai_backend.domain.formatting import listed
+from hai_backend.domain.formatting import format_list
 from hai_backend.domain.workspace import Revision
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.index import Index
@@ -39,7 +39,7 @@ def tagged(files: Files, name: str) -> Revision:
 
 def _known(files: Files) -> str:
     rows = files.index.rows("SELECT name FROM tags ORDER BY revision DESC, name")
-    names = f"there are {listed([row[0] for row in rows])}; " if rows else ""
+    names = f"there are {format_list([row[0] for row in rows])}; " if rows else ""
     return f"{names}`hai workspace snapshots --tagged` lists all"
 
 

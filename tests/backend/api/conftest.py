@@ -61,8 +61,7 @@ from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.controllers.tasks.webhooks import Webhooks
 from hai_backend.domain.accounts.user import Role, TokenScope, User
 from hai_backend.domain.accounts.webhook import Format
-from hai_backend.domain.catalog.image import ImageReference
-from hai_backend.domain.catalog.registry import Registry, place
+from hai_backend.domain.catalog.image import ImageReference, Registry, repository_path
 from hai_backend.domain.errors import HaiError, NotFound, Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.scheduling.plan import Wait
@@ -123,7 +122,7 @@ class KnownImages:
         return self.found[str(image)]
 
     async def tags(self, image: ImageReference, registry: Registry) -> tuple[str, ...]:
-        begin = f"{place(image)}:"
+        begin = f"{repository_path(image)}:"
         return tuple(k.removeprefix(begin) for k in self.found if k.startswith(begin))
 
 

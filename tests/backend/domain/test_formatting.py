@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_backend.domain.formatting import counted
+from hai_backend.domain.formatting import format_count
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from hai_backend.domain.formatting import counted
     ],
 )
 def test_a_number_with_its_word(number: float, expected: str) -> None:
-    assert counted(number, "node") == expected
+    assert format_count(number, "node") == expected

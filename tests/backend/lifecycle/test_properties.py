@@ -98,7 +98,9 @@ def legal(task: Task) -> None:
     assert progress.overhead_seconds >= 0
     if run is not None:
         assert len(run.ranks) == NODES  # a gang is whole …
-        assert (run.state is RunState.ENDED) == all(r.state.gone for r in run.ranks)  # … or absent
+        assert (run.state is RunState.ENDED) == all(
+            r.state.terminated for r in run.ranks
+        )  # … or absent
         assert (run.ended_at is not None) == (run.state is RunState.ENDED)
         assert all(r.silent_since is None or may_run(r) for r in run.ranks)
         if run.state in (RunState.SUSPENDING, RunState.STOPPING, RunState.TERMINATING):

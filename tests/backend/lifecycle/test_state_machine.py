@@ -241,7 +241,7 @@ def test_a_rank_on_a_lost_node_keeps_its_place_until_the_launcher_is_sure() -> N
     assert KillRanks(1, (1,)) in lost.instructions
     other = step(lost.task, ev.RankGone(1, 0), NOW).task
     assert other.run is not None
-    assert [rank.state.gone for rank in other.run.ranks] == [True, False]
+    assert [rank.state.terminated for rank in other.run.ranks] == [True, False]
     again = step(other, ev.NodeLost(1, 1, "no power"), NOW)
     assert (again.task, again.instructions) == (other, (KillRanks(1, (1,)),))
     end = step(other, ev.RankGone(1, 1), NOW).task
@@ -409,7 +409,7 @@ def test_a_task_returns_to_the_queue(start: Task, happened: list[Any], code: Sto
     assert end.run is not None
     assert end.run.state is RunState.ENDED
     assert end.run.stop_code & code
-    assert all(r.state.gone for r in end.run.ranks)
+    assert all(r.state.terminated for r in end.run.ranks)
     assert end.created_at == start.created_at  # its old place
 
 

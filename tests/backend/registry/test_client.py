@@ -11,8 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from hai_backend.domain.catalog.image import ImageReference
-from hai_backend.domain.catalog.registry import Registry, full_reference
+from hai_backend.domain.catalog.image import ImageReference, Registry, full_reference
 from hai_backend.domain.errors import Denied, HaiError, NotFound, Unavailable
 from hai_backend.registry.client import RegistryClient
 from hai_backend.registry.proxies import proxy_to

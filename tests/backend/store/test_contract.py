@@ -16,8 +16,8 @@ from hai_backend.domain.accounts.user import Quota, Role, Share, Token, TokenSco
 from hai_backend.domain.accounts.webhook import Format, Notice, Webhook, WebhookEvent
 from hai_backend.domain.catalog.artifact import Artifact, Direction, TaskArtifact
 from hai_backend.domain.catalog.dataset import Dataset, Visibility
+from hai_backend.domain.catalog.image import Image, Registry
 from hai_backend.domain.catalog.port import Port
-from hai_backend.domain.catalog.registry import Image, Registry
 from hai_backend.domain.environment import Environment, EnvironmentState
 from hai_backend.domain.errors import Conflict, Invalid
 from hai_backend.domain.goodput_facts import Progress

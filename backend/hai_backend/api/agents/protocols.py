@@ -17,7 +17,7 @@ from hai_backend.controllers.tasks.executor import Executor
 from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.shared_dirs import Seen
+from hai_backend.domain.shared_dirs import PathInRank
 from hai_backend.domain.task import RunState, Task
 from hai_backend.domain.usage import Use
 from hai_backend.launch.base import RankKey
@@ -50,7 +50,7 @@ class AgentDeps:
     clock: Clock
     secret: bytes
     cluster: Cluster
-    seen: Seen
+    seen: PathInRank
     environment: EnvironmentPinning
     workspace: Callable[[Task], str]  # where its program begins; empty: nobody said
     report: Callable[[RankKey, Report], None]  # its program has a checkpoint
@@ -72,7 +72,7 @@ class AgentDeps:
             or run.number != key.run
             or run.state is RunState.ENDED
             or key.rank >= len(run.ranks)
-            or run.ranks[key.rank].state.gone
+            or run.ranks[key.rank].state.terminated
         ):
             raise Conflict(f"rank {key} is over: end its program and leave", reason="FENCED")
         return task

@@ -113,7 +113,7 @@ class AgentReports:
         task = self._p.task_manager.unfinished().get(key.task_id)
         if task is None or task.run is None or task.run.number != key.run:
             return
-        alive = (r.index for r in task.run.ranks if r.exit_code is None and not r.state.gone)
+        alive = (r.index for r in task.run.ranks if r.exit_code is None and not r.state.terminated)
         self._p.hub.step_reported(key, step, frozenset(alive))
 
 

@@ -8,7 +8,7 @@ from hai.v1 import image_pb2 as pb
 from hai_backend.api.request import limits
 from hai_backend.api.request.rules import NAME, Rules
 from hai_backend.api.users.convert import NAME_RULE
-from hai_backend.domain.catalog.registry import Image, Registry, full_reference
+from hai_backend.domain.catalog.image import Image, Registry, full_reference
 from hai_backend.domain.errors import Invalid
 
 _PREFIX = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)*")

@@ -12,14 +12,14 @@ from hai.client.taskfile.validation.violations import nearest
 from hai_backend.auth.permissions import Identity
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.accounts.right import Right
-from hai_backend.domain.catalog.image import ImageReference
-from hai_backend.domain.catalog.registry import (
+from hai_backend.domain.catalog.image import (
     Image,
+    ImageReference,
     Registry,
-    begins,
     full_reference,
-    place,
+    has_prefix,
     registry_of,
+    repository_path,
 )
 from hai_backend.domain.errors import Denied, Invalid, NotFound, Unavailable, Violation
 from hai_backend.domain.spec import TaskSpec
@@ -93,10 +93,10 @@ class Images:
             return found  # as `hai describe` writes what a task was pinned to
         allowed = identity.arguments(Right.IMAGE)
         if not identity.has_right(Right.MANAGE_IMAGES) and not any(
-            begins(found, prefix) for prefix in allowed
+            has_prefix(found, prefix) for prefix in allowed
         ):
             raise Denied(
-                f"{identity.name} may not use images of {place(found)}; "
+                f"{identity.name} may not use images of {repository_path(found)}; "
                 f"an admin allows it with `hai right grant {identity.name} image:{found.registry}/…`, "
                 "and `hai image list` shows the built-in ones",
                 reason="IMAGE_NOT_ALLOWED",

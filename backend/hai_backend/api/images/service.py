@@ -18,7 +18,7 @@ from hai_backend.api.images.convert import (
 from hai_backend.api.images.images import Images
 from hai_backend.api.server import caller
 from hai_backend.api.server.handler_wrapper import Context
-from hai_backend.domain.catalog.registry import Image, Registry, place
+from hai_backend.domain.catalog.image import Image, Registry, repository_path
 from hai_backend.domain.errors import NotFound
 from hai_backend.store.base import Store
 
@@ -69,7 +69,7 @@ class ImageService(ImageServiceServicer):
     ) -> pb.ListImageTagsResponse:
         found = await self._images.find(caller.current(), request.image)
         tags = await self._images.tags(found)
-        return pb.ListImageTagsResponse(repository=place(found), tags=tags)
+        return pb.ListImageTagsResponse(repository=repository_path(found), tags=tags)
 
     async def CheckImage(
         self, request: pb.CheckImageRequest, context: Context

@@ -101,7 +101,7 @@ def _messages(
     groups: list[Group], nodes: list[Node], tasks: list[Task], policy: Policy
 ) -> list[node_pb2.Group]:
     held = nodes_held(tasks)
-    waiting = Counter(task.spec.resource.group for task in tasks if task.wants_nodes)
+    waiting = Counter(task.spec.resource.group for task in tasks if task.needs_nodes)
     members: dict[str, list[Node]] = {}
     for node in nodes:
         members.setdefault(node.group, []).append(node)

@@ -8,7 +8,7 @@ from math import isfinite
 
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.api.request.convert_time import timestamp
-from hai_backend.domain.formatting import utc
+from hai_backend.domain.formatting import format_utc
 from hai_backend.domain.node import Node, NodeStatus
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Task
@@ -65,7 +65,9 @@ def _what(remedy: Remedy, task: Task) -> str:
         case Change.LEVEL:
             return f"submit it at {remedy.level.name}" if not task.id else _priority(remedy, task)
         case Change.TIME:
-            return f"wait: {_CAUSES[remedy.cause].format(task=remedy.task)}, {utc(remedy.at)}"
+            return (
+                f"wait: {_CAUSES[remedy.cause].format(task=remedy.task)}, {format_utc(remedy.at)}"
+            )
         case Change.UNCORDON:
             return f"operators can bring back cordoned nodes: {', '.join(remedy.nodes)}"
         case Change.MORE_NODES:

@@ -21,7 +21,7 @@ from hai_backend.api.scheduling.convert_remedy import (
 from hai_backend.api.scheduling.what_if import Insight
 from hai_backend.api.tasks import agent_silence
 from hai_backend.api.tasks.convert import task_to_proto, wait_to_proto
-from hai_backend.domain.formatting import counted, utc
+from hai_backend.domain.formatting import format_count, format_utc
 from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Node, NodeStatus
 from hai_backend.domain.priority import Priority
@@ -143,7 +143,7 @@ def protection(numbers: NodeNumbers) -> Iterator[str]:
         why = f": {numbers.protected_why}" if numbers.protected_why else ""
         yield (
             f"{nodes(numbers.protected)} held by runs that it outranks, but that are protected: "
-            f"task {runs}{more}; the first of them until {utc(numbers.protected_until)}{why}"
+            f"task {runs}{more}; the first of them until {format_utc(numbers.protected_until)}{why}"
         )
 
 
@@ -161,7 +161,7 @@ def _group_numbers(facts: Facts) -> str:
     status = Counter(n.status for n in members)
     where = facts.task.spec.resource.group
     return (
-        f"group {where} has {counted(len(members), 'node')}: {len(usable)} usable, of which {free} are free; "
+        f"group {where} has {format_count(len(members), 'node')}: {len(usable)} usable, of which {free} are free; "
         f"{status[NodeStatus.CORDONED]} cordoned, {status[NodeStatus.NOT_READY]} not ready"
     )
 
@@ -175,7 +175,7 @@ def _unusable(members: Iterable[Node]) -> Iterator[str]:
     for node in found[:_NAMED]:
         yield f"node {node.name} {_STATUS[node.status]}" + f": {node.why}" * bool(node.why)
     if len(found) > _NAMED:
-        yield f"and {counted(len(found) - _NAMED, 'more node')} cannot be used: `hai nodes` says why"
+        yield f"and {format_count(len(found) - _NAMED, 'more node')} cannot be used: `hai nodes` says why"
 
 
 def shared_with_others(members: Iterable[Node]) -> Iterator[str]:
@@ -183,7 +183,7 @@ def shared_with_others(members: Iterable[Node]) -> Iterator[str]:
     found = sorted((n.name, n.foreign) for n in members if n.usable and n.foreign)
     yield from (f"node {name}: {told}" for name, told in found[:_NAMED])
     if len(found) > _NAMED:
-        yield f"and of {counted(len(found) - _NAMED, 'more node')}: `hai nodes` says how much"
+        yield f"and of {format_count(len(found) - _NAMED, 'more node')}: `hai nodes` says how much"
 
 
 _STATUS = {
@@ -199,7 +199,7 @@ def _quota_numbers(facts: Facts, wait: Wait) -> Iterator[str]:
         if row.group == group and row.priority in (wait.priority, Priority.AUTO):
             total = row.priority is Priority.AUTO
             level = "over all levels" if total else f"at {row.priority.name}"
-            most, now = counted(row.nodes, "node"), held[user, group, row.priority]
+            most, now = format_count(row.nodes, "node"), held[user, group, row.priority]
             yield f"{user} may hold {most} in {group} {level} and holds {now}"
 
 
@@ -221,14 +221,14 @@ def _suggestions(facts: Facts, wait: Wait) -> Iterator[str]:
             yield from _own_tasks(facts)
         case WaitReason.NOT_ENOUGH_NODES | WaitReason.GROUP_TOO_SMALL | WaitReason.NODES_UNUSABLE:
             for group, count in _free_elsewhere(facts, nodes_held(facts.unfinished.values())):
-                yield f"group {group} has {counted(count, 'free node')}"
+                yield f"group {group} has {format_count(count, 'free node')}"
 
 
 def _own_tasks(facts: Facts) -> Iterator[str]:
     for row in facts.insight.blockers.quota:
         if (lack := row.after - row.allowed) > 0:
             group = facts.task.spec.resource.group
-            yield f"stop or suspend own tasks that hold {counted(lack, 'node')} in {group}"
+            yield f"stop or suspend own tasks that hold {format_count(lack, 'node')} in {group}"
 
 
 def _free_elsewhere(facts: Facts, held: frozenset[str]) -> list[tuple[str, int]]:
@@ -292,7 +292,7 @@ def _task_ahead(other: Task, rule: str, facts: Facts) -> pb.TaskAhead:
 def suspensions(events: Iterable[tuple[int, TaskEvent]]) -> tuple[str, ...]:
     """One sentence for each time that the task was asked to leave its nodes."""
     return tuple(
-        f"{utc(event.time)} run {event.run}: {event.reason} (asked by {event.actor})"
+        f"{format_utc(event.time)} run {event.run}: {event.reason} (asked by {event.actor})"
         for _, event in events
         if event.kind == "SuspendAsked"
     )

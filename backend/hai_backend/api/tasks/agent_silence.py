@@ -10,7 +10,7 @@ from math import isinf
 
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.api.request.convert_time import timestamp
-from hai_backend.domain.formatting import counted, listed, utc
+from hai_backend.domain.formatting import format_count, format_list, format_utc
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.task import Rank, RunState, Task
 
@@ -27,7 +27,7 @@ _LEAVING = "nothing new starts in its place until every process of the run is kn
 def silent_ranks(task: Task) -> list[Rank]:
     """Ranks whose agents are silent, the one that has been silent for longest first."""
     ranks = task.run.ranks if task.run is not None and not task.waiting else ()
-    silent = [rank for rank in ranks if rank.silent_since is not None and not rank.state.gone]
+    silent = [rank for rank in ranks if rank.silent_since is not None and not rank.state.terminated]
     return sorted(silent, key=lambda rank: (rank.silent_since or 0.0, rank.index))
 
 
@@ -36,9 +36,9 @@ def constraints(
 ) -> Iterator[str]:
     """What is known, and what the platform does. `lease`: seconds that a rank runs on unheard; inf: without limit."""
     for rank in ranks[:_NAMED]:
-        yield f"the agent of rank {rank.index} on {rank.node} was last heard at {utc(rank.silent_since or 0.0)}"
+        yield f"the agent of rank {rank.index} on {rank.node} was last heard at {format_utc(rank.silent_since or 0.0)}"
     if (more := len(ranks) - _NAMED) > 0:
-        yield f"{counted(more, 'more agent')} {'is' if more == 1 else 'are'} silent"
+        yield f"{format_count(more, 'more agent')} {'is' if more == 1 else 'are'} silent"
     yield from _nodes(ranks, nodes)
     yield _PROGRAM
     yield _LEAVING if _state(task) in (*_ENDING, RunState.SUSPENDING) else _platform(lease)
@@ -67,7 +67,7 @@ def suggestions(task: Task, ranks: Sequence[Rank]) -> Iterator[str]:
     if state not in (*_ENDING, RunState.SUSPENDING):
         yield "wait: when the agent is heard again, the task goes on, and what was printed meanwhile arrives"
     yield (
-        f"look at {'node' if len(names) == 1 else 'nodes'} {listed(names)} (hai nodes): is it reachable, is it "
+        f"look at {'node' if len(names) == 1 else 'nodes'} {format_list(names)} (hai nodes): is it reachable, is it "
         "overloaded, does the agent's process stand still?"
     )
     if state not in _ENDING:

@@ -11,9 +11,8 @@ from hai_backend.api.storage.storage import Storage
 from hai_backend.api.workspaces.pins import WorkspacePins
 from hai_backend.auth.directory import Directory
 from hai_backend.controllers.aio.clock import Clock
-from hai_backend.domain.catalog.image import parse_image
+from hai_backend.domain.catalog.image import Registry, parse_image, registry_of
 from hai_backend.domain.catalog.port import Port, ports_of_task
-from hai_backend.domain.catalog.registry import Registry, registry_of
 from hai_backend.domain.shared_dirs import SharedDirectory, checkpoints_of, container_of
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Task

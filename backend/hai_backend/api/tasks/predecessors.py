@@ -8,7 +8,7 @@ from dataclasses import replace
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.auth.permissions import Identity
 from hai_backend.domain.errors import Invalid, NotFound, Violation
-from hai_backend.domain.formatting import listed
+from hai_backend.domain.formatting import format_list
 from hai_backend.domain.spec import AfterOutcome, AfterSpec
 from hai_backend.domain.task import Outcome
 from hai_backend.lifecycle import dependencies
@@ -30,7 +30,7 @@ class Predecessors:
         ]
         if violations:
             raise Invalid(tuple(violations))
-        return f"after task {listed([after.task for after in wanted])}" if wanted else ""
+        return f"after task {format_list([after.task for after in wanted])}" if wanted else ""
 
     async def _problem(self, identity: Identity, after: AfterSpec) -> str:
         try:

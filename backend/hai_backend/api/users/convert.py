@@ -69,7 +69,7 @@ def user_from_proto(message: pb.User, now: float, *, new: bool) -> User:
 
 
 def _check_right(field: str, right: str, rules: Rules) -> None:
-    if wrong := right_rules.fault(right):
+    if wrong := right_rules.right_problem(right):
         rules.add(field, wrong, "NO_SUCH_RIGHT")
 
 

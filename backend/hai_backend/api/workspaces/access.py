@@ -17,7 +17,7 @@ from hai_backend.auth.permissions import Identity, require_reach
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.accounts.right import Right
 from hai_backend.domain.errors import Conflict, Exhausted, HaiError, NotFound
-from hai_backend.domain.formatting import listed
+from hai_backend.domain.formatting import format_list
 from hai_backend.domain.task import Task
 from hai_backend.domain.workspace import Workspace, parse_reference
 from hai_backend.store.base import AuditRow
@@ -142,7 +142,7 @@ class Workspaces:
         pinned = sorted(task for tasks in self.pins(key).values() for task in tasks)
         if pinned:
             raise Conflict(
-                f"unfinished tasks run on workspace {name}: {listed(pinned)}; stop them first",
+                f"unfinished tasks run on workspace {name}: {format_list(pinned)}; stop them first",
                 reason="PINNED",
             )
         await self.rooms.delete(key)

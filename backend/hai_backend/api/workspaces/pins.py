@@ -13,7 +13,7 @@ from dataclasses import replace
 from hai_backend.api.workspaces.access import Workspaces
 from hai_backend.auth.permissions import Identity
 from hai_backend.domain.errors import Conflict, HaiError, Invalid, Violation
-from hai_backend.domain.shared_dirs import Seen, SharedDirectory
+from hai_backend.domain.shared_dirs import PathInRank, SharedDirectory
 from hai_backend.domain.spec import TaskSpec
 from hai_backend.domain.task import Task
 from hai_backend.domain.workspace import Reference, Revision, parse_reference
@@ -26,7 +26,7 @@ _FIELD = "spec.workspace"
 class WorkspacePins:
     """`seen` says where ranks see a directory of the platform's. `run_here`: they are processes of this machine."""
 
-    def __init__(self, workspaces: Workspaces, seen: Seen, *, run_here: bool = False) -> None:
+    def __init__(self, workspaces: Workspaces, seen: PathInRank, *, run_here: bool = False) -> None:
         self._workspaces = workspaces
         self._run_here = run_here
         self._seen = seen

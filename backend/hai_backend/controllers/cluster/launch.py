@@ -14,7 +14,7 @@ from hai_backend.controllers.cluster.nodes import Cluster
 from hai_backend.controllers.tasks.executor import Executor
 from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.domain.errors import Conflict, Unavailable
-from hai_backend.domain.formatting import listed as listed_text
+from hai_backend.domain.formatting import format_list
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Run, RunState, Task
 from hai_backend.launch.base import (
@@ -212,7 +212,7 @@ async def _isolated(work: Awaitable[object], **of: object) -> None:
 
 
 def _unknown(run: Run, ranks: Sequence[int]) -> str:
-    names = listed_text([f"rank {index} on {run.ranks[index].node}" for index in ranks])
+    names = format_list([f"rank {index} on {run.ranks[index].node}" for index in ranks])
     return f"{names}: its pod was deleted while no server ran; its program may run on"
 
 
@@ -226,5 +226,5 @@ def _keys(task: Task) -> Iterator[RankKey]:
     if task.waiting or run is None or run.state is RunState.ENDED:
         return
     for rank in run.ranks:
-        if not rank.state.gone:
+        if not rank.state.terminated:
             yield RankKey(task.id, run.number, rank.index)

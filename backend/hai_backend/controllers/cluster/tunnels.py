@@ -215,4 +215,4 @@ def rank_of(task: Task, rank: int) -> RankKey | None:
         return None
     if not 0 <= rank < len(run.ranks) or run.ranks[rank].exit_code is not None:
         return None
-    return None if run.ranks[rank].state.gone else RankKey(task.id, run.number, rank)
+    return None if run.ranks[rank].state.terminated else RankKey(task.id, run.number, rank)

@@ -50,7 +50,7 @@ def loads(
         sums[node.group].gpus += node.gpus
     _count_ranks(sums, nodes, tasks, used)
     for task in tasks:
-        if task.wants_nodes and task.spec.resource.group in sums:
+        if task.needs_nodes and task.spec.resource.group in sums:
             sums[task.spec.resource.group].waiting_tasks += 1
     return [GroupLoad(name, minute, total.load()) for name, total in sums.items()]
 

@@ -38,9 +38,9 @@ class TaskCounts:
         """A task has changed; `before` is None when it is new."""
         if before is not None:
             self._states[before.state] -= 1
-            self._queue[before.spec.resource.group] -= before.wants_nodes
+            self._queue[before.spec.resource.group] -= before.needs_nodes
         self._states[after.state] += 1
-        self._queue[after.spec.resource.group] += after.wants_nodes
+        self._queue[after.spec.resource.group] += after.needs_nodes
 
     def show(self, nodes: Iterable[Node], version: int) -> None:
         """After a scheduling pass; nodes are counted again when their version has changed."""

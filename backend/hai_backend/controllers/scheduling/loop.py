@@ -233,7 +233,7 @@ class SchedulingLoop:
             return None
         match decision:
             case Start(nodes=nodes, priority=priority, reason=reason):
-                gpus = binder.allocate(task, nodes) if task.wants_nodes else None
+                gpus = binder.allocate(task, nodes) if task.needs_nodes else None
                 return None if gpus is None else ev.RunPlaced(nodes, priority, reason, gpus)
             case Suspend(for_task=other, reason=reason, higher=higher):
                 runs = sched_task(task).standing is SchedulingState.RUNNING

@@ -1,1 +1,1 @@
-"""Users, what they may do, and what they are told."""
+"""Users, rights, messages and webhooks."""

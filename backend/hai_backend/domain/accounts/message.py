@@ -1,4 +1,4 @@
-"""What operators tell users: a sentence for one, for a user group, or for everybody, until a moment or for ever."""
+"""Messages of operators to one user, a user group, or everybody, with or without an expiry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Message:
     expires_at: float | None = None
 
     def concerns(self, user: User) -> bool:
-        """Whether it is for this user."""
+        """Whether the message is for this user."""
         if self.subject_is_group:
             return self.subject in user.groups
         return self.subject in ("", user.name)

@@ -1,19 +1,18 @@
-"""What people may be allowed beyond their role. A right is a word, some with an argument: `image:registry/team/`."""
+"""Permissions beyond the role of a user. A right is a keyword, sometimes with an argument: `image:registry/team/`."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
-
-from hai_backend.domain.catalog import capability
 
 
 class Right(StrEnum):
-    """Everything that can be granted. Operators have what concerns tasks, nodes, storage; admins all of it."""
+    """All rights. Operators have those for tasks, nodes, storage and images; admins have all."""
 
     ASSIGN_NODES = "assign_nodes"  # tasks on nodes by name
-    MANAGE_TASKS = "manage_tasks"  # see and steer everybody's tasks
+    MANAGE_TASKS = "manage_tasks"  # see and change the tasks of all users
     MANAGE_NODES = "manage_nodes"  # cordon, drain, label, policies of groups
     MANAGE_USERS = "manage_users"  # accounts that can do no more than the holder
     MANAGE_QUOTAS = "manage_quotas"  # quotas and shares
@@ -22,14 +21,14 @@ class Right(StrEnum):
     MANAGE_IMAGES = "manage_images"  # built-in images and registries
     CUSTOM_SERVICE = "custom_service"  # custom_service:http:8080, …:tcp:*: services of tasks
     IMAGE = "image"  # image:registry/team/: images whose reference begins so
-    CAP = "cap"  # cap:IPC_LOCK: a Linux capability of the own containers
-    GID = "gid"  # gid:2000: a Unix group of the own programs
+    CAP = "cap"  # cap:IPC_LOCK: a Linux capability of the user's containers
+    GID = "gid"  # gid:2000: a Unix group of the user's programs
     PRIVILEGED = "privileged"
     HOST_IPC = "host_ipc"
     HOST_PID = "host_pid"
     HOST_NETWORK = "host_network"
-    PORTS = "ports"  # ports:4: so many node ports
-    WORKSPACE_GB = "workspace_gb"  # workspace_gb:500: so many GB in the own workspaces
+    PORTS = "ports"  # ports:4: up to so many node ports
+    WORKSPACE_GB = "workspace_gb"  # workspace_gb:500: up to so many GB in the user's workspaces
 
 
 _ARGUMENTS = {
@@ -40,6 +39,16 @@ _ARGUMENTS = {
     Right.PORTS: (r"[0-9]{1,4}", "ports:4"),
     Right.WORKSPACE_GB: (r"[0-9]{1,7}", "workspace_gb:500"),
 }
+
+_CAPABILITIES = """
+AUDIT_CONTROL AUDIT_READ AUDIT_WRITE BLOCK_SUSPEND BPF CHECKPOINT_RESTORE CHOWN DAC_OVERRIDE
+DAC_READ_SEARCH FOWNER FSETID IPC_LOCK IPC_OWNER KILL LEASE LINUX_IMMUTABLE MAC_ADMIN
+MAC_OVERRIDE MKNOD NET_ADMIN NET_BIND_SERVICE NET_BROADCAST NET_RAW PERFMON SETFCAP SETGID
+SETPCAP SETUID SYSLOG SYS_ADMIN SYS_BOOT SYS_CHROOT SYS_MODULE SYS_NICE SYS_PACCT SYS_PTRACE
+SYS_RAWIO SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG WAKE_ALARM
+"""
+CAPABILITIES = frozenset(_CAPABILITIES.split())
+"""The capabilities of Linux (capabilities(7)), without CAP_."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +61,8 @@ class Grant:
     expires_at: float | None = None
 
 
-def fault(text: str) -> str:
-    """Why `text` is no right; empty when it is one."""
+def right_problem(text: str) -> str:
+    """Why `text` is not a right; empty if it is."""
     name, colon, argument = text.partition(":")
     if name not in set(Right):
         return f"there is no right {name[:40]!r}; there are {', '.join(Right)}"
@@ -62,4 +71,13 @@ def fault(text: str) -> str:
         return f"{name} takes no argument"
     if pattern and not re.fullmatch(pattern, argument):
         return f"{text[:60]!r} must look like {example}"
-    return capability.fault(argument) if name == Right.CAP else ""
+    return capability_problem(argument) if name == Right.CAP else ""
+
+
+def capability_problem(name: str) -> str:
+    """Why `name` is not a capability; empty if it is."""
+    if name in CAPABILITIES:
+        return ""
+    similar = get_close_matches(name.upper().removeprefix("CAP_"), sorted(CAPABILITIES), n=3)
+    hint = f"; did you mean {' or '.join(similar)}?" if similar else ", as IPC_LOCK is"
+    return f"{name[:40]!r} is no capability of Linux{hint}"

@@ -1,4 +1,4 @@
-"""People, what they may do and how much they may hold."""
+"""Users, tokens, quotas and shares."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TokenScope(StrEnum):
     ALL = "ALL"
     READ = "READ"
     SUBMIT = "SUBMIT"
-    CONTAINER = "CONTAINER"  # for the programs of a dev container, and whoever else gets into it
+    CONTAINER = "CONTAINER"  # for the programs of a dev container, and everybody who can enter it
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Nodes that a user (or each member of a user group) may hold at once; priority AUTO: over all levels together."""
+    """Nodes that a user (or each member of a user group) may use at once; priority AUTO: at all levels together."""
 
     subject: str
     subject_is_group: bool
@@ -50,10 +50,11 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A user group's part of a node group, in nodes; who is in several of them counts for the first.
+    """A user group's part of a node group, in nodes. A user of several such groups counts for the first.
 
-    `guaranteed` nodes come back from others when they are wanted, what nobody is guaranteed is divided by `weight`, and
-    more than `limit` are never held. Whoever has no share, or has used it up, runs on what others leave.
+    `guaranteed` nodes are taken back from others when the group needs them. Nodes that nobody is guaranteed are divided
+    by `weight`. A group never uses more than `limit`. Users without a share, or whose share is used up, run on nodes
+    that others leave free.
     """
 
     user_group: str
@@ -75,4 +76,4 @@ class Token:
     created_at: float = 0.0
     expires_at: float | None = None
     revoked: bool = False
-    holder: str = ""  # who was given it to act as `user`; empty: the user
+    holder: str = ""  # who got it to act as `user`; empty: the user

@@ -1,4 +1,4 @@
-"""Webhooks: whom the server tells, over HTTPS, what becomes of a user's tasks. Notices: what it has still to tell."""
+"""Webhooks, which receive events of a user's tasks over HTTPS, and notices, the events that are still to be sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WebhookEvent(StrEnum):
 
 
 class Format(StrEnum):
-    """What the other side understands."""
+    """The format that the receiver expects."""
 
     JSON = "json"
     SLACK = "slack"
@@ -32,7 +32,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """One of a user's. `tag`: only tasks that have it; empty: all of them."""
+    """A webhook of a user. `tag`: only for tasks with this tag; empty: for all."""
 
     owner_name: str
     name: str
@@ -44,7 +44,7 @@ class Webhook:
     created_at: float
 
     def subscribes_to(self, news: WebhookEvent, task: Task) -> bool:
-        """Whether it gets a notice of this event of a task of its owner."""
+        """Whether it receives this event of its owner's task."""
         failed = news is WebhookEvent.ENDED and task.outcome is Outcome.FAILED
         return (not self.tag or self.tag in task.tags) and (
             news in self.news or (failed and WebhookEvent.FAILED in self.news)
@@ -53,7 +53,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One thing that a webhook is to be told; it is kept until that is done. `facts` are of the moment it tells of."""
+    """An event to send to a webhook; stored until it is sent. `facts` describe the task at the time of the event."""
 
     owner_name: str
     webhook: str
@@ -65,16 +65,16 @@ class Notice:
 
     @property
     def id(self) -> str:
-        """The same whenever it is told again."""
+        """The same for every try to send it."""
         return f"{self.task_id}.{self.run}.{self.news}"
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port: what may be shown and logged, as the rest of a webhook's URL is often a secret."""
+    """Scheme, host and port. Only these may be shown and logged: the rest of a webhook's URL is often a secret."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}".lower()
 
 
 def is_allowed(url: str, origins: Collection[str]) -> bool:
-    """Whether the operators let the server speak to it."""
+    """Whether the operators allow the server to send requests there."""
     return origin_of(url) in origins

@@ -1,1 +1,1 @@
-"""Things that tasks name: images, registries, artifacts, datasets, ports, capabilities."""
+"""Resources that tasks refer to: images, registries, artifacts, datasets and ports."""

@@ -1,4 +1,4 @@
-"""Artifacts: what tasks have made and need, under a name and a version. Private, or of a user group."""
+"""Artifacts: outputs and inputs of tasks, with a name and a version; private or of a user group."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ class TaskArtifact:
 
 
 def space_of(user_group: str, owner: str) -> str:
-    """Where an artifact of a group, or a private one of its owner, lies."""
+    """The space of an artifact of a group or, without a group, of its owner."""
     return user_group or f"{_PRIVATE}{owner}"

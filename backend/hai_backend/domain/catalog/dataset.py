@@ -1,4 +1,4 @@
-"""Datasets: data that tasks read, under a name and a version. A row grants nothing: mount rules say what tasks see."""
+"""Datasets: data that tasks read, with a name and a version. They grant no access: mount rules do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Visibility(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """`path` is that in tasks."""
+    """`path` is where tasks see it."""
 
     name: str
     version: str

@@ -1,12 +1,17 @@
-"""References of container images, by the grammar of the OCI distribution specification.
+"""Container images: references, built-in images, and the registries that images come from.
 
-A reference goes into a pod as it was written, so nothing but this grammar may pass: no scheme, no user, no password.
+References follow the grammar of the OCI distribution specification.
+
+A reference is written into a pod unchanged, so only this grammar is accepted: no scheme, no user, no password.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from hai_backend.domain.errors import Invalid, Violation
 
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _REGISTRY = re.compile(rf"{_HOST}(?:\.{_HOST})*(?::[1-9][0-9]{{0,4}})?")
@@ -18,7 +23,7 @@ _CHARS = 255
 
 @dataclass(frozen=True, slots=True)
 class ImageReference:
-    """[registry/]repository[:tag][@digest]; what is not given is empty."""
+    """[registry/]repository[:tag][@digest]; missing parts are empty."""
 
     repository: str
     registry: str = ""
@@ -32,17 +37,17 @@ class ImageReference:
 
 
 def parse_image(text: str) -> ImageReference:
-    """The parts of a reference. Raises ValueError with a sentence that says what is wrong."""
+    """Parse a reference. Raises ValueError with a message for users."""
     _check_form(text)
     name, at, digest = text.partition("@")
     if at and not _DIGEST.fullmatch(digest):
         raise ValueError("after @ there must be a digest, sha256: and 64 hexadecimal digits")
-    first, slash, rest = name.partition("/")
+    first, slash, remainder = name.partition("/")
     if not (slash and (set(".:") & set(first) or first == "localhost")):
-        first, rest = "", name
+        first, remainder = "", name
     if first and not _REGISTRY.fullmatch(first):
         raise ValueError(f"{first!r} is no registry: write its host, and a port after a colon")
-    repository, colon, tag = rest.partition(":")
+    repository, colon, tag = remainder.partition(":")
     if colon and not _TAG.fullmatch(tag):
         raise ValueError(f"{tag!r} is no tag: at most 128 letters, digits, `_`, `.` and `-`")
     _check_repository(repository)
@@ -66,5 +71,57 @@ def _check_repository(repository: str) -> None:
         if part != part.lower():
             raise ValueError(f"{part!r} must be in lower case")
         if not _PART.fullmatch(part):
-            wanted = "lower-case letters and digits, with `.`, `_` or `-` between them"
-            raise ValueError(f"{part!r} is no part of an image's name: {wanted}")
+            rule = "lower-case letters and digits, with `.`, `_` or `-` between them"
+            raise ValueError(f"{part!r} is no part of an image's name: {rule}")
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A built-in image: a name for users, and its reference."""
+
+    name: str
+    reference: str
+    user_groups: tuple[str, ...] = ()  # who may use it; empty: everybody
+    is_default: bool = False  # used for `default`, and for tasks that name no image
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """How to access images whose reference begins with `prefix`; the longest prefix counts."""
+
+    prefix: str  # host, host:port or host/project
+    username: str = ""
+    password: str = field(default="", repr=False)  # never leaves the server
+    plain_http: bool = False
+    pull_secret: str = ""  # name of the Kubernetes secret that nodes pull with
+
+
+def full_reference(text: str, field: str = "image") -> ImageReference:
+    """A reference that names its registry, with a tag or digest. Raises Invalid.
+
+    Unlike Docker, we add no default registry, because each node might be configured for another one.
+    """
+    try:
+        found = parse_image(text)
+        if not found.registry:
+            raise ValueError(f"{text!r} names no registry: write registry/project/name:tag")
+    except ValueError as error:
+        raise Invalid((Violation(field, str(error)),), reason="BAD_REFERENCE") from error
+    return found if found.tag or found.digest else replace(found, tag="latest")
+
+
+def has_prefix(image: ImageReference, prefix: str) -> bool:
+    """Whether an image is below `host`, `host/project` or `host/project/`; compares complete path parts."""
+    return f"{repository_path(image)}/".startswith(prefix.rstrip("/") + "/")
+
+
+def registry_of(image: ImageReference, registries: Iterable[Registry]) -> Registry:
+    """The registry of an image; if none is configured, one without credentials."""
+    matching = (registry for registry in registries if has_prefix(image, registry.prefix))
+    return max(matching, key=lambda r: len(r.prefix), default=Registry(image.registry))
+
+
+def repository_path(image: ImageReference) -> str:
+    """Registry and repository, without tag and digest."""
+    return f"{image.registry}/{image.repository}"

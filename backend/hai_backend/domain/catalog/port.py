@@ -1,4 +1,4 @@
-"""Ports of the nodes that users keep for services of their tasks."""
+"""Node ports that users have reserved for services of their tasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Leads to a tcp service of whichever task of that user and name runs."""
+    """A port that leads to a tcp service of the running task of that user and name."""
 
     node_port: int
     user: str
@@ -18,5 +18,5 @@ class Port:
 
 
 def ports_of_task(ports: Iterable[Port], user: str, task_name: str) -> dict[str, int]:
-    """What a launcher gives a task: by name of a service, the port that is kept for it."""
+    """The reserved ports of a task, by name of the service."""
     return {p.service: p.node_port for p in ports if (p.user, p.task_name) == (user, task_name)}

@@ -1,1 +1,1 @@
-"""Storage in tasks: rules of operators, and the mounts that a task gets by them."""
+"""Storage in tasks: the operators' rules, and the mounts that a task gets from them."""

@@ -1,4 +1,4 @@
-"""The little language of conditions: `user.group == 'vision' and not task.name.startswith('test')`.
+"""The language of conditions: `user.group == 'vision' and not task.name.startswith('test')`.
 
     condition   all of: any "or" …
     any         each "and" …
@@ -8,27 +8,60 @@
     side        attribute | 'text' | 12
     list        an attribute that is one | ['a', 'b'] | ('a', 'b')
 
-Kinds are checked when a condition is read, so that one which could never hold is an error at the time it is written.
-`task is None` asks whether there is a task at all.
+Types are checked when a condition is parsed, so that a condition that can never be true is refused when it is written.
+`task is None` is true if there is no task.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from hai_backend.domain.mounts.tokens import Token, tokens
 from hai_backend.domain.mounts.variables import Facts, Kind, Problem, Value, kind_of
 
 Holds = Callable[[Facts], bool]
 _CHARS = 1000
-_DEPTH = 20  # parentheses and nots within one another
+_DEPTH = 20  # levels of parentheses and `not`
+_TOKEN = re.compile(
+    r"\s*(?:(?P<word>[A-Za-z_]+)|(?P<number>\d{1,18})|(?P<text>'[^'\\]*'|\"[^\"\\]*\")"
+    r"|(?P<sign>==|!=|[().,\[\]]))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Kinds: word, number, text (with its quotes), sign, and end, which is always the last."""
+
+    kind: str
+    text: str
+    column: int
+
+
+def tokenize(text: str) -> list[Token]:
+    """Split a condition into tokens. Raises Problem."""
+    found, at, end = [], 0, len(text.rstrip())
+    while at < end:
+        match = _TOKEN.match(text, at)
+        if match is None or match.lastgroup is None:
+            raise _unreadable(text, at)
+        kind = match.lastgroup
+        found.append(Token(kind, match[kind], match.start(kind) + 1))
+        at = match.end()
+    return [*found, Token("end", "the end", len(text) + 1)]
+
+
+def _unreadable(text: str, at: int) -> Problem:
+    at += len(text[at:]) - len(text[at:].lstrip())
+    if text[at] in "'\"":
+        return Problem(at + 1, "this text has no closing quote, or a backslash in it")
+    return Problem(at + 1, f"{text[at]!r} cannot be read here")
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that is true of a user and a task, or not."""
+    """A predicate of a user and a task."""
 
     mentions: frozenset[str]
     holds: Holds
@@ -39,7 +72,7 @@ def parse_condition(text: str) -> Condition:
     """Raises Problem."""
     if len(text) > _CHARS:
         raise Problem(1, f"a condition has at most {_CHARS} characters, not {len(text)}")
-    reader = _Reader(tokens(text))
+    reader = _Reader(tokenize(text))
     holds = reader.any(0)
     reader.end()
     return Condition(frozenset(reader.mentions), holds)
@@ -53,7 +86,7 @@ class _Side:
 
 
 class _Reader:
-    """Reads tokens from left to right; each method takes what its name says."""
+    """A recursive descent parser; each method parses what its name says."""
 
     def __init__(self, found: list[Token]) -> None:
         self._tokens = found
@@ -105,13 +138,13 @@ class _Reader:
 
     def _is_none(self, get: Callable[[Facts], Value]) -> Holds:
         self._need("is")
-        wanted = not self._take("not")
+        expected = not self._take("not")
         self._need("None")
-        return lambda facts: (get(facts) is None) is wanted
+        return lambda facts: (get(facts) is None) is expected
 
     def _equal(self, side: _Side) -> Holds:
-        wanted = self._take("==")
-        if not wanted:
+        expected = self._take("==")
+        if not expected:
             self._need("!=")
         other = self._side()
         if Kind.TEXTS in (side.kind, other.kind):
@@ -120,16 +153,16 @@ class _Reader:
             message = f"{other.kind} is never equal to {side.kind}"
             raise Problem(other.column, message)
         one, two = side.get, other.get
-        return lambda facts: (one(facts) == two(facts)) is wanted
+        return lambda facts: (one(facts) == two(facts)) is expected
 
     def _in(self, side: _Side) -> Holds:
-        wanted = not self._take("not")
+        expected = not self._take("not")
         self._need("in")
         kind, get = self._list()
         if side.kind is not kind:
             raise Problem(side.column, f"{side.kind} is never in a list of {kind.value[2:]}s")
         one = side.get
-        return lambda facts: (one(facts) in (get(facts) or ())) is wanted
+        return lambda facts: (one(facts) in (get(facts) or ())) is expected
 
     def _list(self) -> tuple[Kind, Callable[[Facts], tuple[Value, ...]]]:
         if self._next.text not in ("(", "["):
@@ -163,8 +196,8 @@ class _Reader:
         if affix.kind is not Kind.TEXT:
             raise Problem(affix.column, "must be a text in quotes")
         self._need(")")
-        get, wanted, at_start = side.get, str(affix.get({})), name.text == "startswith"
-        return lambda facts: _has_affix(get(facts), wanted, at_start=at_start)
+        get, expected, at_start = side.get, str(affix.get({})), name.text == "startswith"
+        return lambda facts: _has_affix(get(facts), expected, at_start=at_start)
 
     def _side(self) -> _Side:
         token = self._next
@@ -211,11 +244,11 @@ class _Reader:
         if not self._take(text):
             raise self._unexpected(text)
 
-    def _unexpected(self, wanted: str) -> Problem:
-        return Problem(self._next.column, f"expected {wanted}, not {self._next.text}")
+    def _unexpected(self, expected: str) -> Problem:
+        return Problem(self._next.column, f"expected {expected}, not {self._next.text}")
 
 
-def _has_affix(value: Value, wanted: str, *, at_start: bool) -> bool:
+def _has_affix(value: Value, expected: str, *, at_start: bool) -> bool:
     if not isinstance(value, str):
         return False
-    return value.startswith(wanted) if at_start else value.endswith(wanted)
+    return value.startswith(expected) if at_start else value.endswith(expected)

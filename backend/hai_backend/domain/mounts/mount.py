@@ -1,4 +1,4 @@
-"""Storage in tasks: the rows that operators write, and the mounts that a rank gets by them.
+"""Storage in tasks: the rows that operators write, and the mounts that a rank gets from them.
 
 How rows become mounts: mounts/rules.py. The texts of a row are templates (mounts/template.py), its conditions a small
 language (mounts/condition.py); both are checked when the row is written.
@@ -30,7 +30,7 @@ class MountKind(StrEnum):
 
 
 class HostPathType(StrEnum):
-    """What must be at a path of the node; ANY: not looked at. The words are Kubernetes'."""
+    """What must exist at a path of the node, as in Kubernetes; ANY: not checked."""
 
     ANY = ""
     DIRECTORY = "Directory"
@@ -47,7 +47,7 @@ class MountAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Something that a rank sees at `mount_path`; templates are filled in."""
+    """Storage that a rank sees at `mount_path`; templates are filled in."""
 
     mount_path: str
     source: str
@@ -59,11 +59,11 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class MountRow:
-    """A rule of the operators: for whom, when, and what is added or removed.
+    """A rule of the operators: whose tasks it applies to, under which conditions, and what it adds or removes.
 
-    `owners` are users, user groups, roles, or `public`. A row to remove names mounts by `mount_path` and, unless it is
-    empty, `source`; a `*` at the end of either stands for any rest. `mount_code`: the row counts for tasks
-    that have one of these bits in theirs, which their users choose; 0: for all.
+    `owners` are users, user groups, roles, or `public`. A row that removes selects mounts by `mount_path` and,
+    unless it is empty, `source`; a `*` at the end of either matches any suffix. `mount_code`: the row applies to
+    tasks whose mount code, which users choose, has one of these bits; 0: to all.
     """
 
     owners: tuple[str, ...]

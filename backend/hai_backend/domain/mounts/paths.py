@@ -1,6 +1,6 @@
-"""Which paths may stand in a mount: absolute, in their plain form, and at places that are not the platform's own.
+"""Validates the paths of mounts: absolute, normalized, and not below a directory of the platform.
 
-The same rules are asked twice: of the template when a row is written, and of the text that it became for a task.
+The rules apply twice: to the template when a row is written, and to the path that it becomes for a task.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _TOKENS = "/var/run/secrets/kubernetes.io"
 
 
 def checked_path(text: str, start: int = 1) -> str:
-    """An absolute path without a slash at its end. Raises Problem; `start` is the column of its first character."""
+    """An absolute path, without a trailing slash. Raises Problem; `start` is the column of its first character."""
     if not text.startswith("/"):
         raise Problem(start, f"{text[:40]!r} must begin with a slash")
     return "/" + checked_relative(text.removesuffix("/")[1:], start + 1)
 
 
 def checked_relative(text: str, start: int = 1) -> str:
-    """A path below something else. Raises Problem."""
+    """A relative path. Raises Problem."""
     if len(text) > _CHARS:
         raise Problem(start, f"a path has at most {_CHARS} characters, not {len(text)}")
     if found := _CONTROL.search(text):
@@ -40,14 +40,14 @@ def checked_relative(text: str, start: int = 1) -> str:
 
 
 def checked_root(text: str, start: int = 1) -> None:
-    """A template may not choose the first directory. Raises Problem."""
+    """Raises Problem if a template chooses the first directory."""
     first = text.split("/")[1] if text.count("/") else text
     if "{" in first:
         raise Problem(start + text.index("{"), "the first directory must be written out")
 
 
 def checked_target(path: str, *, shared_memory: bool) -> None:
-    """A place in a rank that storage may be mounted at. Raises Problem."""
+    """Raises Problem if nothing may be mounted at this path of a rank."""
     if ":" in path:
         raise Problem(path.index(":") + 1, "a mount path contains no colon")
     if shared_memory and path == SHARED_MEMORY:

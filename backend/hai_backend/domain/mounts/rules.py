@@ -1,11 +1,11 @@
-"""From the rows of the mounts table to the mounts of one user's task.
+"""Computes the mounts of one user's task from the rows of the mounts table.
 
-Rows of the user's groups come before the user's own, rows without a condition before those with one; what comes later
-overrides what has the same mount path. Within such a rank, first all removals, then all additions; where two rows of
-a rank add the same mount path neither is used, for nobody can say which was meant.
+Rows of the user's groups are applied before the user's own, and rows without a condition before those with one; a later
+row overrides an earlier one with the same mount path. Within each of these levels, removals are applied before
+additions. If two rows of a level add the same mount path, neither is used, because it is ambiguous.
 
-A value that may not become part of a path (task names are free text) stops the whole task: were only its row left
-out, a user could switch off a removal or a read-only mount by the name of a task.
+A value that may not become part of a path (task names are free text) refuses the task. If only its row were skipped, a
+user could disable a removal or a read-only mount by the name of a task.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Mounts = dict[str, Mount]  # by mount path
 def resolve(
     rows: Iterable[MountRow], user: User, task: Task | None
 ) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
-    """The mounts, outer directories first, and what the operators should know. Raises Invalid.
+    """The mounts, outer directories first, and notes for the operators. Raises Invalid.
 
-    Without a task: what every task of the user has; rows that ask for one are left out.
+    Without a task: the mounts of every task of the user; rows that refer to a task are skipped.
     """
     facts = facts_of(user, task)
     ranks: dict[int, list[MountRow]] = defaultdict(list)
@@ -63,17 +63,17 @@ def _counts(row: MountRow, user: User, task: Task | None) -> bool:
 def _holds(row: MountRow, facts: Facts) -> bool:
     try:
         conditions = [parse_condition(text) for text in row.conditions]
-        holes = list(_holes(row))
+        placeholders = list(_placeholders(row))
     except Problem as problem:  # written past us
-        raise _refused(row, str(problem)) from problem
+        raise _invalid_row(row, str(problem)) from problem
     if any(name not in facts for c in conditions for name in c.mentions):
         return False
-    if any(facts.get(name) is None for name in holes):
+    if any(facts.get(name) is None for name in placeholders):
         return False
     return all(condition.holds(facts) for condition in conditions)
 
 
-def _holes(row: MountRow) -> Iterator[str]:
+def _placeholders(row: MountRow) -> Iterator[str]:
     for text in (row.mount_path, row.source, *row.attributes.values()):
         yield from parse_template(text).mentions
 
@@ -88,7 +88,7 @@ def _remove(rows: Sequence[MountRow], facts: Facts, mounts: Mounts) -> None:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Values hold no *, so the one at the end is the operator's."""
+    """Values contain no *, so one at the end is the operator's."""
     if pattern.endswith("*"):
         return text.startswith(pattern[:-1])
     return text == (pattern.rstrip("/") or pattern)
@@ -114,7 +114,7 @@ def _mount(row: MountRow, facts: Facts) -> Mount:
         checked_target(path, shared_memory=row.kind is MountKind.TMPFS)
         source = checked_source(row.kind, _filled(row, row.source, facts))
     except Problem as problem:
-        raise _refused(row, str(problem)) from problem
+        raise _invalid_row(row, str(problem)) from problem
     attributes = {key: _filled(row, text, facts) for key, text in row.attributes.items()}
     fixed = row.read_only or row.kind is MountKind.CONFIG_MAP
     return Mount(path, source, row.kind, row.host_type, attributes, fixed)
@@ -124,9 +124,9 @@ def _filled(row: MountRow, text: str, facts: Facts) -> str:
     try:
         return parse_template(text).fill(facts)
     except ValueError as error:
-        raise _refused(row, str(error)) from error
+        raise _invalid_row(row, str(error)) from error
 
 
-def _refused(row: MountRow, why: str) -> Invalid:
+def _invalid_row(row: MountRow, why: str) -> Invalid:
     message = f"the storage of row {row.id} cannot be mounted: {why}"
     return Invalid((Violation("", message),), reason="BAD_MOUNT")

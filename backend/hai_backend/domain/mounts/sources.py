@@ -1,4 +1,4 @@
-"""What the `source` of a mount may say, by kind. Asked of the template when a row is written, and of what it became."""
+"""Validates the `source` of a mount by kind: of the template of a row, and of the source that it becomes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 
 
 def checked_source(kind: MountKind, text: str) -> str:
-    """The source in its plain form. Raises Problem."""
+    """The source, normalized. Raises Problem."""
     return _CHECKS[kind](text)
 
 
 def split_source(text: str) -> tuple[str, str]:
-    """server and path, or name and subpath (empty: all of it)."""
+    """Server and path, or name and subpath (empty: the complete volume)."""
     first, _, rest = text.partition(":")
     return first, rest
 

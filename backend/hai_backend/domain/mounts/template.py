@@ -1,7 +1,7 @@
-"""Texts with `{user.name}` and the like in them. A value fills in a part of one name, and can never become a path.
+"""Templates such as `/data/{user.name}`. A value becomes a part of one path component, and never a path.
 
-Task names are free text of users, so a value that is not a plain word is refused, not repaired: what would be repaired
-alike for two tasks would give one the directory of the other.
+Task names are free text, so a value with other characters is refused instead of sanitized: two names that are sanitized
+to the same text would share a directory.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ _CHARS = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
-    """A place for the value of an attribute."""
+class Placeholder:
+    """Stands for the value of an attribute."""
 
     attribute: str
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Literal texts and holes, in turn."""
+    """Literal texts and placeholders."""
 
-    parts: tuple[str | Hole, ...]
+    parts: tuple[str | Placeholder, ...]
 
     @property
     def mentions(self) -> frozenset[str]:
-        """The attributes that it asks for."""
-        return frozenset(part.attribute for part in self.parts if isinstance(part, Hole))
+        """The attributes of its placeholders."""
+        return frozenset(part.attribute for part in self.parts if isinstance(part, Placeholder))
 
     def fill(self, facts: Facts) -> str:
-        """The text. Raises ValueError for a value that may not stand in one."""
-        return "".join(p if isinstance(p, str) else _word(p, facts) for p in self.parts)
+        """The text with all values. Raises ValueError if a value is not allowed in a path."""
+        return "".join(p if isinstance(p, str) else _value_text(p, facts) for p in self.parts)
 
 
 @lru_cache(maxsize=4096)
 def parse_template(text: str) -> Template:
     """Raises Problem."""
-    parts: list[str | Hole] = []
+    parts: list[str | Placeholder] = []
     at = 0
     while at < len(text):
         end = _end(text, at)
-        parts.append(_hole(text, at, end) if text[at] == "{" else text[at:end])
+        parts.append(_placeholder(text, at, end) if text[at] == "{" else text[at:end])
         at = end
     return Template(tuple(parts))
 
@@ -64,17 +64,19 @@ def _end(text: str, at: int) -> int:
     return min(found, default=len(text))
 
 
-def _hole(text: str, at: int, end: int) -> Hole:
+def _placeholder(text: str, at: int, end: int) -> Placeholder:
     name = text[at + 1 : end - 1]
     if kind_of(name, at + 2) is Kind.TEXTS:
         raise Problem(at + 2, f"{name} is a list, and cannot stand in a text")
-    return Hole(name)
+    return Placeholder(name)
 
 
-def _word(hole: Hole, facts: Facts) -> str:
-    value = str(facts[hole.attribute])
+def _value_text(placeholder: Placeholder, facts: Facts) -> str:
+    value = str(facts[placeholder.attribute])
     if not _PLAIN.fullmatch(value) or len(value) > _CHARS:
-        wanted = "a word of letters, digits, `_`, `.`, `+`, `@` and `-` that begins with a letter, digit or `_`"
-        shown = repr(value if len(value) <= 40 else value[:37] + "...")
-        raise ValueError(f"{hole.attribute} is {shown}; only {wanted} may become part of a path")
+        rule = "a word of letters, digits, `_`, `.`, `+`, `@` and `-` that begins with a letter, digit or `_`"
+        display = repr(value if len(value) <= 40 else value[:37] + "...")
+        raise ValueError(
+            f"{placeholder.attribute} is {display}; only {rule} may become part of a path"
+        )
     return value

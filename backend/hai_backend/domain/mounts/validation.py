@@ -1,4 +1,4 @@
-"""Is a row of the mounts table sound? Asked once, when it is written; everything wrong is said at once."""
+"""Validates a row of the mounts table when it is written; reports all violations at once."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def _violations(row: MountRow) -> Iterator[Violation]:
     if len(row.conditions) > _CONDITIONS:
         yield Violation("conditions", f"at most {_CONDITIONS} are allowed")
     for i, condition in enumerate(row.conditions[:_CONDITIONS]):
-        yield from _told(f"conditions[{i}]", parse_condition, condition)
+        yield from _problem_of(f"conditions[{i}]", parse_condition, condition)
     yield from _removing(row) if row.action is MountAction.REMOVE else _adding(row)
 
 
 def _removing(row: MountRow) -> Iterator[Violation]:
-    yield from _told("mount_path", _pattern, row.mount_path)
-    yield from _told("source", _pattern, row.source)
+    yield from _problem_of("mount_path", _pattern, row.mount_path)
+    yield from _problem_of("source", _pattern, row.source)
 
 
 def _pattern(text: str) -> None:
@@ -58,8 +58,8 @@ def _pattern(text: str) -> None:
 
 def _adding(row: MountRow) -> Iterator[Violation]:
     tmpfs = row.kind is MountKind.TMPFS
-    yield from _told("mount_path", _target, row.mount_path, tmpfs)
-    yield from _told("source", _source, row.kind, row.source)
+    yield from _problem_of("mount_path", _target, row.mount_path, tmpfs)
+    yield from _problem_of("source", _source, row.kind, row.source)
     if row.host_type is not HostPathType.ANY and row.kind is not MountKind.HOST_PATH:
         yield Violation("host_type", "is for hostPath only")
     if row.attributes and row.kind is not MountKind.CSI:
@@ -67,7 +67,7 @@ def _adding(row: MountRow) -> Iterator[Violation]:
     for key, text in row.attributes.items():
         if not _KEY.fullmatch(key):
             yield Violation(f"attributes[{key[:64]}]", "is no name of an attribute")
-        yield from _told(f"attributes[{key[:64]}]", _attribute, text)
+        yield from _problem_of(f"attributes[{key[:64]}]", _attribute, text)
 
 
 def _target(text: str, tmpfs: bool) -> None:
@@ -87,7 +87,7 @@ def _attribute(text: str) -> None:
     parse_template(text)
 
 
-def _told(field: str, check: Callable[..., object], *arguments: Any) -> Iterator[Violation]:
+def _problem_of(field: str, check: Callable[..., object], *arguments: Any) -> Iterator[Violation]:
     try:
         check(*arguments)
     except Problem as problem:

@@ -1,4 +1,4 @@
-"""What templates and conditions of mounts may ask about a user and a task: a closed table."""
+"""The attributes of users and tasks that templates and conditions of mounts may use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Facts = Mapping[str, Value]
 
 
 class Kind(StrEnum):
-    """Of an attribute; its value may also be None."""
+    """The type of an attribute; its value may also be None."""
 
     TEXT = "a text"
     NUMBER = "a number"

@@ -1,1 +1,1 @@
-"""What a scheduling pass reads (a snapshot) and answers (a plan)."""
+"""The input (snapshot) and the output (plan) of a scheduling pass."""

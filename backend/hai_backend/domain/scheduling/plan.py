@@ -1,4 +1,4 @@
-"""What the scheduler answers: one decision per task that changes or waits, each with its reason."""
+"""The result of a scheduling pass: one decision with a reason for each task that changes or waits."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ class WaitReason(StrEnum):
     NO_SUCH_GROUP = "NO_SUCH_GROUP"
     NO_SUCH_NODE = "NO_SUCH_NODE"
     GROUP_TOO_SMALL = "GROUP_TOO_SMALL"  # can never start with today's nodes
-    NOT_ENOUGH_NODES = "NOT_ENOUGH_NODES"  # others hold them, and may keep them
-    WAITING_FOR_PREEMPTED = "WAITING_FOR_PREEMPTED"  # nodes are promised; the victims are leaving
+    NOT_ENOUGH_NODES = "NOT_ENOUGH_NODES"  # other tasks use them and cannot be preempted
+    WAITING_FOR_PREEMPTED = (
+        "WAITING_FOR_PREEMPTED"  # nodes are reserved; their tasks are being suspended
+    )
     NODES_UNUSABLE = "NODES_UNUSABLE"  # cordoned or not ready
     HELD = "HELD"
-    AFTER = "AFTER"  # others have to end first
+    AFTER = "AFTER"  # waits for other tasks to end
     BACKING_OFF = "BACKING_OFF"
-    INVALID = "INVALID"  # a bad row; never stops the pass
+    INVALID = "INVALID"  # an invalid row; never stops the pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Ask a running task to leave, because `for_task` then really fits."""
+    """Suspend a running task, because `for_task` fits then."""
 
     task: int
     for_task: int
     reason: str
-    higher: bool = True  # it is of a higher level; False: an equal whose turn it is
+    higher: bool = (
+        True  # `for_task` is of a higher level; False: of the same level, and it is its turn
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Leave the task in the queue. `place` is 1 for the next in its group, 0 when it cannot be ranked."""
+    """Keep the task in the queue. `place` is 1 for the next one of its group, 0 if it cannot be ranked."""
 
     task: int
     why: WaitReason
@@ -72,7 +76,7 @@ Decision = Start | Suspend | Stop | Wait
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A proposal: whoever applies it checks each decision again and may accept a part."""
+    """A proposal: the binder checks each decision again and may accept a part."""
 
     revision: int
     decisions: tuple[Decision, ...]

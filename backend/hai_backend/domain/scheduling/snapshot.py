@@ -1,4 +1,4 @@
-"""Everything that one scheduling pass may look at."""
+"""The input of a scheduling pass."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class SchedulingState(StrEnum):
     """What the scheduler may do with a task."""
 
     QUEUED = "QUEUED"  # may be started
-    RUNNING = "RUNNING"  # holds nodes, may be suspended
-    LEAVING = "LEAVING"  # holds nodes, already asked to leave or being started: leave it alone
+    RUNNING = "RUNNING"  # uses nodes, may be suspended
+    LEAVING = "LEAVING"  # uses nodes, is being suspended or started: must not be changed
 
 
 @dataclass(frozen=True, slots=True)
 class SchedTask:
-    """The few facts of an unfinished task that scheduling depends on. Times are seconds since the epoch."""
+    """The facts about an unfinished task that scheduling depends on. Times are seconds since the epoch."""
 
     id: int
     user: str
     group: str
     node_count: int
-    priority: Priority  # as asked; may be AUTO
+    priority: Priority  # as requested; may be AUTO
     created_at: float
     standing: SchedulingState = SchedulingState.QUEUED
     zone: str = ""
@@ -37,30 +37,30 @@ class SchedTask:
     gpu: int = 0  # per rank; 0 with cpu and memory 0: the whole node
     cpu: int = 0
     memory: int = 0  # GB
-    spot: bool = False  # runs on what others leave, and leaves first
+    spot: bool = False  # runs on nodes that others leave free, and is preempted first
     held: bool = False
     not_before: float = 0.0
     awaited: tuple[int, ...] = ()  # tasks that have to end first
     assigned_nodes: tuple[str, ...] = ()  # must run on exactly these
-    # nodes that it still holds; nodes of finished ranks are returned early
+    # nodes that it uses; nodes of finished ranks are released early
     placed: tuple[str, ...] = ()
     run_priority: Priority = Priority.AUTO  # level at which the current run was started
     run_started_at: float | None = None
     saved_at: float | None = None  # last checkpoint that the program reported
     leaves_free: bool = True  # LEAVING only: its nodes become free (False: it is being started)
-    suspended_for: int = 0  # LEAVING only: the task that its nodes are wanted for
+    suspended_for: int = 0  # LEAVING only: the task that it is suspended for
     run_seconds: float = 0.0  # over earlier runs
-    name: str = ""  # what it shares with similar tasks
+    name: str = ""  # shared with similar tasks
     waiting_since: float | None = None  # begin of its last wait; None: since it was submitted
     suspensions: tuple[Suspension, ...] = ()  # of the last day, by the scheduler; oldest first
-    yields: bool = False  # its program is known to save when it is asked to leave
+    yields: bool = False  # its program saves when it is asked to suspend
     restart_seconds: float | None = None  # measured cost of suspending and starting again
-    lost_seconds: float = 0.0  # work of earlier runs that no checkpoint kept
+    lost_seconds: float = 0.0  # work of earlier runs that no checkpoint has saved
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A task has ended after so many seconds on nodes, over all its runs. From these the scheduler learns."""
+    """A task that has ended, and its time on nodes over all runs. The scheduler learns run times from these."""
 
     task: SchedTask
     seconds: float
@@ -68,7 +68,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """Nodes that `user` may hold in `group` at `priority`; AUTO: over all levels. Own rows already beat group rows."""
+    """Nodes that `user` may use in `group` at `priority` (AUTO: at all levels); quotas of groups are merged in."""
 
     user: str
     group: str
@@ -78,7 +78,7 @@ class QuotaRow:
 
 @dataclass(frozen=True, slots=True)
 class ShareRow:
-    """The part of node group `group` that the users of a user group have together. See domain.accounts.user.Share."""
+    """The share of node group `group` that `users` have together. See domain.accounts.user.Share."""
 
     name: str
     group: str
@@ -90,7 +90,7 @@ class ShareRow:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A consistent picture of the cluster at `now`."""
+    """A consistent state of the cluster at `now`."""
 
     now: float
     nodes: tuple[Node, ...]
@@ -99,5 +99,5 @@ class Snapshot:
     quotas: tuple[QuotaRow, ...] = ()
     inactive_users: frozenset[str] = frozenset()
     revision: int = 0
-    endings: tuple[Ending, ...] = ()  # what history is known, oldest first
-    shares: tuple[ShareRow, ...] = ()  # no user stands in two of one group
+    endings: tuple[Ending, ...] = ()  # the known history, oldest first
+    shares: tuple[ShareRow, ...] = ()  # a user is in at most one per group

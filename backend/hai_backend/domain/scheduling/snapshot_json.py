@@ -1,7 +1,7 @@
-"""A snapshot as a text that outlives this version: JSON with a format and its version, a node, task or ending a line.
+"""The file format of snapshots: JSON with a format version, and one node, task or ending per line.
 
-It holds what the scheduler knows and nothing else: no program, no variable, no token, no whole name of a task. With
-`anonymous` people and names of tasks get pseudonyms, too.
+It contains only what the scheduler knows: no program, variable, token or complete task name. `anonymous` also replaces
+users and names by pseudonyms.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot
 FORMAT = "hai.snapshot"
 VERSION = 1
 BEGIN = f'{{"format": "{FORMAT}", "version": '
-"""How a text begins by which it can be told from others."""
+"""Every snapshot begins with this text."""
 
-_LONG = ("nodes", "tasks", "endings", "quotas", "shares")  # lists of which each item has a line
+_LISTS = ("nodes", "tasks", "endings", "quotas", "shares")  # lists with one item per line
 
 
 def lines(snapshot: Snapshot) -> Iterator[str]:
-    """The text in parts, each with its newline. Equal snapshots make equal texts."""
+    """The text in parts. Equal snapshots have equal texts."""
     yield f"{BEGIN}{VERSION}"
     found = written(snapshot)
     for name in (field.name for field in fields(Snapshot)):
         if name in found:
             yield f",\n{json.dumps(name)}: "
-            yield from _items(found[name]) if name in _LONG else [json.dumps(found[name])]
+            yield from _items(found[name]) if name in _LISTS else [json.dumps(found[name])]
     yield "}\n"
 
 
@@ -43,7 +43,7 @@ def _items(found: Iterable[Any]) -> Iterator[str]:
 
 
 def parse(text: str, where: str = "") -> Snapshot:
-    """The snapshot that was written. Raises Invalid with the first thing that is not as we write it."""
+    """Parse a snapshot. Raises Invalid with the first error."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -52,7 +52,7 @@ def parse(text: str, where: str = "") -> Snapshot:
 
 
 def of_object(found: Any, where: str = "") -> Snapshot:
-    """The same of what json.loads has made of it."""
+    """Convert a snapshot that was parsed as JSON. Raises Invalid."""
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise refused(where, f"is not a snapshot: its `format` is not {FORMAT!r}")
     if found.get("version") != VERSION:
@@ -68,21 +68,21 @@ def anonymous(snapshot: Snapshot) -> Snapshot:
 
     Reasons and labels that operators gave are left out. Nodes, groups and zones keep their names.
     """
-    told = [*snapshot.tasks, *(ending.task for ending in snapshot.endings)]
-    users = {task.user for task in told} | {row.user for row in snapshot.quotas}
+    all_tasks = [*snapshot.tasks, *(ending.task for ending in snapshot.endings)]
+    users = {task.user for task in all_tasks} | {row.user for row in snapshot.quotas}
     members = {user for row in snapshot.shares for user in row.users}
     people = _pseudonyms("u", users | members | snapshot.inactive_users)
     teams = _pseudonyms("g", {row.name for row in snapshot.shares})
-    names = _pseudonyms("x", {task.name for task in told})
+    names = _pseudonyms("x", {task.name for task in all_tasks})
 
-    def hidden(task: SchedTask) -> SchedTask:
+    def anonymized(task: SchedTask) -> SchedTask:
         return replace(task, user=people[task.user], name=names[task.name])
 
     return replace(
         snapshot,
         nodes=tuple(replace(node, reason="", labels=()) for node in snapshot.nodes),
-        tasks=tuple(hidden(task) for task in snapshot.tasks),
-        endings=tuple(replace(ending, task=hidden(ending.task)) for ending in snapshot.endings),
+        tasks=tuple(anonymized(task) for task in snapshot.tasks),
+        endings=tuple(replace(ending, task=anonymized(ending.task)) for ending in snapshot.endings),
         quotas=tuple(replace(row, user=people[row.user]) for row in snapshot.quotas),
         shares=tuple(
             replace(row, name=teams[row.name], users=frozenset(people[u] for u in row.users))
@@ -93,7 +93,7 @@ def anonymous(snapshot: Snapshot) -> Snapshot:
 
 
 def _pseudonyms(letter: str, found: Iterable[str]) -> Mapping[str, str]:
-    """Equally long, so that they sort as what they stand for; nothing stays nothing."""
-    known = sorted(name for name in found if name)
-    width = len(str(len(known)))
-    return {"": "", **{name: f"{letter}{i:0{width}}" for i, name in enumerate(known, 1)}}
+    """Pseudonyms of equal length, which sort like the names that they replace. The empty name stays empty."""
+    sorted_names = sorted(name for name in found if name)
+    width = len(str(len(sorted_names)))
+    return {"": "", **{name: f"{letter}{i:0{width}}" for i, name in enumerate(sorted_names, 1)}}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hai_backend.domain.catalog import capability
+from hai_backend.domain.accounts.right import capability_problem
 from hai_backend.domain.catalog.image import parse_image
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.mounts.mount import Mount, MountKind
@@ -60,8 +60,8 @@ def _user_violations(run: RunRequest, settings: ClusterSettings) -> Iterator[Vio
         if not 0 < gid <= _MAX_ID:
             yield Violation("user.rights", f"{gid} is no group that a user may be in")
     for name in run.capabilities:
-        if fault := capability.fault(name):
-            yield Violation("user.rights", fault)
+        if problem_text := capability_problem(name):
+            yield Violation("user.rights", problem_text)
     if run.capabilities and settings.agent_path:
         message = "capabilities come with kubernetes.agent_image, and this cluster has agent_path: take the right cap:"
         yield Violation("user.rights", f"{message}{run.capabilities[0][:64]} back")

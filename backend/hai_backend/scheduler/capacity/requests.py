@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hai_backend.domain.formatting import counted
+from hai_backend.domain.formatting import format_count
 from hai_backend.domain.node import Node
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.domain.spec import TaskType
@@ -35,7 +35,7 @@ class Request:
             f"{n} {unit}{'s' if n > 1 and unit != 'GB' else ''}" for n, unit in parts if n
         )
         if self.whole_nodes:
-            nodes = counted(self.count, "node")
+            nodes = format_count(self.count, "node")
             return f"{nodes} with {each} each" if each else nodes
         return f"{self.count} x ({each})"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hai_backend.domain.formatting import counted, shown
+from hai_backend.domain.formatting import format_count, format_number
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import ShareRow
@@ -161,7 +161,7 @@ def out_of_quota(limits: Iterable[Limit], waiting: Waiting, group: str) -> tuple
     limit = min(limits, key=lambda limit: (limit.allowed >= units, limit.available))
     row = "in total" if limit.row is Priority.AUTO else f"at {limit.row.name}"
     text = (
-        f"needs {counted(units / UNIT, 'node')}; {waiting.task.user} may hold {_nodes(limit.allowed)} {row} "
+        f"needs {format_count(units / UNIT, 'node')}; {waiting.task.user} may hold {_nodes(limit.allowed)} {row} "
         f"in {group} and holds {_nodes(limit.used)}"
     )
     exceeded = limit.allowed < units
@@ -172,7 +172,7 @@ def out_of_share(row: ShareRow, used: int, waiting: Waiting) -> tuple[WaitReason
     """The limit of its user group, exceeded for now or for ever."""
     assert row.limit is not None  # it is exceeded
     text = (
-        f"needs {counted(waiting.request.units / UNIT, 'node')}; user group {row.name} may hold {row.limit} "
+        f"needs {format_count(waiting.request.units / UNIT, 'node')}; user group {row.name} may hold {row.limit} "
         f"in {row.group} and holds {_nodes(used)}"
     )
     exceeded = row.limit * UNIT < waiting.request.units
@@ -187,4 +187,4 @@ def nodes_promised(waiting: Waiting, releasing: tuple[int, ...]) -> str:
 
 
 def _nodes(units: int) -> str:
-    return shown(units / UNIT)
+    return format_number(units / UNIT)

@@ -20,8 +20,8 @@ from hai_backend.domain.accounts.user import Share
 from hai_backend.domain.accounts.webhook import Notice, Webhook
 from hai_backend.domain.catalog.artifact import Artifact, TaskArtifact
 from hai_backend.domain.catalog.dataset import Dataset
+from hai_backend.domain.catalog.image import Image, Registry
 from hai_backend.domain.catalog.port import Port
-from hai_backend.domain.catalog.registry import Image, Registry
 from hai_backend.domain.environment import Environment
 from hai_backend.domain.mounts.mount import MountRow
 from hai_backend.store.rows.records import (

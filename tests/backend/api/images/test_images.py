@@ -12,7 +12,7 @@ from hai.v1 import image_service_pb2 as ipb
 from hai.v1 import task_service_pb2 as tpb
 from hai.v1.image_pb2 import Image, Registry
 from hai_backend.domain.accounts.right import Grant
-from hai_backend.domain.catalog.registry import Registry as StoredRegistry
+from hai_backend.domain.catalog.image import Registry as StoredRegistry
 from hai_backend.domain.errors import Unavailable
 
 C = grpc.StatusCode

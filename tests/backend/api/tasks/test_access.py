@@ -30,8 +30,8 @@ from hai_backend.domain.accounts.user import Quota, Share, TokenScope
 from hai_backend.domain.accounts.webhook import Format, Webhook
 from hai_backend.domain.catalog.artifact import Artifact
 from hai_backend.domain.catalog.dataset import Dataset, Visibility
+from hai_backend.domain.catalog.image import Registry
 from hai_backend.domain.catalog.port import Port
-from hai_backend.domain.catalog.registry import Registry
 from hai_backend.domain.mounts.mount import MountRow
 from hai_backend.domain.priority import Priority
 from hai_backend.lifecycle import events as ev

@@ -8,8 +8,8 @@ from pathlib import Path
 from hai_backend.api.tasks.launch_context import LaunchContext
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.accounts.user import User
+from hai_backend.domain.catalog.image import Registry
 from hai_backend.domain.catalog.port import Port
-from hai_backend.domain.catalog.registry import Registry
 from hai_backend.domain.mounts.mount import MountKind, MountRow
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority

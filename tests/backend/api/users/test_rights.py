@@ -12,7 +12,7 @@ from hai.v1 import node_service_pb2 as npb
 from hai.v1 import task_service_pb2 as tpb
 from hai.v1 import user_pb2
 from hai.v1 import user_service_pb2 as upb
-from hai_backend.domain.accounts.right import Grant, Right, fault
+from hai_backend.domain.accounts.right import Grant, Right, right_problem
 from hai_backend.domain.accounts.user import Role, TokenScope, User
 
 C = grpc.StatusCode
@@ -125,7 +125,7 @@ async def test_what_is_no_right_is_refused(
     ],
 )
 def test_what_is_a_right(right: str) -> None:
-    assert fault(right) == ""
+    assert right_problem(right) == ""
 
 
 async def test_nobody_who_is_not_there_is_granted_anything(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hai_backend.domain.catalog.registry import Registry
+from hai_backend.domain.catalog.image import Registry
 from hai_backend.domain.errors import Invalid
 from hai_backend.domain.priority import Priority
 from hai_backend.store.base import AuditQuery, AuditRow, Store

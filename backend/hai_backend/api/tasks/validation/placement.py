@@ -10,7 +10,7 @@ from hai.v1 import task_spec_pb2 as pb
 from hai_backend.api.nodes.group_capacity import GroupCapacity
 from hai_backend.api.request.rules import Rules
 from hai_backend.api.tasks.validation.fit import SubmitContext
-from hai_backend.domain.formatting import counted
+from hai_backend.domain.formatting import format_count
 
 
 def check_place(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> None:
@@ -54,7 +54,7 @@ def _check_assigned(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> 
         message = f"{context.user} lacks the right assign_nodes; an admin can give it"
         rules.add(field, message, "DENIED")
     if len(names) != count and rules.ok("resource.node_count", "roles"):
-        message = f"names {counted(len(names), 'node')}, but resource.node_count is {count}"
+        message = f"names {format_count(len(names), 'node')}, but resource.node_count is {count}"
         rules.add(field, message)
 
 
