@@ -1,23 +1,23 @@
-"""Everything that the client raises. Loads no grpc.
+"""The exceptions of the client. Loads no grpc.
 
 HaiError
-├── NotFound          no such thing, or not visible to the caller
+├── NotFound          the object does not exist, or is not visible to the caller
 ├── Denied            the caller lacks a right
 ├── Unauthenticated   no token, or a wrong, expired or revoked one
 ├── Invalid           the request breaks rules; carries every violation
-├── Conflict          the thing is not in a state for that, or the name is taken
+├── Conflict          the object is not in a state for the call, or the name is taken
 ├── LimitReached      a quota or limit is reached
-├── Unreachable       no server answers, or it says that it cannot work now
-│   ├── Untrusted     its certificate does not show that it is the one that was meant
+├── Unreachable       no server answers, or it is not available now
+│   ├── Untrusted     its certificate is not valid for the server
 │   └── Closed        this client was closed
 ├── TimedOut          no answer within the deadline, or a wait ran out
 ├── ServerError       a fault in the server, or a server of another version
-├── NotGenerated      this checkout's contract is newer than what was generated of it
+├── NotGenerated      the .proto files of this checkout are newer than the generated modules
 ├── Ambiguous         a name fits several tasks; carries the candidates
 └── UsageError        the caller's own files or arguments; nothing was sent
 
-`message` is one sentence: what happened, with which thing. `hint` says what to do. `reason` is
-stable and machine-readable: the server's ErrorInfo reason where it gave one.
+`message` is one sentence: what happened, to which object. `hint` says what to do. `reason` is
+stable and machine-readable: the ErrorInfo reason of the server if there is one.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class HaiError(Exception):
 
 
 class NotFound(HaiError):
-    """No such thing, or not visible to the caller."""
+    """The object does not exist, or is not visible to the caller."""
 
     default_reason = "NOT_FOUND"
 
@@ -103,7 +103,7 @@ class Invalid(HaiError):
 
 
 class Conflict(HaiError):
-    """The thing is not in a state for that, or the name is taken."""
+    """The object is not in a state for the call, or the name is taken."""
 
     default_reason = "CONFLICT"
 
@@ -115,19 +115,19 @@ class LimitReached(HaiError):
 
 
 class Unreachable(HaiError):
-    """No server answers, or it says that it cannot work now."""
+    """No server answers, or it is not available now."""
 
     default_reason = "UNREACHABLE"
 
 
 class Untrusted(Unreachable):
-    """The server's certificate does not show that it is the one that was meant; asking again does not help."""
+    """The certificate of the server is not valid for it. Another attempt does not help."""
 
     default_reason = "UNTRUSTED"
 
 
 class Closed(Unreachable):
-    """This client was closed, perhaps while the call ran; only a new one can reach the server."""
+    """This client was closed, perhaps during the call. Only a new client can reach the server."""
 
 
 class TimedOut(HaiError):
@@ -159,13 +159,13 @@ class UsageError(HaiError):
 
 
 class NotGenerated(HaiError):
-    """A module of the contract is not there: the checkout is newer than its set-up."""
+    """A generated module is missing: the checkout is newer than its set-up."""
 
     default_reason = "NOT_GENERATED"
 
 
 def explain_error(error: Exception) -> Exception:
-    """The same error, or one with a sentence for a person where Python's and protobuf's own say nothing to them."""
+    """A HaiError with a plain message for obscure errors of Python and protobuf; other errors unchanged."""
     if isinstance(error, OverflowError):
         return UsageError(f"a number is too large: {error}")
     if isinstance(error, UnicodeEncodeError):

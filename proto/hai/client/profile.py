@@ -1,16 +1,16 @@
-"""Which server to speak to, and with which token. Loads no grpc.
+"""Which server to connect to, and with which token. Loads no grpc.
 
-Profiles stand in one TOML file, `$HAI_CONFIG` or `hai/config.toml` in the user's config directory:
+Profiles are stored in one TOML file, `$HAI_CONFIG` or `hai/config.toml` in the user's config directory:
 
     current = "lab"
     [profiles.lab]
-    server = "hai.example.org:7450"     # of several servers all: "hai1.example.org:7450,hai2.example.org:7450"
+    server = "hai.example.org:7450"     # or several servers: "hai1.example.org:7450,hai2.example.org:7450"
     token = "…"
     ca = "/etc/hai/ca.pem"
 
 An argument beats the environment, the environment beats the file. A token goes only to the server
-that it is stored for, unless the environment gives one on purpose. The file is 0600 and is replaced
-as a whole, so that no reader ever sees half of it.
+that it is stored for, unless the environment sets one. The file has mode 0600 and is replaced
+atomically, so that no reader sees half of it.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class Profile:
     """A server and the right to use it."""
 
     name: str = "default"
-    server: str = ""  # host:port, or unix:/path; of several servers all, separated by commas
+    server: str = ""  # host:port, or unix:/path; several are separated by commas
     token: str = field(default="", repr=False)  # never shown in a log or a traceback
     ca: str = ""  # file with the certificate authority of the server
-    insecure: bool = False  # speak plaintext although the server is not on loopback
+    insecure: bool = False  # use plaintext although the server is not on loopback
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Each by itself; any of them will do."""
+        """The addresses of the servers. Any of them is enough."""
         return tuple(address.strip() for address in self.server.split(","))
 
     def check(self) -> None:
-        """Raise UsageError when no server could be asked so; tokens are not shown."""
+        """Raise UsageError if the address or the token is malformed. The message does not contain the token."""
         for address in self.addresses:
             if not _ADDRESS.fullmatch(address):
                 raise UsageError(
@@ -63,7 +63,7 @@ class Profile:
 
 
 def config_path() -> Path:
-    """The file that profiles stand in."""
+    """The file that stores the profiles."""
     if chosen := os.environ.get("HAI_CONFIG"):
         return Path(chosen)
     from platformdirs import user_config_path  # only needed without $HAI_CONFIG; costs milliseconds
@@ -76,7 +76,7 @@ def load(name: str | None = None, server: str | None = None) -> Profile:
     document = _read()
     chosen = name or os.environ.get(PROFILE_VARIABLE) or document.current
     profile = _stored(document, chosen) if chosen else Profile()
-    # A profile that is named on purpose is taken as it stands in the file.
+    # HAI_SERVER does not change a profile that the caller names.
     requested = server or (_first_set(SERVER_VARIABLES) if name is None else "")
     if requested and requested != profile.server:
         profile = _profile_of_server(document, requested)
@@ -139,7 +139,7 @@ def _stored(document: _Document, name: str) -> Profile:
 
 
 def _profile_of_server(document: _Document, server: str) -> Profile:
-    """The stored profile of that server, else a bare one: no other server gets to see a token."""
+    """The stored profile of that server, else one without a token: a token goes to no other server."""
     known = (p for _, p in sorted(document.profiles.items()) if p.server == server)
     return next(known, Profile(name="", server=server))
 

@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: a reader sees the old one or the new one, never half of it."""
+"""Replaces files atomically: a reader sees the old file or the new one, never half of it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o600) -> Iterator[IO[bytes]]:
-    """A new file that is put there at the end; what fails leaves what was there, and nothing beside it. Raises OSError.
+    """Write a new file that replaces `path` at the end. An error leaves the old file as it was. Raises OSError.
 
-    `mode` (less the umask) is that of a new file; a link is replaced and not followed.
+    The new file has `mode`, less the umask. A symbolic link is replaced and not followed.
     """
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
@@ -27,7 +27,7 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[IO[bytes]]:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Durable, and for its owner only. Raises OSError."""
+    """Replace a file durably. Only its owner may read the new one. Raises OSError."""
     with replacing(path) as file:
         file.write(data)
         file.flush()

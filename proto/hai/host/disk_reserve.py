@@ -1,4 +1,4 @@
-"""The last bytes of a disk are the database's: whatever else fills it is refused before them."""
+"""Reserves the last bytes of a disk for the database: other writes are refused before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MB = 1 << 20
 
 
 class DiskSpace(NamedTuple):
-    """What a file system holds. `free` is what may still be written before the reserve begins; less than 0: within."""
+    """The space of a file system in bytes. `free` excludes the reserve, and is negative within it."""
 
     total: int
     available: int
@@ -27,19 +27,19 @@ class DiskSpace(NamedTuple):
 
     @property
     def is_low(self) -> bool:
-        """Whether somebody should make room soon."""
+        """Whether an operator should free space soon."""
         return self.free < min(self.total // _LOW_SHARE, _LOW_BYTES)
 
 
 def disk_space(path: Path) -> DiskSpace:
-    """Of the file system that a path lies on, for who is not root. Raises OSError."""
+    """The space of the file system of a path, for users other than root. Raises OSError."""
     found = os.statvfs(path)
     total = found.f_blocks * found.f_frsize
     return DiskSpace(total, found.f_bavail * found.f_frsize, min(RESERVE_BYTES, total // _SHARE))
 
 
 class DiskReserve:
-    """Of the disk of one directory. It is asked at most once in so many seconds: over a network that takes a while."""
+    """The reserve on the disk of one directory. Its free space is cached: a network file system answers slowly."""
 
     def __init__(self, root: Path, cache_seconds: float = 0.0) -> None:
         self._root = root
@@ -48,7 +48,7 @@ class DiskReserve:
         self._free = 0
 
     def free(self) -> int:
-        """Bytes before the reserve. What says nothing of its size (some file systems in user space) has no end."""
+        """Free bytes outside the reserve; unlimited for file systems that do not report their size (some of FUSE)."""
         now = time.monotonic()
         if now - self._checked_at >= self._cache_seconds:
             space = disk_space(self._root)

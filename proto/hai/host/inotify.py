@@ -1,7 +1,7 @@
-"""Linux tells of changes below a directory: one watch for each directory, and none through a link.
+"""Changes below a directory from Linux inotify: one watch for each directory, and none through a symbolic link.
 
-watchfiles follows links: it tells of files by names that are not theirs, watches what lies outside, and grows deaf to a
-directory when a link to it goes. It does not tell either that the kernel has dropped events.
+watchfiles follows links: it reports files under other names, watches directories outside, and loses a directory when a
+link to it is removed. It does not report either that the kernel has dropped events.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ _READ_BYTES = 1 << 18
 _HEAD = Struct("iIII")  # watch, what happened, cookie, bytes of the name
 _MODIFIED, _ATTRIBUTES, _WRITTEN, _FROM, _TO = 0x2, 0x4, 0x8, 0x40, 0x80
 _CREATED, _REMOVED = 0x100, 0x200
-_LOST, _ENDED, _FOLDER = 0x4000, 0x8000, 0x4000_0000
+_OVERFLOW, _IGNORED, _FOLDER = 0x4000, 0x8000, 0x4000_0000
 _NO_LINKS = 0x0300_0000  # directories only, and not through a link
 _EVENTS = _MODIFIED | _ATTRIBUTES | _WRITTEN | _FROM | _TO | _CREATED | _REMOVED | _NO_LINKS
-_NEW = _CREATED | _TO | _ATTRIBUTES  # one may be read now that could not be
+_NEW = _CREATED | _TO | _ATTRIBUTES  # a directory may have become readable
 
 
 class Inotify:
-    """The events of the directories below a root; of one that is a `leaf` those of its files alone."""
+    """Events of the directories below a root. Directories below a leaf are not watched."""
 
     def __init__(self, root: str, is_leaf: Callable[[str], bool]) -> None:
         self._root = root
         self._is_leaf = is_leaf
         self._libc = ctypes.CDLL(None, use_errno=True)
-        # what is watched; a moved one is told of by its old name until it is added
+        # by watch; a moved directory has its old name until it is added again
         self._folders: dict[int, str] = {}
         self.file = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self.file < 0:
             raise _error()
 
     def close(self) -> None:
-        """No events any more."""
+        """End all watches."""
         os.close(self.file)
 
     def add(self, top: str) -> None:
@@ -49,7 +49,7 @@ class Inotify:
                 waiting += self._inside(folder)
 
     def _watch(self, folder: str) -> bool:
-        """False: it is gone, or may not be read."""
+        """False if the directory does not exist any more, or is not readable."""
         at = os.fsencode(os.path.join(self._root, folder))
         number = self._libc.inotify_add_watch(self.file, at, _EVENTS)
         if number >= 0:
@@ -65,19 +65,19 @@ class Inotify:
         return []
 
     def read(self) -> set[str] | None:
-        """Paths that were told of; None: more than these, or the root is not watched any more. Raises OSError."""
+        """Changed paths. None: events were lost, or the root is not watched any more. Raises OSError."""
         paths = set()
-        for number, what, name in self._events():
+        for number, mask, name in self._events():
             folder = self._folders.get(number)
-            if what & _ENDED:
+            if mask & _IGNORED:
                 self._folders.pop(number, None)
-            if what & _LOST or (what & _ENDED and folder == ""):
+            if mask & _OVERFLOW or (mask & _IGNORED and folder == ""):
                 return None
             if folder is None or not name:
                 continue
             path = f"{folder}/{name}" if folder else name
             paths.add(path)
-            if what & _FOLDER and what & _NEW:
+            if mask & _FOLDER and mask & _NEW:
                 self.add(path)
         return paths
 
@@ -88,9 +88,9 @@ class Inotify:
             return
         at = 0
         while at < len(data):
-            number, what, _, size = _HEAD.unpack_from(data, at)
+            number, mask, _, size = _HEAD.unpack_from(data, at)
             at += _HEAD.size + size
-            yield number, what, os.fsdecode(data[at - size : at].rstrip(b"\0"))
+            yield number, mask, os.fsdecode(data[at - size : at].rstrip(b"\0"))
 
 
 def _error() -> OSError:

@@ -1,7 +1,7 @@
-"""Why a script cannot run as it is: line ends of DOS, a byte order mark, an interpreter that is not there.
+"""Finds why a script cannot run: DOS line ends, a byte order mark, or a missing interpreter.
 
-The kernel and shells say "No such file or directory" of a file that everybody sees. Asked before a program is run or
-sent, and by the agent before it starts one.
+The kernel and shells report "No such file or directory" for such a file although it exists. Clients check it before
+they run or send a program, and the agent before it starts one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ENV = "/usr/bin/env"
 
 
 def script_fault(path: Path, interpreter: str = "", search_path: str | None = None) -> str:
-    """A sentence that names the file, what is wrong and what to do; empty: nothing is.
+    """A sentence that names the file, the fault and what to do; empty: no fault.
 
     `interpreter` is the program that reads it; empty: the one that its first line names.
     """
@@ -25,30 +25,37 @@ def script_fault(path: Path, interpreter: str = "", search_path: str | None = No
         with path.open("rb") as file:
             first = file.read(_FIRST_BYTES).split(b"\n", 1)
     except OSError:
-        return ""  # whoever runs it says so
+        return ""  # starting the program reports it
     line, ends = first[0], len(first) > 1
     shell = Path(interpreter).name in ("bash", "sh")
     if interpreter and not shell:
-        return ""  # Python reads all of them
-    named = line.removeprefix(BOM_UTF8).startswith(b"#!")
-    if ends and line.endswith(b"\r") and (shell or named):
+        return ""  # Python accepts all of these
+    has_shebang = line.removeprefix(BOM_UTF8).startswith(b"#!")
+    if ends and line.endswith(b"\r") and (shell or has_shebang):
         return (
             f"{path} has DOS line ends, which {interpreter or 'the system'} takes for letters of "
             f"its words; convert it: sed -i 's/\\r$//' {quote(str(path))}"
         )
-    if named and line.startswith(BOM_UTF8):
+    if has_shebang and line.startswith(BOM_UTF8):
         return f"{path} begins with a byte order mark, so its first line is none; save it without"
-    if interpreter or not named:
+    if interpreter or not has_shebang:
         return ""
     return _missing(path, os.fsdecode(line[2:].strip()), search_path)
 
 
-def _missing(path: Path, told: str, search_path: str | None) -> str:
-    """The interpreter, or the program that `env` looks for, is not there."""
-    words = told.split()
-    if not words or not os.access(words[0], os.X_OK):
-        return f"{path} shall be run by {told or 'nothing'}, which is not here: see its first line"
-    plain = words[0] == _ENV and len(words) > 1 and not words[1].startswith("-") and "=" not in told
-    if plain and shutil.which(words[1], path=search_path) is None:
-        return f"{path} shall be run by {words[1]}, which is not in PATH: see its first line"
+def _missing(path: Path, command: str, search_path: str | None) -> str:
+    """A sentence if the interpreter, or the program that `env` starts, does not exist."""
+    arguments = command.split()
+    if not arguments or not os.access(arguments[0], os.X_OK):
+        return (
+            f"{path} shall be run by {command or 'nothing'}, which is not here: see its first line"
+        )
+    plain = (
+        arguments[0] == _ENV
+        and len(arguments) > 1
+        and not arguments[1].startswith("-")
+        and "=" not in command
+    )
+    if plain and shutil.which(arguments[1], path=search_path) is None:
+        return f"{path} shall be run by {arguments[1]}, which is not in PATH: see its first line"
     return ""

@@ -1,4 +1,4 @@
-"""How long to wait before trying again. Pure but for the dice."""
+"""Delays between attempts: exponential, with jitter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 def delays(first: float = 0.1, largest: float = 5.0) -> Iterator[float]:
-    """Seconds to wait, doubling, each drawn between half and whole so that clients do not march in step."""
+    """Seconds to wait before each attempt. They double; jitter of up to half keeps clients from retrying together."""
     step = first
     while True:
         yield step * random.uniform(0.5, 1.0)

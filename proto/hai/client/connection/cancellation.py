@@ -1,7 +1,7 @@
-"""Who was cancelled: the asyncio task itself, or only something that it waits for.
+"""Tells a cancellation of the asyncio task itself from one of something that it waits for.
 
-asyncio tells both by a CancelledError. The second one passes every `except Exception`, and an asyncio task that it
-leaves counts as cancelled: task groups, callbacks and `gather` take that for an end that somebody wished.
+asyncio raises CancelledError for both. The second one passes every `except Exception`, and a task that ends by it
+counts as cancelled: task groups, callbacks and `gather` treat that as an intended end.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def being_cancelled() -> bool:
 def raise_forgotten_cancellation() -> None:
     """Call after an `except*` around a TaskGroup whose body only ends by an error.
 
-    When a part of the group fails in the moment in which the task is cancelled, a group of Python before 3.13 raises
-    the failure alone, and the task would go on for ever. (When a part fails after the end of the body, such a group
-    counts that as a cancellation of the task: hence the condition.)
+    When a part of the group fails just as the task is cancelled, a group of Python before 3.13 raises only the failure,
+    and the task would never end. (When a part fails after the end of the body, such a group counts that as a
+    cancellation of the task: hence the condition.)
     """
     if being_cancelled():
         raise asyncio.CancelledError
@@ -35,7 +35,7 @@ def raise_forgotten_cancellation() -> None:
 
 @contextmanager
 def cancelled_only_from_outside(work: str) -> Iterator[None]:
-    """Make an error of a cancellation that was not meant for the current task. `what` names the work, for the log."""
+    """Turn a cancellation that was not meant for the current task into an error. `work` names the work in it."""
     try:
         yield
     except asyncio.CancelledError as error:
@@ -45,9 +45,9 @@ def cancelled_only_from_outside(work: str) -> Iterator[None]:
 
 
 def error_of(task: asyncio.Task[Any]) -> BaseException | None:
-    """What has ended a task that is done, if nobody wished it: its error, or a cancellation that was not meant for it.
+    """The error that ended a finished task, or an error for a cancellation that was not meant for it; else None.
 
-    `task.cancelled()` alone tells not whether anybody has called `task.cancel()`.
+    `task.cancelled()` alone does not tell whether `task.cancel()` was called.
     """
     if not task.cancelled():
         return task.exception()

@@ -1,6 +1,6 @@
-"""Why a server is not trusted, or trusts nobody: gRPC tells it in the words of BoringSSL, wrapped in its own layers.
+"""Explains failed TLS handshakes: gRPC passes on the messages of BoringSSL, wrapped in its layers.
 
-Pure, and loads no grpc: agents use it as well.
+Loads no grpc: agents use it as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Several streams as one: whichever has something to say next says it."""
+"""Merges several streams into one, in the order in which their answers arrive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Answer = TypeVar("Answer")
 
 
 async def merged(*streams: AsyncGenerator[Answer, None]) -> AsyncGenerator[Answer, None]:
-    """What they yield, each asked for its next only when its last was taken. All end with the first that ends."""
+    """Yield the answers of all streams. Each stream is read one answer ahead; all end with the first that ends."""
     waiting = {asyncio.ensure_future(anext(stream, None)): stream for stream in streams}
     try:
         while waiting:

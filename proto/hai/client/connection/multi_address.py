@@ -1,7 +1,7 @@
-"""A connection to any of several addresses: each call takes the channel of the moment.
+"""A connection to any of several addresses: each call uses the current channel.
 
-Every server passes calls on to the one that leads, so the first that answers will do. When none is connected, the next
-address is tried; nothing has been sent by then, so this is safe for every call.
+Every server forwards calls to the leader, so any server that answers is enough. When the current one is not connected,
+the next address is tried; nothing has been sent by then, so this is safe for every call.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 from grpc import ChannelConnectivity, aio
 
 CONNECT_SECONDS = 2.0
-"""How long an address may take until the next one is tried."""
+"""The time for an address to connect, after which the next one is tried."""
 
 FRESH_SECONDS = 2.0
-"""How old a channel without a connection may be: gRPC lets up to 5 s pass between its tries, we have waited already."""
+"""Age at which a channel without a connection is replaced, as gRPC would wait up to 5 s between its attempts."""
 
 _SETTLED = (
     ChannelConnectivity.READY,
@@ -27,28 +27,28 @@ _SETTLED = (
 
 
 class MultiAddressChannel:
-    """Looks like a channel to stubs. `make` opens a channel to an address; they are opened when they are needed."""
+    """Acts as a channel for stubs. `make` opens a channel to an address on first use."""
 
     def __init__(self, addresses: Sequence[str], make: Callable[[str], aio.Channel]) -> None:
         self._addresses = addresses
         self._make = make
         self._channels: dict[str, tuple[aio.Channel, float]] = {}  # and when each was made
-        self._turn = 0
+        self._index = 0
 
     async def connect(self) -> None:
-        """Stay where we are connected, else move on; when nobody answers, the next call tells."""
+        """Connect, if necessary to another address. When no address connects, the next call raises the error."""
         if len(self._addresses) == 1:
-            self._try_anew()
+            self._replace_stale_channel()
             return
         for _ in self._addresses:
-            self._try_anew()
+            self._replace_stale_channel()
             if await _connected(self._channel()):
                 return
-            self._turn += 1
+            self._index += 1
 
     def move_on(self) -> None:
-        """The server here cannot work: begin with the next one."""
-        self._turn += 1
+        """The current server does not work: use the next one."""
+        self._index += 1
 
     async def close(self) -> None:
         """End every connection."""
@@ -67,8 +67,8 @@ class MultiAddressChannel:
     def stream_stream(self, *method: Any, **codec: Any) -> Any:
         return lambda *a, **k: self._channel().stream_stream(*method, **codec)(*a, **k)
 
-    def _try_anew(self) -> None:
-        """Leave a channel that has lost its server; streams of it that the server still serves go on."""
+    def _replace_stale_channel(self) -> None:
+        """Replace a channel that has lost its server. Its open streams continue where the server still serves them."""
         if (address := self._address()) not in self._channels:
             return
         channel, made = self._channels[address]
@@ -86,7 +86,7 @@ class MultiAddressChannel:
         return self._channels[address][0]
 
     def _address(self) -> str:
-        return self._addresses[self._turn % len(self._addresses)]
+        return self._addresses[self._index % len(self._addresses)]
 
 
 async def _connected(channel: aio.Channel) -> bool:

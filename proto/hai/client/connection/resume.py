@@ -1,4 +1,4 @@
-"""Streams that outlive their server: reopened from the last position that was handed out."""
+"""Streams that survive a restart of the server: they are reopened at the position of the last answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Patience:
         self._silent_since: float | None = None
 
     async def wait(self, error: Unreachable | None) -> None:
-        """Pause before the next attempt; raise the error when patience has run out."""
+        """Pause before the next attempt. Raises the error when the patience is exceeded."""
         now = asyncio.get_running_loop().time()
         if self._silent_since is None:
             self._silent_since = now
@@ -63,10 +63,10 @@ async def resumed(
     endless: bool = False,
     lost: OnLost | None = None,
 ) -> AsyncGenerator[Answer, None]:
-    """Yield answers; after each loss of the server reopen at the position of the last one yielded.
+    """Yield answers; after each loss of the server, reopen the stream at the position of the last answer.
 
-    An endless stream is also reopened when the server ends it (it does so when it is stopped). When
-    the server stays away, `lost` is called with the reason, once.
+    An endless stream is also reopened when the server ends it, which a stopping server does. `lost` is called once
+    for each outage, with the reason.
     """
     waiting = _Patience(patience, lost)
     while True:

@@ -1,9 +1,9 @@
-"""A streaming call whose end is always an AioRpcError, whoever ended it.
+"""A streaming call whose end is always an AioRpcError, whichever side ended it.
 
-grpc.aio reports the end of a call in four ways. It raises AioRpcError for what the server said, CancelledError when
+grpc.aio reports the end of a call in four ways. It raises AioRpcError for the status of the server, CancelledError when
 this side cancelled the call or closed its channel, InvalidStateError when a write comes after the end, and an
 INTERNAL of its own when a write failed (grpc/grpc#36066). A CancelledError passes every `except` for errors and ends
-the asyncio task around the call without a trace, although nobody cancelled that task. `StreamCall` raises
+the asyncio task around the call without a trace, although that task was not cancelled. `StreamCall` raises
 CancelledError only when the asyncio task itself is being cancelled.
 """
 
@@ -20,7 +20,7 @@ from hai.client.connection.cancellation import being_cancelled
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 _CORE = "Internal error from Core"
 _PATIENCE_SECONDS = 1.0  # gRPC reports a failed write and the server's status from one event
@@ -34,7 +34,7 @@ def is_broken(error: aio.AioRpcError) -> bool:
 
 
 class StreamCall(Generic[Request, Answer]):
-    """A call with a stream of answers, with or without a stream of requests. Make it as soon as the call is made.
+    """A call with a stream of answers, with or without a stream of requests. Create it right after the call.
 
     As in gRPC, a read or a write that is cancelled, also by a timeout around it, ends the call.
     """
@@ -61,7 +61,7 @@ class StreamCall(Generic[Request, Answer]):
         try:
             return await anext(self._answers)
         except StopAsyncIteration:
-            self._call.cancel()  # it has ended, or its reader broke off before and nobody can read on
+            self._call.cancel()  # it has ended, or an earlier read was cancelled, after which gRPC cannot read
         except (aio.AioRpcError, aio.InternalError):
             pass
         except asyncio.CancelledError:
@@ -69,7 +69,7 @@ class StreamCall(Generic[Request, Answer]):
             if being_cancelled():
                 raise
         error = await self.status()
-        if error.code() is StatusCode.OK:  # perhaps we still wrote
+        if error.code() is StatusCode.OK:  # a write may have failed after the end
             raise StopAsyncIteration
         raise error
 
@@ -98,7 +98,7 @@ class StreamCall(Generic[Request, Answer]):
         raise await self.status()
 
     async def done_writing(self) -> None:
-        """Nothing more will be sent. A call that has ended does not mind: reading tells how it ended."""
+        """Announce that no request follows. No error if the call has ended: reading raises its status."""
         try:
             await self._connect()
             with suppress(aio.AioRpcError, aio.InternalError):
@@ -109,18 +109,18 @@ class StreamCall(Generic[Request, Answer]):
                 raise
 
     async def initial_metadata(self) -> aio.Metadata:
-        """What the server sent before its first answer; empty when the call ended before."""
+        """Metadata from before the first answer; empty if the call ended before."""
         return cast(aio.Metadata, await self._call.initial_metadata())
 
     async def status(self) -> aio.AioRpcError:
-        """How the call ended, also with OK, once it has: the server's status where there is any."""
+        """Wait for the end and return its status, OK included: that of the server where it sent one."""
         error = await _status(self._call)
         if is_broken(error):
             await asyncio.wait([self._first], timeout=_PATIENCE_SECONDS)
         return self._first.result() if self._first.done() else error
 
     def cancel(self, reason: str = "") -> None:
-        """End the call, with CANCELLED and this reason for its reader and writer. Nothing if it has ended."""
+        """End the call. Its reader and writer get CANCELLED with this reason. No effect if it has ended."""
         if not self.done:
             self._reason = reason or "cancelled by its user"
             self._call.cancel()
@@ -147,12 +147,12 @@ class StreamCall(Generic[Request, Answer]):
             await asyncio.wait([connecting, self._ended], return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not connecting.cancel() and not connecting.cancelled():
-                connecting.exception()  # the status of the call says the same
+                connecting.exception()  # the same as the status of the call
         self._connected = True
 
     def _note_status(self, call: Any) -> None:
         """gRPC calls this each time that it sets a status, and never waits for one that is set."""
-        error = _at_once(_status(call))
+        error = _run_without_waiting(_status(call))
         if not self._first.done() and not is_broken(error):
             self._first.set_result(self._with_reason(error))
         if not self._ended.done():
@@ -177,10 +177,10 @@ async def _status(call: Any) -> aio.AioRpcError:
     )
 
 
-def _at_once(ready: Coroutine[Any, Any, Found]) -> Found:
+def _run_without_waiting(ready: Coroutine[Any, Any, Result]) -> Result:
     try:
         ready.send(None)
     except StopIteration as end:
-        found: Found = end.value
-        return found
-    raise AssertionError("the status of a call that has ended is there at once")
+        result: Result = end.value
+        return result
+    raise AssertionError("the status of a call that has ended is available immediately")

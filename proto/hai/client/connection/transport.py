@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 DEADLINE_SECONDS = 10.0
 ATTEMPTS = 4
 LEADERLESS_ATTEMPTS = 12
-"""Where servers are there but none leads: four to nine seconds. One leads again within four."""
+"""Attempts while servers answer but none leads: four to nine seconds. A new leader is elected within four."""
 MESSAGE_BYTES = 16 * 1024 * 1024
 
 _CORRECT_CA = "correct `ca` in the profile"
@@ -36,10 +36,13 @@ _CORRECT_CA = "correct `ca` in the profile"
 _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES),
     ("grpc.max_send_message_length", MESSAGE_BYTES),
-    ("grpc.keepalive_time_ms", 30_000),  # the server must allow pings this often
+    ("grpc.keepalive_time_ms", 30_000),  # the server must permit this interval
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.use_local_subchannel_pool", 1),  # a new channel tries anew
+    (
+        "grpc.use_local_subchannel_pool",
+        1,
+    ),  # a new channel does not inherit the back-off of an old one
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
@@ -47,7 +50,7 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
 
 
 class Transport(Protocol):
-    """What resources need of a connection; fake/server.py has another one."""
+    """What resources need of a connection. fake/server.py implements it too."""
 
     def stub(self, stub_class: Callable[[aio.Channel], Stub]) -> Stub:
         """The calls of a service."""
@@ -60,7 +63,7 @@ class Transport(Protocol):
         retry: bool = False,
         deadline: float | None = None,
     ) -> Answer:
-        """One call, within its or the usual deadline; repeated when the server is away only if `retry`."""
+        """One call, within `deadline` or the default. It is repeated only with `retry`, while no server answers."""
 
     def stream(
         self, call: aio.UnaryStreamMultiCallable[Request, Answer], request: Request
@@ -72,14 +75,14 @@ class Transport(Protocol):
         call: aio.StreamStreamMultiCallable[Request, Answer],
         requests: AsyncIterator[Request],
     ) -> AsyncGenerator[Answer, None]:
-        """Requests one way, answers the other, without a deadline."""
+        """Send requests and yield answers, without a deadline."""
 
     async def close(self) -> None:
         """End the connection."""
 
 
 class Connection:
-    """The transport that speaks to a real server."""
+    """The transport to a real server."""
 
     def __init__(self, profile: Profile, *, deadline: float = DEADLINE_SECONDS) -> None:
         profile.check()
@@ -115,20 +118,20 @@ class Connection:
         await self._connect()
         attempts = ATTEMPTS
         for attempt, delay in enumerate(delays(largest=1.0), start=1):
-            left = ends - loop.time()
+            remaining = ends - loop.time()
             try:
-                return await call(request, timeout=left, metadata=self._metadata)
+                return await call(request, timeout=remaining, metadata=self._metadata)
             except aio.AioRpcError as error:
                 failure = self._error(error)
                 if failure.reason == "NO_LEADER":
                     attempts = LEADERLESS_ATTEMPTS
                 last = attempt >= attempts or delay >= ends - loop.time()
-                if last or not retry or not _passes(failure):
+                if last or not retry or not _is_retriable(failure):
                     raise failure from error
             except asyncio.CancelledError:
                 if being_cancelled():
                     raise
-                raise self._closed() from None  # so gRPC tells that the channel was
+                raise self._closed() from None  # gRPC cancels the calls of a closed channel
             await asyncio.sleep(delay)
             await self._connect()
         raise AssertionError("delays never end")
@@ -136,7 +139,7 @@ class Connection:
     def stream(
         self, call: aio.UnaryStreamMultiCallable[Request, Answer], request: Request
     ) -> AsyncGenerator[Answer, None]:
-        """One streaming call; it is cancelled when its consumer leaves."""
+        """One streaming call; it is cancelled when its consumer stops."""
         return self._answers(lambda: call(request, metadata=self._metadata))
 
     def duplex(
@@ -144,7 +147,7 @@ class Connection:
         call: aio.StreamStreamMultiCallable[Request, Answer],
         requests: AsyncIterator[Request],
     ) -> AsyncGenerator[Answer, None]:
-        """Requests one way, answers the other, without a deadline; cancelled when its consumer leaves."""
+        """Send requests and yield answers, without a deadline; cancelled when its consumer stops."""
         return self._answers(lambda: call(metadata=self._metadata), requests)
 
     async def _answers(
@@ -164,17 +167,17 @@ class Connection:
                 stream.cancel("its reader left")
 
     async def close(self) -> None:
-        """End the connection if one was opened. Calls that run raise Closed, and so do later ones."""
+        """End the connection. Running and later calls raise Closed."""
         self._is_closed = True
         if "_channel" in self.__dict__:
             await self._channel.close()
 
     async def _connect(self) -> None:
-        """See Roving.connect. Raises Closed."""
+        """Connect to an address. Raises Closed."""
         try:
             if not self._is_closed:
                 await self._channel.connect()
-        except aio.UsageError:  # gRPC's word for a channel that is closed meanwhile
+        except aio.UsageError:  # what gRPC raises for a channel that was closed meanwhile
             if not self._is_closed:
                 raise
         if self._is_closed:
@@ -198,9 +201,9 @@ class Connection:
 async def _written(
     stream: StreamCall[Any, Any], requests: AsyncIterator[Any] | None
 ) -> AsyncGenerator[None, None]:
-    """Write to a call while this lasts. Raises what the requests raise, which ends the call.
+    """Write the requests to a call within this context. An error of the requests ends the call and is raised here.
 
-    grpc would do it, but waits for ever for the next request of a call that has ended.
+    grpc can do it, but waits for ever for the next request of a call that has ended.
     """
     if requests is None:
         yield
@@ -221,14 +224,14 @@ async def _write(stream: StreamCall[Any, Any], requests: AsyncIterator[Any]) -> 
             await stream.write(request)
         await stream.done_writing()
     except aio.AioRpcError:
-        return  # who reads hears why
-    except BaseException:  # also a cancellation: nobody would send the rest
+        return  # reading raises the status
+    except BaseException:  # also a cancellation: the other requests would never be sent
         stream.cancel("its requests broke off")
         raise
 
 
 def open_channel(profile: Profile) -> aio.Channel:
-    """A channel as the profile asks: plaintext on loopback or if insecure, else TLS."""
+    """Open a channel for a profile: plaintext on loopback or if insecure, else TLS."""
     options = list(_OPTIONS)
     if on_loopback(profile.server):
         options.append(("grpc.enable_http_proxy", 0))  # a proxy cannot reach our loopback
@@ -252,8 +255,8 @@ def on_loopback(server: str) -> bool:
         return False
 
 
-def _passes(failure: HaiError) -> bool:
-    """Whether another attempt may do better."""
+def _is_retriable(failure: HaiError) -> bool:
+    """Whether another attempt may succeed."""
     return isinstance(failure, Unreachable) and not isinstance(failure, Untrusted | Closed)
 
 

@@ -1,7 +1,7 @@
-"""Ranks whose agents the server does not hear: which ones, since when, and how that is said in one sentence.
+"""Ranks whose agents do not answer the server: which ones, since when, and one sentence about it.
 
-The command line, the terminal app and notebooks take the sentence from here. The panel of JupyterLab counts the seconds
-in the browser, so `jupyter_ext/src/model/agent_silence.ts` makes the same sentence there.
+The command line, the terminal app and notebooks use this sentence. The panel of JupyterLab counts the seconds in the
+browser, so `jupyter_ext/src/model/agent_silence.ts` builds the same sentence there.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ class Silence:
     """The silent agents of one task. At least one agent is silent."""
 
     ranks: tuple[int, ...]  # whose agents are silent, in order
-    rank_count: int  # ranks of the run; 0: not known
-    since: (
-        float  # when the agent that has been silent for longest was last heard; seconds since 1970
-    )
+    rank_count: int  # ranks of the run; 0: unknown
+    since: float  # last message of the agent that has been silent for longest; seconds since 1970
 
 
 def run_silence(run: Run) -> Silence | None:
@@ -35,7 +33,7 @@ def run_silence(run: Run) -> Silence | None:
 
 
 def without_rank(silence: Silence) -> Silence:
-    """For a narrow cell: a silence of one rank that does not say which rank."""
+    """For a narrow cell: the sentence about a single rank does not name the rank."""
     return replace(silence, rank_count=1) if len(silence.ranks) == 1 else silence
 
 
@@ -58,7 +56,7 @@ def agent_silence(holder: Rank | NodeTenant) -> Silence | None:
 
 
 def is_silent(rank: Rank) -> bool:
-    """True while the server does not hear the rank's agent."""
+    """True while the agent of the rank does not answer the server."""
     return rank.HasField("silent_since_time")
 
 
@@ -102,7 +100,7 @@ _PHRASES: Mapping[str, tuple[str, str]] = {
 
 
 def duration_text(seconds: float) -> str:
-    """The two largest units: `40 s`, `3 min 20 s`, `2 h`, `4 d 3 h`; `0 s` for a moment in the future."""
+    """The two largest units: `40 s`, `3 min 20 s`, `2 h`, `4 d 3 h`; `0 s` for a time in the future."""
     remaining = max(0, int(seconds))
     parts: list[tuple[int, str]] = []
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):

@@ -1,7 +1,7 @@
-"""Why a task has failed: the rank that failed first, its exit code in words, what probably went wrong, what to try.
+"""Why a task has failed: the rank that failed first, its exit code, the likely cause, what to try.
 
-One diagnosis for the server's `ExplainTask`, the command line and the terminal app. A cause is a guess for a person
-from an exit code and last lines, never a verdict. Pure.
+`ExplainTask` of the server, the command line and the terminal app share it. The cause is a guess from the exit code
+and the last lines.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CAUSES: Mapping[str, str] = {
     "notexecutable": "the file is not executable",
     "abort": "it aborted in native code (SIGABRT)",
 }
-"""What probably went wrong, by the key that `cause` answers; behind a colon stands what to do."""
+"""Likely causes by the key that `likely_cause` returns. The text after a colon says what to do."""
 
 _SIGNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), key)
@@ -74,7 +74,7 @@ _CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Sentences: what has happened, in order, what to try, and the likely cause (empty: nothing says so)."""
+    """Sentences: what happened, in order; what to try; and the likely cause (empty: unknown)."""
 
     found: tuple[str, ...]
     to_try: tuple[str, ...]
@@ -82,7 +82,7 @@ class Diagnosis:
 
 
 def diagnose(task: Task) -> Diagnosis | None:
-    """Why a task has failed. None: it has not."""
+    """Why a task has failed; None if it has not."""
     if task.outcome != TASK_OUTCOME_FAILED:
         return None
     rank, likely = first_failed_rank(task.run), ""
@@ -95,12 +95,12 @@ def diagnose(task: Task) -> Diagnosis | None:
 
 
 def failed_ranks(run: Run) -> list[Rank]:
-    """Ranks whose programs failed; those that were told to end have not, whatever their exit codes."""
+    """Ranks whose programs failed. A rank that the platform stopped has not failed, whatever its exit code."""
     return [rank for rank in run.ranks if rank.exit_code and rank.state not in _STOPPED_STATES]
 
 
 def first_failed_rank(run: Run) -> Rank | None:
-    """The rank that failed first: the others were most likely ended because of it."""
+    """The rank that failed first. Most likely the others were terminated because of it."""
     failed = failed_ranks(run)
     not_killed = [rank for rank in failed if rank.exit_code not in (143, 137)] or failed
     times = ((r.end_time.ToNanoseconds() or 1 << 62, r.index, r) for r in not_killed)
@@ -108,7 +108,7 @@ def first_failed_rank(run: Run) -> Rank | None:
 
 
 def likely_cause(exit_code: int, lines: Sequence[str]) -> str:
-    """The key in CAUSES of what probably happened; empty when nothing says so. The last sign counts."""
+    """The key of the likely cause in CAUSES, by the last line that hints at one; empty: unknown."""
     for line in reversed(lines):
         for pattern, key in _SIGNS:
             if pattern.search(line):

@@ -41,12 +41,12 @@ class Logs:
         patience: float | None = None,
         lost: OnLost | None = None,
     ) -> AsyncGenerator[TailLogsResponse, None]:
-        """Lines from a cursor on; no line is lost or repeated when the server goes and comes back.
+        """Yield lines after a cursor. A restart of the server neither loses nor repeats a line.
 
-        After `patience` seconds without a server it raises Unreachable. Not given: for ever with
-        follow, at once without. `lost` hears that the server stays away.
+        Raises Unreachable after `patience` seconds without a server. None: never with `follow`, at once
+        without it. `lost` is called when the server does not answer.
         """
-        wanted = TailLogsRequest(
+        request_template = TailLogsRequest(
             id=id,
             ranks=ranks,
             run=run,
@@ -57,7 +57,7 @@ class Logs:
 
         def reopen(last: str) -> AsyncGenerator[TailLogsResponse, None]:
             request = TailLogsRequest(cursor=last)
-            request.MergeFrom(wanted)
+            request.MergeFrom(request_template)
             return self._transport.stream(self._stub.TailLogs, request)
 
         limit = patience if follow or patience is not None else 0.0
@@ -72,9 +72,9 @@ class Logs:
         run: int = 0,
         back: bool = True,
     ) -> TailLogsResponse:
-        """The lines right before a cursor (none: the last ones of all), or with `back` False those after it.
+        """The lines right before a cursor (none: the last ones), or with `back` False those after it.
 
-        `begin` and `cursor` of the answer stand for its two ends; without lines `begin` is empty: the way back ends.
+        `begin` and `cursor` of the answer are its two ends. `begin` is empty when there are no earlier lines.
         """
         request = TailLogsRequest(id=id, ranks=ranks, run=run, cursor=cursor, back=back)
         async with aclosing(self._transport.stream(self._stub.TailLogs, request)) as answers:

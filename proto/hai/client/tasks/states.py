@@ -1,4 +1,4 @@
-"""Names of task states as people write them."""
+"""Task states by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PREFIX = "TASK_STATE_"
 
 
 def task_state(name: str) -> TaskState.ValueType:
-    """The state of that name: finished, RUNNING, TASK_STATE_SUSPENDED, waiting-init …"""
+    """The state of a name: finished, RUNNING, TASK_STATE_SUSPENDED, waiting-init … Raises UsageError."""
     requested = _PREFIX + name.upper().replace("-", "_").removeprefix(_PREFIX)
     states = {key: value for key, value in TaskState.items() if value}
     if requested not in states:
@@ -25,7 +25,7 @@ def task_state(name: str) -> TaskState.ValueType:
 
 
 def reached(task: Task, state: TaskState.ValueType) -> bool:
-    """True when the task is in the state, or can never be in it again. It runs once its programs do."""
+    """True when the task is in the state, or can never reach it. RUNNING is reached when the programs run."""
     if task.state == state == TASK_STATE_RUNNING:
         return task.run.state == RUN_STATE_RUNNING
     return task.state in (state, TASK_STATE_FINISHED)

@@ -1,4 +1,4 @@
-"""Tasks: submit, look, steer, follow."""
+"""Tasks: submit, list, control, watch."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Tasks:
     async def create(
         self, spec: TaskSpec, *, request_id: str | None = None, validate_only: bool = False
     ) -> Task:
-        """Submit; durable once this returns. With validate_only nothing is created and the id is 0."""
+        """Submit a task, which is stored once this returns. With validate_only nothing is created and the id is 0."""
         if spec.options.after and not validate_only and not self._supports_after:
             await self.create(spec, validate_only=True)
         request = CreateTaskRequest(
@@ -82,14 +82,14 @@ class Tasks:
         return task
 
     async def dry_run(self, spec: TaskSpec) -> DryRunTaskResponse:
-        """What the next scheduling pass would do with a task; nothing is stored. Raises what `create` would."""
+        """What the next scheduling pass would do with a task. Nothing is stored. Raises the errors of `create`."""
         request = DryRunTaskRequest(spec=spec)
         answer = await self._transport.unary(self._stub.DryRunTask, request, retry=True)
         self._check_supports_after(spec, answer.task)
         return answer
 
     def _check_supports_after(self, spec: TaskSpec, understood: Task) -> None:
-        """Servers refuse what they do not know, but not yet those that know no `after`: they would start the task."""
+        """Raise ServerError for an old server that ignores `after` and would start the task at once."""
         if spec.options.after and not understood.spec.options.after:
             raise ServerError(
                 "the server knows no options.after: it is older than this client",
@@ -103,7 +103,7 @@ class Tasks:
         return await self._transport.unary(self._stub.GetTask, GetTaskRequest(id=id), retry=True)
 
     async def resolve(self, ref: str, kind: Kind = "auto") -> int:
-        """The id that a user's word for a task means: an id, a yaml file or a name."""
+        """The id of the task that an id, a yaml file or a name refers to."""
         return await self._resolver.resolve(ref, kind)
 
     async def list(
@@ -172,10 +172,10 @@ class Tasks:
         patience: float | None = None,
         lost: OnLost | None = None,
     ) -> AsyncGenerator[WatchTasksResponse, None]:
-        """Changes from a version on; goes on from the last one seen when the server comes back.
+        """Yield changes after a version. After an outage the watch continues from the last version.
 
-        Without `patience` it waits for ever; with it, it raises Unreachable after so many seconds.
-        `lost` hears that the server stays away.
+        Raises Unreachable after `patience` seconds without a server; None: waits for ever.
+        `lost` is called when the server does not answer.
         """
 
         def reopen(version: int) -> AsyncGenerator[WatchTasksResponse, None]:
@@ -194,17 +194,17 @@ class Tasks:
     async def stop(
         self, id: int, outcome: TaskOutcome.ValueType = TASK_OUTCOME_UNSPECIFIED
     ) -> Task:
-        """End a task; asking twice is not an error."""
+        """Stop a task. Stopping it twice is not an error."""
         request = StopTaskRequest(id=id, outcome=outcome)
         return await self._transport.unary(self._stub.StopTask, request, retry=True)
 
     async def suspend(self, id: int, hold: bool = False, delay_seconds: float = 0.0) -> Task:
-        """Ask the program to save and yield. Never repeated: it could hit the task's next run."""
+        """Request that the program saves and yields. Never repeated, as a retry could hit the next run of the task."""
         request = SuspendTaskRequest(id=id, hold=hold, delay_seconds=delay_seconds)
         return await self._transport.unary(self._stub.SuspendTask, request)
 
     async def resume(self, id: int) -> Task:
-        """Let a held task be started again."""
+        """Allow a task on hold to start again."""
         return await self._transport.unary(self._stub.ResumeTask, ResumeTaskRequest(id=id))
 
     async def set_priority(self, id: int, priority: int) -> Task:
@@ -213,7 +213,7 @@ class Tasks:
         return await self._transport.unary(self._stub.UpdateTaskPriority, request, retry=True)
 
     async def move(self, id: int, before: int = 0) -> Task:
-        """Put a task before another of one's own; 0: before all of them."""
+        """Put a task before another task of the same user; 0: before all of them."""
         request = MoveTaskRequest(id=id, before=before)
         return await self._transport.unary(self._stub.MoveTask, request)
 
@@ -244,9 +244,9 @@ class Tasks:
         timeout: float | None = None,
         lost: OnLost | None = None,
     ) -> Task:
-        """Follow a task until it is in a state, or finished. Raises TimedOut after `timeout` seconds.
+        """Wait until a task is in a state, or finished. Raises TimedOut after `timeout` seconds.
 
-        `lost` hears that the server stays away.
+        `lost` is called when the server does not answer.
         """
         return (await self.wait_all([id], until, timeout, lost))[0]
 
@@ -257,7 +257,7 @@ class Tasks:
         timeout: float | None = None,
         lost: OnLost | None = None,
     ) -> Sequence[Task]:
-        """The same of several, one after the other: who has got there meanwhile is not waited for."""
+        """Wait for several tasks, one after the other. A task that reached the state meanwhile costs no wait."""
         state = task_state(until)
         found: dict[int, Task] = {}
         try:

@@ -1,4 +1,4 @@
-"""Words for the numbers of the contract's enums and bit masks."""
+"""Names for the enums and bit masks of the contract."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ STOP_CODES = {
 
 @cache
 def enum_name(enum: Any, number: int) -> str:
-    """RUNNING for TASK_STATE_RUNNING; of a number that only a newer server knows, that number."""
+    """RUNNING for TASK_STATE_RUNNING; UNKNOWN_7 for a number of a newer server."""
     prefix = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", enum.DESCRIPTOR.name).upper()
     value = enum.DESCRIPTOR.values_by_number.get(number)
     return value.name.removeprefix(f"{prefix}_") if value else f"UNKNOWN_{number}"
 
 
 def stop_code_names(code: int) -> list[str]:
-    """Every bit of a stop code by name; bits that are not known keep their number."""
+    """The names of the bits of a stop code; unknown bits as one number."""
     names = [name for bit, name in STOP_CODES.items() if code & bit]
     unknown_bits = code & ~sum(STOP_CODES)
     return [*names, *([str(unknown_bits)] if unknown_bits else [])]
