@@ -202,6 +202,12 @@ def _metrics() -> Iterator[str]:
         yield f"{metric.name}_total" if metric.type == "counter" else metric.name
 
 
+def _alerts() -> set[str]:
+    """Of the chart."""
+    rules = (ROOT / "backend/deploy/chart/files/alerts.yaml").read_text("utf-8")
+    return set(re.findall(r"- alert: (\w+)", rules))
+
+
 def _traits() -> Iterable[str]:
     return [
         name
@@ -297,6 +303,8 @@ CLAIMS = [
         2,
         "hai_suspends_total",
     ),
+    Claim("monitoring.md", "What to watch", "question", _metrics, r"hai_\w+", 1, complete=False),
+    Claim("monitoring.md", "Alerts", "alert", _alerts),
     Claim("operate.md", "Who changed what", "what", lambda: list(Action), r"[A-Z]\w+", 1),
     Claim("rights.md", "Rights", "right", lambda: list(Right), r"^\w+"),
     Claim("simulate.md", "Simulate", "option", lambda: _options("simulate"), OPTION),
@@ -311,12 +319,23 @@ PROSE = {
     ("cli.md", "What was used"),
     *(("coming-from.md", section) for section in ("Slurm", "Scripts of sbatch", "HAI")),
     ("deploy.md", "What the chart creates"),
+    ("glossary.md", "Glossary"),
     ("images.md", "What a task runs in"),
     ("operate.md", "What is kept where"),
     ("predictions.md", "How far to trust it"),
     ("simulate.md", "CSV"),
     ("simulate.md", "Figures"),
     ("task-schema.md", "Ways to write a value"),
+    *(
+        ("troubleshooting.md", section)
+        for section in (
+            "A task does not start",
+            "A task fails",
+            "A suspension does not work",
+            "The platform does not answer",
+            "Workspaces, environments, notebooks",
+        )
+    ),
     *(("tui.md", section) for section in ("The terminal app: hai tui", "Tasks", "Filters", "Logs")),
     ("tui-lists.md", "The terminal app: lists"),
     ("workspaces.md", "All the time: watch"),

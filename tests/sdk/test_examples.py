@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from tests.ports import free_port
 pytest.importorskip("numpy", reason="the example needs numpy")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+TUTORIAL = EXAMPLES.parent / "docs/tutorial-ddp.md"
 STEPS = ["--steps", "300", "--checkpoint-every", "40"]
 
 
@@ -123,6 +125,13 @@ def test_task_files_name_what_exists(file):
     assert spec["version"] == 2
     assert (EXAMPLES.parent / spec["spec"]["entrypoint"]).is_file()
     assert "(" not in spec["name"]
+
+
+def test_the_tutorial_shows_lines_of_the_program():
+    blocks = re.findall(r"```python\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
+    program = (EXAMPLES / "train_ddp.py").read_text()
+    assert len(blocks) >= 5
+    assert [block for block in blocks if block not in program] == []
 
 
 class Gang:
