@@ -20,7 +20,7 @@ from hai_backend.scheduler import Policy
 from hai_backend.sim.forecast.forecast import Effort, Forecast, forecast
 from hai_backend.sim.replay.job import Job
 from hai_backend.sim.replay.replay import Cluster, opened
-from hai_backend.sim.replay.world import World
+from hai_backend.sim.replay.world import VirtualCluster
 from hai_backend.sim.traces.reader import read
 from tests.bench.figures import Figure, percentile
 
@@ -64,7 +64,7 @@ def answers(name: str) -> list[Answer]:
     return [_answer(snapshot, task, world.lives[task].first_start) for snapshot, task in chosen]
 
 
-def _questions(world: World, jobs: Sequence[Job]) -> Iterator[tuple[Snapshot, int]]:
+def _questions(world: VirtualCluster, jobs: Sequence[Job]) -> Iterator[tuple[Snapshot, int]]:
     """The cluster as it is when a job of the second half has been left in the queue; replays all jobs."""
     late = [job for job in jobs if job.submit >= jobs[-1].submit / 2]
     pending = {job.id: job.submit for job in late[:: max(1, len(late) // 1000)]}
@@ -78,12 +78,12 @@ def _questions(world: World, jobs: Sequence[Job]) -> Iterator[tuple[Snapshot, in
                 yield _as_shown(world), task
 
 
-def _unpromised(world: World, task: int) -> bool:
+def _unpromised(world: VirtualCluster, task: int) -> bool:
     waits = world.lives[task].task.standing is SchedulingState.QUEUED
     return waits and not any(found.suspended_for == task for found in world.changed.values())
 
 
-def _as_shown(world: World) -> Snapshot:
+def _as_shown(world: VirtualCluster) -> Snapshot:
     """With what the last pass has decided."""
     shown = world.board.snapshot()
     return replace(shown, tasks=tuple(world.lives[task.id].task for task in shown.tasks))

@@ -219,7 +219,7 @@ async def test_a_rank_on_a_lost_node_starts_elsewhere_and_never_beside_itself(
             if not answers:
                 stop_agents(tmp_path / "pods")
                 await until_silent(client, task.id)
-            cluster.machines.partition(node)
+            cluster.nodes.partition(node)
             before = asyncio.get_running_loop().time()
             await here.until_printed(task.id, "run 2 on")
             assert answers or asyncio.get_running_loop().time() - before > fence_after

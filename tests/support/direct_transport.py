@@ -14,12 +14,12 @@ from hai_backend.testing.kube import FakeCluster
 from hai_backend.testing.kube.errors import ApiError
 from hai_backend.testing.kube.faults.requests import Answer as Refusal
 from hai_backend.testing.kube.faults.requests import Close, Delay, Fault, Truncate
-from hai_backend.testing.kube.request_info import Call, read_call
-from hai_backend.testing.kube.watch import Asked, Watch
+from hai_backend.testing.kube.request_info import RequestInfo, parse_request
+from hai_backend.testing.kube.watch import Watch, WatchOptions
 from tests.support.virtual_time import outside
 
-_WAY_SECONDS = 0.002  # there, and back
-_CUT_SECONDS = 1.0
+_LATENCY_SECONDS = 0.002  # there, and back
+_FAULT_DELAY_SECONDS = 1.0
 
 
 class DirectTransport:
@@ -30,24 +30,24 @@ class DirectTransport:
 
     async def ask(self, call: api.Call, seconds: float) -> Answer:
         """See Transport."""
-        await asyncio.sleep(_WAY_SECONDS)
+        await asyncio.sleep(_LATENCY_SECONDS)
         try:
             answer = await self._answer(call)
         except ApiError as error:
             answer = Answer(error.code, json.dumps(error.status()).encode())
-        await asyncio.sleep(_WAY_SECONDS)
+        await asyncio.sleep(_LATENCY_SECONDS)
         return answer
 
     async def lines(self, call: api.Call) -> AsyncGenerator[bytes, None]:
         """See Transport."""
-        asked, fault = self._met(call)
+        request, fault = self._receive(call)
         if isinstance(fault, Refusal):
             raise error_from(fault.error().code, json.dumps(fault.error().status()).encode())
         lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-        running = asyncio.ensure_future(self._watch(asked, fault, lines))
+        running = asyncio.ensure_future(self._watch(request, fault, lines))
         try:
-            while (said := await lines.get()) is not None:
-                for line in said.splitlines(keepends=True):
+            while (event := await lines.get()) is not None:
+                for line in event.splitlines(keepends=True):
                     yield line
             running.result()
         finally:
@@ -56,36 +56,36 @@ class DirectTransport:
     async def close(self) -> None:
         """See Transport."""
 
-    async def _answer(self, asked: api.Call) -> Answer:
-        call, fault = self._met(asked)
+    async def _answer(self, sent: api.Call) -> Answer:
+        request, fault = self._receive(sent)
         if isinstance(fault, Refusal):
             raise fault.error()
         if fault == Close():
             raise Unavailable("the connection broke")
         if isinstance(fault, Delay):
             await asyncio.sleep(fault.seconds)
-        body = b"" if asked.body is None else json.dumps(asked.body).encode()
-        reply = outside(self._cluster.perform, call, asked.form, body)
+        body = b"" if sent.body is None else json.dumps(sent.body).encode()
+        reply = outside(self._cluster.perform, request, sent.form, body)
         if isinstance(fault, Close):
             raise Unavailable("the connection broke")
         return Answer(reply.code, reply.body[: len(reply.body) // (1 + (fault == Truncate()))])
 
-    def _met(self, asked: api.Call) -> tuple[Call, Fault | None]:
+    def _receive(self, sent: api.Call) -> tuple[RequestInfo, Fault | None]:
         resources = self._cluster.api.resources
-        call = read_call(resources, asked.method, asked.path, dict(asked.query))
-        return call, self._cluster.faults.decide(call)
+        request = parse_request(resources, sent.method, sent.path, dict(sent.query))
+        return request, self._cluster.faults.decide(request)
 
     async def _watch(
-        self, call: Call, fault: Fault | None, lines: asyncio.Queue[bytes | None]
+        self, call: RequestInfo, fault: Fault | None, lines: asyncio.Queue[bytes | None]
     ) -> None:
         cluster = self._cluster
-        asked = Asked.read(call.resource, call.namespace, dict(call.query))
-        watch = Watch(asked, cluster.api.store, cluster.timers, lag=1_000)
-        watch.disturb = lambda said: cluster.watch_faults.apply(watch, said)
+        options = WatchOptions.parse(call.resource, call.namespace, dict(call.query))
+        watch = Watch(options, cluster.api.store, cluster.timers, lag=1_000)
+        watch.disturb = lambda event: cluster.watch_faults.disturbed(watch, event)
         cluster.server.watches.add(watch)
         try:
             async with asyncio.timeout(
-                _CUT_SECONDS if isinstance(fault, Close | Truncate) else None
+                _FAULT_DELAY_SECONDS if isinstance(fault, Close | Truncate) else None
             ):
                 await watch.run(lines.put)
         except TimeoutError:
@@ -95,28 +95,28 @@ class DirectTransport:
             lines.put_nowait(None)
 
 
-class StormTransport(DirectTransport):
+class SimulatedTransport(DirectTransport):
     """Of one cluster, for all servers."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         super().__init__(cluster)
-        self._cuts = 0
-        self._joined = asyncio.Event()
-        self._joined.set()
+        self._outages = 0
+        self._connected = asyncio.Event()
+        self._connected.set()
 
-    def cut(self) -> None:
-        """No packet passes, until `join` was called as often."""
-        self._cuts += 1
-        self._joined.clear()
+    def disconnect(self) -> None:
+        """No packet passes, until `reconnect` was called as often."""
+        self._outages += 1
+        self._connected.clear()
 
-    def join(self) -> None:
-        self._cuts -= 1
-        if not self._cuts:
-            self._joined.set()
+    def reconnect(self) -> None:
+        self._outages -= 1
+        if not self._outages:
+            self._connected.set()
 
     async def ask(self, call: api.Call, seconds: float) -> Answer:
         """See Transport."""
-        if self._cuts:
+        if self._outages:
             await asyncio.sleep(seconds)
             raise Unavailable("no answer in time")
         return await super().ask(call, seconds)
@@ -125,5 +125,5 @@ class StormTransport(DirectTransport):
         """See Transport."""
         async with aclosing(super().lines(call)) as lines:
             async for line in lines:
-                await self._joined.wait()
+                await self._connected.wait()
                 yield line

@@ -1,9 +1,9 @@
-"""Times passes of the production scheduler on a made-up cluster of any size, or on a snapshot of a real one.
+"""Measures passes of the production scheduler, on a generated cluster of any size or on a snapshot.
 
-`cold_s` is a cache that is shown everything for the first time and decides. `steady_*` are passes after at most 100
-changes each, as the live loop makes them: tasks end, are submitted, and leave; the decisions of a pass are carried out
-before the next one. Times are those of the processor: what a pass takes on one core that does nothing else. Random
-numbers are seeded: two calls time the same work.
+`cold_s` is the first pass of an empty cache. `steady_*` are passes after at most 100
+changes each, as in production: tasks end, are submitted and leave; the decisions of a pass are applied before the
+next one. Times are processor time of one core. Random
+numbers are seeded: two calls measure the same work.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, Scheduling
 from hai_backend.runtime import built_to_stay, collect_rarely
 from hai_backend.scheduler import Policy, SchedulerCache
 
-Another = Callable[[int, Random], SchedTask]
-"""Makes one more task; the number is new with each."""
+TaskFactory = Callable[[int, Random], SchedTask]
+"""Makes a task; each call gets a new number."""
 
 
-def numbers(given: Snapshot) -> Mapping[str, int]:
-    """What --synthetic takes, of a snapshot."""
-    waiting = sum(task.standing is SchedulingState.QUEUED for task in given.tasks)
+def sizes(original: Snapshot) -> Mapping[str, int]:
+    """Sizes of a snapshot, under the names that --synthetic takes."""
+    waiting = sum(task.standing is SchedulingState.QUEUED for task in original.tasks)
     return {
-        "nodes": len(given.nodes),
+        "nodes": len(original.nodes),
         "waiting": waiting,
-        "running": len(given.tasks) - waiting,
-        "users": len({task.user for task in given.tasks}),
-        "groups": len({node.group for node in given.nodes}),
+        "running": len(original.tasks) - waiting,
+        "users": len({task.user for task in original.tasks}),
+        "groups": len({node.group for node in original.nodes}),
     }
 
 
-def resubmitted(given: Snapshot) -> Another:
-    """Tasks that are there are submitted again, without what has happened to them."""
-    newest = max(task.id for task in given.tasks)
+def resubmitted(original: Snapshot) -> TaskFactory:
+    """Makes new tasks by resubmitting tasks of the snapshot without their history."""
+    newest = max(task.id for task in original.tasks)
 
-    def another(number: int, draw: Random) -> SchedTask:
-        model = draw.choice(given.tasks)
+    def make_task(number: int, draw: Random) -> SchedTask:
+        model = draw.choice(original.tasks)
         return SchedTask(
             id=newest + 1 + number,
             user=model.user,
             group=model.group,
             node_count=model.node_count,
             priority=model.priority,
-            created_at=given.now,
+            created_at=original.now,
             zone=model.zone,
             task_type=model.task_type,
             gpu=model.gpu,
@@ -59,7 +59,7 @@ def resubmitted(given: Snapshot) -> Another:
             yields=model.yields,
         )
 
-    return another
+    return make_task
 
 
 PASSES = 300
@@ -73,25 +73,25 @@ _LEVELS = (
     *[Priority.NORMAL] * 11,
     *[Priority.LOW] * 4,
 )
-_SIZES = (*[1] * 12, *[2] * 4, *[4] * 2, 8, 16)
+_NODE_COUNTS = (*[1] * 12, *[2] * 4, *[4] * 2, 8, 16)
 
 
-def time_passes(given: Mapping[str, int] | Snapshot) -> Mapping[str, Any]:
+def time_passes(original: Mapping[str, int] | Snapshot) -> Mapping[str, Any]:
     """On a cluster of so many nodes, waiting, running, users and groups, or on one that is there already."""
-    if isinstance(given, Snapshot):
-        return {**numbers(given), **_times(given, resubmitted(given))}
-    settings = given
+    if isinstance(original, Snapshot):
+        return {**sizes(original), **_times(original, resubmitted(original))}
+    settings = original
     return {**settings, **_times(snapshot(settings), lambda n, draw: _task(n, draw, settings))}
 
 
-def _times(given: Snapshot, another: Another) -> Mapping[str, Any]:
+def _times(original: Snapshot, make_task: TaskFactory) -> Mapping[str, Any]:
     collect_rarely()  # as the server does
     began = time.process_time()
     with built_to_stay():
-        cache = SchedulerCache.of(given, Policy())
-        plan = cache.decide(given.now)
+        cache = SchedulerCache.of(original, Policy())
+        plan = cache.decide(original.now)
     cold = time.process_time() - began
-    times = sorted(_steady(_World(another, cache, given), plan))
+    times = sorted(_steady(_Workload(make_task, cache, original), plan))
     return {
         "cold_s": cold,
         "steady_p50_ms": times[len(times) // 2] * 1000,
@@ -130,12 +130,14 @@ def _filled(empty: Snapshot, running: int, draw: Random) -> Iterator[SchedTask]:
 
 def _task(number: int, draw: Random, settings: Mapping[str, int]) -> SchedTask:
     user = draw.randrange(settings["users"])
-    home = user if draw.random() < 0.7 else user * 7 + 3  # a user works in one or two groups
+    group_number = (
+        user if draw.random() < 0.7 else user * 7 + 3
+    )  # a user works in one or two groups
     return SchedTask(
         id=number + 1,
         user=f"u{user}",
-        group=f"g{home % settings['groups']}",
-        node_count=draw.choice(_SIZES),
+        group=f"g{group_number % settings['groups']}",
+        node_count=draw.choice(_NODE_COUNTS),
         priority=draw.choice(_LEVELS),
         created_at=_NOW - draw.random() * 50_000,
         name=f"job{user}-{draw.randrange(3)}",
@@ -150,10 +152,10 @@ def _running(task: SchedTask, nodes: tuple[str, ...], level: Priority, now: floa
 
 
 @dataclass(slots=True)
-class _World:
-    another: Another
+class _Workload:
+    make_task: TaskFactory
     cache: SchedulerCache
-    given: Snapshot
+    original: Snapshot
     draw: Random = field(default_factory=lambda: Random(2))
     running: dict[int, SchedTask] = field(default_factory=dict)
     leaving: dict[int, SchedTask] = field(default_factory=dict)
@@ -161,17 +163,17 @@ class _World:
     submitted: int = 0
 
     def __post_init__(self) -> None:
-        known = {
+        by_state = {
             SchedulingState.RUNNING: self.running,
             SchedulingState.LEAVING: self.leaving,
             SchedulingState.QUEUED: self.waiting,
         }
-        for task in self.given.tasks:
-            known[task.standing][task.id] = task
-        self.submitted = len(self.given.tasks)
+        for task in self.original.tasks:
+            by_state[task.standing][task.id] = task
+        self.submitted = len(self.original.tasks)
 
     def carry_out(self, plan: Plan, now: float) -> dict[int, SchedTask]:
-        """Tasks as the decisions leave them."""
+        """Apply the decisions; returns the changed tasks."""
         changed: dict[int, SchedTask] = {}
         for decision in plan.decisions:
             match decision:
@@ -179,44 +181,44 @@ class _World:
                     new = _running(self.waiting.pop(task), nodes, level, now)
                     changed[task] = self.running[task] = new
                 case Suspend(task=task, for_task=other):
-                    gone = replace(
+                    suspended = replace(
                         self.running.pop(task),
                         standing=SchedulingState.LEAVING,
                         suspended_for=other,
                     )
-                    changed[task] = self.leaving[task] = gone
+                    changed[task] = self.leaving[task] = suspended
         return changed
 
-    def happen(self, now: float, room: int) -> tuple[dict[int, SchedTask], list[int]]:
-        """Who has left its nodes waits again; some tasks end, and as many are submitted."""
+    def simulate_changes(self, now: float, limit: int) -> tuple[dict[int, SchedTask], list[int]]:
+        """Requeue suspended tasks, end some tasks and submit as many."""
         changed: dict[int, SchedTask] = {}
-        for task in list(self.leaving)[:room]:
-            left = self.leaving.pop(task)
+        for task in list(self.leaving)[:limit]:
+            queued = self.leaving.pop(task)
             changed[task] = self.waiting[task] = replace(
-                left,
+                queued,
                 standing=SchedulingState.QUEUED,
                 placed=(),
                 run_started_at=None,
                 waiting_since=now,
             )
-        ends = min(CHANGES, max(0, room - len(changed))) // 2
-        ended = self.draw.sample(sorted(self.running), min(ends, len(self.running)))
+        ending_count = min(CHANGES, max(0, limit - len(changed))) // 2
+        ended = self.draw.sample(sorted(self.running), min(ending_count, len(self.running)))
         self.cache.learn(Ending(self.running.pop(task), 5000.0) for task in ended)
-        for number in range(self.submitted, self.submitted + ends):
-            new = replace(self.another(number, self.draw), created_at=now)
+        for number in range(self.submitted, self.submitted + ending_count):
+            new = replace(self.make_task(number, self.draw), created_at=now)
             changed[new.id] = self.waiting[new.id] = new
-        self.submitted += ends
+        self.submitted += ending_count
         return changed, ended
 
 
-def _steady(world: _World, plan: Plan) -> list[float]:
-    """The made-up cluster first comes to rest: what the first passes suspend has left when the clock is started."""
-    times, now = [], world.given.now
+def _steady(world: _Workload, plan: Plan) -> list[float]:
+    """Seconds of each pass. Warm-up passes, which suspend many tasks, are not measured."""
+    times, now = [], world.original.now
     for number in range(_SETTLING + PASSES):
         changed = world.carry_out(plan, now)
         now += _SECONDS
-        room = max(0, CHANGES - len(changed)) if number >= _SETTLING else len(world.given.tasks)
-        more, ended = world.happen(now, room)
+        limit = max(0, CHANGES - len(changed)) if number >= _SETTLING else len(world.original.tasks)
+        more, ended = world.simulate_changes(now, limit)
         began = time.process_time()
         world.cache.update_tasks((changed | more).values(), ended, now)
         plan = world.cache.decide(now)

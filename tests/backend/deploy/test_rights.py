@@ -14,7 +14,7 @@ from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RunRequest, ServiceRequest
 from hai_backend.testing.kube import Close, FakeCluster
-from hai_backend.testing.kube.request_info import read_call
+from hai_backend.testing.kube.request_info import parse_request
 from tests.support.direct_transport import DirectTransport
 from tests.support.virtual_time import LoopTimers, run_virtually
 
@@ -60,9 +60,11 @@ class Noting:
         await self._inner.close()
 
     def _note(self, call: Call) -> None:
-        asked = read_call(self._cluster.api.resources, call.method, call.path, dict(call.query))
-        what = f"{asked.resource.plural}/{asked.part}".removesuffix("/")
-        self.needed.add((asked.resource.group, what, asked.verb))
+        request = parse_request(
+            self._cluster.api.resources, call.method, call.path, dict(call.query)
+        )
+        what = f"{request.resource.plural}/{request.subresource}".removesuffix("/")
+        self.needed.add((request.resource.group, what, request.verb))
 
 
 async def _a_life(noting: Noting, cluster: FakeCluster) -> None:
@@ -73,7 +75,7 @@ async def _a_life(noting: Noting, cluster: FakeCluster) -> None:
     while not isinstance(await anext(events), RankList):
         pass
     for plural in ("configmaps", "secrets", "services", "ingresses", "networkpolicies", "pods"):
-        cluster.faults.add(Close(after=True), verb="create", resource=plural, part="", nth=1)
+        cluster.faults.add(Close(after=True), verb="create", resource=plural, subresource="", nth=1)
     key = RankKey(7, 1, 0)
     await launcher.start([RankLaunch(key, "node0", "token", run=RUN)])
     await launcher.kill(key, "node0", preempted=True)

@@ -32,13 +32,13 @@ def replayed(
 ) -> tuple[Outcome, list[Stay]]:
     """Who was on the slot, one after the other."""
     began: list[tuple[int, float]] = []
-    start = module.World._start
+    start = module.VirtualCluster._start
 
     def noted(self, life, nodes, level):  # type: ignore[no-untyped-def]
         began.append((life.task.id, self.now))
         start(self, life, nodes, level)
 
-    monkeypatch.setattr(module.World, "_start", noted)
+    monkeypatch.setattr(module.VirtualCluster, "_start", noted)
     jobs = [Job(i, "train", f"u{i}", 0.0, WORK, 8, 1) for i in range(1, users + 1)]
     outcome = replay(jobs, Cluster(1), policy)
     last = max(fate.finished for fate in outcome.fates)
@@ -103,7 +103,7 @@ def test_no_run_is_cut_before_its_minimum(
 
 def test_programs_that_lose_their_work_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run of a task is twice as long as the one before; equals would else suspend one another for ever."""
-    suspend = module.World._suspend
+    suspend = module.VirtualCluster._suspend
 
     def losing(self, life, decision):  # type: ignore[no-untyped-def]
         left = life.left
@@ -112,7 +112,7 @@ def test_programs_that_lose_their_work_come_to_an_end(monkeypatch: pytest.Monkey
         life.left = left
         self._set(life, yields=False, lost_seconds=lost)
 
-    monkeypatch.setattr(module.World, "_suspend", losing)
+    monkeypatch.setattr(module.VirtualCluster, "_suspend", losing)
     jobs = [Job(i, "train", f"u{i}", 0.0, 3 * 3600.0, 8, 1) for i in (1, 2)]
     outcome = replay(jobs, Cluster(1), DEFAULT)
     assert max(fate.finished for fate in outcome.fates) < 24 * 3600

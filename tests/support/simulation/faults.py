@@ -13,7 +13,7 @@ from random import Random
 from typing import TypeVar
 
 from hai_backend.testing.kube import FakeCluster
-from tests.support.direct_transport import StormTransport
+from tests.support.direct_transport import SimulatedTransport
 from tests.support.simulation.agent_pool import Crowd
 from tests.support.simulation.channel import Fault, Way
 from tests.support.simulation.network import Network
@@ -48,14 +48,14 @@ class Silences:
         cluster: FakeCluster,
         crowd: Crowd,
         network: Network,
-        transport: StormTransport,
+        transport: SimulatedTransport,
         servers: Callable[[], list[StormServer]],
         random: Random,
         seconds: float,
         quiet: float,
         tell: Callable[[str], None],
     ) -> None:
-        self._machines = cluster.machines
+        self._machines = cluster.nodes
         self._crowd = crowd
         self._network = network
         self._transport = transport
@@ -241,8 +241,8 @@ class Silences:
             self._silence(ways, f"of {address}", seconds)
 
     def _cut_off_api(self, seconds: float) -> None:
-        self._transport.cut()
-        self._later(seconds, self._transport.join)
+        self._transport.disconnect()
+        self._later(seconds, self._transport.reconnect)
         self._tell(f"servers cannot reach the API server for {seconds:g} s")
 
     def _set_clocks(self, seconds: float) -> None:

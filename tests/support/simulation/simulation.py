@@ -31,7 +31,7 @@ from hai_backend.logs.store import LogStore
 from hai_backend.store.memory.store import MemoryStore
 from hai_backend.testing.kube import Chaos, FakeCluster, NodeSpec
 from tests.support.builders import a_spec
-from tests.support.direct_transport import StormTransport
+from tests.support.direct_transport import SimulatedTransport
 from tests.support.simulation.agent import AgentParts
 from tests.support.simulation.agent_pool import AgentKubelet, Crowd
 from tests.support.simulation.faults import Silences
@@ -147,7 +147,7 @@ class Storm:
             await server.die()
 
     def _make(self, cluster: FakeCluster, place: Path) -> None:
-        self._cluster, self._transport = cluster, StormTransport(cluster)
+        self._cluster, self._transport = cluster, SimulatedTransport(cluster)
         self._network = Network(_ADDRESSES)
         self._logs = place / "logs"
         crowd = Crowd(
@@ -169,19 +169,19 @@ class Storm:
 
     def _join_network(self, cluster: FakeCluster) -> None:
         """Nodes that cannot be reached, or are off, are so for agents too; not those whose kubelets are silent."""
-        machines, silences = cluster.machines, self._silences
-        silent, heard = machines.silent, machines.heard
+        nodes, silences = cluster.nodes, self._silences
+        on_silence, on_heartbeat = nodes.on_silence, nodes.on_heartbeat
 
-        def falls_silent(name: str) -> None:
+        def cut_off(name: str) -> None:
             if name not in silences.stopped_kubelets:
                 self._network.cut(name)
-            silent(name)
+            on_silence(name)
 
-        def is_heard(name: str) -> None:
+        def reconnect(name: str) -> None:
             self._network.join(name)
-            heard(name)
+            on_heartbeat(name)
 
-        machines.silent, machines.heard = falls_silent, is_heard
+        nodes.on_silence, nodes.on_heartbeat = cut_off, reconnect
         self._crowd.kubelet.crashed = self._network.vanish
 
     async def _storm(self, chaos: Chaos) -> None:
@@ -241,7 +241,7 @@ class Storm:
         with suppress(TimeoutError):
             async with asyncio.timeout(30.0):
                 for _ in range(self._random.randrange(8)):
-                    await self._cluster.api.store.written()
+                    await self._cluster.api.store.next_write()
         await asyncio.sleep(self._random.uniform(0.0, 0.02))
 
     async def _calm(self) -> None:

@@ -1,7 +1,7 @@
-"""`python -m hai_backend.sim`, which `hai simulate` runs: replays traces and tells what would have happened.
+"""`python -m hai_backend.sim`, which `hai simulate` runs: replays traces under policies and reports the outcome.
 
-Exit codes as of `hai`: 0 done, 1 failed (or a decision comes out otherwise), 2 options or files are wrong, 130
-interrupted, 141 nobody reads the output.
+Exit codes are those of `hai`: 0 success, 1 failure (with --verify: a decision differs), 2 invalid options or files,
+130 interrupted, 141 broken pipe.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import click
 from hai_backend.domain.errors import Invalid
 from hai_backend.sim.cli.engine import Engine, production
 from hai_backend.sim.cli.experiment import Inputs, inputs, run
-from hai_backend.sim.cli.options import STDOUT, Request, Words, parse
+from hai_backend.sim.cli.options import STDOUT, CommandLine, Request, parse
 from hai_backend.sim.cli.progress import watching
-from hai_backend.sim.replay.verify import document as verified
-from hai_backend.sim.replay.verify import told, verify
+from hai_backend.sim.replay.verify import document as verdicts_document
+from hai_backend.sim.replay.verify import verdict_lines, verify
 from hai_backend.sim.report import comparison as compare
 from hai_backend.sim.report.results import document
 from hai_backend.sim.traces.snapshot import read_snapshot
 
-FAILURE, USAGE, INTERRUPTED, NOBODY_READS = 1, 2, 130, 141
+FAILURE, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
-# Values are taken as text, so that all that is wrong with them is said at once (request.py).
+# Values are parsed as text, so that options.py can report every problem at once.
 OPTIONS = (
     click.Argument(["traces"], nargs=-1, metavar="TRACE..."),
     click.Option(["--nodes"], multiple=True, metavar="N"),
@@ -44,78 +44,81 @@ OPTIONS = (
     click.Option(["--json"], metavar="OUT"),
     click.Option(["--report"], metavar="OUT.html"),
 )
-"""`hai simulate` has the same and explains them."""
+"""`hai simulate` has the same options and documents them."""
 
 
 def main(argv: Sequence[str] | None = None, *, engine: Callable[[], Engine] = production) -> int:
-    """One command line; the exit code is returned. Tests give their own engine."""
+    """Run one command line and return the exit code. Tests pass their own engine."""
     try:
-        request = parse(_words(sys.argv[1:] if argv is None else argv))
+        request = parse(_command_line(sys.argv[1:] if argv is None else argv))
         code = _simulate(request, engine())
         sys.stdout.flush()
         return code
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.UsageError as error:
-        return _tell([error.format_message()], USAGE)
+        return _print_errors([error.format_message()], USAGE)
     except Invalid as error:
-        return _tell([str(violation) for violation in error.violations], USAGE)
+        return _print_errors([str(violation) for violation in error.violations], USAGE)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NOBODY_READS
+        return BROKEN_PIPE
     except OSError as error:
-        return _tell([f"{error.filename}: {error.strerror}"], FAILURE)
+        return _print_errors([f"{error.filename}: {error.strerror}"], FAILURE)
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         return INTERRUPTED
 
 
-def _words(argv: Sequence[str]) -> Words:
+def _command_line(argv: Sequence[str]) -> CommandLine:
     command = click.Command(
         "simulate", params=list(OPTIONS), epilog="`hai simulate --help` tells more."
     )
     with command.make_context("hai simulate", list(argv)) as context:
-        return Words(**context.params)
+        return CommandLine(**context.params)
 
 
 def _simulate(request: Request, engine: Engine) -> int:
     if request.verify:
         return _verify(request)
     if request.synthetic is not None:
-        _time(request, request.synthetic, engine)
+        _time_passes(request, request.synthetic, engine)
     else:
         _replay(request, engine, inputs(request, engine))
     return 0
 
 
-def _time(request: Request, given: Mapping[str, int] | Path, engine: Engine) -> None:
-    times = engine.time_passes(given if isinstance(given, Mapping) else read_snapshot(given))
+def _time_passes(request: Request, source: Mapping[str, int] | Path, engine: Engine) -> None:
+    times = engine.time_passes(source if isinstance(source, Mapping) else read_snapshot(source))
     if request.json != STDOUT:
         click.echo(
-            "".join(f"{name:24} {_said(value)}\n" for name, value in times.items()), nl=False
+            "".join(f"{name:24} {_formatted(value)}\n" for name, value in times.items()), nl=False
         )
     _write_json(
-        request, {"synthetic": dict(given) if isinstance(given, Mapping) else str(given), **times}
+        request,
+        {"synthetic": dict(source) if isinstance(source, Mapping) else str(source), **times},
     )
 
 
 def _verify(request: Request) -> int:
-    """Whether every decision comes out as it was recorded."""
+    """Exit code 0 if every replayed decision equals the recorded one."""
     with watching(sys.stderr) as watch:
         verdicts = [verify(path, watch(path)) for path in request.traces]
     if request.json != STDOUT:
-        click.echo("".join(f"{line}\n" for each in verdicts for line in told(each)), nl=False)
-    found = verified(verdicts)
+        click.echo(
+            "".join(f"{line}\n" for each in verdicts for line in verdict_lines(each)), nl=False
+        )
+    found = verdicts_document(verdicts)
     _write_json(request, found)
     return 0 if found["equal"] else FAILURE
 
 
-def _replay(request: Request, engine: Engine, given: Inputs) -> None:
-    for trace in given.traces:
+def _replay(request: Request, engine: Engine, source: Inputs) -> None:
+    for trace in source.traces:
         for reason, count in trace.skipped.items():
             click.echo(f"{trace.source}: left out {count}: {reason}", err=True)
     with watching(sys.stderr) as watch:
-        results = run(request, given, engine, watch)
+        results = run(request, source, engine, watch)
     if request.json != STDOUT:
         compare.show(results, sys.stdout)
     settings = _settings(request)
@@ -142,19 +145,19 @@ def _write_json(request: Request, found: Mapping[str, Any]) -> None:
 
 
 def _write(path: str, text: str) -> None:
-    """A full disk names the file, which Python's own error does not."""
+    """Write a file; an error names it, which Python's own error for a full disk does not."""
     try:
         Path(path).write_text(text, "utf-8")
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def _said(value: object) -> str:
+def _formatted(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def _tell(messages: Sequence[str], code: int) -> int:
-    """As `hai` tells its own errors."""
+def _print_errors(messages: Sequence[str], code: int) -> int:
+    """Print errors in the format of `hai`."""
     if len(messages) == 1:
         click.echo(f"hai: {messages[0]}", err=True)
         return code

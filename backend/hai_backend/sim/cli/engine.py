@@ -1,4 +1,4 @@
-"""The seams between the command and what it drives: tests hand in a tiny fake, all others get the production code."""
+"""What the command line drives. Tests pass a small fake; everybody else gets the production code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Replay(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What the command drives."""
+    """Functions that the command calls."""
 
     replay: Replay
     cluster: Callable[[int, int, bool], Any]  # nodes, GPUs of a node, whether tasks share nodes
@@ -42,7 +42,7 @@ class Engine:
 
 
 def production() -> Engine:
-    """The real thing."""
+    """The production engine. Its modules load only when they are needed."""
     from hai_backend.scheduler.policy import policy
     from hai_backend.sim import pass_timing
     from hai_backend.sim.replay import replay

@@ -1,4 +1,4 @@
-"""Every trace on every cluster under every policy, once all of them are known to be possible."""
+"""Runs every trace on every cluster under every policy, after checking that all combinations can run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Everything that is read from files; policies by their file."""
+    """Contents of all input files; policies by file name."""
 
     traces: tuple[Trace, ...]
     policies: Mapping[str, Policy]
@@ -54,7 +54,7 @@ def inputs(request: Request, engine: Engine) -> Inputs:
 
 @contextmanager
 def _collected(found: list[Violation]) -> Iterator[None]:
-    """One wrong file does not hide what is wrong with the next."""
+    """Collect violations, so that one invalid file does not hide problems of the next."""
     try:
         yield
     except Invalid as error:
@@ -73,16 +73,16 @@ def _load(path: str, request: Request) -> Trace:
 
 
 def _too_large(trace: Trace, nodes: int) -> list[Violation]:
-    """The first job that no cluster of that size could ever start."""
-    large = [job for job in trace.jobs if job.nodes > nodes]
-    if not large:
+    """A violation if the trace has jobs that a cluster of this size can never start."""
+    too_large = [job for job in trace.jobs if job.nodes > nodes]
+    if not too_large:
         return []
-    most = max(job.nodes for job in large)
-    first = large[0]
+    most = max(job.nodes for job in too_large)
+    first = too_large[0]
     message = (
         f"job {first.id} (submitted at {first.submit:.0f} s, {first.gpus} GPUs) needs {first.nodes}"
         f" nodes, the cluster has {nodes}; give --nodes {most} or leave out"
-        f" {'this job' if len(large) == 1 else f'these {len(large)} jobs'}"
+        f" {'this job' if len(too_large) == 1 else f'these {len(too_large)} jobs'}"
     )
     return [Violation(trace.source, message)]
 
@@ -114,7 +114,7 @@ def _replay(
 
 
 def _labels(cases: Sequence[_Case]) -> list[str]:
-    """Of trace, policy and nodes those parts in which the cases differ; for an only case its policy."""
+    """Labels made of those of trace, policy and nodes that differ; a single case is named by its policy."""
     full = [(case.trace.source, case.policy, f"{case.nodes} nodes") for case in cases]
     short = [(_stem(trace), _stem(policy), nodes) for trace, policy, nodes in full]
     parts = short if len(set(short)) == len(cases) else full  # a/p.toml and b/p.toml

@@ -1,4 +1,4 @@
-"""What each option of the command takes: a value, or a sentence about what is wrong with the text."""
+"""Parses and validates the options of the command; all problems are reported at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SYNTHETIC: Mapping[str, int] = {
     "users": 500,
     "groups": 20,
 }
-"""What --synthetic takes, and what holds for a name left out."""
+"""Names that --synthetic takes, with their defaults."""
 
 _MAY_BE_0 = ("waiting", "running")
 
@@ -37,7 +37,7 @@ def unreadable(path: Path) -> str:
 
 
 def unwritable(path: Path) -> str:
-    """Why a file cannot be written; better said before a replay of minutes than after it."""
+    """Why a file cannot be written, checked before a replay of minutes; empty when it can."""
     if path.is_dir():
         return "is a directory; name a file"
     if not path.parent.is_dir():
@@ -94,23 +94,23 @@ def passes(text: str) -> Mapping[str, int] | Path:
 
 def synthetic(text: str) -> Mapping[str, int]:
     """The numbers of --synthetic, the ones left out as well. Raises ValueError with all that is wrong."""
-    found, wrong = dict(SYNTHETIC), []
+    found, problems = dict(SYNTHETIC), []
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
         try:
-            found[_known(name)] = _number(value, at_least=0 if name in _MAY_BE_0 else 1)
+            found[_synthetic_name(name)] = _number(value, at_least=0 if name in _MAY_BE_0 else 1)
         except ValueError as error:
-            wrong.append(f"{name}: {error}")
-    if wrong:
-        raise ValueError("; ".join(wrong))
+            problems.append(f"{name}: {error}")
+    if problems:
+        raise ValueError("; ".join(problems))
     return found
 
 
-def _known(name: str) -> str:
+def _synthetic_name(name: str) -> str:
     if name not in SYNTHETIC:
-        near = difflib.get_close_matches(name, SYNTHETIC, n=1)
-        meant = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(f"no such number; {meant}there are {', '.join(SYNTHETIC)}")
+        suggestions = difflib.get_close_matches(name, SYNTHETIC, n=1)
+        suggestion = f"did you mean {suggestions[0]}? " if suggestions else ""
+        raise ValueError(f"no such number; {suggestion}there are {', '.join(SYNTHETIC)}")
     return name
 
 
@@ -120,7 +120,7 @@ STDOUT = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class CommandLine:
     """The options as they were typed; None or empty: not given."""
 
     traces: tuple[str, ...] = ()
@@ -163,7 +163,7 @@ class _Check:
 
     found: list[Violation] = field(default_factory=list)
 
-    def wrong(self, option: str, message: str) -> None:
+    def problems(self, option: str, message: str) -> None:
         self.found.append(Violation(option, message))
 
     def value(self, option: str, text: str | None, convert: Callable[[str], T], default: T) -> T:
@@ -172,79 +172,79 @@ class _Check:
         try:
             return convert(text)
         except ValueError as error:
-            self.wrong(option, str(error))
+            self.problems(option, str(error))
             return default
 
 
-def parse(words: Words) -> Request:
+def parse(arguments: CommandLine) -> Request:
     """Raises Invalid with every violation."""
     check = _Check()
-    _check_purpose(check, words)
-    _check_files(check, words)
+    _check_purpose(check, arguments)
+    _check_files(check, arguments)
     request = Request(
-        traces=tuple(dict.fromkeys(words.traces)),
+        traces=tuple(dict.fromkeys(arguments.traces)),
         nodes=tuple(
-            dict.fromkeys(check.value("--nodes", text, positive, 1) for text in words.nodes)
+            dict.fromkeys(check.value("--nodes", text, positive, 1) for text in arguments.nodes)
         ),
-        policies=tuple(dict.fromkeys(words.policies)),
-        gpus_per_node=check.value("--gpus-per-node", words.gpus_per_node, positive, 8),
-        time_scale=check.value("--time-scale", words.time_scale, factor, 1.0),
-        format=check.value("--format", words.format, format_name, None),
-        seed=check.value("--seed", words.seed, number, 1),
-        packed=words.packed,
-        flat_priority=words.flat_priority,
-        synthetic=check.value("--synthetic", words.synthetic, passes, None),
-        json=words.json,
-        report=words.report,
-        verify=words.verify,
+        policies=tuple(dict.fromkeys(arguments.policies)),
+        gpus_per_node=check.value("--gpus-per-node", arguments.gpus_per_node, positive, 8),
+        time_scale=check.value("--time-scale", arguments.time_scale, factor, 1.0),
+        format=check.value("--format", arguments.format, format_name, None),
+        seed=check.value("--seed", arguments.seed, number, 1),
+        packed=arguments.packed,
+        flat_priority=arguments.flat_priority,
+        synthetic=check.value("--synthetic", arguments.synthetic, passes, None),
+        json=arguments.json,
+        report=arguments.report,
+        verify=arguments.verify,
     )
     if check.found:
         raise Invalid(tuple(check.found), reason="BAD_OPTIONS")
     return request
 
 
-def _check_purpose(check: _Check, words: Words) -> None:
+def _check_purpose(check: _Check, arguments: CommandLine) -> None:
     """Either a replay, which needs nodes, or --verify, or --synthetic: these take little else but --json."""
-    if words.synthetic is not None:
-        _check_alone(check, "--synthetic", {"TRACE": words.traces, **_replay_only(words)})
+    if arguments.synthetic is not None:
+        _check_alone(check, "--synthetic", {"TRACE": arguments.traces, **_replay_only(arguments)})
         return
-    if not words.traces:
-        check.wrong("TRACE", "missing; name a trace, or give --synthetic")
-    if words.verify:
-        _check_alone(check, "--verify", _replay_only(words))
-    elif not words.nodes:
-        check.wrong("--nodes", "missing; say how many nodes the cluster shall have")
+    if not arguments.traces:
+        check.problems("TRACE", "missing; name a trace, or give --synthetic")
+    if arguments.verify:
+        _check_alone(check, "--verify", _replay_only(arguments))
+    elif not arguments.nodes:
+        check.problems("--nodes", "missing; say how many nodes the cluster shall have")
 
 
 def _check_alone(check: _Check, purpose: str, others: Mapping[str, Any]) -> None:
     for option, given in others.items():
         if given:
-            check.wrong(option, f"has no meaning with {purpose}; leave one of them out")
+            check.problems(option, f"has no meaning with {purpose}; leave one of them out")
 
 
-def _replay_only(words: Words) -> Mapping[str, Any]:
+def _replay_only(arguments: CommandLine) -> Mapping[str, Any]:
     return {
-        "--nodes": words.nodes,
-        "--policy": words.policies,
-        "--gpus-per-node": words.gpus_per_node,
-        "--time-scale": words.time_scale,
-        "--format": words.format,
-        "--seed": words.seed,
-        "--report": words.report,
-        "--packed": words.packed,
-        "--flat-priority": words.flat_priority,
+        "--nodes": arguments.nodes,
+        "--policy": arguments.policies,
+        "--gpus-per-node": arguments.gpus_per_node,
+        "--time-scale": arguments.time_scale,
+        "--format": arguments.format,
+        "--seed": arguments.seed,
+        "--report": arguments.report,
+        "--packed": arguments.packed,
+        "--flat-priority": arguments.flat_priority,
     }
 
 
-def _check_files(check: _Check, words: Words) -> None:
-    for option, paths in (("TRACE", words.traces), ("--policy", words.policies)):
+def _check_files(check: _Check, arguments: CommandLine) -> None:
+    for option, paths in (("TRACE", arguments.traces), ("--policy", arguments.policies)):
         for path in dict.fromkeys(paths):
             if problem := unreadable(Path(path)):
-                check.wrong(option, f"{path}: {problem}")
-    for option, out in (("--json", words.json), ("--report", words.report)):
+                check.problems(option, f"{path}: {problem}")
+    for option, out in (("--json", arguments.json), ("--report", arguments.report)):
         if out and out != STDOUT and (problem := unwritable(Path(out))):
-            check.wrong(option, f"{out}: {problem}")
-    if words.report == STDOUT:
-        check.wrong("--report", "is written to a file; name one, such as report.html")
-    elif words.report and find_spec("matplotlib") is None:
-        check.wrong("--report", "needs matplotlib: pip install 'hai-platform[backend]'")
+            check.problems(option, f"{out}: {problem}")
+    if arguments.report == STDOUT:
+        check.problems("--report", "is written to a file; name one, such as report.html")
+    elif arguments.report and find_spec("matplotlib") is None:
+        check.problems("--report", "needs matplotlib: pip install 'hai-platform[backend]'")

@@ -1,4 +1,4 @@
-"""A progress bar on stderr for people who watch; silence in pipes and logs."""
+"""A progress bar on stderr when it is a terminal; no output in pipes and logs."""
 
 from __future__ import annotations
 

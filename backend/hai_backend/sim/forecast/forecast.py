@@ -1,6 +1,6 @@
-"""When will a waiting task start? The scheduler itself runs forward through possible futures of the task's group.
+"""Predicts when a waiting task starts, by running the scheduler through sampled futures of the task's node group.
 
-One set of futures answers for all tasks asked about. The interval is that of a prediction: of n futures, the k-th
+One set of futures serves all requested tasks. The interval is that of a prediction: of n futures, the k-th
 earliest start bounds a share k / (n + 1) of what may happen, so P10 and P90 hold 80 % between them when the futures are
 like the real one. With too little history to draw futures from, the answer is a reason instead.
 """
@@ -23,7 +23,7 @@ TASKS = 2_000  # of the group, waiting and running; with more, nothing is predic
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How far a forecast goes: so many futures, passes in each, days ahead, and seconds of work in all."""
+    """Limits of a forecast: futures, passes per future, horizon in seconds, and seconds of computing in total."""
 
     futures: int = 19
     passes: int = 400
@@ -35,7 +35,7 @@ class Effort:
 class Forecast:
     """When a task starts, in seconds since the epoch: between `p10` and `p90` with odds of 80 %.
 
-    `p50` and `p90` are None when they lie beyond what was looked at; without a prediction, `reason` says why.
+    `p50` and `p90` are None when they lie beyond the horizon; without a prediction, `reason` says why.
     """
 
     p10: float | None = None
@@ -49,30 +49,32 @@ def forecast(
     snapshot: Snapshot,
     policy: Policy,
     group: str,
-    wanted: Collection[int],
+    task_ids: Collection[int],
     effort: Effort = Effort(),
 ) -> Mapping[int, Forecast]:
-    """An answer for each wanted task of the group. The same arguments give the same answers unless time runs out."""
+    """A forecast for each task. The same arguments give the same result unless the time limit is reached."""
     past = past_of(snapshot, policy, group)
-    found = {t.id: t for t in past.snapshot.tasks if _competes(t, snapshot)}
-    able = [number for number in wanted if number in found]
-    absent = Forecast(reason="the task does not wait for nodes")
-    if reason := _thin(past):
-        given = dict.fromkeys(able, Forecast(reason=reason))
+    found = {t.id: t for t in past.snapshot.tasks if _is_waiting(t, snapshot)}
+    predictable = [number for number in task_ids if number in found]
+    not_waiting = Forecast(reason="the task does not wait for nodes")
+    if reason := _refusal(past):
+        forecasts = dict.fromkeys(predictable, Forecast(reason=reason))
     else:
-        starts = _starts(past, able, effort)
-        given = {number: _given(past, found[number], starts[number]) for number in able}
-    return {number: given.get(number, absent) for number in wanted}
+        starts = _starts(past, predictable, effort)
+        forecasts = {
+            number: _forecast_of(past, found[number], starts[number]) for number in predictable
+        }
+    return {number: forecasts.get(number, not_waiting) for number in task_ids}
 
 
-def _competes(task: SchedTask, snapshot: Snapshot) -> bool:
+def _is_waiting(task: SchedTask, snapshot: Snapshot) -> bool:
     active = task.user not in snapshot.inactive_users
     free = not (task.held or task.awaited)
     return task.standing is SchedulingState.QUEUED and free and active
 
 
-def _thin(past: Past) -> str:
-    """Why nothing can be said; empty: something can."""
+def _refusal(past: Past) -> str:
+    """Why there is no prediction; empty when there is one."""
     group, tasks = past.group, len(past.snapshot.tasks)
     if past.endings < ENDINGS:
         one = past.endings == 1
@@ -83,23 +85,23 @@ def _thin(past: Past) -> str:
     return ""
 
 
-def _starts(past: Past, wanted: Collection[int], effort: Effort) -> Mapping[int, list[float]]:
-    """When each wanted task starts, in each future; inf: later than was looked at."""
-    starts: dict[int, list[float]] = {number: [] for number in wanted}
+def _starts(past: Past, task_ids: Collection[int], effort: Effort) -> Mapping[int, list[float]]:
+    """Start times of each task, one per future; inf: beyond the horizon."""
+    starts: dict[int, list[float]] = {number: [] for number in task_ids}
     began, each = time.monotonic(), effort.seconds / effort.futures
     for seed in range(effort.futures):
         future = Future(past, seed)
-        _run(future, wanted, effort, began + each * (seed + 1))
-        for number in wanted:
+        _run(future, task_ids, effort, began + each * (seed + 1))
+        for number in task_ids:
             at = future.world.lives[number].first_start
             starts[number].append(inf if at < 0 else at)
     return starts
 
 
-def _run(future: Future, wanted: Collection[int], effort: Effort, deadline: float) -> None:
+def _run(future: Future, task_ids: Collection[int], effort: Effort, deadline: float) -> None:
     world, passes = future.world, 0
     end = world.now + effort.horizon
-    pending = [world.lives[number] for number in wanted]
+    pending = [world.lives[number] for number in task_ids]
     while (pending := [life for life in pending if life.first_start < 0]) and world.now < end:
         passes += 1
         late = passes % 20 == 0 and time.monotonic() > deadline
@@ -107,9 +109,9 @@ def _run(future: Future, wanted: Collection[int], effort: Effort, deadline: floa
             return
 
 
-def _given(past: Past, task: SchedTask, starts: list[float]) -> Forecast:
+def _forecast_of(past: Past, task: SchedTask, starts: list[float]) -> Forecast:
     ordered = sorted(starts)
-    p10, p50, p90 = (_at(ordered, share) for share in (0.1, 0.5, 0.9))
+    p10, p50, p90 = (_quantile(ordered, share) for share in (0.1, 0.5, 0.9))
     if p10 is None:
         late = (
             f"in nearly all of {len(starts)} futures it starts later than a prediction looks ahead"
@@ -118,17 +120,17 @@ def _given(past: Past, task: SchedTask, starts: list[float]) -> Forecast:
     return Forecast(p10, p50, p90, _basis(past, task, len(starts)))
 
 
-def _at(ordered: list[float], share: float) -> float | None:
-    """Below which moment a further start lies with these odds. None: later than was looked at."""
-    place = min(max(0.0, share * (len(ordered) + 1) - 1), len(ordered) - 1.0)
-    low, high = ordered[floor(place)], ordered[ceil(place)]
-    return None if high == inf else low + (high - low) * (place - floor(place))
+def _quantile(ordered: list[float], share: float) -> float | None:
+    """The time before which a further start lies with this probability. None: beyond the horizon."""
+    position = min(max(0.0, share * (len(ordered) + 1) - 1), len(ordered) - 1.0)
+    low, high = ordered[floor(position)], ordered[ceil(position)]
+    return None if high == inf else low + (high - low) * (position - floor(position))
 
 
 def _basis(past: Past, task: SchedTask, futures: int) -> str:
-    own = past.history.curve(like(task))
-    names = [str(part) for part in own.kind[:-2] if part]
-    alike = f" ({own.endings} of {', '.join(names)})" if names else ""
+    curve = past.history.curve(like(task))
+    names = [str(part) for part in curve.kind[:-2] if part]
+    alike = f" ({curve.endings} of {', '.join(names)})" if names else ""
     return (
         f"{futures} futures; run times of {past.endings} ended tasks of group {past.group}{alike}, "
         f"arrivals of the last {past.span}"

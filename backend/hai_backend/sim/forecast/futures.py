@@ -1,4 +1,4 @@
-"""One possible future of a node group: who is there now, with drawn remaining run times, and who may come.
+"""One sampled future of a node group: existing tasks with random remaining run times, and random arrivals.
 
 Remaining run times are drawn from what history tells of the kind of task, given how long it has run. Where history
 errs, it errs for many tasks at once: so the draws of one future lean the same way, and each future believes either all
@@ -24,10 +24,10 @@ from hai_backend.scheduler.policy.group_policy import in_force
 from hai_backend.scheduler.policy.settings import Rules
 from hai_backend.scheduler.queue.history import History
 from hai_backend.scheduler.queue.rating import like
-from hai_backend.sim.replay.world import Life, World
+from hai_backend.sim.replay.world import SimulatedTask, VirtualCluster
 
 # spread of draws: of a future, and of a task within it (calibrated: tests/bench/bench_forecast)
-COMMON, OWN = 1.0, 0.6
+COMMON_SPREAD, TASK_SPREAD = 1.0, 0.6
 # parts of history that futures believe, and endings in each at least
 NEWEST, FEWEST = (1.0, 0.2, 0.05), 50
 DAY, DAYS, STRETCH = 86_400.0, 7, 6 * 3600.0
@@ -39,7 +39,7 @@ _NOBODY = SchedTask(0, "", "", 0, Priority.AUTO, inf)
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What the futures of a group are drawn from: the group alone as it is now, its history, and who came lately."""
+    """What futures of a group are sampled from: its current state, its history and its recent arrivals."""
 
     snapshot: Snapshot
     group: str
@@ -52,21 +52,21 @@ class Past:
 
     @property
     def span(self) -> str:
-        """For how long arrivals are known."""
+        """Length of the recorded arrivals, as text."""
         seconds = self.snapshot.now - self.since
         return f"{seconds / DAY:.1f} days" if seconds >= DAY else f"{seconds / 3600:.0f} hours"
 
 
 def past_of(snapshot: Snapshot, policy: Policy, group: str) -> Past:
-    """What is known of one group."""
+    """Collects state, history and arrivals of one group."""
     endings = tuple(e for e in snapshot.endings if e.task.group == group and e.seconds >= 0)
     tasks = tuple(task for task in snapshot.tasks if task.group == group)
     views = tuple(_learned(endings[-max(FEWEST, int(part * len(endings))) :]) for part in NEWEST)
-    known = sorted((*tasks, *(e.task for e in endings)), key=lambda t: (t.created_at, t.id))
-    first = min((task.created_at for task in known[:1]), default=snapshot.now)
+    all_tasks = sorted((*tasks, *(e.task for e in endings)), key=lambda t: (t.created_at, t.id))
+    first = min((task.created_at for task in all_tasks[:1]), default=snapshot.now)
     since = max(snapshot.now - DAYS * DAY, min(first, snapshot.now - STRETCH))
-    arrived = tuple(t for t in known if since <= t.created_at < snapshot.now)
-    alone = replace(snapshot, tasks=tasks, nodes=_nodes(snapshot, group), endings=())
+    arrived = tuple(t for t in all_tasks if since <= t.created_at < snapshot.now)
+    alone = replace(snapshot, tasks=tasks, nodes=_free_nodes(snapshot, group), endings=())
     return Past(alone, group, policy, views[0], views, len(endings), arrived, since)
 
 
@@ -77,39 +77,41 @@ def _learned(endings: Sequence[Ending]) -> History:
     return history
 
 
-def _nodes(snapshot: Snapshot, group: str) -> tuple[Node, ...]:
+def _free_nodes(snapshot: Snapshot, group: str) -> tuple[Node, ...]:
     """Nodes of the group; not those that runs of other groups still hold."""
     foreign = {name for t in snapshot.tasks if t.group != group for name in t.placed}
     return tuple(n for n in snapshot.nodes if n.group == group and n.name not in foreign)
 
 
 class Future:
-    """The world from now on, as it may become. The same seed gives the same future."""
+    """A possible continuation of the current state. The same seed gives the same future."""
 
     def __init__(self, past: Past, seed: int) -> None:
         self._past = past
         self._random = Random(seed)
         self._view = past.views[seed % len(past.views)]
-        self._lean = COMMON * self._random.gauss(0.0, 1.0)
+        self._lean = COMMON_SPREAD * self._random.gauss(0.0, 1.0)
         self.world = self._world()
-        self._arrivals = self._arriving()
+        self._arrivals = self._draw_arrivals()
         self._next: tuple[float, SchedTask] = next(self._arrivals, (inf, _NOBODY))
 
     def step(self) -> bool:
-        """Go to the next moment at which something happens, and let the scheduler decide. False: nothing ever does."""
+        """Advance to the next event and run a pass. False: there are no more events."""
         world = self.world
         while (
             inf > self._next[0] <= min(world.events[0][0] if world.events else inf, world.wake_at)
         ):
             at, task = self._next
-            world.submits(Life(task, task.node_count, self._draw(task, 0.0)), at)
+            world.schedule_submission(
+                SimulatedTask(task, task.node_count, self._draw(task, 0.0)), at
+            )
             self._next = next(self._arrivals, (inf, _NOBODY))
         if not world.advance():
             return False
         world.decide()
         return True
 
-    def _world(self) -> World:
+    def _world(self) -> VirtualCluster:
         past = self._past
         now = past.snapshot.now
         cache = SchedulerCache(past.policy)
@@ -119,36 +121,36 @@ class Future:
         settings = past.snapshot.groups.get(past.group)
         policy = in_force(settings, past.policy) if settings else past.policy
         restart = max(0.0, policy.restart_seconds - _SUSPEND_SECONDS)
-        world = World(cache, _SUSPEND_SECONDS, restart, learns=False, now=now)
+        world = VirtualCluster(cache, _SUSPEND_SECONDS, restart, learns=False, now=now)
         for task in past.snapshot.tasks:
             if task.user not in past.snapshot.inactive_users or task.placed:
-                self._enter(world, task)
+                self._add_existing(world, task)
         world.decide()
         return world
 
-    def _enter(self, world: World, task: SchedTask) -> None:
-        """A task that is there already."""
+    def _add_existing(self, world: VirtualCluster, task: SchedTask) -> None:
+        """Add a task that exists already."""
         world.changed[task.id] = task
         began = world.now if task.run_started_at is None else min(task.run_started_at, world.now)
         ran = world.now - began
-        life = Life(task, task.node_count, self._draw(task, task.run_seconds + ran))
+        life = SimulatedTask(task, task.node_count, self._draw(task, task.run_seconds + ran))
         life.suspensions = int(task.run_seconds > 0.0)
         world.lives[task.id] = life
         match task.standing:
             case SchedulingState.RUNNING:
                 life.since, life.left = began, life.left + ran
-                world.ends(life, world.now + life.left - ran)
+                world.schedule_end(life, world.now + life.left - ran)
             case SchedulingState.LEAVING:
                 life.since = began
-                world.leaves(life, back=task.suspended_for != 0)
+                world.schedule_release(life, requeue=task.suspended_for != 0)
 
     def _draw(self, task: SchedTask, age: float) -> float:
-        """Seconds that it still runs."""
-        own = OWN * self._random.gauss(0.0, 1.0)
-        share = _NORMAL.cdf(self._lean + own)
+        """Random remaining run time in seconds, given the age."""
+        task_draw = TASK_SPREAD * self._random.gauss(0.0, 1.0)
+        share = _NORMAL.cdf(self._lean + task_draw)
         return min(_LONGEST, self._view.curve(like(task)).remaining(age, share))
 
-    def _arriving(self) -> Iterator[tuple[float, SchedTask]]:
+    def _draw_arrivals(self) -> Iterator[tuple[float, SchedTask]]:
         """Stretches of the past one after the other, each of a random one of the days known, or from anywhere.
 
         For DAYS at most: where everybody came within one moment, hardly any stretch has somebody.
@@ -158,11 +160,11 @@ class Future:
         times = [task.created_at for task in past.arrived]
         numbers = count(1 + max((t.id for t in (*past.arrived, *past.snapshot.tasks)), default=0))
         while times and at < until:
-            length, back = self._stretch(at)
-            first, end = bisect_left(times, at - back), bisect_left(times, at - back + length)
+            length, requeue = self._stretch(at)
+            first, end = bisect_left(times, at - requeue), bisect_left(times, at - requeue + length)
             for task in past.arrived[first:end]:
-                moment = max(past.snapshot.now, task.created_at + back)
-                yield moment, _anew(task, next(numbers), moment)
+                submit_at = max(past.snapshot.now, task.created_at + requeue)
+                yield submit_at, _resubmitted(task, next(numbers), submit_at)
             at += length
 
     def _stretch(self, at: float) -> tuple[float, float]:
@@ -175,7 +177,7 @@ class Future:
         return STRETCH, DAY * self._random.randint(int(least), int(most))
 
 
-def _anew(task: SchedTask, number: int, at: float) -> SchedTask:
+def _resubmitted(task: SchedTask, number: int, at: float) -> SchedTask:
     """The same task, submitted again."""
     return SchedTask(
         id=number,

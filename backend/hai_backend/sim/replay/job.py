@@ -1,4 +1,4 @@
-"""What goes into a replay and what comes out of it. Times are seconds since the first submission of the trace."""
+"""Input and output of a replay. Times are seconds since the first submission of the trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Progress = Callable[[int, int, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job of a trace; `duration` is its pure run time, known to the simulator and never to the scheduler."""
+    """One job of a trace; `duration` is its run time without interruptions, which the scheduler never sees."""
 
     id: int  # from 1, in order of submission
     name: str  # what it shares with similar jobs: a name without digits, or the virtual cluster
@@ -27,7 +27,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of one job."""
+    """The result of one job."""
 
     job: Job
     first_start: float
@@ -38,7 +38,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """From `at` on: nodes held, and nodes that running and waiting jobs together want (not capped)."""
+    """From `at` on: nodes held, and nodes that running and waiting jobs together request (not capped)."""
 
     at: float
     held: float

@@ -1,4 +1,4 @@
-"""Replays jobs through the production scheduler on an empty virtual cluster (cluster.py)."""
+"""Replays jobs through the production scheduler on an empty virtual cluster (world.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.policy.settings import Rules
 from hai_backend.sim.replay.job import Fate, Job, Outcome, Progress
-from hai_backend.sim.replay.world import Life, World
+from hai_backend.sim.replay.world import SimulatedTask, VirtualCluster
 
 _GROUP = "default"
 
@@ -42,7 +42,7 @@ class Cluster:
         return ranks, job.gpus // ranks
 
     def weight(self, job: Job) -> float:
-        """How many nodes' worth a job holds."""
+        """Nodes that a job occupies; parts of nodes count as parts."""
         ranks, gpus = self.shape(job)
         return ranks * gpus / self.gpus_per_node if gpus else ranks
 
@@ -67,22 +67,22 @@ def replay(
     return Outcome(label, cluster.nodes, fates, tuple(world.usage), tuple(world.pass_seconds))
 
 
-def opened(jobs: Sequence[Job], cluster: Cluster, policy: Policy) -> World:
+def opened(jobs: Sequence[Job], cluster: Cluster, policy: Policy) -> VirtualCluster:
     """An empty cluster to which these jobs will be submitted. Raises ValueError as `replay` does."""
     cache = SchedulerCache(policy)
     cache.update_rules(Rules({_GROUP: Group(_GROUP, cluster.packed)}))
     cache.update_nodes(cluster.members())
-    world = World(cache, cluster.suspend_seconds, cluster.restart_seconds)
+    world = VirtualCluster(cache, cluster.suspend_seconds, cluster.restart_seconds)
     for job in jobs:
-        world.submits(_life(job, cluster), job.submit)
+        world.schedule_submission(_life(job, cluster), job.submit)
     return world
 
 
-def _fate(job: Job, life: Life) -> Fate:
+def _fate(job: Job, life: SimulatedTask) -> Fate:
     return Fate(job, life.first_start, life.finished, life.suspensions, life.held)
 
 
-def _life(job: Job, cluster: Cluster) -> Life:
+def _life(job: Job, cluster: Cluster) -> SimulatedTask:
     ranks, gpus = cluster.shape(job)
     if ranks > cluster.nodes:
         raise ValueError(f"job {job.id} needs {ranks} nodes; the cluster has {cluster.nodes}")
@@ -97,4 +97,4 @@ def _life(job: Job, cluster: Cluster) -> Life:
         name=job.name,
         yields=True,
     )
-    return Life(task, cluster.weight(job), left=job.duration)
+    return SimulatedTask(task, cluster.weight(job), left=job.duration)

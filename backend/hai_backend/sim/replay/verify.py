@@ -18,17 +18,19 @@ from hai_backend.sim.replay.job import Progress
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A pass that came out otherwise: the plan that was recorded and the one of the replay, as they are written."""
+    """A pass whose replayed plan differs from the recorded one, both in their JSON form."""
 
-    place: str
+    position: str
     now: float
     recorded: Any
     replayed: Any
 
     def lines(self) -> Iterator[str]:
-        """Both in full, those decisions that differ."""
-        yield f"{self.place}: the pass at {self.now!r} decides otherwise"
-        pairs = zip_longest(_parts(self.recorded), _parts(self.replayed), fillvalue="nothing")
+        """The differing decisions of both plans."""
+        yield f"{self.position}: the pass at {self.now!r} decides otherwise"
+        pairs = zip_longest(
+            _decision_texts(self.recorded), _decision_texts(self.replayed), fillvalue="nothing"
+        )
         for before, after in pairs:
             if before != after:
                 yield f"  recorded: {before}"
@@ -37,7 +39,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a whole log came to."""
+    """The result of verifying one log."""
 
     source: str
     beginnings: int
@@ -49,7 +51,7 @@ class Verdict:
 
 
 def verify(path: str, progress: Progress = lambda done, total, now: None) -> Verdict:
-    """Replay all of a log, or until a pass differs. Raises Invalid for what is no log, and OSError."""
+    """Replay a log until its end or the first different pass. Raises Invalid when it is not a log, and OSError."""
     replay, total = _Replay(path), Path(path).stat().st_size
     with Path(path).open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -63,8 +65,8 @@ def verify(path: str, progress: Progress = lambda done, total, now: None) -> Ver
     return replay.verdict()
 
 
-def told(verdict: Verdict) -> Iterator[str]:
-    """The verdict in lines."""
+def verdict_lines(verdict: Verdict) -> Iterator[str]:
+    """The verdict as lines of text."""
     counted = f"{verdict.passes} passes and {verdict.decisions} decisions compared"
     if verdict.difference is None:
         yield f"{verdict.source}: {counted}, all as recorded"
@@ -97,18 +99,18 @@ class _Replay:
         self._beginnings = self._passes = self._decisions = 0
         self._releases: dict[str, None] = {}
 
-    def line(self, place: str, line: bytes) -> None:
-        found = parse_line(_text(line, place), place)
+    def line(self, position: str, line: bytes) -> None:
+        found = parse_line(_text(line, position), position)
         if isinstance(found, Begin):
             self._cache = found.cache()
             self._beginnings += 1
             self._releases[found.release] = None
         elif self._cache is None:
-            raise refused(place, "comes before the beginning of a log")
+            raise refused(position, "comes before the beginning of a log")
         else:
-            self._compare(place, self._cache, found)
+            self._compare(position, self._cache, found)
 
-    def _compare(self, place: str, cache: SchedulerCache, recorded: Pass) -> None:
+    def _compare(self, position: str, cache: SchedulerCache, recorded: Pass) -> None:
         self._passes += 1
         self._began = recorded.shown.now if self._began is None else self._began
         self.seconds = recorded.shown.now - self._began
@@ -116,7 +118,7 @@ class _Replay:
         now, before = recorded.shown.now, written(recorded.plan)
         after = written(apply(cache, recorded.shown))
         if json.dumps(before) != json.dumps(after):
-            self.difference = Difference(place, now, before, after)
+            self.difference = Difference(position, now, before, after)
 
     def verdict(self) -> Verdict:
         if not self._beginnings:
@@ -127,14 +129,14 @@ class _Replay:
         )  # fmt: skip
 
 
-def _text(line: bytes, place: str) -> str:
+def _text(line: bytes, position: str) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError as error:
-        raise refused(place, "is not text in UTF-8") from error
+        raise refused(position, "is not text in UTF-8") from error
 
 
-def _parts(plan: dict[str, Any]) -> Iterator[str]:
-    """The decisions one by one, then the rest of a plan."""
+def _decision_texts(plan: dict[str, Any]) -> Iterator[str]:
+    """Each decision as JSON, then the other fields of the plan."""
     yield from (json.dumps(decision, ensure_ascii=False) for decision in plan["decisions"])
     yield json.dumps({name: value for name, value in plan.items() if name != "decisions"})

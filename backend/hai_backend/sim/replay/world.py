@@ -1,8 +1,8 @@
-"""A cluster on a virtual clock: everything but the clock, the nodes and the programs is the production scheduler.
+"""A virtual cluster: the production scheduler with simulated time, nodes and programs.
 
-The programs are ideal: asked to leave, they are gone after `suspend_seconds` and have saved everything; started again,
-they work on after `restart_seconds`. As live, a pass follows each change, and its decisions are carried out at once.
-A world may begin empty (a replay) or in the middle of things (a forecast).
+Programs are ideal: a suspended one frees its nodes after `suspend_seconds` and loses no work; a restarted one makes
+progress again after `restart_seconds`. As in production, a pass follows each change, and its decisions are applied at
+once. A virtual cluster begins empty (replay) or with running tasks (forecast).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hai_backend.sim.replay.job import Usage
 
 
 @dataclass(slots=True)
-class Life:
-    """A task in the world. Of its work, `left` was not done as of `since`."""
+class SimulatedTask:
+    """A task with its simulated state. `left` seconds of work remained at `since`."""
 
     task: SchedTask
     weight: float  # nodes' worth that it holds while it runs
@@ -37,41 +37,41 @@ class Life:
 
 
 @dataclass(slots=True)
-class World:
-    """`learns`: the scheduler is told of endings, as live; a forecast leaves what it knows as it is."""
+class VirtualCluster:
+    """`learns`: the scheduler learns from ended tasks, as in production; a forecast keeps its history unchanged."""
 
     cache: SchedulerCache
     suspend_seconds: float
     restart_seconds: float
     learns: bool = True
     now: float = 0.0
-    lives: dict[int, Life] = field(default_factory=dict)
+    lives: dict[int, SimulatedTask] = field(default_factory=dict)
     events: list[tuple[float, int, int, int]] = field(default_factory=list)  # at, kind, task, run
     changed: dict[int, SchedTask] = field(default_factory=dict)
-    gone: list[int] = field(default_factory=list)
-    ended: list[Life] = field(default_factory=list)
+    removed: list[int] = field(default_factory=list)
+    ended: list[SimulatedTask] = field(default_factory=list)
     usage: list[Usage] = field(default_factory=list)
     held: float = 0.0
     wanted: float = 0.0
     pass_seconds: list[float] = field(default_factory=list)
     wake_at: float = inf
 
-    def submits(self, life: Life, at: float) -> None:
-        """A task will be submitted."""
+    def schedule_submission(self, life: SimulatedTask, at: float) -> None:
+        """Submit the task at this time."""
         self.lives[life.task.id] = life
         heappush(self.events, (at, _SUBMIT, life.task.id, 0))
 
-    def ends(self, life: Life, at: float) -> None:
-        """Its run will end by itself then, unless it is suspended before."""
+    def schedule_end(self, life: SimulatedTask, at: float) -> None:
+        """End the run at this time unless it is suspended before."""
         heappush(self.events, (at, _END, life.task.id, life.run))
 
-    def leaves(self, life: Life, *, back: bool = True) -> None:
-        """It was asked to leave its nodes just now, and goes back to the queue, or away for good."""
+    def schedule_release(self, life: SimulatedTask, *, requeue: bool = True) -> None:
+        """Free its nodes after `suspend_seconds`; then requeue or end the task."""
         at = self.now + self.suspend_seconds
-        heappush(self.events, (at, _LEFT if back else _END, life.task.id, life.run))
+        heappush(self.events, (at, _LEFT if requeue else _END, life.task.id, life.run))
 
     def advance(self) -> bool:
-        """To the next moment at which something happens, and everything that happens then. False: nothing ever does."""
+        """Go to the time of the next event and handle all events of that time. False: there are none."""
         at = min(self.events[0][0] if self.events else inf, self.wake_at)
         if at == inf:
             return False
@@ -80,15 +80,15 @@ class World:
             _, kind, task, run = heappop(self.events)
             life = self.lives[task]
             if run == life.run:
-                _HAPPENS[kind](self, life)
+                _HANDLERS[kind](self, life)
         return True
 
     def decide(self) -> None:
-        """One pass, carried out."""
+        """Run one pass and apply its decisions."""
         began = time.perf_counter()
-        self.cache.update_tasks(self.changed.values(), self.gone, self.now)
+        self.cache.update_tasks(self.changed.values(), self.removed, self.now)
         self.changed.clear()
-        self.gone.clear()
+        self.removed.clear()
         plan = self.cache.decide(self.now)
         self.pass_seconds.append(time.perf_counter() - began)
         self.wake_at = inf if plan.wake_at is None else plan.wake_at
@@ -105,7 +105,7 @@ class World:
                 case _:
                     raise AssertionError(f"nobody waits for {decision}")
 
-    def _start(self, life: Life, nodes: tuple[str, ...], level: Priority) -> None:
+    def _start(self, life: SimulatedTask, nodes: tuple[str, ...], level: Priority) -> None:
         life.run += 1
         life.since = self.now
         life.starting = self.restart_seconds if life.suspensions else 0.0
@@ -119,9 +119,9 @@ class World:
             run_started_at=self.now,
         )
         self.held += life.weight
-        self.ends(life, self.now + life.starting + life.left)
+        self.schedule_end(life, self.now + life.starting + life.left)
 
-    def _suspend(self, life: Life, decision: Suspend) -> None:
+    def _suspend(self, life: SimulatedTask, decision: Suspend) -> None:
         life.left -= max(0.0, self.now - life.since - life.starting)
         life.run += 1
         life.suspensions += 1
@@ -132,24 +132,24 @@ class World:
             suspended_for=decision.for_task,
             suspensions=suspended(life.task.suspensions, new),
         )
-        self.leaves(life)
+        self.schedule_release(life)
 
-    def _submitted(self, life: Life) -> None:
+    def _on_submitted(self, life: SimulatedTask) -> None:
         self.changed[life.task.id] = life.task
         self.wanted += life.weight
 
-    def _ended(self, life: Life) -> None:
-        seconds = self._leave_nodes(life)
+    def _on_ended(self, life: SimulatedTask) -> None:
+        seconds = self._release_nodes(life)
         self.wanted -= life.weight
         self.changed.pop(life.task.id, None)
-        self.gone.append(life.task.id)
+        self.removed.append(life.task.id)
         if self.learns:
             self.cache.learn((Ending(life.task, seconds),))
         life.finished = self.now
         self.ended.append(life)
 
-    def _left(self, life: Life) -> None:
-        seconds = self._leave_nodes(life)
+    def _on_left(self, life: SimulatedTask) -> None:
+        seconds = self._release_nodes(life)
         self._set(
             life,
             standing=SchedulingState.QUEUED,
@@ -161,16 +161,20 @@ class World:
             waiting_since=self.now,
         )
 
-    def _leave_nodes(self, life: Life) -> float:
-        """Seconds on nodes over all runs."""
-        stay = self.now - life.since
-        life.held += stay * life.weight
+    def _release_nodes(self, life: SimulatedTask) -> float:
+        """Free its nodes; returns the seconds it spent on nodes over all runs."""
+        duration = self.now - life.since
+        life.held += duration * life.weight
         self.held -= life.weight
-        return life.task.run_seconds + stay
+        return life.task.run_seconds + duration
 
-    def _set(self, life: Life, **facts: object) -> None:
+    def _set(self, life: SimulatedTask, **facts: object) -> None:
         life.task = self.changed[life.task.id] = replace(life.task, **facts)  # type: ignore[arg-type]
 
 
 _SUBMIT, _END, _LEFT = 0, 1, 2
-_HAPPENS = {_SUBMIT: World._submitted, _END: World._ended, _LEFT: World._left}
+_HANDLERS = {
+    _SUBMIT: VirtualCluster._on_submitted,
+    _END: VirtualCluster._on_ended,
+    _LEFT: VirtualCluster._on_left,
+}

@@ -1,4 +1,4 @@
-"""Figures of several replays side by side: one line per figure, one column per replay, the best marked."""
+"""Compares replays in a table: one line per figure, one column per replay, the best values marked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GAP = 3  # blanks between columns, and rich's as well
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure: how it is called and written, and whether more (1), less (-1) or neither is better."""
+    """One figure: its title and format, and whether more (1), less (-1) or neither (0) is better."""
 
     key: str
     title: str
@@ -57,7 +57,7 @@ LINES = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line as it is shown; `best` are the columns that no other one beats, when some other one is worse."""
+    """One table row; `best` are the columns with the best value, empty when all values are equal."""
 
     title: str
     cells: tuple[str, ...]
@@ -101,13 +101,13 @@ def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
 def _blocks(results: Sequence[Result], width: int) -> Iterator[range]:
     """Columns that fit beside one another, at least one."""
     titles = max(len(line.title) for line in LINES)
-    room, start = 0, 0
+    used_width, start = 0, 0
     for i, result in enumerate(results):
-        need = max(8, len(result.label)) + _GAP
-        if i > start and titles + room + need > width:
+        column_width = max(8, len(result.label)) + _GAP
+        if i > start and titles + used_width + column_width > width:
             yield range(start, i)
-            start, room = i, 0
-        room += need
+            start, used_width = i, 0
+        used_width += column_width
     yield range(start, len(results))
 
 

@@ -1,4 +1,4 @@
-"""The report of a simulation: one HTML file that needs nothing else, to be mailed or kept beside a paper."""
+"""The report of a simulation: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _facts(results: Sequence[Result], settings: Mapping[str, Any]) -> str:
     facts = {
         "jobs": "; ".join(jobs.values()),
         "nodes": ", ".join(dict.fromkeys(f"{r.outcome.nodes:,}" for r in results)),
-        **{name.replace("_", " "): _said(value) for name, value in settings.items()},
+        **{name.replace("_", " "): _formatted(value) for name, value in settings.items()},
     }
     items = (f"<li>{escape(name)} <b>{escape(text)}</b></li>" for name, text in facts.items())
     return f'<ul class="facts">{"".join(items)}</ul>'
@@ -100,7 +100,7 @@ def _jobs(result: Result) -> str:
     return f"{len(jobs):,} of {users:,} users in {days:.1f} days"
 
 
-def _said(value: object) -> str:
+def _formatted(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -77,10 +77,10 @@ def percentile(ascending: Sequence[float], percent: float) -> float:
     """Between the two nearest values in proportion, as numpy does; 0 for no values."""
     if not ascending:
         return 0.0
-    place = (len(ascending) - 1) * percent / 100
-    low = math.floor(place)
+    position = (len(ascending) - 1) * percent / 100
+    low = math.floor(position)
     high = min(low + 1, len(ascending) - 1)
-    return ascending[low] + (ascending[high] - ascending[low]) * (place - low)
+    return ascending[low] + (ascending[high] - ascending[low]) * (position - low)
 
 
 def sizes(fates: Sequence[Fate], gpus_per_node: int, packed: bool) -> list[float]:
@@ -90,12 +90,16 @@ def sizes(fates: Sequence[Fate], gpus_per_node: int, packed: bool) -> list[float
 
 def user_shares(fates: Sequence[Fate], size: Sequence[float]) -> dict[str, float]:
     """Of the node-time for which a user's jobs existed, the part in which they made progress."""
-    work: defaultdict[str, float] = defaultdict(float)
-    existed: defaultdict[str, float] = defaultdict(float)
+    work_node_seconds: defaultdict[str, float] = defaultdict(float)
+    job_node_seconds: defaultdict[str, float] = defaultdict(float)
     for fate, nodes in zip(fates, size, strict=True):
-        work[fate.job.user] += fate.job.duration * nodes
-        existed[fate.job.user] += jct(fate) * nodes
-    return {user: work[user] / total for user, total in existed.items() if total > 0}
+        work_node_seconds[fate.job.user] += fate.job.duration * nodes
+        job_node_seconds[fate.job.user] += jct(fate) * nodes
+    return {
+        user: work_node_seconds[user] / total
+        for user, total in job_node_seconds.items()
+        if total > 0
+    }
 
 
 def jain(shares: Sequence[float]) -> float:
@@ -131,15 +135,15 @@ def _capacity(outcome: Outcome) -> dict[str, float]:
     """How much of the cluster was held; when all jobs came at once, until the end."""
     finish = end(outcome.fates)
     last = max((fate.job.submit for fate in outcome.fates), default=0.0) or finish
-    held = until_last = could = 0.0
+    held = held_until_last = attainable = 0.0
     for use, until in _stretches(outcome, finish):
         held += use.held * (until - use.at)
-        until_last += use.held * max(0.0, min(until, last) - use.at)
-        could += min(outcome.nodes, use.wanted) * (until - use.at)
+        held_until_last += use.held * max(0.0, min(until, last) - use.at)
+        attainable += min(outcome.nodes, use.wanted) * (until - use.at)
     capacity = outcome.nodes * last
     return {
-        "occupancy": until_last / capacity if capacity else 0.0,
-        "saturation": held / could if could else 1.0,
+        "occupancy": held_until_last / capacity if capacity else 0.0,
+        "saturation": held / attainable if attainable else 1.0,
     }
 
 

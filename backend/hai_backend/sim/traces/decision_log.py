@@ -1,6 +1,6 @@
-"""The log of scheduling passes of a server as a trace: its tasks came when they did, and ran for as long.
+"""Reads the log of scheduling passes of a server as a trace, with the recorded submission and run times.
 
-One that waited for others to end comes when they have: before that it waits for no nodes.
+A task with dependencies is submitted when they have ended: before that it does not wait for nodes.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ def recognises(first_line: str) -> bool:
 
 
 def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
-    """One row per task that was seen before it ended."""
-    seen: dict[int, tuple[int, SchedTask]] = {}
+    """One row per task that the log contains before its end."""
+    observed: dict[int, tuple[int, SchedTask]] = {}
     ended: dict[int, float] = {}
     for number, (tasks, endings) in enumerate(_facts(lines, reading.source), 1):
         for task in tasks:
-            if task.id not in seen or seen[task.id][1].awaited:
-                seen[task.id] = number, task
-        ended.update((e.task.id, e.seconds) for e in endings if e.task.id in seen)
+            if task.id not in observed or observed[task.id][1].awaited:
+                observed[task.id] = number, task
+        ended.update((e.task.id, e.seconds) for e in endings if e.task.id in observed)
     found = []
-    for number, task in seen.values():
+    for number, task in observed.values():
         if fault(task):
             reading.skipped["tasks that nobody could start"] += 1
         elif task.id not in ended:
             reading.skipped["tasks that have not ended, or never ran"] += 1
         else:
-            found.append(row(number, task, ended[task.id], _came(task)))
+            found.append(row(number, task, ended[task.id], _submitted_at(task)))
     return found
 
 
-def _came(task: SchedTask) -> float:
-    """Of one that has run before, its waiting began anew."""
+def _submitted_at(task: SchedTask) -> float:
+    """When the task was submitted; `since` is reset when a task is requeued."""
     return task.created_at if task.run_seconds > 0.0 else since(task)
 
 
 def _facts(lines: Sequence[str], source: str) -> Iterator[_Facts]:
-    """Of each line but the last one: what follows the last newline is nothing, or half a line."""
+    """Tasks and endings of each line but the last, which is empty or incomplete."""
     for number, line in enumerate(lines[:-1], 1):
-        told = parse_line(line, f"{source}:{number}")
-        known = told.snapshot if isinstance(told, Begin) else told.shown
-        yield known.tasks, known.endings
+        parsed = parse_line(line, f"{source}:{number}")
+        state = parsed.snapshot if isinstance(parsed, Begin) else parsed.shown
+        yield state.tasks, state.endings

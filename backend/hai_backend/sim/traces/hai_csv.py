@@ -11,11 +11,11 @@ from hai_backend.sim.traces.rows import (
     UNKNOWN_USER,
     Reading,
     Row,
+    duration,
     level,
     missing_columns,
     refuse,
     seconds,
-    span,
     whole,
 )
 
@@ -66,7 +66,7 @@ def _row(line: int, cell: Mapping[str, str], reading: Reading) -> Row:
         name=cell.get("group_or_vc", ""),
         user=_filled(cell, ("user", "user_synth"))[1] or UNKNOWN_USER,
         submit=reading.value(line, "submit_s", cell["submit_s"], seconds, 0.0),
-        duration=reading.value(line, "duration_s", cell["duration_s"], span, 0.0),
+        duration=reading.value(line, "duration_s", cell["duration_s"], duration, 0.0),
         gpus=reading.value(line, "gpus", cell["gpus"], whole, 0),
         nodes=reading.value(line, NODES, cell[NODES], whole, None) if cell.get(NODES) else None,
         priority=reading.value(line, column, text, level, Priority.NORMAL)

@@ -13,7 +13,7 @@ from hai_backend.domain.priority import Priority
 
 T = TypeVar("T")
 
-SHOWN = 20
+MAX_PROBLEMS = 20
 """Problems told of one file; the rest is a number."""
 
 UNKNOWN_USER = "unknown"
@@ -45,8 +45,8 @@ class Reading:
 
     def wrong(self, line: int, column: str, message: str) -> None:
         """Note a problem with its place."""
-        place = f"{self.source}:{line}" + (f", column {column}" if column else "")
-        self.problems.append(Violation(place, message))
+        position = f"{self.source}:{line}" + (f", column {column}" if column else "")
+        self.problems.append(Violation(position, message))
 
     def value(
         self, line: int, column: str, text: str, convert: Callable[[str], T], otherwise: T
@@ -62,9 +62,9 @@ class Reading:
         """Raise Invalid with the first problems and the number of the rest, if there are any."""
         if not self.problems:
             return
-        rest = len(self.problems) - SHOWN
-        more = (Violation(self.source, f"and {rest} more problems"),) if rest > 0 else ()
-        raise Invalid((*self.problems[:SHOWN], *more), reason="BAD_TRACE")
+        remaining = len(self.problems) - MAX_PROBLEMS
+        more = (Violation(self.source, f"and {remaining} more problems"),) if remaining > 0 else ()
+        raise Invalid((*self.problems[:MAX_PROBLEMS], *more), reason="BAD_TRACE")
 
 
 def refuse(source: str, message: str) -> Invalid:
@@ -96,7 +96,7 @@ def as_float(text: str) -> float:
         return math.nan
 
 
-def span(text: str) -> float:
+def duration(text: str) -> float:
     """Seconds, none below 0. Raises ValueError."""
     value = seconds(text)
     if value < 0:
@@ -117,10 +117,10 @@ _LEVELS: Mapping[str, Priority] = {p.name: p for p in Priority if p is not Prior
 
 def level(text: str) -> Priority:
     """The level of that name, or the one nearest to that number (of two, the lower). Raises ValueError."""
-    word = text.strip().upper()
-    if word in _LEVELS:
-        return _LEVELS[word]
-    value = as_float(word)
+    level_name = text.strip().upper()
+    if level_name in _LEVELS:
+        return _LEVELS[level_name]
+    value = as_float(level_name)
     if not Priority.LOW <= value <= Priority.EXTREME_HIGH:
         levels = ", ".join(f"{int(p)} {name}" for name, p in _LEVELS.items())
         raise ValueError(f"{text!r} is not a priority; levels are {levels}")

@@ -79,7 +79,7 @@ def _no_job(cell: Mapping[str, str]) -> str:
 
 def _row(line: int, cell: Mapping[str, str], reading: Reading) -> Row:
     submit, start, end = (
-        reading.value(line, column, cell[column], _moment, 0.0)
+        reading.value(line, column, cell[column], _timestamp, 0.0)
         for column in ("Submit", "Start", "End")
     )
     if submit and start and 0 < end < start:
@@ -97,7 +97,7 @@ def _row(line: int, cell: Mapping[str, str], reading: Reading) -> Row:
     )
 
 
-def _moment(text: str) -> float:
+def _timestamp(text: str) -> float:
     """Seconds of a local time, or of one in seconds since 1970 (SLURM_TIME_FORMAT=%s)."""
     if text.isdigit():
         return float(text)

@@ -1,6 +1,6 @@
 """The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line, comments begin with `;`.
 
-It knows processors, no GPUs: one processor counts as one GPU, so --gpus-per-node is the processors of a node.
+The format has no GPUs: one processor counts as one GPU, so --gpus-per-node is the processors of a node.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from hai_backend.sim.traces.rows import UNKNOWN_USER, Reading, Row, seconds
 
 _COLUMNS = 18
-_SUBMIT, _RUN, _PROCESSORS, _ASKED, _USER, _PROGRAM, _QUEUE = 1, 3, 4, 7, 11, 13, 14
+_SUBMIT, _RUN, _PROCESSORS, _REQUESTED, _USER, _PROGRAM, _QUEUE = 1, 3, 4, 7, 11, 13, 14
 _NAMES = {
     _SUBMIT: "2 (submit time)",
     _RUN: "4 (run time)",
     _PROCESSORS: "5 (processors)",
-    _ASKED: "8 (requested processors)",
+    _REQUESTED: "8 (requested processors)",
     _USER: "12 (user)",
     _PROGRAM: "14 (executable)",
     _QUEUE: "15 (queue)",
@@ -25,9 +25,9 @@ _UNKNOWN = -1.0
 
 def recognises(first_line: str) -> bool:
     """True when a file that begins so is SWF."""
-    words = first_line.split()
+    columns = first_line.split()
     return first_line.lstrip().startswith(";") or (
-        len(words) == _COLUMNS and all(_is_number(word) for word in words)
+        len(columns) == _COLUMNS and all(_is_number(column) for column in columns)
     )
 
 
@@ -35,21 +35,21 @@ def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
     """One row per job of known run time and size."""
     found: list[Row] = []
     for number, line in enumerate(lines, 1):
-        words = line.split()
-        if not words or words[0].startswith(";"):
+        columns = line.split()
+        if not columns or columns[0].startswith(";"):
             continue
-        if len(words) == _COLUMNS:
-            _add(found, number, words, reading)
+        if len(columns) == _COLUMNS:
+            _add(found, number, columns, reading)
         else:
-            reading.wrong(number, "", f"{len(words)} columns, SWF has {_COLUMNS}")
+            reading.wrong(number, "", f"{len(columns)} columns, SWF has {_COLUMNS}")
     return found
 
 
-def _add(found: list[Row], line: int, words: Sequence[str], reading: Reading) -> None:
+def _add(found: list[Row], line: int, columns: Sequence[str], reading: Reading) -> None:
     number = {
-        i: reading.value(line, name, words[i], seconds, _UNKNOWN) for i, name in _NAMES.items()
+        i: reading.value(line, name, columns[i], seconds, _UNKNOWN) for i, name in _NAMES.items()
     }
-    size = number[_PROCESSORS] if number[_PROCESSORS] > 0 else number[_ASKED]
+    size = number[_PROCESSORS] if number[_PROCESSORS] > 0 else number[_REQUESTED]
     if number[_RUN] < 0:
         reading.skipped["without a run time"] += 1
     elif size <= 0:
@@ -70,13 +70,13 @@ def _row(line: int, number: dict[int, float], size: int) -> Row:
 
 
 def _named(kind: str, number: float) -> str:
-    """SWF has numbers for names, and -1 for what is not known."""
+    """A name from an SWF number; empty for -1, which means unknown."""
     return f"{kind}-{int(number)}" if number >= 0 else ""
 
 
-def _is_number(word: str) -> bool:
+def _is_number(column: str) -> bool:
     try:
-        float(word)
+        float(column)
     except ValueError:
         return False
     return True

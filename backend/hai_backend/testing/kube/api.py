@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hai_backend.testing.kube.resources import Resource, Resources
 from hai_backend.testing.kube.storage.deletes import Deletes
-from hai_backend.testing.kube.storage.store import Store, Stored
+from hai_backend.testing.kube.storage.store import Store, StoredObject
 from hai_backend.testing.kube.storage.writes import Writes
 from hai_backend.testing.kube.timers import Timers
 
@@ -21,11 +21,11 @@ class Api:
         self.writes = Writes(self.store, timers)
         self.deletes = Deletes(self.store, timers)
 
-    def get(self, plural: str, namespace: str, name: str) -> Stored | None:
+    def get(self, plural: str, namespace: str, name: str) -> StoredObject | None:
         """The object as it is now."""
         return self.store.get(self.resources[plural], namespace, name)
 
-    def latest(self, stored: Stored) -> Stored | None:
+    def latest(self, stored: StoredObject) -> StoredObject | None:
         """The same object as it is now; None when it is gone, or another has its name."""
         now = self.store.get(stored.resource, *stored.key)
         return now if now is not None and now.uid == stored.uid else None

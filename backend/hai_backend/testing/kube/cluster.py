@@ -20,24 +20,24 @@ import yaml
 from hai_backend.testing import ManualClock
 from hai_backend.testing.kube.api import Api
 from hai_backend.testing.kube.body import Body
-from hai_backend.testing.kube.control.events import Recorder
+from hai_backend.testing.kube.control.events import EventRecorder
 from hai_backend.testing.kube.control.garbage_collector import GarbageCollector
 from hai_backend.testing.kube.control.namespaces import NamespaceController
-from hai_backend.testing.kube.control.node_usage import Seats
+from hai_backend.testing.kube.control.node_usage import NodeUsage
 from hai_backend.testing.kube.control.nodes import NodeController
 from hai_backend.testing.kube.control.pods import Pods
 from hai_backend.testing.kube.control.scheduler import Scheduler
-from hai_backend.testing.kube.control.taint_eviction import PodGc
+from hai_backend.testing.kube.control.taint_eviction import TaintEvictionController
 from hai_backend.testing.kube.faults.requests import Faults
 from hai_backend.testing.kube.faults.watches import WatchFaults
 from hai_backend.testing.kube.kubelet.instant import InstantKubelet
-from hai_backend.testing.kube.kubelet.nodes import Machines, NodeSpec
+from hai_backend.testing.kube.kubelet.nodes import FakeNodes, NodeSpec
 from hai_backend.testing.kube.kubelet.runtime import Runtime
-from hai_backend.testing.kube.request_info import Call
+from hai_backend.testing.kube.request_info import RequestInfo
 from hai_backend.testing.kube.resources import Resource
-from hai_backend.testing.kube.server.handler import Handling, Reply
+from hai_backend.testing.kube.server.handler import Reply, RequestHandler
 from hai_backend.testing.kube.server.http import Server
-from hai_backend.testing.kube.server.request_log import Record
+from hai_backend.testing.kube.server.request_log import RequestLog
 from hai_backend.testing.kube.timers import ManualTimers, RealTimers, Timers
 
 
@@ -81,17 +81,18 @@ class FakeCluster:
     ) -> None:
         self.timers = timers or (RealTimers() if clock is None else ManualTimers(clock))
         self.api = Api(self.timers, tuple(custom), window)
-        recorder, seats = Recorder(self.api), Seats(self.api)
+        recorder, usage = EventRecorder(self.api), NodeUsage(self.api)
         self.kubelet = kubelet(self.api)
-        self.machines = Machines(self.api, seats, recorder, self.kubelet)
+        self.nodes = FakeNodes(self.api, usage, recorder, self.kubelet)
         GarbageCollector(self.api)
         NamespaceController(self.api)
-        self.scheduler = Scheduler(self.api, seats, recorder, verbose)
-        controller = NodeController(self.api, seats, recorder, self.machines.alive, node_grace)
-        self.machines.heard, self.machines.silent = controller.heard, controller.silent
-        PodGc(self.api, seats)
-        self._handling = Handling(self.api, Pods(self.api), self.kubelet)
-        self.server = Server(self.api, self._handling, lag)
+        self.scheduler = Scheduler(self.api, usage, recorder, verbose)
+        controller = NodeController(self.api, usage, recorder, self.nodes.alive, node_grace)
+        self.nodes.on_heartbeat = controller.heartbeat
+        self.nodes.on_silence = controller.silence_started
+        TaintEvictionController(self.api, usage)
+        self._handler = RequestHandler(self.api, Pods(self.api), self.kubelet)
+        self.server = Server(self.api, self._handler, lag)
         self._nodes = (
             nodes if not isinstance(nodes, int) else [NodeSpec(f"node{i}") for i in range(nodes)]
         )
@@ -111,9 +112,9 @@ class FakeCluster:
         return self.server.watch_faults
 
     @property
-    def record(self) -> Record:
+    def request_log(self) -> RequestLog:
         """Who asked what."""
-        return self.server.record
+        return self.server.request_log
 
     def counts(self) -> dict[str, int]:
         """How many objects there are of each kind, and how many watches are open: what may leak."""
@@ -139,16 +140,16 @@ class FakeCluster:
 
     def add_nodes(self, nodes: Iterable[NodeSpec]) -> None:
         for node in nodes:
-            self.machines.register(node)
+            self.nodes.register(node)
 
     def objects(self, plural: str, namespace: str = "") -> list[Body]:
         """Bodies as they are now, without kind and apiVersion. Not to be changed."""
-        found = self.api.store.everything(self.api.resources[plural])
+        found = self.api.store.sorted_objects(self.api.resources[plural])
         return [s.body for s in found if not namespace or s.namespace == namespace]
 
-    def perform(self, call: Call, form: str, body: bytes) -> Reply:
+    def perform(self, call: RequestInfo, form: str, body: bytes) -> Reply:
         """What the server would answer, without a socket. Raises ApiError."""
-        return self._handling.perform(call, form, body)
+        return self._handler.perform(call, form, body)
 
     def kubeconfig(self, path: Path) -> Path:
         """Write one for kubectl and other clients."""
@@ -159,13 +160,13 @@ class FakeCluster:
         calm = 0
         while calm < 2:
             await asyncio.sleep(0)
-            calm = calm + 1 if self.api.store.quiet and self.scheduler.quiet else 0
+            calm = calm + 1 if self.api.store.idle and self.scheduler.idle else 0
 
     async def until(self, so: Callable[[], T], seconds: float = 20.0) -> T:
         """Wait for objects to be so; asked again after each write. Raises TimeoutError after real seconds."""
         async with asyncio.timeout(seconds):
             while not (found := so()):
-                await self.api.store.written()
+                await self.api.store.next_write()
         return found
 
     async def advance(self, seconds: float) -> None:
@@ -177,7 +178,7 @@ class FakeCluster:
     def expire(self, *plurals: str) -> None:
         """Watches and pages from the past get 410."""
         self.api.store.expire(*(self.api.resources[p] for p in plurals))
-        self._handling.lists.expire()
+        self._handler.lists.expire()
 
     @asynccontextmanager
     async def outage(self) -> AsyncIterator[None]:

@@ -71,7 +71,7 @@ def success(resource: Resource, name: str, uid: str = "", code: int = 0) -> Body
     return body | {"details": {k: v for k, v in details.items() if v}}
 
 
-def _which(resource: Resource, name: str) -> Body:
+def _details(resource: Resource, name: str) -> Body:
     who = {"name": name, "group": resource.group, "kind": resource.plural}
     return {k: v for k, v in who.items() if v}
 
@@ -82,7 +82,7 @@ def _qualified(resource: Resource) -> str:
 
 def not_found(resource: Resource, name: str) -> ApiError:
     message = f'{_qualified(resource)} "{name}" not found'
-    return ApiError(404, message, _which(resource, name))
+    return ApiError(404, message, _details(resource, name))
 
 
 def unknown_path() -> ApiError:
@@ -91,7 +91,7 @@ def unknown_path() -> ApiError:
 
 def already_exists(resource: Resource, name: str) -> ApiError:
     message = f'{_qualified(resource)} "{name}" already exists'
-    return ApiError(409, message, _which(resource, name), "AlreadyExists")
+    return ApiError(409, message, _details(resource, name), "AlreadyExists")
 
 
 def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
@@ -99,14 +99,14 @@ def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
         "the object has been modified; please apply your changes to the latest version and try again"
     )
     message = f'Operation cannot be fulfilled on {_qualified(resource)} "{name}": {why}'
-    return ApiError(409, message, _which(resource, name))
+    return ApiError(409, message, _details(resource, name))
 
 
 def invalid(resource: Resource, name: str, causes: list[Cause]) -> ApiError:
     """422 with everything that is wrong."""
     rows = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
-    said = [f"{c.field}: {c.message}" for c in causes]
-    text = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
+    texts = [f"{c.field}: {c.message}" for c in causes]
+    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = {"name": name, "group": resource.group, "kind": resource.kind, "causes": rows}
     return ApiError(
         *(422, f'{resource.kind} "{name}" is invalid: {text}'),
@@ -118,12 +118,12 @@ def forbidden(
     resource: Resource, name: str, why: str, causes: list[Body] | None = None
 ) -> ApiError:
     message = f'{_qualified(resource)} "{name}" is forbidden: {why}'
-    details = _which(resource, name) | ({"causes": causes} if causes else {})
+    details = _details(resource, name) | ({"causes": causes} if causes else {})
     return ApiError(403, message, details)
 
 
-def expired(asked: int, oldest: int) -> ApiError:
-    return ApiError(410, f"too old resource version: {asked} ({oldest})")
+def expired(requested: int, oldest: int) -> ApiError:
+    return ApiError(410, f"too old resource version: {requested} ({oldest})")
 
 
 def expired_token() -> ApiError:
@@ -134,10 +134,10 @@ def expired_token() -> ApiError:
     return ApiError(410, message)
 
 
-def ahead(asked: int, current: int) -> ApiError:
+def revision_too_large(requested: int, current: int) -> ApiError:
     """A resourceVersion that the server has not reached."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     return ApiError(504, message, {"causes": [cause], "retryAfterSeconds": 1})
 
 

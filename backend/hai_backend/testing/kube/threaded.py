@@ -26,17 +26,17 @@ class ThreadedCluster:
     def url(self) -> str:
         return self.cluster.url
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, call_in_loop: Coroutine[Any, Any, T]) -> T:
         """Await something in the cluster's loop, such as `cluster.settle()`."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(call_in_loop, self._loop).result(60)
 
     def call(self, act: Callable[[FakeCluster], T]) -> T:
         """Do something with the cluster, in its loop."""
 
-        async def work() -> T:
+        async def call_in_loop() -> T:
             return act(self.cluster)
 
-        return self.run(work())
+        return self.run(call_in_loop())
 
     def objects(self, plural: str, namespace: str = "") -> list[Body]:
         return self.call(lambda cluster: cluster.objects(plural, namespace))
@@ -52,12 +52,12 @@ def threaded_cluster(make: Callable[[], FakeCluster]) -> Iterator[ThreadedCluste
     thread = threading.Thread(target=loop.run_forever, name="fake-cluster", daemon=True)
     thread.start()
     cluster = make()
-    seen = ThreadedCluster(cluster, loop)
+    threaded = ThreadedCluster(cluster, loop)
     try:
-        seen.run(cluster.__aenter__())
-        yield seen
+        threaded.run(cluster.__aenter__())
+        yield threaded
     finally:
-        seen.run(cluster.__aexit__())
+        threaded.run(cluster.__aexit__())
         loop.call_soon_threadsafe(loop.stop)
         thread.join(60)
         loop.close()

@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from hai_backend.testing.kube.body import Body
-from hai_backend.testing.kube.errors import ApiError, ahead, expired
+from hai_backend.testing.kube.errors import ApiError, expired, revision_too_large
 from hai_backend.testing.kube.resources import Resource
 from hai_backend.testing.kube.storage.selectors import Selection, selection
-from hai_backend.testing.kube.storage.store import Change, History, Store, Stored
+from hai_backend.testing.kube.storage.store import Change, History, Store, StoredObject
 from hai_backend.testing.kube.timers import Timer, Timers, pause
 
-_WITHOUT_LIMIT_SECONDS = 1800.0
+_DEFAULT_TIMEOUT_SECONDS = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WatchOptions:
     """The query of a watch."""
 
     resource: Resource
@@ -30,10 +30,10 @@ class Asked:
     revision: int | None  # None: begin with everything that there is
     initial_events: bool
     bookmarks: bool
-    seconds: float
+    timeout_seconds: float
 
     @staticmethod
-    def read(resource: Resource, namespace: str, query: Mapping[str, str]) -> Asked:
+    def parse(resource: Resource, namespace: str, query: Mapping[str, str]) -> WatchOptions:
         """Raises ApiError 400."""
         labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
         version, initial = (
@@ -42,17 +42,17 @@ class Asked:
         )
         if not version.isdecimal():
             raise ApiError(400, f"Invalid value: resourceVersion: {version}")
-        return Asked(
+        return WatchOptions(
             *(resource, namespace, selection(resource, labels, fields)),
             revision=None if initial or version == "0" else int(version),
             initial_events=initial,
             bookmarks=query.get("allowWatchBookmarks") in ("true", "1"),
-            seconds=float(query.get("timeoutSeconds") or _WITHOUT_LIMIT_SECONDS),
+            timeout_seconds=float(query.get("timeoutSeconds") or _DEFAULT_TIMEOUT_SECONDS),
         )
 
-    def sees(self, stored: Stored) -> bool:
-        here = not self.namespace or stored.namespace == self.namespace
-        return here and (self.selected is None or self.selected(stored))
+    def selects(self, stored: StoredObject) -> bool:
+        in_namespace = not self.namespace or stored.namespace == self.namespace
+        return in_namespace and (self.selected is None or self.selected(stored))
 
 
 def line(kind: str, encoded: bytes) -> bytes:
@@ -73,9 +73,9 @@ def bookmark(resource: Resource, revision: int, annotations: Body) -> bytes:
 
 Lines = list[bytes]
 Send = Callable[[bytes], Awaitable[None]]
-_AT_ONCE_BYTES = 32_000
+_BATCH_BYTES = 32_000
 _BOOKMARK_SECONDS = 60.0
-_AHEAD_SECONDS = 3.0
+_FUTURE_REVISION_WAIT_SECONDS = 3.0
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
@@ -83,7 +83,7 @@ _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 class Watch:
     """One stream. Tests freeze it, cut it, or disturb what it says."""
 
-    asked: Asked
+    options: WatchOptions
     store: Store
     timers: Timers
     lag: int  # changes that it may be behind while its reader does not read
@@ -91,16 +91,16 @@ class Watch:
     frozen: bool = False
     ended: bool = False
     sent: int = 0
-    _next: int = 0
-    _stuck: bool = False
-    _bookmark: bool = False
-    _over: bool = False
+    _position: int = 0
+    _sending: bool = False
+    _bookmark_due: bool = False
+    _timed_out: bool = False
     _timers: list[Timer] = field(default_factory=list)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def history(self) -> History:
-        return self.store.histories[self.asked.resource]
+        return self.store.histories[self.options.resource]
 
     async def run(self, send: Send) -> None:
         """Until its time is over, it is ended or cut off. An error goes into the stream."""
@@ -110,8 +110,8 @@ class Watch:
             await send(line("ERROR", json.dumps(error.status()).encode()))
             return
         self.history.readers.add(self.wake)
-        self._timers.append(self.timers.call_later(self.asked.seconds, self._time_over))
-        self._set_bookmark()
+        self._timers.append(self.timers.call_later(self.options.timeout_seconds, self._on_timeout))
+        self._schedule_bookmark()
         try:
             await self._follow(send)
         finally:
@@ -126,64 +126,66 @@ class Watch:
 
     def wake(self) -> None:
         """Something has happened. A reader that stands still while much happens is given up."""
-        if self._stuck and self.history.end - self._next > self.lag:
+        if self._sending and self.history.end - self._position > self.lag:
             self.ended = True
         self._woken.set()
 
     async def _begin(self, send: Send) -> None:
-        asked, store = self.asked, self.store
-        if asked.revision is None:
-            return await self._show_all(send)
-        if asked.revision > store.revision:
-            await pause(self.timers, _AHEAD_SECONDS)
-            if asked.revision > store.revision:
-                raise ahead(asked.revision, store.revision)
-        if asked.revision < self.history.oldest:
-            raise expired(asked.revision, self.history.oldest)
-        self._next = self.history.after(asked.revision)
+        options, store = self.options, self.store
+        if options.revision is None:
+            return await self._send_initial_events(send)
+        if options.revision > store.revision:
+            await pause(self.timers, _FUTURE_REVISION_WAIT_SECONDS)
+            if options.revision > store.revision:
+                raise revision_too_large(options.revision, store.revision)
+        if options.revision < self.history.oldest:
+            raise expired(options.revision, self.history.oldest)
+        self._position = self.history.after(options.revision)
 
-    async def _show_all(self, send: Send) -> None:
-        revision, self._next = self.store.revision, self.history.end
-        found = [s for s in self.store.everything(self.asked.resource) if self.asked.sees(s)]
+    async def _send_initial_events(self, send: Send) -> None:
+        revision, self._position = self.store.revision, self.history.end
+        found = [
+            s for s in self.store.sorted_objects(self.options.resource) if self.options.selects(s)
+        ]
         for start in range(0, len(found), 100):
             await send(b"".join(line("ADDED", s.encoded()) for s in found[start : start + 100]))
-        if self.asked.initial_events and self.asked.bookmarks:
-            await send(bookmark(self.asked.resource, revision, _INITIAL_END))
+        if self.options.initial_events and self.options.bookmarks:
+            await send(bookmark(self.options.resource, revision, _INITIAL_END))
 
     async def _follow(self, send: Send) -> None:
         while not self.ended:
             self._woken.clear()
-            if self._next < self.history.first and not self.frozen:
+            if self._position < self.history.first and not self.frozen:
                 return  # it slept through more than the window holds
-            if lines := self._take():
-                self._stuck = True
+            if lines := self._pending_lines():
+                self._sending = True
                 await send(b"".join(self.disturb(lines)))
-                self._stuck = False
+                self._sending = False
                 self.sent += len(lines)
-            elif self._over:
+            elif self._timed_out:
                 return
             else:
                 await self._woken.wait()
 
-    def _take(self) -> Lines:
+    def _pending_lines(self) -> Lines:
         lines: Lines = []
         size = 0
         if self.frozen:
             return lines
-        while self._next < self.history.end and size < _AT_ONCE_BYTES:
-            if (told := self._seen(self.history.at(self._next))) is not None:
-                lines.append(told)
-                size += len(told)
-            self._next += 1
-        if self._bookmark and self._next == self.history.end:
-            self._bookmark = False
-            lines.append(bookmark(self.asked.resource, self.store.revision, {}))
+        while self._position < self.history.end and size < _BATCH_BYTES:
+            if (event := self._event_of(self.history.at(self._position))) is not None:
+                lines.append(event)
+                size += len(event)
+            self._position += 1
+        if self._bookmark_due and self._position == self.history.end:
+            self._bookmark_due = False
+            lines.append(bookmark(self.options.resource, self.store.revision, {}))
         return lines
 
-    def _seen(self, change: Change) -> bytes | None:
+    def _event_of(self, change: Change) -> bytes | None:
         """The change as this watch sees it: what leaves the selection is deleted for it."""
-        now = change.type != "DELETED" and self.asked.sees(change.stored)
-        before = change.previous is not None and self.asked.sees(change.previous)
+        now = change.type != "DELETED" and self.options.selects(change.stored)
+        before = change.previous is not None and self.options.selects(change.previous)
         if now:
             return line("MODIFIED" if before else "ADDED", change.stored.encoded())
         if not before or change.previous is None:
@@ -192,17 +194,17 @@ class Watch:
             return line("DELETED", change.stored.encoded())
         meta = {**change.previous.meta, "resourceVersion": str(change.revision)}
         last = {**change.previous.body, "metadata": meta}
-        return line("DELETED", Stored(self.asked.resource, last, change.revision).encoded())
+        return line("DELETED", StoredObject(self.options.resource, last, change.revision).encoded())
 
-    def _set_bookmark(self) -> None:
-        if self.asked.bookmarks:
-            self._timers[1:] = [self.timers.call_later(_BOOKMARK_SECONDS, self._bookmark_due)]
+    def _schedule_bookmark(self) -> None:
+        if self.options.bookmarks:
+            self._timers[1:] = [self.timers.call_later(_BOOKMARK_SECONDS, self._on_bookmark_timer)]
 
-    def _bookmark_due(self) -> None:
-        self._bookmark = True
+    def _on_bookmark_timer(self) -> None:
+        self._bookmark_due = True
         self._woken.set()
-        self._set_bookmark()
+        self._schedule_bookmark()
 
-    def _time_over(self) -> None:
-        self._over, self._bookmark = True, self.asked.bookmarks
+    def _on_timeout(self) -> None:
+        self._timed_out, self._bookmark_due = True, self.options.bookmarks
         self._woken.set()

@@ -124,4 +124,4 @@ def force(it: There, name: str) -> None:
     api = it.cluster.api
     pod = api.get("pods", "default", name)
     assert pod is not None
-    api.deletes.end(pod, grace=0)
+    api.deletes.delete_if_current(pod, grace=0)

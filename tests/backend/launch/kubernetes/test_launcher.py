@@ -192,7 +192,7 @@ async def test_what_hangs_on_a_node_that_has_just_died_may_run_on_when_somebody_
     async with there() as it:
         one = await it.watch()
         await one.launcher.start([rank(0)])
-        it.cluster.machines.partition("n0")
+        it.cluster.nodes.partition("n0")
         began = asyncio.get_running_loop().time()
         await one.launcher.kill(RankKey(7, 1, 0), "n0")
         await asyncio.sleep(3)
@@ -256,7 +256,7 @@ async def test_warnings_are_listed_again_when_their_first_list_is_refused() -> N
     async with there() as it:
         rule = it.cluster.faults.add(Answer(403), verb="list", resource="events", times=1)
         await it.watch()
-        await it.until(lambda: rule.seen > 1)
+        await it.until(lambda: rule.match_count > 1)
 
 
 @story
@@ -303,7 +303,7 @@ async def test_nodes_come_and_go_and_many_changes_are_told_at_once() -> None:
         seen = await one.next(NodeList)
         assert isinstance(seen, NodeList)
         assert len(seen.nodes) == 52
-        it.cluster.machines.partition("n0")
+        it.cluster.nodes.partition("n0")
         await it.until(lambda: True)
         held = await one.next(NodeList)
         lost = await one.next(NodeList)

@@ -42,5 +42,5 @@ def test_a_thread_of_its_own() -> None:
         with urllib.request.urlopen(f"{cluster.url}/readyz") as answer:
             assert answer.read() == b"ok"
         assert len(cluster.objects("nodes")) == 3
-        cluster.call(lambda c: c.machines.partition("node0"))
+        cluster.call(lambda c: c.nodes.partition("node0"))
         cluster.run(cluster.cluster.settle())

@@ -59,7 +59,7 @@ async def test_an_answer_that_ends_in_the_middle(http: Any, pod: Pod) -> None:
 async def test_a_delay_is_of_the_tests_clock(http: Any, pod: Pod, until: Any) -> None:
     http.cluster.faults.add(Delay(60), verb="create", name="*")
     asking = asyncio.ensure_future(http.ask("POST", PODS, pod("a")))
-    await until(lambda: http.cluster.faults.struck)
+    await until(lambda: http.cluster.faults.injected)
     await http.cluster.advance(59)
     assert not asking.done()
     await http.cluster.advance(1)
@@ -69,15 +69,15 @@ async def test_a_delay_is_of_the_tests_clock(http: Any, pod: Pod, until: Any) ->
 async def test_rules_choose_by_name_part_and_verb(http: Any, pod: Pod) -> None:
     for name in ("a-1", "b-1"):
         await http.create(pod(name))
-    http.cluster.faults.add(Answer(500), verb="get", name="a-*", part="")
+    http.cluster.faults.add(Answer(500), verb="get", name="a-*", subresource="")
     assert (await http.ask("GET", f"{PODS}/a-1"))[0] == 500
     assert (await http.ask("GET", f"{PODS}/a-1/status"))[0] == 200
     assert (await http.ask("GET", f"{PODS}/b-1"))[0] == 200
-    assert [s[:3] for s in http.cluster.faults.struck] == [("get", "pods", "a-1")]
+    assert [s[:3] for s in http.cluster.faults.injected] == [("get", "pods", "a-1")]
 
 
 async def test_the_same_seed_harms_the_same_requests(clusters: Any) -> None:
-    async def struck(order: list[int]) -> set[Any]:
+    async def injected(order: list[int]) -> set[Any]:
         http = await clusters(nodes=0, manual=False)
         http.cluster.faults.seed(5, rate=0.3)
         for i in order:
@@ -85,10 +85,10 @@ async def test_the_same_seed_harms_the_same_requests(clusters: Any) -> None:
                 await http.ask("GET", f"{PODS}/p{i}")
             except aiohttp.ClientError:
                 continue
-        return set(http.cluster.faults.struck)
+        return set(http.cluster.faults.injected)
 
-    first = await struck(list(range(40)))
-    assert first == await struck(list(reversed(range(40))))
+    first = await injected(list(range(40)))
+    assert first == await injected(list(reversed(range(40))))
     assert 3 < len(first) < 25
 
 
@@ -108,13 +108,13 @@ async def test_an_outage_breaks_streams_and_keeps_objects(http: Any, pod: Pod) -
 async def test_requests_are_recorded(http: Any, pod: Pod) -> None:
     await http.ask("POST", PODS, pod("a"), headers={"User-Agent": "mine/1"})
     await http.ask("GET", "version")
-    (found,) = http.cluster.record.find(verb="create", resource="pods", agent="mine")
+    (found,) = http.cluster.request_log.find(verb="create", resource="pods", agent="mine")
     assert (found.path, found.namespace, found.time) == (
         f"/{PODS}",
         "default",
         http.cluster.timers.now(),
     )
-    assert http.cluster.record.find(verb="get")[-1].path == "/version"
+    assert http.cluster.request_log.find(verb="get")[-1].path == "/version"
 
 
 async def test_pages_that_are_under_way_expire(http: Any, pod: Pod) -> None:

@@ -39,7 +39,7 @@ async def running(http: Any, pod: Pod) -> Any:
 async def test_a_silent_node_is_not_ready_after_its_grace_and_its_pods_keep_their_phase(
     running: Any,
 ) -> None:
-    running.cluster.machines.partition("node0")
+    running.cluster.nodes.partition("node0")
     await running.cluster.advance(49)
     assert status(node(running), "Ready") == "True"
     await running.cluster.advance(2)
@@ -50,7 +50,7 @@ async def test_a_silent_node_is_not_ready_after_its_grace_and_its_pods_keep_thei
 
 
 async def test_a_pod_of_a_silent_node_is_driven_away_and_stays_terminating(running: Any) -> None:
-    running.cluster.machines.partition("node0")
+    running.cluster.nodes.partition("node0")
     await running.cluster.advance(50 + 299)
     assert "deletionTimestamp" not in running.pod()["metadata"]
     await running.cluster.advance(2)
@@ -63,21 +63,21 @@ async def test_a_pod_of_a_silent_node_is_driven_away_and_stays_terminating(runni
 
 async def test_a_pod_deleted_by_force_still_runs_on_a_silent_node(running: Any) -> None:
     """Two copies of one rank can live at once."""
-    running.cluster.machines.partition("node0")
+    running.cluster.nodes.partition("node0")
     await running.delete("a", gracePeriodSeconds=0)
     await running.cluster.settle()
     assert running.pod() is None
     old = running.cluster.kubelet.find("a")
     assert not running.cluster.kubelet.settled(old)
-    running.cluster.machines.heal("node0")
+    running.cluster.nodes.heal("node0")
     await running.cluster.settle()
     assert running.cluster.kubelet.pods == {}
 
 
 async def test_a_node_that_comes_back_in_time_was_never_gone(running: Any) -> None:
-    running.cluster.machines.partition("node0")
+    running.cluster.nodes.partition("node0")
     await running.cluster.advance(100)
-    running.cluster.machines.heal("node0")
+    running.cluster.nodes.heal("node0")
     await running.cluster.advance(1000)
     assert taints(running) == set()
     pod = running.pod()
@@ -85,20 +85,20 @@ async def test_a_node_that_comes_back_in_time_was_never_gone(running: Any) -> No
 
 
 async def test_a_pod_that_was_deleted_meanwhile_goes_when_its_node_is_back(running: Any) -> None:
-    running.cluster.machines.partition("node0")
+    running.cluster.nodes.partition("node0")
     await running.delete("a")
     await running.cluster.advance(60)
     assert running.pod() is not None
-    running.cluster.machines.heal("node0")
+    running.cluster.nodes.heal("node0")
     await running.cluster.settle()
     assert running.pod() is None
 
 
 async def test_after_a_loss_of_power_the_pod_has_failed(running: Any) -> None:
-    running.cluster.machines.power_loss("node0")
+    running.cluster.nodes.power_loss("node0")
     await running.cluster.advance(60)
     assert running.pod()["status"]["phase"] == "Running"  # nobody knows better
-    running.cluster.machines.heal("node0")
+    running.cluster.nodes.heal("node0")
     await running.cluster.settle()
     pod = running.pod()
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -106,7 +106,7 @@ async def test_after_a_loss_of_power_the_pod_has_failed(running: Any) -> None:
 
 
 async def test_pods_of_a_node_that_is_deleted_are_collected(running: Any) -> None:
-    running.cluster.machines.partition("node0")
+    running.cluster.nodes.partition("node0")
     await running.ask("DELETE", "api/v1/nodes/node0")
     await running.cluster.advance(39)
     assert running.pod() is not None
@@ -115,7 +115,7 @@ async def test_pods_of_a_node_that_is_deleted_are_collected(running: Any) -> Non
 
 
 async def test_a_kubelet_may_say_that_it_is_not_ready(running: Any) -> None:
-    running.cluster.machines.unready("node0", message="container runtime is down")
+    running.cluster.nodes.unready("node0", message="container runtime is down")
     await running.cluster.settle()
     assert taints(running) == {("not-ready", "NoSchedule"), ("not-ready", "NoExecute")}
     assert status(running.pod(), "Ready") == "False"

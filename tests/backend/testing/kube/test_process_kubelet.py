@@ -210,7 +210,7 @@ async def test_two_copies_of_a_pod_after_a_forced_delete_on_a_lost_node(
     await http.create(pod("a", "sh", "-c", FOREVER, nodeName="node0"))
     await phase(http, "Running")
     (first,) = http.cluster.kubelet.pids("a")
-    http.cluster.machines.partition("node0")
+    http.cluster.nodes.partition("node0")
     await http.cluster.advance(60)
     code, status = await http.ask("GET", "api/v1/namespaces/default/pods/a/log")
     assert (code, status["status"]) == (500, "Failure")
@@ -221,7 +221,7 @@ async def test_two_copies_of_a_pod_after_a_forced_delete_on_a_lost_node(
     (second,) = http.cluster.kubelet.pids("a")
     assert alive(first)
     assert alive(second)
-    http.cluster.machines.heal("node0")
+    http.cluster.nodes.heal("node0")
     await http.cluster.advance(2)
     await until(lambda: not alive(first))
     assert alive(second)
@@ -231,10 +231,10 @@ async def test_a_loss_of_power_kills(http: Any, pod: Pod, until: Any) -> None:
     await http.create(pod("a", "sh", "-c", FOREVER, nodeName="node0"))
     await phase(http, "Running")
     (pid,) = http.cluster.kubelet.pids("a")
-    http.cluster.machines.power_loss("node0")
+    http.cluster.nodes.power_loss("node0")
     await until(lambda: not alive(pid))
     assert http.pod()["status"]["phase"] == "Running"
-    http.cluster.machines.heal("node0")
+    http.cluster.nodes.heal("node0")
     ended = (await phase(http, "Failed"))["status"]["containerStatuses"][0]["state"]["terminated"]
     assert ended["exitCode"] == 255
 
@@ -264,7 +264,7 @@ async def test_restarts_take_longer_and_longer(http: Any, pod: Pod) -> None:
     await http.cluster.advance(0)
     for count, seconds in ((1, 10), (2, 20), (3, 40)):
         while restarts() < count or not waits():
-            await http.cluster.api.store.written()
+            await http.cluster.api.store.next_write()
             await http.cluster.advance(0)
         await http.cluster.advance(seconds - 1)
         assert (restarts(), message().split()[1]) == (count, f"{seconds}s")

@@ -8,42 +8,51 @@ from collections import OrderedDict
 from hai_backend.testing.kube.api import Api
 from hai_backend.testing.kube.body import Body, revised, stamp
 from hai_backend.testing.kube.errors import ApiError
-from hai_backend.testing.kube.storage.store import Stored
+from hai_backend.testing.kube.storage.store import StoredObject
 
-_KEPT = 5000
+_MAX_EVENTS = 5000
 
 
-class Recorder:
+class EventRecorder:
     """Writes Events about objects."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._events = api.resources["events"]
-        self._said: OrderedDict[tuple[str, ...], Stored] = OrderedDict()
+        self._events_by_key: OrderedDict[tuple[str, ...], StoredObject] = OrderedDict()
 
-    def normal(self, about: Stored, reason: str, message: str, component: str) -> None:
-        self._say("Normal", about, reason, message, component)
+    def normal(self, about: StoredObject, reason: str, message: str, component: str) -> None:
+        self._record("Normal", about, reason, message, component)
 
-    def warning(self, about: Stored, reason: str, message: str, component: str) -> None:
-        self._say("Warning", about, reason, message, component)
+    def warning(self, about: StoredObject, reason: str, message: str, component: str) -> None:
+        self._record("Warning", about, reason, message, component)
 
-    def _say(self, kind: str, about: Stored, reason: str, message: str, component: str) -> None:
+    def _record(
+        self, kind: str, about: StoredObject, reason: str, message: str, component: str
+    ) -> None:
         key = (about.uid, reason, message, component)
-        old = self._said.get(key)
+        old = self._events_by_key.get(key)
         now = self._api.latest(old) if old is not None else None
         if now is not None:
-            again = {"count": now.body["count"] + 1, "lastTimestamp": stamp(self._api.timers.now())}
-            self._said[key] = self._api.store.put(self._events, revised(now.body, **again), now)
+            counted = {
+                "count": now.body["count"] + 1,
+                "lastTimestamp": stamp(self._api.timers.now()),
+            }
+            self._events_by_key[key] = self._api.store.put(
+                self._events, revised(now.body, **counted), now
+            )
             return
         body = self._body(kind, about, reason, message, component)
         try:
             namespace = about.namespace or "default"
-            self._said[key] = self._api.writes.create(self._events, namespace, body)
+            self._events_by_key[key] = self._api.writes.create(self._events, namespace, body)
         except ApiError:
             return  # its namespace is going
-        self._forget_old()
+        self._delete_oldest()
 
-    def _body(self, kind: str, about: Stored, reason: str, message: str, component: str) -> Body:
+    def _body(
+        self, kind: str, about: StoredObject, reason: str, message: str, component: str
+    ) -> Body:
         now = stamp(self._api.timers.now())
         involved = {
             "kind": about.resource.kind,
@@ -59,7 +68,7 @@ class Recorder:
         body |= {"firstTimestamp": now, "lastTimestamp": now, "eventTime": None}
         return body | {"reportingComponent": component, "reportingInstance": ""}
 
-    def _forget_old(self) -> None:
-        while len(self._said) > _KEPT:
-            _, old = self._said.popitem(last=False)
-            self._api.deletes.end(old)
+    def _delete_oldest(self) -> None:
+        while len(self._events_by_key) > _MAX_EVENTS:
+            _, old = self._events_by_key.popitem(last=False)
+            self._api.deletes.delete_if_current(old)

@@ -37,14 +37,14 @@ def allocatable(node: Body) -> Amounts:
     return amounts(status.get("allocatable") or status.get("capacity") or {})
 
 
-def over(pod: Body) -> bool:
+def is_finished(pod: Body) -> bool:
     """A pod that has ended takes nothing of its node any more."""
     return dig(pod, "status.phase") in ("Succeeded", "Failed")
 
 
-def lacking(free: Amounts, wanted: Amounts) -> list[str]:
+def insufficient_resources(free: Amounts, requested: Amounts) -> list[str]:
     """Names of what there is too little of."""
-    return [name for name, amount in wanted.items() if amount > free.get(name, 0)]
+    return [name for name, amount in requested.items() if amount > free.get(name, 0)]
 
 
 def tolerates(tolerations: list[Body], taint: Body) -> bool:
@@ -60,19 +60,19 @@ def _tolerates(toleration: Body, taint: Body) -> bool:
     return bool(same_key and toleration.get("value", "") == taint.get("value", ""))
 
 
-def untolerated(node: Body, spec: Body, effects: tuple[str, ...]) -> Body | None:
+def untolerated_taint(node: Body, spec: Body, effects: tuple[str, ...]) -> Body | None:
     """The first taint of the node that keeps the pod away."""
     tolerations = spec.get("tolerations") or []
     taints = dig(node, "spec.taints", [])
-    kept = (t for t in taints if t["effect"] in effects and not tolerates(tolerations, t))
-    return next(kept, None)
+    blocking = (t for t in taints if t["effect"] in effects and not tolerates(tolerations, t))
+    return next(blocking, None)
 
 
-def selected(node: Body, spec: Body) -> bool:
+def matches_node_selector(node: Body, spec: Body) -> bool:
     """The pod's nodeSelector and required node affinity."""
     labels = node["metadata"].get("labels") or {}
-    wanted = spec.get("nodeSelector") or {}
-    if any(labels.get(k) != v for k, v in wanted.items()):
+    requested = spec.get("nodeSelector") or {}
+    if any(labels.get(k) != v for k, v in requested.items()):
         return False
     path = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
     terms = dig(spec, path)
@@ -87,15 +87,15 @@ def _term(term: Body, node: Body, labels: dict[str, str]) -> bool:
     return all(expression(r)(labels) for r in rows) and all(expression(f)(name) for f in fields)
 
 
-def obstacle(node: Body, spec: Body, free: Amounts, wanted: Amounts) -> str:
+def misfit_reason(node: Body, spec: Body, free: Amounts, requested: Amounts) -> str:
     """Why the scheduler passes this node over, in its words; empty when the pod fits."""
-    if taint := untolerated(node, spec, ("NoSchedule", "NoExecute")):
+    if taint := untolerated_taint(node, spec, ("NoSchedule", "NoExecute")):
         if dig(node, "spec.unschedulable") and taint["key"] == "node.kubernetes.io/unschedulable":
             return "node(s) were unschedulable"
         value = taint.get("value", "")
         return f"node(s) had untolerated taint {{{taint['key']}: {value}}}"
-    if not selected(node, spec):
+    if not matches_node_selector(node, spec):
         return "node(s) didn't match Pod's node affinity/selector"
-    if missing := lacking(free, wanted):
+    if missing := insufficient_resources(free, requested):
         return "Too many pods" if missing[0] == "pods" else f"Insufficient {missing[0]}"
     return ""

@@ -7,9 +7,9 @@ from collections import defaultdict
 from hai_backend.testing.kube.api import Api
 from hai_backend.testing.kube.body import Body, revised
 from hai_backend.testing.kube.storage.deletes import FOREGROUND, ORPHAN
-from hai_backend.testing.kube.storage.store import Change, Stored
+from hai_backend.testing.kube.storage.store import Change, StoredObject
 
-Place = tuple[str, str, str]  # plural, namespace, name
+ObjectRef = tuple[str, str, str]  # plural, namespace, name
 
 
 class GarbageCollector:
@@ -17,102 +17,104 @@ class GarbageCollector:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._dependents: dict[str, dict[Place, None]] = defaultdict(dict)  # by the owner's uid
+        self._dependents: dict[str, dict[ObjectRef, None]] = defaultdict(dict)  # by the owner's uid
         for resource in api.resources.all:
-            api.store.listen(resource, self._hear)
+            api.store.listen(resource, self._on_change)
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         stored = change.stored
         if change.type == "DELETED":
-            self._forget(stored)
-            for dependent in self._of(stored.uid):
-                self._judge(dependent)
+            self._unindex(stored)
+            for dependent in self._dependents_of(stored.uid):
+                self._collect_if_orphaned(dependent)
             return
         if "ownerReferences" in stored.meta:
-            self._learn(stored)
+            self._index(stored)
         if stored.deleting and stored.meta.get("finalizers"):
-            self._release(stored)
+            self._process_finalizers(stored)
 
-    def _learn(self, stored: Stored) -> None:
+    def _index(self, stored: StoredObject) -> None:
         for owner in stored.meta["ownerReferences"]:
-            self._dependents[owner["uid"]][_place(stored)] = None
-        self._judge(stored)
+            self._dependents[owner["uid"]][_ref(stored)] = None
+        self._collect_if_orphaned(stored)
 
-    def _forget(self, stored: Stored) -> None:
+    def _unindex(self, stored: StoredObject) -> None:
         """Its owners may have waited for it."""
         for owner in stored.meta.get("ownerReferences") or []:
-            self._dependents[owner["uid"]].pop(_place(stored), None)
+            self._dependents[owner["uid"]].pop(_ref(stored), None)
             if not self._dependents[owner["uid"]]:
                 del self._dependents[owner["uid"]]
-            waiting = self._api.store.by_uid(owner["uid"])
-            if waiting is not None and waiting.deleting:
-                self._release(waiting)
+            owner_object = self._api.store.by_uid(owner["uid"])
+            if owner_object is not None and owner_object.deleting:
+                self._process_finalizers(owner_object)
 
-    def _of(self, uid: str) -> list[Stored]:
-        found = (self._api.get(*place) for place in self._dependents.get(uid, ()))
-        return [s for s in found if s is not None and uid in _owners(s)]
+    def _dependents_of(self, uid: str) -> list[StoredObject]:
+        found = (self._api.get(*ref) for ref in self._dependents.get(uid, ()))
+        return [s for s in found if s is not None and uid in _owner_uids(s)]
 
-    def _judge(self, stored: Stored) -> None:
+    def _collect_if_orphaned(self, stored: StoredObject) -> None:
         """Without any owner left it goes; of several, those that are gone are struck out."""
-        now = self._api.latest(stored)
-        if now is None:
+        current = self._api.latest(stored)
+        if current is None:
             return
-        owners = now.meta.get("ownerReferences") or []
-        left = [o for o in owners if self._exists(o, now)]
-        if owners and not left:
-            self._api.deletes.end(now)
-        elif len(left) < len(owners):
+        owners = current.meta.get("ownerReferences") or []
+        remaining = [o for o in owners if self._owner_exists(o, current)]
+        if owners and not remaining:
+            self._api.deletes.delete_if_current(current)
+        elif len(remaining) < len(owners):
             self._api.store.put(
-                now.resource, revised(now.body, metadata={"ownerReferences": left}), now
+                current.resource,
+                revised(current.body, metadata={"ownerReferences": remaining}),
+                current,
             )
 
-    def _exists(self, owner: Body, dependent: Stored) -> bool:
+    def _owner_exists(self, owner: Body, dependent: StoredObject) -> bool:
         found = self._api.store.by_uid(owner["uid"])
         return found is not None and found.namespace in ("", dependent.namespace)
 
-    def _release(self, owner: Stored) -> None:
+    def _process_finalizers(self, owner: StoredObject) -> None:
         """Do what the finalizers of an object wait for."""
-        now = self._api.latest(owner)
-        held = now.meta.get("finalizers") or [] if now is not None else []
-        if now is None or not now.deleting:
+        current = self._api.latest(owner)
+        finalizers = current.meta.get("finalizers") or [] if current is not None else []
+        if current is None or not current.deleting:
             return
-        if ORPHAN in held:
-            for dependent in self._of(now.uid):
-                self._disown(dependent, now.uid)
-            self._strike(now, ORPHAN)
-        elif FOREGROUND in held:
-            self._foreground(now)
+        if ORPHAN in finalizers:
+            for dependent in self._dependents_of(current.uid):
+                self._remove_owner(dependent, current.uid)
+            self._remove_finalizer(current, ORPHAN)
+        elif FOREGROUND in finalizers:
+            self._delete_dependents_first(current)
 
-    def _foreground(self, owner: Stored) -> None:
-        for dependent in self._of(owner.uid):
+    def _delete_dependents_first(self, owner: StoredObject) -> None:
+        for dependent in self._dependents_of(owner.uid):
             if not dependent.deleting:
-                self._api.deletes.end(dependent)
-        if not any(_blocks(d, owner.uid) for d in self._of(owner.uid)):
-            self._strike(owner, FOREGROUND)
+                self._api.deletes.delete_if_current(dependent)
+        if not any(_blocks_owner_deletion(d, owner.uid) for d in self._dependents_of(owner.uid)):
+            self._remove_finalizer(owner, FOREGROUND)
 
-    def _disown(self, dependent: Stored, uid: str) -> None:
-        left = [o for o in dependent.meta["ownerReferences"] if o["uid"] != uid]
-        body = revised(dependent.body, metadata={"ownerReferences": left or None})
+    def _remove_owner(self, dependent: StoredObject, uid: str) -> None:
+        remaining = [o for o in dependent.meta["ownerReferences"] if o["uid"] != uid]
+        body = revised(dependent.body, metadata={"ownerReferences": remaining or None})
         self._api.store.put(dependent.resource, body, dependent)
-        self._dependents[uid].pop(_place(dependent), None)
+        self._dependents[uid].pop(_ref(dependent), None)
 
-    def _strike(self, stored: Stored, finalizer: str) -> None:
-        left = [f for f in stored.meta["finalizers"] if f != finalizer]
-        body = revised(stored.body, metadata={"finalizers": left or None})
-        if left:
+    def _remove_finalizer(self, stored: StoredObject, finalizer: str) -> None:
+        remaining = [f for f in stored.meta["finalizers"] if f != finalizer]
+        body = revised(stored.body, metadata={"finalizers": remaining or None})
+        if remaining:
             self._api.store.put(stored.resource, body, stored)
         else:
             self._api.store.remove(stored, body)
 
 
-def _place(stored: Stored) -> Place:
+def _ref(stored: StoredObject) -> ObjectRef:
     return stored.resource.plural, *stored.key
 
 
-def _owners(stored: Stored) -> set[str]:
+def _owner_uids(stored: StoredObject) -> set[str]:
     return {o["uid"] for o in stored.meta.get("ownerReferences") or []}
 
 
-def _blocks(dependent: Stored, uid: str) -> bool:
-    rows = dependent.meta.get("ownerReferences") or []
-    return any(o["uid"] == uid and o.get("blockOwnerDeletion") for o in rows)
+def _blocks_owner_deletion(dependent: StoredObject, uid: str) -> bool:
+    references = dependent.meta.get("ownerReferences") or []
+    return any(o["uid"] == uid and o.get("blockOwnerDeletion") for o in references)

@@ -14,42 +14,45 @@ class NamespaceController:
         self._api = api
         for resource in api.resources.all:
             if resource.namespaced:
-                api.store.listen(resource, self._hear_content)
-        api.store.listen(api.resources["namespaces"], self._hear)
+                api.store.listen(resource, self._on_content_change)
+        api.store.listen(api.resources["namespaces"], self._on_namespace_change)
 
-    def _hear(self, change: Change) -> None:
+    def _on_namespace_change(self, change: Change) -> None:
         name = change.stored.name
         if change.type == "ADDED" and self._api.latest(change.stored) is not None:
-            self.furnish(name)
+            self.create_defaults(name)
         elif change.type == "MODIFIED" and change.stored.deleting:
             for resource in self._api.resources.all:
                 if resource.namespaced:
-                    self._empty(resource.plural, name)
-            self._finish(name)
+                    self._delete_all(resource.plural, name)
+            self._finalize(name)
 
-    def furnish(self, name: str) -> None:
+    def create_defaults(self, name: str) -> None:
         """The default service account, and the configmap of the cluster's certificate."""
-        for plural, which in (("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt")):
+        for plural, object_name in (
+            ("serviceaccounts", "default"),
+            ("configmaps", "kube-root-ca.crt"),
+        ):
             namespace = self._api.get("namespaces", "", name)
-            if namespace is None or namespace.deleting or self._api.get(plural, name, which):
+            if namespace is None or namespace.deleting or self._api.get(plural, name, object_name):
                 continue
-            body: Body = {"metadata": {"name": which}}
+            body: Body = {"metadata": {"name": object_name}}
             if plural == "configmaps":
                 body["data"] = {"ca.crt": ""}
             self._api.writes.create(self._api.resources[plural], name, body)
 
-    def _empty(self, plural: str, namespace: str) -> None:
-        for stored in self._api.store.everything(self._api.resources[plural]):
+    def _delete_all(self, plural: str, namespace: str) -> None:
+        for stored in self._api.store.sorted_objects(self._api.resources[plural]):
             if stored.namespace == namespace and not stored.deleting:
-                self._api.deletes.end(stored)
+                self._api.deletes.delete_if_current(stored)
 
-    def _hear_content(self, change: Change) -> None:
+    def _on_content_change(self, change: Change) -> None:
         if change.type == "DELETED":
-            self._finish(change.stored.namespace)
+            self._finalize(change.stored.namespace)
 
-    def _finish(self, name: str) -> None:
+    def _finalize(self, name: str) -> None:
         namespace = self._api.get("namespaces", "", name)
-        if namespace is None or not namespace.deleting or self._api.store.in_namespace[name]:
+        if namespace is None or not namespace.deleting or self._api.store.count_by_namespace[name]:
             return
         if not dig(namespace.body, "metadata.finalizers"):
             self._api.store.remove(namespace, namespace.body)

@@ -16,73 +16,80 @@ from hai_backend.testing.kube.body import (
     stamp,
     with_condition,
 )
-from hai_backend.testing.kube.control.events import Recorder
-from hai_backend.testing.kube.control.node_usage import Seats
-from hai_backend.testing.kube.storage.store import Change, Stored
+from hai_backend.testing.kube.control.events import EventRecorder
+from hai_backend.testing.kube.control.node_usage import NodeUsage
+from hai_backend.testing.kube.storage.store import Change, StoredObject
 from hai_backend.testing.kube.timers import Timer
 
-_MINE = (NOT_READY, UNREACHABLE, UNSCHEDULABLE)
-_LEASES = "kube-node-lease"
+_MANAGED_TAINTS = (NOT_READY, UNREACHABLE, UNSCHEDULABLE)
+_LEASE_NAMESPACE = "kube-node-lease"
 
 
 class NodeController:
     """`alive(node)` says whether a kubelet of ours lives there; other nodes must send heartbeats themselves."""
 
     def __init__(
-        self, api: Api, seats: Seats, recorder: Recorder, alive: Callable[[str], bool], grace: float
+        self,
+        api: Api,
+        usage: NodeUsage,
+        recorder: EventRecorder,
+        alive: Callable[[str], bool],
+        grace: float,
     ) -> None:
-        self._api, self._seats, self._recorder = api, seats, recorder
+        self._api, self._usage, self._recorder = api, usage, recorder
         self._alive = alive
         self._grace = grace
         self._deadlines: dict[str, Timer] = {}
-        api.store.listen(api.resources["nodes"], self._hear)
-        api.store.listen(api.resources["leases"], self._hear_lease)
+        api.store.listen(api.resources["nodes"], self._on_node_change)
+        api.store.listen(api.resources["leases"], self._on_lease_change)
 
-    def silent(self, name: str) -> None:
+    def silence_started(self, name: str) -> None:
         """From now on nothing is heard of the node."""
-        self._stop(name)
+        self._cancel_deadline(name)
         self._deadlines[name] = self._api.timers.call_later(
-            self._grace, lambda: self._give_up(name)
+            self._grace, lambda: self._mark_unreachable(name)
         )
 
-    def heard(self, name: str) -> None:
+    def heartbeat(self, name: str) -> None:
         """A sign of life."""
-        self._stop(name)
+        self._cancel_deadline(name)
         if not self._alive(name):
-            self.silent(name)
+            self.silence_started(name)
 
-    def _hear(self, change: Change) -> None:
+    def _on_node_change(self, change: Change) -> None:
         name = change.stored.name
         if change.type == "DELETED":
-            self._stop(name)
+            self._cancel_deadline(name)
             return
         node = self._api.latest(change.stored)
         if node is None:
             return
         before = dig(change.previous.body, "status") if change.previous is not None else None
         if dig(node.body, "status") != before and _ready(node.body) == "True":
-            self.heard(name)
-        self._taint(node)
+            self.heartbeat(name)
+        self._update_taints(node)
         if _ready(node.body) != "True" and change.previous is not None:
-            self._doubt_pods(name)
+            self._mark_pods_unready(name)
 
-    def _hear_lease(self, change: Change) -> None:
-        if change.stored.namespace == _LEASES and change.type != "DELETED":
-            self.heard(change.stored.name)
+    def _on_lease_change(self, change: Change) -> None:
+        if change.stored.namespace == _LEASE_NAMESPACE and change.type != "DELETED":
+            self.heartbeat(change.stored.name)
 
-    def _taint(self, node: Stored) -> None:
+    def _update_taints(self, node: StoredObject) -> None:
         old = dig(node.body, "spec.taints", [])
-        kept = [t for t in old if t["key"] not in _MINE]
-        made = [*kept, *_taints_of(node.body)]
+        foreign_taints = [t for t in old if t["key"] not in _MANAGED_TAINTS]
+        made = [*foreign_taints, *_taints_of(node.body)]
         if _keys(made) != _keys(old):
             added = [
-                {**t, "timeAdded": stamp(self._api.timers.now())} for t in made if t not in kept
+                {**t, "timeAdded": stamp(self._api.timers.now())}
+                for t in made
+                if t not in foreign_taints
             ]
             self._api.writes.set_spec(
-                node, revised(node.body["spec"], taints=[*kept, *added] or None)
+                node, revised(node.body["spec"], taints=[*foreign_taints, *added] or None)
             )
 
-    def _give_up(self, name: str) -> None:
+    def _mark_unreachable(self, name: str) -> None:
         node = self._api.get("nodes", "", name)
         self._deadlines.pop(name, None)
         if node is None:
@@ -97,9 +104,9 @@ class NodeController:
         message = f"Node {name} status is now: NodeNotReady"
         self._recorder.normal(node, "NodeNotReady", message, "node-controller")
 
-    def _doubt_pods(self, name: str) -> None:
+    def _mark_pods_unready(self, name: str) -> None:
         """Its pods keep their phase: nobody knows better."""
-        for pod in self._seats.on(name):
+        for pod in self._usage.on(name):
             now = self._api.latest(pod)
             ready = condition(now.body, "Ready") if now is not None else None
             if now is None or ready is None or ready["status"] != "True":
@@ -110,7 +117,7 @@ class NodeController:
             self._api.writes.set_status(now, {**now.body["status"], "conditions": conditions})
             self._recorder.warning(now, "NodeNotReady", "Node is not ready", "node-controller")
 
-    def _stop(self, name: str) -> None:
+    def _cancel_deadline(self, name: str) -> None:
         if (timer := self._deadlines.pop(name, None)) is not None:
             timer.cancel()
 

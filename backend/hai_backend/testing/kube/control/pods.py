@@ -11,12 +11,16 @@ from hai_backend.testing.kube.body import Body, condition, dig, revised, with_co
 from hai_backend.testing.kube.errors import ApiError, conflict, success, too_many
 from hai_backend.testing.kube.storage.deletes import Options
 from hai_backend.testing.kube.storage.selectors import selects
-from hai_backend.testing.kube.storage.store import Stored
+from hai_backend.testing.kube.storage.store import StoredObject
 
 
-def may_evict(api: Api, pod: Stored) -> None:
+def may_evict(api: Api, pod: StoredObject) -> None:
     """Raises ApiError 429 when the pod's budget is spent, 500 when it has several."""
-    budgets = [b for b in api.store.each(api.resources["poddisruptionbudgets"]) if _covers(b, pod)]
+    budgets = [
+        b
+        for b in api.store.unsorted_objects(api.resources["poddisruptionbudgets"])
+        if _covers(b, pod)
+    ]
     if len(budgets) > 1:
         raise ApiError(
             500,
@@ -26,8 +30,8 @@ def may_evict(api: Api, pod: Stored) -> None:
         _check(api, budget, pod)
 
 
-def _check(api: Api, budget: Stored, pod: Stored) -> None:
-    covered = [p for p in api.store.each(pod.resource) if _covers(budget, p)]
+def _check(api: Api, budget: StoredObject, pod: StoredObject) -> None:
+    covered = [p for p in api.store.unsorted_objects(pod.resource) if _covers(budget, p)]
     healthy = [p for p in covered if _healthy(p)]
     needed = _needed(budget.body["spec"], len(covered))
     if len(healthy) - 1 >= needed or not _healthy(pod):
@@ -37,12 +41,12 @@ def _check(api: Api, budget: Stored, pod: Stored) -> None:
     raise too_many("Cannot evict pod as it would violate the pod's disruption budget.", [cause])
 
 
-def _covers(budget: Stored, pod: Stored) -> bool:
+def _covers(budget: StoredObject, pod: StoredObject) -> bool:
     same = budget.namespace == pod.namespace
     return same and selects(budget.body["spec"].get("selector"))(pod.meta.get("labels") or {})
 
 
-def _healthy(pod: Stored) -> bool:
+def _healthy(pod: StoredObject) -> bool:
     ready = condition(pod.body, "Ready")
     return not pod.deleting and ready is not None and ready["status"] == "True"
 
@@ -65,7 +69,7 @@ class Pods:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    def bind(self, pod: Stored, body: Any) -> Body:
+    def bind(self, pod: StoredObject, body: Any) -> Body:
         """Give it to a node. Raises ApiError 400, or 409 when it has one or is going."""
         node = dig(body, "target.name", "")
         if not node:
@@ -82,7 +86,7 @@ class Pods:
         self.assign(pod, node, dig(body, "metadata.annotations", {}))
         return success(pod.resource, pod.name, code=201)
 
-    def assign(self, pod: Stored, node: str, annotations: Body | None = None) -> Stored:
+    def assign(self, pod: StoredObject, node: str, annotations: Body | None = None) -> StoredObject:
         """What a binding does to the pod."""
         scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
         old = dig(pod.body, "status.conditions", [])
@@ -98,7 +102,7 @@ class Pods:
         )
         return self._api.store.put(pod.resource, body, pod)
 
-    def evict(self, pod: Stored, body: Any) -> Body:
+    def evict(self, pod: StoredObject, body: Any) -> Body:
         """Delete it if its budget allows that. Raises ApiError 409, 429 or 500."""
         options = Options.read(dig(body, "deleteOptions", {}), {})
         if options.uid and options.uid != pod.uid:
@@ -106,13 +110,13 @@ class Pods:
             raise conflict(pod.resource, pod.name, f"Precondition failed: {which}")
         if not pod.deleting and dig(pod.body, "status.phase") == "Running":
             may_evict(self._api, pod)
-        if not options.dry:
-            disrupted(self._api, pod, "EvictionByEvictionAPI", "Eviction API: evicting")
+        if not options.dry_run:
+            mark_disrupted(self._api, pod, "EvictionByEvictionAPI", "Eviction API: evicting")
             self._api.deletes.delete(pod.resource, pod.namespace, pod.name, Options(options.grace))
         return success(pod.resource, pod.name, code=201)
 
 
-def disrupted(api: Api, pod: Stored, reason: str, message: str) -> Stored:
+def mark_disrupted(api: Api, pod: StoredObject, reason: str, message: str) -> StoredObject:
     """The pod, with the condition that says why it is about to go."""
     pod = api.latest(pod) or pod
     if condition(pod.body, "DisruptionTarget") is not None:

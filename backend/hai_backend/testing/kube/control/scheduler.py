@@ -11,11 +11,11 @@ from collections import Counter
 
 from hai_backend.testing.kube.api import Api
 from hai_backend.testing.kube.body import Body, condition, dig, with_condition
-from hai_backend.testing.kube.control.events import Recorder
-from hai_backend.testing.kube.control.fit import Amounts, obstacle, over, requests_of
-from hai_backend.testing.kube.control.node_usage import Seats
+from hai_backend.testing.kube.control.events import EventRecorder
+from hai_backend.testing.kube.control.fit import Amounts, is_finished, misfit_reason, requests_of
+from hai_backend.testing.kube.control.node_usage import NodeUsage
 from hai_backend.testing.kube.control.pods import Pods
-from hai_backend.testing.kube.storage.store import Change, Stored
+from hai_backend.testing.kube.storage.store import Change, StoredObject
 
 _NAME = "default-scheduler"
 
@@ -23,80 +23,86 @@ _NAME = "default-scheduler"
 class Scheduler:
     """Binds what the default scheduler would bind."""
 
-    def __init__(self, api: Api, seats: Seats, recorder: Recorder, verbose: bool) -> None:
-        self._api, self._seats, self._recorder = api, seats, recorder
+    def __init__(self, api: Api, usage: NodeUsage, recorder: EventRecorder, verbose: bool) -> None:
+        self._api, self._usage, self._recorder = api, usage, recorder
         self._verbose = verbose
         self._pods = Pods(api)
-        self._waiting: dict[str, Stored] = {}
-        self._start = 0  # nodes are tried in turn
-        self._due = False
-        api.store.listen(api.resources["pods"], self._hear_pod)
-        api.store.listen(api.resources["nodes"], self._hear_node)
+        self._waiting: dict[str, StoredObject] = {}
+        self._next_node = 0  # nodes are tried in turn
+        self._pass_scheduled = False
+        api.store.listen(api.resources["pods"], self._on_pod_change)
+        api.store.listen(api.resources["nodes"], self._on_node_change)
 
     @property
-    def quiet(self) -> bool:
-        return not self._due
+    def idle(self) -> bool:
+        return not self._pass_scheduled
 
-    def _hear_pod(self, change: Change) -> None:
+    def _on_pod_change(self, change: Change) -> None:
         pod, spec = change.stored, change.stored.body["spec"]
-        ours = spec.get("schedulerName") == _NAME and not spec.get("nodeName")
-        if change.type == "DELETED" or not ours or pod.deleting:
+        is_ours = spec.get("schedulerName") == _NAME and not spec.get("nodeName")
+        if change.type == "DELETED" or not is_ours or pod.deleting:
             self._waiting.pop(pod.uid, None)
         elif change.type == "ADDED" or pod.uid not in self._waiting:
             self._waiting[pod.uid] = pod
-            self._soon()
-        if change.type == "DELETED" or over(pod.body):
-            self._soon()
+            self._schedule_pass()
+        if change.type == "DELETED" or is_finished(pod.body):
+            self._schedule_pass()
 
-    def _hear_node(self, change: Change) -> None:
-        if change.previous is None or _matters(change.stored) != _matters(change.previous):
-            self._soon()
+    def _on_node_change(self, change: Change) -> None:
+        if change.previous is None or _scheduling_inputs(change.stored) != _scheduling_inputs(
+            change.previous
+        ):
+            self._schedule_pass()
 
-    def _soon(self) -> None:
-        if self._waiting and not self._due:
-            self._due = True
-            asyncio.get_running_loop().call_soon(self._pass)
+    def _schedule_pass(self) -> None:
+        if self._waiting and not self._pass_scheduled:
+            self._pass_scheduled = True
+            asyncio.get_running_loop().call_soon(self._run_pass)
 
-    def _pass(self) -> None:
-        self._due = False
-        nodes = self._api.store.everything(self._api.resources["nodes"])
-        free = {node.name: self._seats.free(node) for node in nodes}
-        misfits: dict[str, str] = {}  # pods alike have no luck alike
+    def _run_pass(self) -> None:
+        self._pass_scheduled = False
+        nodes = self._api.store.sorted_objects(self._api.resources["nodes"])
+        free = {node.name: self._usage.free(node) for node in nodes}
+        reasons_by_key: dict[str, str] = {}  # pods alike have no luck alike
         for pod in sorted(self._waiting.values(), key=_order):
             now = self._api.latest(pod)
             if now is None or now.deleting or now.body["spec"].get("nodeName"):
                 self._waiting.pop(pod.uid, None)
             elif not now.body["spec"].get("schedulingGates"):
-                self._try(now, nodes, free, misfits)
+                self._place_pod(now, nodes, free, reasons_by_key)
 
-    def _try(
-        self, pod: Stored, nodes: list[Stored], free: dict[str, Amounts], misfits: dict[str, str]
+    def _place_pod(
+        self,
+        pod: StoredObject,
+        nodes: list[StoredObject],
+        free: dict[str, Amounts],
+        reasons_by_key: dict[str, str],
     ) -> None:
         spec = pod.body["spec"]
-        wanted, shape = requests_of(spec), _shape(spec)
-        if shape not in misfits:
+        requested, equivalence = requests_of(spec), _equivalence_key(spec)
+        if equivalence not in reasons_by_key:
             reasons: Counter[str] = Counter()
             for i in range(len(nodes)):
-                node = nodes[(self._start + i) % len(nodes)]
-                why = obstacle(node.body, spec, free[node.name], wanted)
-                if not why:
-                    self._start = (self._start + i + 1) % len(nodes)
-                    return self._bind(pod, node.name, free[node.name], wanted)
-                reasons[why] += 1
-            misfits[shape] = _message(reasons, len(nodes))
-        self._say(pod, misfits[shape])
+                node = nodes[(self._next_node + i) % len(nodes)]
+                reason = misfit_reason(node.body, spec, free[node.name], requested)
+                if not reason:
+                    self._next_node = (self._next_node + i + 1) % len(nodes)
+                    return self._bind(pod, node.name, free[node.name], requested)
+                reasons[reason] += 1
+            reasons_by_key[equivalence] = _message(reasons, len(nodes))
+        self._report_unschedulable(pod, reasons_by_key[equivalence])
 
-    def _bind(self, pod: Stored, node: str, free: Amounts, wanted: Amounts) -> None:
+    def _bind(self, pod: StoredObject, node: str, free: Amounts, requested: Amounts) -> None:
         del self._waiting[pod.uid]
-        for name, amount in wanted.items():
+        for name, amount in requested.items():
             free[name] = free.get(name, 0) - amount
         bound = self._pods.assign(pod, node)
-        self._seats.hear(Change("MODIFIED", bound, pod))
+        self._usage.observe(Change("MODIFIED", bound, pod))
         if self._verbose:
             message = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
             self._recorder.normal(pod, "Scheduled", message, _NAME)
 
-    def _say(self, pod: Stored, message: str) -> None:
+    def _report_unschedulable(self, pod: StoredObject, message: str) -> None:
         old = condition(pod.body, "PodScheduled")
         if old is not None and old.get("message") == message:
             return
@@ -113,11 +119,11 @@ class Scheduler:
         self._recorder.warning(pod, "FailedScheduling", message, _NAME)
 
 
-def _order(pod: Stored) -> tuple[int, int]:
+def _order(pod: StoredObject) -> tuple[int, int]:
     return -int(pod.body["spec"].get("priority") or 0), pod.revision
 
 
-def _matters(node: Stored) -> tuple[Body, Body, Body]:
+def _scheduling_inputs(node: StoredObject) -> tuple[Body, Body, Body]:
     return (
         node.body.get("spec") or {},
         node.meta.get("labels") or {},
@@ -125,7 +131,7 @@ def _matters(node: Stored) -> tuple[Body, Body, Body]:
     )
 
 
-def _shape(spec: Body) -> str:
+def _equivalence_key(spec: Body) -> str:
     rows = [spec.get(p) for p in ("tolerations", "nodeSelector", "affinity")]
     return json.dumps([sorted(requests_of(spec).items()), rows])
 
@@ -133,6 +139,6 @@ def _shape(spec: Body) -> str:
 def _message(reasons: Counter[str], nodes: int) -> str:
     if not nodes:
         return "no nodes available to schedule pods"
-    said = ", ".join(sorted(f"{count} {why}" for why, count in reasons.items()))
+    reason_text = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
     tail = f"preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
-    return f"0/{nodes} nodes are available: {said}. no new claims to deallocate, {tail}"
+    return f"0/{nodes} nodes are available: {reason_text}. no new claims to deallocate, {tail}"

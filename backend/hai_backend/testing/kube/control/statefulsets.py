@@ -11,7 +11,7 @@ import json
 from hai_backend.testing.kube.api import Api
 from hai_backend.testing.kube.body import Body, dig
 from hai_backend.testing.kube.resources import Resource
-from hai_backend.testing.kube.storage.store import Change, Stored
+from hai_backend.testing.kube.storage.store import Change, StoredObject
 
 STATEFULSETS = Resource(
     *("apps", "v1", "statefulsets", "StatefulSet"),
@@ -29,95 +29,100 @@ class StatefulSets:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        api.store.listen(STATEFULSETS, self._hear)
-        api.store.listen(api.resources["pods"], self._hear_pod)
+        api.store.listen(STATEFULSETS, self._on_set_change)
+        api.store.listen(api.resources["pods"], self._on_pod_change)
 
-    def _hear(self, change: Change) -> None:
+    def _on_set_change(self, change: Change) -> None:
         if change.type != "DELETED":
             self._sync(change.stored)
 
-    def _hear_pod(self, change: Change) -> None:
+    def _on_pod_change(self, change: Change) -> None:
         owners = change.stored.body["metadata"].get("ownerReferences") or [{}]
         if owners[0].get("kind") == "StatefulSet":
             owner = self._api.get("statefulsets", change.stored.namespace, owners[0]["name"])
             if owner is not None:
                 self._sync(owner)
 
-    def _sync(self, known: Stored) -> None:
-        wanted = self._api.latest(known)
-        if wanted is None or wanted.deleting:
+    def _sync(self, observed: StoredObject) -> None:
+        stateful_set = self._api.latest(observed)
+        if stateful_set is None or stateful_set.deleting:
             return
-        wish = _revision(wanted.body)
-        pods = self._pods(wanted)
-        for number in range(wanted.body["spec"]["replicas"]):
+        revision = _revision(stateful_set.body)
+        pods = self._pods(stateful_set)
+        for number in range(stateful_set.body["spec"]["replicas"]):
             if number not in pods:
-                self._make(wanted, number, wish)
-        self._replace(wanted, pods, wish)
-        self._tell(wanted, pods, wish)
+                self._create_pod(stateful_set, number, revision)
+        self._update_pods(stateful_set, pods, revision)
+        self._report_status(stateful_set, pods, revision)
 
-    def _pods(self, wanted: Stored) -> dict[int, Stored]:
-        found = self._api.store.everything(self._api.resources["pods"])
-        prefix = f"{wanted.name}-"
+    def _pods(self, stateful_set: StoredObject) -> dict[int, StoredObject]:
+        found = self._api.store.sorted_objects(self._api.resources["pods"])
+        prefix = f"{stateful_set.name}-"
         return {
             int(pod.name.removeprefix(prefix)): pod
             for pod in found
-            if pod.namespace == wanted.namespace
+            if pod.namespace == stateful_set.namespace
             and pod.name.startswith(prefix)
             and pod.name.removeprefix(prefix).isdecimal()
         }
 
-    def _make(self, wanted: Stored, number: int, revision: str) -> None:
-        template = wanted.body["spec"]["template"]
+    def _create_pod(self, stateful_set: StoredObject, number: int, revision: str) -> None:
+        template = stateful_set.body["spec"]["template"]
         meta = template["metadata"]
-        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": wanted.name}
+        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": stateful_set.name}
         body = {
             "metadata": {
-                "name": f"{wanted.name}-{number}",
+                "name": f"{stateful_set.name}-{number}",
                 "labels": {**meta["labels"], _REVISION: revision},
-                "ownerReferences": [{**owner, "uid": wanted.uid, "controller": True}],
+                "ownerReferences": [{**owner, "uid": stateful_set.uid, "controller": True}],
             },
-            "spec": {**template["spec"], "volumes": self._volumes(wanted, number)},
+            "spec": {**template["spec"], "volumes": self._pod_volumes(stateful_set, number)},
         }
-        self._api.writes.create(self._api.resources["pods"], wanted.namespace, body)
+        self._api.writes.create(self._api.resources["pods"], stateful_set.namespace, body)
 
-    def _volumes(self, wanted: Stored, number: int) -> list[Body]:
+    def _pod_volumes(self, stateful_set: StoredObject, number: int) -> list[Body]:
         """Those of the template, and claims of the pod's own, which outlive it."""
-        spec = wanted.body["spec"]
+        spec = stateful_set.body["spec"]
         volumes = list(spec["template"]["spec"].get("volumes") or [])
         for claim in spec.get("volumeClaimTemplates") or []:
-            name = f"{claim['metadata']['name']}-{wanted.name}-{number}"
+            name = f"{claim['metadata']['name']}-{stateful_set.name}-{number}"
             labels = spec["selector"]["matchLabels"]
             body = {"metadata": {"name": name, "labels": labels}, "spec": claim["spec"]}
-            if self._api.get("persistentvolumeclaims", wanted.namespace, name) is None:
+            if self._api.get("persistentvolumeclaims", stateful_set.namespace, name) is None:
                 claims = self._api.resources["persistentvolumeclaims"]
-                self._api.writes.create(claims, wanted.namespace, body)
-            mounted = {"persistentVolumeClaim": {"claimName": name}}
-            volumes.append({"name": claim["metadata"]["name"], **mounted})
+                self._api.writes.create(claims, stateful_set.namespace, body)
+            claim_source = {"persistentVolumeClaim": {"claimName": name}}
+            volumes.append({"name": claim["metadata"]["name"], **claim_source})
         return volumes
 
-    def _replace(self, wanted: Stored, pods: dict[int, Stored], wish: str) -> None:
+    def _update_pods(
+        self, stateful_set: StoredObject, pods: dict[int, StoredObject], revision: str
+    ) -> None:
         """Those that are too many at once; of old ones the last, once all others are ready."""
         for number, pod in pods.items():
-            if number >= wanted.body["spec"]["replicas"] and not pod.deleting:
-                self._api.deletes.end(pod)
-        old = [number for number, pod in pods.items() if _label(pod) != wish]
+            if number >= stateful_set.body["spec"]["replicas"] and not pod.deleting:
+                self._api.deletes.delete_if_current(pod)
+        old = [number for number, pod in pods.items() if _revision_of(pod) != revision]
         if old and all(map(_ready, pods.values())):
-            self._api.deletes.end(pods[max(old)])
+            self._api.deletes.delete_if_current(pods[max(old)])
 
-    def _tell(self, wanted: Stored, pods: dict[int, Stored], wish: str) -> None:
-        done = len(pods) > 0 and all(_label(pod) == wish for pod in pods.values())
-        before = dig(wanted.body, "status.currentRevision") or wish
+    def _report_status(
+        self, stateful_set: StoredObject, pods: dict[int, StoredObject], revision: str
+    ) -> None:
+        updated = len(pods) > 0 and all(_revision_of(pod) == revision for pod in pods.values())
+        current_revision = dig(stateful_set.body, "status.currentRevision") or revision
         status = {
-            "observedGeneration": wanted.body["metadata"].get("generation", 1),
+            "observedGeneration": stateful_set.body["metadata"].get("generation", 1),
             "replicas": len(pods),
             "readyReplicas": sum(map(_ready, pods.values())),
-            "updatedReplicas": sum(_label(pod) == wish for pod in pods.values()),
-            "updateRevision": wish,
-            "currentRevision": wish if done else before,
+            "updatedReplicas": sum(_revision_of(pod) == revision for pod in pods.values()),
+            "updateRevision": revision,
+            "currentRevision": revision if updated else current_revision,
         }
         patch = json.dumps({"status": status}).encode()
         self._api.writes.patch(
-            *(STATEFULSETS, wanted.namespace, wanted.name, _MERGE, patch), part="status"
+            *(STATEFULSETS, stateful_set.namespace, stateful_set.name, _MERGE, patch),
+            subresource="status",
         )
 
 
@@ -126,11 +131,11 @@ def _revision(body: Body) -> str:
     return hashlib.sha256(template.encode()).hexdigest()[:10]
 
 
-def _label(pod: Stored) -> str:
+def _revision_of(pod: StoredObject) -> str:
     return str(pod.body["metadata"]["labels"].get(_REVISION))
 
 
-def _ready(pod: Stored) -> bool:
+def _ready(pod: StoredObject) -> bool:
     conditions = dig(pod.body, "status.conditions") or []
     return not pod.deleting and any(
         c["type"] == "Ready" and c["status"] == "True" for c in conditions

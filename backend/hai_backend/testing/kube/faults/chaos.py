@@ -26,46 +26,46 @@ class Chaos:
         self._random = Random(seed)
         self._seed, self._rate, self._seconds = seed, rate, seconds
         self._timer: Timer | None = None
-        self._lost: set[str] = set()
+        self._failed_nodes: set[str] = set()
         self.story: list[tuple[float, str]] = []  # what happened, and when
 
     def __enter__(self) -> Chaos:
         self._cluster.faults.seed(self._seed, self._rate)
         self._cluster.watch_faults.disturb(self._seed, duplicate=0.05, reorder=0.02, drop=0.02)
-        self._next()
+        self._schedule_next()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._cluster.faults.clear()
-        self._cluster.watch_faults.calm()
+        self._cluster.watch_faults.stop_disturbing()
         self._cluster.watch_faults.thaw()
-        for name in sorted(self._lost):
-            self._heal(name)
+        for name in sorted(self._failed_nodes):
+            self._recover(name)
 
-    def _next(self) -> None:
-        wait = self._random.expovariate(1 / self._seconds)
-        self._timer = self._cluster.timers.call_later(wait, self._strike)
+    def _schedule_next(self) -> None:
+        delay = self._random.expovariate(1 / self._seconds)
+        self._timer = self._cluster.timers.call_later(delay, self._inject)
 
-    def _strike(self) -> None:
-        mishaps: list[Callable[[], str]] = [
+    def _inject(self) -> None:
+        injections: list[Callable[[], str]] = [
             self._end_watches,
             self._freeze_watches,
             self._expire,
-            self._lose_node,
-            self._find_node,
+            self._fail_node,
+            self._recover_node,
             self._delete_by_force,
         ]
-        self._tell(self._random.choice(mishaps)())
-        self._next()
+        self._record(self._random.choice(injections)())
+        self._schedule_next()
 
     def delete_by_force(self) -> None:
         """Somebody deletes a pod with --force --grace-period=0, now."""
-        self._tell(self._delete_by_force())
+        self._record(self._delete_by_force())
 
-    def _tell(self, what: str) -> None:
-        self.story.append((self._cluster.timers.now(), what))
+    def _record(self, event: str) -> None:
+        self.story.append((self._cluster.timers.now(), event))
 
     def _end_watches(self) -> str:
         self._cluster.watch_faults.end()
@@ -73,9 +73,9 @@ class Chaos:
 
     def _freeze_watches(self) -> str:
         self._cluster.watch_faults.freeze()
-        wait = self._random.uniform(1.0, 60.0)
-        self._cluster.timers.call_later(wait, self._thaw)
-        return f"streams freeze for {wait:.0f} s"
+        delay = self._random.uniform(1.0, 60.0)
+        self._cluster.timers.call_later(delay, self._thaw)
+        return f"streams freeze for {delay:.0f} s"
 
     def _thaw(self) -> None:
         self._cluster.watch_faults.thaw()
@@ -84,35 +84,35 @@ class Chaos:
         self._cluster.expire()
         return "the window expires"
 
-    def _lose_node(self) -> str:
-        names = [n for n in self._cluster.machines.names if n not in self._lost]
+    def _fail_node(self) -> str:
+        names = [n for n in self._cluster.nodes.names if n not in self._failed_nodes]
         if not names:
             return "no node is left to lose"
         name = self._random.choice(names)
-        self._lost.add(name)
+        self._failed_nodes.add(name)
         if self._random.random() < 0.5:
-            self._cluster.machines.partition(name)
+            self._cluster.nodes.partition(name)
             return f"{name} cannot be reached"
-        self._cluster.machines.power_loss(name)
+        self._cluster.nodes.power_loss(name)
         return f"{name} loses power"
 
-    def _find_node(self) -> str:
-        if not self._lost:
+    def _recover_node(self) -> str:
+        if not self._failed_nodes:
             return "no node is lost"
-        name = self._random.choice(sorted(self._lost))
-        self._heal(name)
+        name = self._random.choice(sorted(self._failed_nodes))
+        self._recover(name)
         return f"{name} is back"
 
     def _delete_by_force(self) -> str:
         """People do so most often with what does not end."""
         api = self._cluster.api
-        pods = sorted(api.store.everything(api.resources["pods"]), key=lambda pod: pod.key)
+        pods = sorted(api.store.sorted_objects(api.resources["pods"]), key=lambda pod: pod.key)
         if not pods:
             return "there is no pod to delete"
         pod = self._random.choice([pod for pod in pods if pod.deleting] or pods)
-        api.deletes.end(pod, grace=0)
+        api.deletes.delete_if_current(pod, grace=0)
         return f"{pod.name} is deleted by force"
 
-    def _heal(self, name: str) -> None:
-        self._lost.discard(name)
-        self._cluster.machines.heal(name)
+    def _recover(self, name: str) -> None:
+        self._failed_nodes.discard(name)
+        self._cluster.nodes.heal(name)

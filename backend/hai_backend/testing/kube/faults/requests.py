@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from random import Random
 
 from hai_backend.testing.kube.errors import ApiError, too_many
-from hai_backend.testing.kube.request_info import Call
+from hai_backend.testing.kube.request_info import RequestInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Truncate:
 
 
 Fault = Answer | Close | Delay | Truncate
-Struck = tuple[str, str, str, Fault]  # verb, resource, name
+Injection = tuple[str, str, str, Fault]  # verb, resource, name
 _CODES = (409, 429, 500, 502, 503, 504)
 
 
@@ -69,26 +69,28 @@ class Rule:
     resource: str = ""
     namespace: str = ""
     name: str = "*"
-    part: str | None = None
+    subresource: str | None = None
     nth: int = 0  # only the n-th that matches, counted from 1
     times: int = 0  # only the first so many
     probability: float = 1.0
-    seen: int = 0
+    match_count: int = 0
 
-    def strikes(self, call: Call, chance: float) -> bool:
+    def applies_to(self, call: RequestInfo, chance: float) -> bool:
         if not self._matches(call):
             return False
-        self.seen += 1
-        if (self.nth and self.seen != self.nth) or (self.times and self.seen > self.times):
+        self.match_count += 1
+        if (self.nth and self.match_count != self.nth) or (
+            self.times and self.match_count > self.times
+        ):
             return False
         return chance < self.probability
 
-    def _matches(self, call: Call) -> bool:
+    def _matches(self, call: RequestInfo) -> bool:
         return (
             self.verb in ("", call.verb)
             and self.resource in ("", call.resource.plural)
             and self.namespace in ("", call.namespace)
-            and self.part in (None, call.part)
+            and self.subresource in (None, call.subresource)
             and fnmatchcase(call.name, self.name)
         )
 
@@ -100,8 +102,8 @@ class Faults:
         self._rules: list[Rule] = []
         self._seed: int | None = None
         self._rate = 0.0
-        self._asked: Counter[tuple[str, ...]] = Counter()
-        self.struck: deque[Struck] = deque(maxlen=10_000)  # the newest
+        self._request_counts: Counter[tuple[str, ...]] = Counter()
+        self.injected: deque[Injection] = deque(maxlen=10_000)  # the newest
 
     def add(self, fault: Fault, **which: object) -> Rule:
         """A rule with the fields of Rule; answered so that it can be removed."""
@@ -121,26 +123,26 @@ class Faults:
         self._rules.clear()
         self._seed = None
 
-    def decide(self, call: Call) -> Fault | None:
+    def decide(self, call: RequestInfo) -> Fault | None:
         """What befalls this request."""
         if not self._rules and self._seed is None:
             return None
         draws = self._draws(call)
-        found = next((r.fault for r in self._rules if r.strikes(call, next(draws))), None)
+        found = next((r.fault for r in self._rules if r.applies_to(call, next(draws))), None)
         if found is None and self._seed is not None and next(draws) < self._rate:
-            found = _any_fault(Random(next(draws)))
+            found = _random_fault(Random(next(draws)))
         if found is not None:
-            self.struck.append((call.verb, call.resource.plural, call.name, found))
+            self.injected.append((call.verb, call.resource.plural, call.name, found))
         return found
 
-    def _draws(self, call: Call) -> Iterator[float]:
-        who = (call.verb, call.resource.plural, call.namespace, call.name, call.part)
-        self._asked[who] += 1
-        random = Random(f"{self._seed or 0} {who} {self._asked[who]}")
+    def _draws(self, call: RequestInfo) -> Iterator[float]:
+        key = (call.verb, call.resource.plural, call.namespace, call.name, call.subresource)
+        self._request_counts[key] += 1
+        random = Random(f"{self._seed or 0} {key} {self._request_counts[key]}")
         return (random.random() for _ in itertools.count())
 
 
-def _any_fault(random: Random) -> Fault:
+def _random_fault(random: Random) -> Fault:
     choices: list[Fault] = [
         Answer(random.choice(_CODES)),
         Close(),

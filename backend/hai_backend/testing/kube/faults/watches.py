@@ -18,24 +18,24 @@ class WatchFaults:
         self._seed: int | None = None
         self._duplicate = self._reorder = self._drop = 0.0
         self._draws: WeakKeyDictionary[Watch, Random] = WeakKeyDictionary()
-        self._opened: Counter[tuple[str, str]] = Counter()
+        self._opened_count: Counter[tuple[str, str]] = Counter()
 
     def end(self, plural: str = "") -> int:
         """End them without an error; answers how many."""
-        return self._each(plural, Watch.end)
+        return self._apply_to(plural, Watch.end)
 
     def freeze(self, plural: str = "") -> int:
         """They stay open and say nothing more, as behind a firewall that has forgotten the connection."""
-        return self._each(plural, lambda watch: setattr(watch, "frozen", True))
+        return self._apply_to(plural, lambda watch: setattr(watch, "frozen", True))
 
     def thaw(self, plural: str = "") -> int:
         """What was kept back comes now, as far as the window still holds it."""
 
-        def free(watch: Watch) -> None:
+        def resume(watch: Watch) -> None:
             watch.frozen = False
             watch.wake()
 
-        return self._each(plural, free)
+        return self._apply_to(plural, resume)
 
     def disturb(
         self, seed: int = 0, duplicate: float = 0.0, reorder: float = 0.0, drop: float = 0.0
@@ -48,35 +48,35 @@ class WatchFaults:
         self._seed = seed
         self._duplicate, self._reorder, self._drop = duplicate, reorder, drop
         self._draws.clear()
-        self._opened.clear()
+        self._opened_count.clear()
 
-    def calm(self) -> None:
+    def stop_disturbing(self) -> None:
         self._seed = None
 
-    def apply(self, watch: Watch, lines: Lines) -> Lines:
+    def disturbed(self, watch: Watch, lines: Lines) -> Lines:
         """What a stream says instead of these lines."""
         if self._seed is None:
             return lines
-        random, made = self._random(watch), Lines()
+        random, changed = self._random(watch), Lines()
         for line in lines:
-            twice, swap, drop = (random.random() for _ in range(3))
+            duplicate_draw, swap_draw, drop = (random.random() for _ in range(3))
             if drop < self._drop:
                 watch.end()
-                return made
-            made.extend([line] * (2 if twice < self._duplicate else 1))
-            if swap < self._reorder and len(made) > 1:
-                made[-2], made[-1] = made[-1], made[-2]
-        return made
+                return changed
+            changed.extend([line] * (2 if duplicate_draw < self._duplicate else 1))
+            if swap_draw < self._reorder and len(changed) > 1:
+                changed[-2], changed[-1] = changed[-1], changed[-2]
+        return changed
 
     def _random(self, watch: Watch) -> Random:
         if watch not in self._draws:
-            kind = watch.asked.resource.plural, watch.asked.namespace
-            self._opened[kind] += 1
-            self._draws[watch] = Random(f"{self._seed} {kind} {self._opened[kind]}")
+            kind = watch.options.resource.plural, watch.options.namespace
+            self._opened_count[kind] += 1
+            self._draws[watch] = Random(f"{self._seed} {kind} {self._opened_count[kind]}")
         return self._draws[watch]
 
-    def _each(self, plural: str, act: Callable[[Watch], None]) -> int:
-        found = [w for w in self._watches() if plural in ("", w.asked.resource.plural)]
+    def _apply_to(self, plural: str, act: Callable[[Watch], None]) -> int:
+        found = [w for w in self._watches() if plural in ("", w.options.resource.plural)]
         for watch in found:
             act(watch)
         return len(found)

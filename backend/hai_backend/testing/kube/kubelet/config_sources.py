@@ -20,7 +20,7 @@ class MissingError(Exception):
     """Something that a pod refers to is not there (yet)."""
 
 
-class Supplies:
+class ConfigSources:
     """Looks things up for the pods of one namespace."""
 
     def __init__(self, api: Api, local: LocalPod) -> None:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from hai_backend.testing.kube.body import Body
-from hai_backend.testing.kube.kubelet.config_sources import Supplies
+from hai_backend.testing.kube.kubelet.config_sources import ConfigSources
 
 _NOWHERE = ("*.invalid/*",)
 
@@ -74,7 +74,9 @@ def image_variables(image: Mapping[str, str], host_name: str) -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), **image, "HOSTNAME": host_name}
 
 
-def pod_variables(container: Body, supplies: Supplies, known: Mapping[str, str]) -> dict[str, str]:
+def pod_variables(
+    container: Body, supplies: ConfigSources, known: Mapping[str, str]
+) -> dict[str, str]:
     """What the pod says, with mount paths as they stand there. Raises MissingError."""
     made: dict[str, str] = {}
     for source in container.get("envFrom") or []:
@@ -108,7 +110,9 @@ def expand(text: str, known: Mapping[str, str]) -> str:
     return _REFERENCE.sub(one, text)
 
 
-def _value(row: Body, container: str, supplies: Supplies, known: Mapping[str, str]) -> str | None:
+def _value(
+    row: Body, container: str, supplies: ConfigSources, known: Mapping[str, str]
+) -> str | None:
     source = row.get("valueFrom")
     if not source:
         return expand(str(row.get("value", "")), known)

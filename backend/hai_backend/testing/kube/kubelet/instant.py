@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from hai_backend.testing.kube.api import Api
-from hai_backend.testing.kube.kubelet.logs import AskedLog, not_yet
+from hai_backend.testing.kube.kubelet.logs import LogOptions, not_yet
 from hai_backend.testing.kube.kubelet.pod_state import (
     Container,
     LocalPod,
@@ -14,7 +14,7 @@ from hai_backend.testing.kube.kubelet.pod_state import (
     Waiting,
 )
 from hai_backend.testing.kube.kubelet.runtime import Runtime
-from hai_backend.testing.kube.storage.store import Stored
+from hai_backend.testing.kube.storage.store import StoredObject
 
 _TERMINATED = 143
 _KILLED = 137
@@ -39,7 +39,7 @@ class InstantKubelet(Runtime):
         self.linger_seconds = linger_seconds
         self.logs: dict[str, bytes] = {}  # by the pod's name
 
-    def start(self, pod: Stored) -> None:
+    def start(self, pod: StoredObject) -> None:
         local = self.take(pod)
         if self.starts:
             self._run(local)
@@ -104,7 +104,7 @@ class InstantKubelet(Runtime):
     def settled(self, local: LocalPod) -> bool:
         return not any(isinstance(c.state, Running) for c in local.containers)
 
-    def read(self, asked: AskedLog) -> bytes:
+    def read(self, asked: LogOptions) -> bytes:
         self.refuse_silent(asked)
         local = self.pods.get(asked.pod.uid)
         began = local is not None and not all(
@@ -112,7 +112,7 @@ class InstantKubelet(Runtime):
         )
         return self.logs.get(asked.pod.name, b"") if began else not_yet(asked)
 
-    def follow(self, asked: AskedLog) -> AsyncIterator[bytes]:
+    def follow(self, asked: LogOptions) -> AsyncIterator[bytes]:
         return _once(self.read(asked))
 
     def _run(self, local: LocalPod) -> None:

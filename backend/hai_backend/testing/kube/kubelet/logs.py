@@ -11,15 +11,15 @@ from typing import Any, Protocol
 from hai_backend.testing.kube.api import Api
 from hai_backend.testing.kube.body import dig, fine_stamp, seconds_of
 from hai_backend.testing.kube.errors import ApiError, not_found
-from hai_backend.testing.kube.request_info import Call
-from hai_backend.testing.kube.storage.store import Stored
+from hai_backend.testing.kube.request_info import RequestInfo
+from hai_backend.testing.kube.storage.store import StoredObject
 
 
 @dataclass(frozen=True, slots=True)
-class AskedLog:
+class LogOptions:
     """A request for the log of one container."""
 
-    pod: Stored
+    pod: StoredObject
     container: str
     previous: bool = False
     timestamps: bool = False
@@ -31,14 +31,14 @@ class AskedLog:
 class LogSource(Protocol):
     """A kubelet, as far as logs go."""
 
-    def read(self, asked: AskedLog) -> bytes:
+    def read(self, asked: LogOptions) -> bytes:
         """What is there. Raises ApiError."""
 
-    def follow(self, asked: AskedLog) -> AsyncIterator[bytes]:
+    def follow(self, asked: LogOptions) -> AsyncIterator[bytes]:
         """What is there and what comes, until the container has ended. Raises ApiError at once."""
 
 
-def asked_log(api: Api, call: Call) -> AskedLog:
+def log_options(api: Api, call: RequestInfo) -> LogOptions:
     """Raises ApiError 404, or 400 when the container is not named and there are several."""
     pod = api.store.get(call.resource, call.namespace, call.name)
     if pod is None:
@@ -47,7 +47,7 @@ def asked_log(api: Api, call: Call) -> AskedLog:
     since = seconds_of(query["sinceTime"]) if "sinceTime" in query else 0.0
     if "sinceSeconds" in query:
         since = api.timers.now() - int(query["sinceSeconds"])
-    return AskedLog(
+    return LogOptions(
         *(pod, _container(pod, query.get("container", ""))),
         previous=query.get("previous") == "true",
         timestamps=query.get("timestamps") == "true",
@@ -57,7 +57,7 @@ def asked_log(api: Api, call: Call) -> AskedLog:
     )
 
 
-def _container(pod: Stored, asked: str) -> str:
+def _container(pod: StoredObject, asked: str) -> str:
     spec = pod.body["spec"]
     main = [c["name"] for c in spec["containers"]]
     known = [*main, *(c["name"] for c in spec.get("initContainers") or [])]
@@ -70,7 +70,7 @@ def _container(pod: Stored, asked: str) -> str:
     return asked or str(main[0])
 
 
-def not_yet(asked: AskedLog) -> bytes:
+def not_yet(asked: LogOptions) -> bytes:
     """The answer for a container that has written nothing because it has not started. Raises ApiError 400."""
     if not dig(asked.pod.body, "spec.nodeName"):
         return b""
@@ -114,10 +114,10 @@ class Output:
         self._part, self.ended = b"", True
         self._wake()
 
-    def read(self, asked: AskedLog) -> bytes:
+    def read(self, asked: LogOptions) -> bytes:
         return b"".join(_show(line, asked) for line in self._chosen(asked))[: asked.limit_bytes]
 
-    async def follow(self, asked: AskedLog) -> AsyncIterator[bytes]:
+    async def follow(self, asked: LogOptions) -> AsyncIterator[bytes]:
         """What is there, then what comes."""
         text, at = self.read(asked), self._dropped + len(self._lines)
         if text:
@@ -130,7 +130,7 @@ class Output:
             at = self._dropped + len(self._lines)
             yield b"".join(_show(line, asked) for line in fresh)
 
-    def _chosen(self, asked: AskedLog) -> list[Line]:
+    def _chosen(self, asked: LogOptions) -> list[Line]:
         lines = [line for line in self._lines if line[0] >= asked.since]
         return lines if asked.tail is None else lines[max(0, len(lines) - asked.tail) :]
 
@@ -146,6 +146,6 @@ class Output:
         self._grown = asyncio.Event()
 
 
-def _show(line: Line, asked: AskedLog) -> bytes:
+def _show(line: Line, asked: LogOptions) -> bytes:
     when, text = line
     return fine_stamp(when).encode() + b" " + text if asked.timestamps else text

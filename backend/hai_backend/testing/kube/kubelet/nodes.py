@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 
 from hai_backend.testing.kube.api import Api
 from hai_backend.testing.kube.body import Body, stamp, with_condition
-from hai_backend.testing.kube.control.events import Recorder
+from hai_backend.testing.kube.control.events import EventRecorder
 from hai_backend.testing.kube.control.fit import (
     allocatable,
-    lacking,
-    over,
+    insufficient_resources,
+    is_finished,
+    matches_node_selector,
     requests_of,
-    selected,
-    untolerated,
+    untolerated_taint,
 )
-from hai_backend.testing.kube.control.node_usage import Seats
+from hai_backend.testing.kube.control.node_usage import NodeUsage
 from hai_backend.testing.kube.kubelet.pod_state import LocalPod, rejected_status
 from hai_backend.testing.kube.kubelet.runtime import Runtime
-from hai_backend.testing.kube.storage.store import Change, Stored
+from hai_backend.testing.kube.storage.store import Change, StoredObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,22 @@ class NodeSpec:
     gpus: int = 8
     pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
-    more: Mapping[str, str] = field(default_factory=dict)  # other resources, such as rdma/hca
+    other_resources: Mapping[str, str] = field(
+        default_factory=dict
+    )  # other resources, such as rdma/hca
 
     def capacity(self) -> Body:
         gpus = {"nvidia.com/gpu": str(self.gpus)} if self.gpus else {}
-        return {"cpu": self.cpu, "memory": self.memory, "pods": str(self.pods), **gpus, **self.more}
+        return {
+            "cpu": self.cpu,
+            "memory": self.memory,
+            "pods": str(self.pods),
+            **gpus,
+            **self.other_resources,
+        }
 
 
-def first_status(name: str, capacity: Body) -> Body:
+def initial_status(name: str, capacity: Body) -> Body:
     """What a node says of itself when it registers."""
     addresses = [
         {"type": "InternalIP", "address": "127.0.0.1"},
@@ -51,49 +59,53 @@ def first_status(name: str, capacity: Body) -> Body:
     return {"capacity": capacity, "allocatable": capacity, "addresses": addresses, "nodeInfo": info}
 
 
-def pressure(kind: str) -> Body:
+def pressure_condition(kind: str) -> Body:
     """A condition that is well."""
     return {"type": kind, "status": "False", "reason": "KubeletHasSufficient", "message": "enough"}
 
 
-def refusal(node: Stored, pod: Stored, others: list[LocalPod]) -> tuple[str, str] | None:
+def admission_failure(
+    node: StoredObject, pod: StoredObject, others: list[LocalPod]
+) -> tuple[str, str] | None:
     """Reason and message, in the kubelet's words; None when the node takes the pod."""
-    spec, wanted = pod.body["spec"], requests_of(pod.body["spec"])
-    if not selected(node.body, spec):
+    spec, requested = pod.body["spec"], requests_of(pod.body["spec"])
+    if not matches_node_selector(node.body, spec):
         return (
             "NodeAffinity",
             "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match",
         )
-    if untolerated(node.body, spec, ("NoExecute",)):
+    if untolerated_taint(node.body, spec, ("NoExecute",)):
         return "TaintToleration", "Pod was rejected: Predicate TaintToleration failed"
     free = allocatable(node.body)
     for local in others:
         if local.phase not in ("Succeeded", "Failed"):
             for name, amount in requests_of(local.pod.body["spec"]).items():
                 free[name] = free.get(name, 0) - amount
-    if not (missing := lacking(free, wanted)):
+    if not (missing := insufficient_resources(free, requested)):
         return None
     name = missing[0]
     capacity = allocatable(node.body).get(name, 0)
     used = f"used: {(capacity - free.get(name, 0)) // 1000}, capacity: {capacity // 1000}"
-    asked = f"requested: {wanted[name] // 1000}, {used}"
+    requested_text = f"requested: {requested[name] // 1000}, {used}"
     return (
         f"OutOf{name}",
-        f"Pod was rejected: Node didn't have enough resource: {name}, {asked}",
+        f"Pod was rejected: Node didn't have enough resource: {name}, {requested_text}",
     )
 
 
-class Machines:
+class FakeNodes:
     """All kubelets. `heard` and `silent` are told when a node says something, and when it stops."""
 
-    def __init__(self, api: Api, seats: Seats, recorder: Recorder, runtime: Runtime) -> None:
-        self._api, self._seats, self._recorder = api, seats, recorder
+    def __init__(
+        self, api: Api, usage: NodeUsage, recorder: EventRecorder, runtime: Runtime
+    ) -> None:
+        self._api, self._usage, self._recorder = api, usage, recorder
         self._runtime = runtime
         self._alive: dict[str, bool] = {}
-        self.heard: Callable[[str], None] = lambda name: None
-        self.silent: Callable[[str], None] = lambda name: None
+        self.on_heartbeat: Callable[[str], None] = lambda name: None
+        self.on_silence: Callable[[str], None] = lambda name: None
         runtime.alive = self.alive
-        api.store.listen(api.resources["pods"], self._hear)
+        api.store.listen(api.resources["pods"], self._on_pod_change)
 
     @property
     def names(self) -> list[str]:
@@ -109,14 +121,14 @@ class Machines:
         if self._api.get("nodes", "", spec.name) is None:
             meta = {"name": spec.name, "labels": dict(spec.labels)}
             self._api.writes.create(self._api.resources["nodes"], "", {"metadata": meta})
-        self._report(spec.name, spec.capacity())
+        self._report_status(spec.name, spec.capacity())
 
     def partition(self, name: str) -> None:
         """The node cannot be reached; its containers run on. Raises KeyError when it has no kubelet of ours."""
         if name not in self._alive:
             raise KeyError(f"no kubelet of ours on {name}; there are {self.names}")
         self._alive[name] = False
-        self.silent(name)
+        self.on_silence(name)
 
     def power_loss(self, name: str) -> None:
         """The node stops, and everything on it."""
@@ -126,7 +138,7 @@ class Machines:
     def heal(self, name: str) -> None:
         """The node is back: it reports what has become of its pods, and learns what is asked of it."""
         self._alive[name] = True
-        self._report(name, {})
+        self._report_status(name, {})
         for local in self._runtime.on(name):
             now = self._api.latest(local.pod)
             if now is None:
@@ -135,14 +147,16 @@ class Machines:
                 self._runtime.stop(local)
             else:
                 self._runtime.revive(local)
-        for pod in self._seats.on(name):
-            self._follow(pod)
+        for pod in self._usage.on(name):
+            self._sync_pod(pod)
 
     def unready(self, name: str, reason: str = "KubeletNotReady", message: str = "") -> None:
         """The kubelet itself says that it is not ready; `heal` ends that."""
-        self._report(name, {}, ready="False", reason=reason, message=message or "the test says so")
+        self._report_status(
+            name, {}, ready="False", reason=reason, message=message or "the test says so"
+        )
 
-    def _report(
+    def _report_status(
         self,
         name: str,
         capacity: Body,
@@ -155,19 +169,22 @@ class Machines:
             return
         status = dict(node.body.get("status") or {})
         if capacity:
-            status |= first_status(name, capacity)
+            status |= initial_status(name, capacity)
         row = {"type": "Ready", "status": ready, "reason": reason}
         row["message"] = message or "kubelet is posting ready status"
         now = self._api.timers.now()
-        rows = [*(pressure(k) for k in ("MemoryPressure", "DiskPressure", "PIDPressure")), row]
+        rows = [
+            *(pressure_condition(k) for k in ("MemoryPressure", "DiskPressure", "PIDPressure")),
+            row,
+        ]
         conditions = status.get("conditions") or []
         for one in rows:
-            beat = {**one, "lastHeartbeatTime": stamp(now)}
-            conditions = with_condition(conditions, beat, now)
+            heartbeat_row = {**one, "lastHeartbeatTime": stamp(now)}
+            conditions = with_condition(conditions, heartbeat_row, now)
         self._api.writes.set_status(node, {**status, "conditions": conditions})
-        self.heard(name)
+        self.on_heartbeat(name)
 
-    def _hear(self, change: Change) -> None:
+    def _on_pod_change(self, change: Change) -> None:
         name = change.stored.body["spec"].get("nodeName")
         if not name or not self.alive(name):
             return
@@ -176,32 +193,32 @@ class Machines:
             if local is not None:
                 self._runtime.forget(local)
         else:
-            self._follow(change.stored)
+            self._sync_pod(change.stored)
 
-    def _follow(self, heard: Stored) -> None:
+    def _sync_pod(self, heard: StoredObject) -> None:
         pod = self._api.latest(heard)
         if pod is None:
             return
         local = self._runtime.pods.get(pod.uid)
         if local is not None:
             grace = pod.meta.get("deletionGracePeriodSeconds")
-            if pod.deleting and grace != local.told_grace:
-                local.told_grace = grace
+            if pod.deleting and grace != local.requested_grace:
+                local.requested_grace = grace
                 self._runtime.stop(local)
         elif pod.deleting:
-            self._api.deletes.end(pod, grace=0)
-        elif not over(pod.body):
-            self._admit(pod)
+            self._api.deletes.delete_if_current(pod, grace=0)
+        elif not is_finished(pod.body):
+            self._admit_pod(pod)
 
-    def _admit(self, pod: Stored) -> None:
+    def _admit_pod(self, pod: StoredObject) -> None:
         spec = pod.body["spec"]
         node = self._api.get("nodes", "", spec["nodeName"])
         if node is None:
             return
-        refused = refusal(node, pod, self._runtime.on(node.name))
-        if refused is None:
+        failure = admission_failure(node, pod, self._runtime.on(node.name))
+        if failure is None:
             self._runtime.start(pod)
             return
-        status = rejected_status(pod, *refused, self._api.timers.now())
+        status = rejected_status(pod, *failure, self._api.timers.now())
         self._api.writes.set_status(pod, status)
-        self._recorder.warning(pod, *refused, "kubelet")
+        self._recorder.warning(pod, *failure, "kubelet")

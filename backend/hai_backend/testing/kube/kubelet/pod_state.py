@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from hai_backend.testing.kube.body import Body, dig, stamp, with_condition
-from hai_backend.testing.kube.storage.store import Stored
+from hai_backend.testing.kube.storage.store import StoredObject
 
 _BACKOFF_SECONDS, _LONGEST_BACKOFF_SECONDS = 10.0, 300.0
 
@@ -75,17 +75,17 @@ class Container:
 class LocalPod:
     """A pod on a node."""
 
-    pod: Stored
+    pod: StoredObject
     since: float
     inits: list[Container]
     mains: list[Container]
     ip: str = ""
     failed: tuple[str, str] | None = None  # why the whole pod failed, and in words
     stopping: bool = False
-    told_grace: int | None = None  # what it was last told to stop within
+    requested_grace: int | None = None  # what it was last told to stop within
 
     @staticmethod
-    def of(pod: Stored, now: float) -> LocalPod:
+    def of(pod: StoredObject, now: float) -> LocalPod:
         spec = pod.body["spec"]
         inits = [Container(c, Waiting("PodInitializing")) for c in spec.get("initContainers") or []]
         first = "PodInitializing" if inits else "ContainerCreating"
@@ -137,7 +137,7 @@ def _succeeded(container: Container) -> bool:
     return isinstance(container.state, Terminated) and container.state.code == 0
 
 
-def pod_status(local: LocalPod, stored: Stored, now: float) -> Body:
+def pod_status(local: LocalPod, stored: StoredObject, now: float) -> Body:
     """What the object says now, with everything that is the kubelet's to say."""
     old = stored.body.get("status") or {}
     phase = local.phase
@@ -158,7 +158,7 @@ def pod_status(local: LocalPod, stored: Stored, now: float) -> Body:
     return made
 
 
-def rejected_status(stored: Stored, reason: str, message: str, now: float) -> Body:
+def rejected_status(stored: StoredObject, reason: str, message: str, now: float) -> Body:
     """The status of a pod that its kubelet does not take."""
     old = stored.body.get("status") or {}
     return {**old, "phase": "Failed", "reason": reason, "message": message, "startTime": stamp(now)}

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hai_backend.testing.kube.body import dig
-from hai_backend.testing.kube.control.events import Recorder
-from hai_backend.testing.kube.kubelet.config_sources import MissingError, Supplies
+from hai_backend.testing.kube.control.events import EventRecorder
+from hai_backend.testing.kube.kubelet.config_sources import ConfigSources, MissingError
 from hai_backend.testing.kube.kubelet.container_config import (
     Images,
     Mounts,
@@ -33,7 +33,7 @@ class StoppedError(Exception):
     """The pod is to end; nothing new is started."""
 
 
-class Patience:
+class InterruptibleWaits:
     """Waits of one pod, by the cluster's timers."""
 
     def __init__(self, timers: Timers, stop: asyncio.Event) -> None:
@@ -71,9 +71,9 @@ class Worker:
     def __init__(
         self,
         local: LocalPod,
-        supplies: Supplies,
+        supplies: ConfigSources,
         images: Images,
-        recorder: Recorder,
+        recorder: EventRecorder,
         timers: Timers,
         home: Path,
         report: Callable[[], None],
@@ -83,7 +83,7 @@ class Worker:
         self._recorder, self._timers, self._home = recorder, timers, home
         self._report, self._supplied = report, supplied
         self._stop = asyncio.Event()
-        self._patience = Patience(timers, self._stop)
+        self._patience = InterruptibleWaits(timers, self._stop)
         self._volumes: dict[str, Path] = {}
         self.programs: dict[Container, Program] = {}
         self.outputs: dict[str, list[Output]] = {}  # by container; the newest is last, at most two

@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from hai_backend.testing.kube.api import Api
-from hai_backend.testing.kube.control.events import Recorder
+from hai_backend.testing.kube.control.events import EventRecorder
 from hai_backend.testing.kube.errors import ApiError
-from hai_backend.testing.kube.kubelet.config_sources import Supplies
+from hai_backend.testing.kube.kubelet.config_sources import ConfigSources
 from hai_backend.testing.kube.kubelet.container_config import Images
-from hai_backend.testing.kube.kubelet.logs import AskedLog, Output, not_yet
+from hai_backend.testing.kube.kubelet.logs import LogOptions, Output, not_yet
 from hai_backend.testing.kube.kubelet.pod_state import LocalPod
 from hai_backend.testing.kube.kubelet.pod_worker import Worker
 from hai_backend.testing.kube.kubelet.runtime import Runtime
-from hai_backend.testing.kube.storage.store import Change, Stored
+from hai_backend.testing.kube.storage.store import Change, StoredObject
 from hai_backend.testing.kube.timers import Timer
 from hai_backend.testing.kube.validation.defaults import grace_of
 
@@ -28,7 +28,7 @@ class ProcessKubelet(Runtime):
         super().__init__(api)
         self._home = home
         self.images = images or Images()
-        self._recorder = Recorder(api)
+        self._recorder = EventRecorder(api)
         self._workers: dict[str, Worker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._kills: dict[str, Timer] = {}
@@ -36,7 +36,7 @@ class ProcessKubelet(Runtime):
         for plural in ("secrets", "configmaps", "persistentvolumeclaims"):
             api.store.listen(api.resources[plural], self._hear_supply)
 
-    def start(self, pod: Stored) -> None:
+    def start(self, pod: StoredObject) -> None:
         local = self.take(pod)
         self.publish(local)
         self._work(local)
@@ -84,11 +84,11 @@ class ProcessKubelet(Runtime):
         worker = self._workers[self.find(name, namespace).pod.uid]
         return [program.pid for program in worker.programs.values()]
 
-    def read(self, asked: AskedLog) -> bytes:
+    def read(self, asked: LogOptions) -> bytes:
         output = self._output(asked)
         return not_yet(asked) if output is None else output.read(asked)
 
-    def follow(self, asked: AskedLog) -> AsyncIterator[bytes]:
+    def follow(self, asked: LogOptions) -> AsyncIterator[bytes]:
         output = self._output(asked)
         return _only(not_yet(asked)) if output is None else output.follow(asked)
 
@@ -121,7 +121,14 @@ class ProcessKubelet(Runtime):
     def _work(self, local: LocalPod) -> None:
         home = self._home / local.pod.uid
         worker = Worker(
-            *(local, Supplies(self.api, local), self.images, self._recorder, self.api.timers, home),
+            *(
+                local,
+                ConfigSources(self.api, local),
+                self.images,
+                self._recorder,
+                self.api.timers,
+                home,
+            ),
             report=lambda: self.publish(local),
             supplied=lambda: self._supplied,
         )
@@ -145,7 +152,7 @@ class ProcessKubelet(Runtime):
         del self._workers[uid], self._tasks[uid]
         shutil.rmtree(self._home / uid, ignore_errors=True)
 
-    def _output(self, asked: AskedLog) -> Output | None:
+    def _output(self, asked: LogOptions) -> Output | None:
         """Raises ApiError."""
         self.refuse_silent(asked)
         worker = self._workers.get(asked.pod.uid)

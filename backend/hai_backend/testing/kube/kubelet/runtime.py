@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from hai_backend.testing.kube.api import Api
 from hai_backend.testing.kube.body import dig
 from hai_backend.testing.kube.errors import ApiError
-from hai_backend.testing.kube.kubelet.logs import AskedLog
+from hai_backend.testing.kube.kubelet.logs import LogOptions
 from hai_backend.testing.kube.kubelet.pod_state import LocalPod, pod_status
-from hai_backend.testing.kube.storage.store import Stored
+from hai_backend.testing.kube.storage.store import StoredObject
 
 
 class Runtime(ABC):
@@ -26,7 +26,7 @@ class Runtime(ABC):
     def on(self, node: str) -> list[LocalPod]:
         return list(self._on[node].values())
 
-    def take(self, pod: Stored) -> LocalPod:
+    def take(self, pod: StoredObject) -> LocalPod:
         """Begin to know a pod."""
         local = LocalPod.of(pod, self.api.timers.now())
         self.pods[pod.uid] = self._on[local.node][pod.uid] = local
@@ -59,9 +59,9 @@ class Runtime(ABC):
         if not self.alive(local.node):
             return
         self.drop(local)
-        self.api.deletes.end(local.pod, grace=0)
+        self.api.deletes.delete_if_current(local.pod, grace=0)
 
-    def refuse_silent(self, asked: AskedLog) -> None:
+    def refuse_silent(self, asked: LogOptions) -> None:
         """Raises ApiError 500 when the pod's kubelet cannot be reached."""
         node = dig(asked.pod.body, "spec.nodeName", "")
         if node and not self.alive(node):
@@ -92,7 +92,7 @@ class Runtime(ABC):
         self.publish(local)
 
     @abstractmethod
-    def start(self, pod: Stored) -> None:
+    def start(self, pod: StoredObject) -> None:
         """The pod was given to this node."""
 
     @abstractmethod
@@ -116,11 +116,11 @@ class Runtime(ABC):
         """Nothing of the pod runs any more."""
 
     @abstractmethod
-    def read(self, asked: AskedLog) -> bytes:
+    def read(self, asked: LogOptions) -> bytes:
         """A container's log. Raises ApiError."""
 
     @abstractmethod
-    def follow(self, asked: AskedLog) -> AsyncIterator[bytes]:
+    def follow(self, asked: LogOptions) -> AsyncIterator[bytes]:
         """The same until the container ends. Raises ApiError at once."""
 
     async def close(self) -> None:

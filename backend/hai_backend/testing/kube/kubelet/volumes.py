@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from hai_backend.testing.kube.body import Body
-from hai_backend.testing.kube.kubelet.config_sources import Data, MissingError, Supplies
+from hai_backend.testing.kube.kubelet.config_sources import ConfigSources, Data, MissingError
 
 _FILES = ("secret", "configMap", "downwardAPI", "projected")
 
 
-def make_volumes(spec: Body, pod: Path, shared: Path, supplies: Supplies) -> dict[str, Path]:
+def make_volumes(spec: Body, pod: Path, shared: Path, supplies: ConfigSources) -> dict[str, Path]:
     """Directories by the names of the volumes. Raises MissingError."""
     return {v["name"]: _make(v, pod, shared, supplies) for v in spec.get("volumes") or []}
 
 
-def _make(volume: Body, pod: Path, shared: Path, supplies: Supplies) -> Path:
+def _make(volume: Body, pod: Path, shared: Path, supplies: ConfigSources) -> Path:
     kind = next(k for k in volume if k != "name")
     source = volume[kind] or {}
     here = pod / "volumes" / str(volume["name"])
@@ -49,7 +49,7 @@ def _host_path(source: Body) -> Path:
     return path
 
 
-def _files(kind: str, source: Body, supplies: Supplies) -> Data:
+def _files(kind: str, source: Body, supplies: ConfigSources) -> Data:
     if kind == "projected":
         rows = [
             _files(k, s, supplies) for row in source.get("sources") or [] for k, s in row.items()
@@ -65,7 +65,7 @@ def _files(kind: str, source: Body, supplies: Supplies) -> Data:
     return _chosen(data, source.get("items"), name)
 
 
-def _downward(item: Body, supplies: Supplies) -> str:
+def _downward(item: Body, supplies: ConfigSources) -> str:
     if "fieldRef" in item:
         return supplies.field(item["fieldRef"]["fieldPath"])
     return supplies.resource(item["resourceFieldRef"], "")

@@ -12,15 +12,15 @@ from hai_backend.testing.kube.api import Api
 from hai_backend.testing.kube.errors import ApiError
 from hai_backend.testing.kube.faults.requests import Answer, Close, Delay, Fault, Faults, Truncate
 from hai_backend.testing.kube.faults.watches import WatchFaults
-from hai_backend.testing.kube.request_info import Call, read_call
+from hai_backend.testing.kube.request_info import RequestInfo, parse_request
 from hai_backend.testing.kube.server import discovery
-from hai_backend.testing.kube.server.handler import Handling, Reply
-from hai_backend.testing.kube.server.request_log import Record, Request
+from hai_backend.testing.kube.server.handler import Reply, RequestHandler
+from hai_backend.testing.kube.server.request_log import LoggedRequest, RequestLog
 from hai_backend.testing.kube.timers import pause
-from hai_backend.testing.kube.watch import Asked, Lines, Watch
+from hai_backend.testing.kube.watch import Lines, Watch, WatchOptions
 
 
-def refusal(error: ApiError) -> web.Response:
+def error_response(error: ApiError) -> web.Response:
     """An error as its Status body."""
     seconds = error.retry_after
     headers = {"Retry-After": str(seconds)} if seconds is not None else None
@@ -30,19 +30,19 @@ def refusal(error: ApiError) -> web.Response:
     )
 
 
-def sever(request: web.BaseRequest) -> None:
+def abort_connection(request: web.BaseRequest) -> None:
     """Break the connection."""
     if request.transport is not None:
         request.transport.abort()
 
 
-def broken(request: web.BaseRequest) -> web.Response:
+def disconnect(request: web.BaseRequest) -> web.Response:
     """No answer: the connection is broken."""
-    sever(request)
+    abort_connection(request)
     return web.Response()
 
 
-async def half(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
+async def send_half(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
     """Half of an answer; then the connection ends."""
     response = web.StreamResponse(status=reply.code, headers={"Content-Type": reply.form})
     response.content_length = len(reply.body)
@@ -54,7 +54,7 @@ async def half(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
 
 
 _STOP_SECONDS = 1.0
-_CUT_SECONDS = 1.0  # after which a stream with a fault breaks
+_FAULT_DELAY_SECONDS = 1.0  # after which a stream with a fault breaks
 _LARGEST_BODY = 3 << 20
 _STREAM = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 
@@ -62,12 +62,12 @@ _STREAM = {"Content-Type": "application/json", "Cache-Control": "no-cache, priva
 class Server:
     """Answers requests; may be stopped and started again at the same address."""
 
-    def __init__(self, api: Api, handling: Handling, lag: int) -> None:
+    def __init__(self, api: Api, handler: RequestHandler, lag: int) -> None:
         self._api = api
-        self._handling = handling
+        self._handler = handler
         self._lag = lag
         self.faults = Faults()
-        self.record = Record()
+        self.request_log = RequestLog()
         self.watches: set[Watch] = set()
         self.watch_faults = WatchFaults(lambda: tuple(self.watches))
         self._runner: web.ServerRunner | None = None
@@ -100,56 +100,56 @@ class Server:
         try:
             return await self._answer(request)
         except ApiError as error:
-            return refusal(error)
+            return error_response(error)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             # The fake's own fault: the cluster's end says so
             self._api.store.failures.append(error)
-            return refusal(ApiError(500, f"the fake server failed: {error!r}"))
+            return error_response(ApiError(500, f"the fake server failed: {error!r}"))
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path, query = request.path, dict(request.query)
         found = discovery.answer(self._api.resources, path)
         if found is not None:
-            self._note(request, None)
+            self._log_request(request, None)
             return web.Response(body=found[1], content_type=found[0])
-        call = read_call(self._api.resources, request.method, path, query)
-        self._note(request, call)
+        call = parse_request(self._api.resources, request.method, path, query)
+        self._log_request(request, call)
         fault = self.faults.decide(call)
         if isinstance(fault, Answer):
             raise fault.error()
         if isinstance(fault, Delay):
             await pause(self._api.timers, fault.seconds)
         if fault == Close():
-            return broken(request)
-        return await self._carry_out(request, call, fault)
+            return disconnect(request)
+        return await self._execute(request, call, fault)
 
-    async def _carry_out(
-        self, request: web.BaseRequest, call: Call, fault: Fault | None
+    async def _execute(
+        self, request: web.BaseRequest, call: RequestInfo, fault: Fault | None
     ) -> web.StreamResponse:
         if call.verb == "watch":
-            return await self._watch(request, call, fault)
-        if call.part == "log" and call.query.get("follow") == "true":
-            return await self._follow(request, call)
+            return await self._stream_watch(request, call, fault)
+        if call.subresource == "log" and call.query.get("follow") == "true":
+            return await self._stream_log(request, call)
         body = await request.read()
         form = request.headers.get("Content-Type", "").partition(";")[0]
-        reply = self._handling.perform(call, form, body)
+        reply = self._handler.perform(call, form, body)
         if isinstance(fault, Close):
-            return broken(request)
+            return disconnect(request)
         if isinstance(fault, Truncate):
-            return await half(request, reply)
+            return await send_half(request, reply)
         return web.Response(status=reply.code, body=reply.body, content_type=reply.form)
 
-    async def _watch(
-        self, request: web.BaseRequest, call: Call, fault: Fault | None
+    async def _stream_watch(
+        self, request: web.BaseRequest, call: RequestInfo, fault: Fault | None
     ) -> web.StreamResponse:
-        asked = Asked.read(call.resource, call.namespace, _narrowed(call))
-        watch = Watch(asked, self._api.store, self._api.timers, self._lag)
-        watch.disturb = lambda lines: self._disturbed(watch, lines)
+        options = WatchOptions.parse(call.resource, call.namespace, _watch_query(call))
+        watch = Watch(options, self._api.store, self._api.timers, self._lag)
+        watch.disturb = lambda lines: self._disturb(watch, lines)
         response = web.StreamResponse(headers=_STREAM)
         response.enable_chunked_encoding()
         self.watches.add(watch)
         if isinstance(fault, Close | Truncate):
-            self._api.timers.call_later(_CUT_SECONDS, lambda: sever(request))
+            self._api.timers.call_later(_FAULT_DELAY_SECONDS, lambda: abort_connection(request))
         try:
             await response.prepare(request)
             await watch.run(response.write)
@@ -160,11 +160,11 @@ class Server:
             self.watches.discard(watch)
         return response
 
-    def _disturbed(self, watch: Watch, lines: Lines) -> Lines:
-        return self.watch_faults.apply(watch, lines)
+    def _disturb(self, watch: Watch, lines: Lines) -> Lines:
+        return self.watch_faults.disturbed(watch, lines)
 
-    async def _follow(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
-        chunks = self._handling.follow_log(call)
+    async def _stream_log(self, request: web.BaseRequest, call: RequestInfo) -> web.StreamResponse:
+        chunks = self._handler.follow_log(call)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         response.enable_chunked_encoding()
         await response.prepare(request)
@@ -176,13 +176,15 @@ class Server:
             pass  # the client has gone
         return response
 
-    def _note(self, request: web.BaseRequest, call: Call | None) -> None:
+    def _log_request(self, request: web.BaseRequest, call: RequestInfo | None) -> None:
         verb = call.verb if call is not None else request.method.lower()
-        where = (
+        object_ref = (
             (call.resource.plural, call.namespace, call.name) if call is not None else ("", "", "")
         )
         agent = request.headers.get("User-Agent", "")
-        self.record.add(Request(verb, request.path_qs, *where, agent, self._api.timers.now()))
+        self.request_log.add(
+            LoggedRequest(verb, request.path_qs, *object_ref, agent, self._api.timers.now())
+        )
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
@@ -192,7 +194,7 @@ def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) 
     )
 
 
-def _narrowed(call: Call) -> dict[str, str]:
+def _watch_query(call: RequestInfo) -> dict[str, str]:
     """A watch of one name is a watch with a field selector."""
     query = dict(call.query)
     if call.name:

@@ -13,9 +13,9 @@ from hai_backend.testing.kube.body import Body
 from hai_backend.testing.kube.errors import ApiError, expired_token
 from hai_backend.testing.kube.resources import Resource
 from hai_backend.testing.kube.storage.selectors import selection
-from hai_backend.testing.kube.storage.store import Store, Stored
+from hai_backend.testing.kube.storage.store import Store, StoredObject
 
-_SNAPSHOTS = 64  # lists in pages that may be under way; the oldest expires
+_MAX_SNAPSHOTS = 64  # lists in pages that may be under way; the oldest expires
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class _Snapshot:
     """What is left of a list in pages."""
 
     revision: int
-    objects: list[Stored]
+    objects: list[StoredObject]
     selected: bool
 
 
@@ -37,16 +37,16 @@ class Lists:
 
     def answer(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> bytes:
         """The list that a query asks for. Raises ApiError 400, or 410 for an old continue token."""
-        limit = _number(query, "limit")
+        limit = _int_parameter(query, "limit")
         start = 0
         if token := query.get("continue"):
             snapshot, start = self._resume(token)
         else:
-            snapshot = self._take(resource, namespace, query)
+            snapshot = self._snapshot(resource, namespace, query)
         objects, end = snapshot.objects, start + limit if limit else len(snapshot.objects)
         meta: Body = {"resourceVersion": str(snapshot.revision)}
         if end < len(objects):
-            meta["continue"] = self._keep(snapshot, end)
+            meta["continue"] = self._continue_token(snapshot, end)
             if not snapshot.selected:
                 meta["remainingItemCount"] = len(objects) - end
         return encode_list(resource, meta, objects[start:end])
@@ -55,20 +55,20 @@ class Lists:
         """Every list in pages that is under way gets 410 for its next page."""
         self._snapshots.clear()
 
-    def _take(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> _Snapshot:
+    def _snapshot(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> _Snapshot:
         labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
-        wanted = selection(resource, labels, fields)
+        selected = selection(resource, labels, fields)
         found = [
             s
-            for s in self._store.everything(resource)
-            if (not namespace or s.namespace == namespace) and (wanted is None or wanted(s))
+            for s in self._store.sorted_objects(resource)
+            if (not namespace or s.namespace == namespace) and (selected is None or selected(s))
         ]
-        return _Snapshot(self._store.revision, found, wanted is not None)
+        return _Snapshot(self._store.revision, found, selected is not None)
 
-    def _keep(self, snapshot: _Snapshot, start: int) -> str:
+    def _continue_token(self, snapshot: _Snapshot, start: int) -> str:
         number = next(self._numbers)
         self._snapshots[number] = snapshot
-        while len(self._snapshots) > _SNAPSHOTS:
+        while len(self._snapshots) > _MAX_SNAPSHOTS:
             self._snapshots.popitem(last=False)
         return base64.urlsafe_b64encode(json.dumps([number, start]).encode()).decode()
 
@@ -83,15 +83,18 @@ class Lists:
         return snapshot, int(start)
 
 
-def encode_list(resource: Resource, meta: Body, objects: list[Stored]) -> bytes:
+def encode_list(resource: Resource, meta: Body, objects: list[StoredObject]) -> bytes:
     """A list of objects that are encoded already."""
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta}
     return (
-        json.dumps(head).encode()[:-1] + b',"items":[' + b",".join(o.inner for o in objects) + b"]}"
+        json.dumps(head).encode()[:-1]
+        + b',"items":['
+        + b",".join(o.encoded_body for o in objects)
+        + b"]}"
     )
 
 
-def _number(query: Mapping[str, str], name: str) -> int:
+def _int_parameter(query: Mapping[str, str], name: str) -> int:
     try:
         return int(query.get(name) or 0)
     except ValueError as error:

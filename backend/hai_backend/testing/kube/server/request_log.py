@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-_KEPT = 100_000
+_CAPACITY = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LoggedRequest:
     """One request."""
 
     verb: str  # as RBAC names it; for paths without objects the method, in lower case
@@ -21,20 +21,20 @@ class Request:
     time: float
 
 
-class Record:
+class RequestLog:
     """The newest requests, in order, and how many there were."""
 
     def __init__(self) -> None:
-        self._requests: deque[Request] = deque(maxlen=_KEPT)
+        self._requests: deque[LoggedRequest] = deque(maxlen=_CAPACITY)
         self.total = 0
 
-    def add(self, request: Request) -> None:
+    def add(self, request: LoggedRequest) -> None:
         self._requests.append(request)
         self.total += 1
 
     def find(
         self, verb: str = "", resource: str = "", name: str = "", agent: str = ""
-    ) -> list[Request]:
+    ) -> list[LoggedRequest]:
         """Requests that match everything that is given; `agent` is a part of the user agent."""
         return [
             r

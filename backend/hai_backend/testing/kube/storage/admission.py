@@ -22,8 +22,8 @@ def check_body(resource: Resource, namespace: str, body: Any) -> Body:
     if (kind and kind != resource.kind) or (version and version != resource.api_version):
         message = f"the object provided is unrecognized (must be of type {resource.kind})"
         raise ApiError(400, f"{message}: {version}, Kind={kind}")
-    given = (body.get("metadata") or {}).get("namespace")
-    if resource.namespaced and given and given != namespace:
+    body_namespace = (body.get("metadata") or {}).get("namespace")
+    if resource.namespaced and body_namespace and body_namespace != namespace:
         message = (
             "the namespace of the provided object does not match the namespace sent on the request"
         )
@@ -45,10 +45,10 @@ def check_namespace(store: Store, resource: Resource, namespace: str, name: str)
     """Raises 404 when there is no such namespace, 403 while it is being deleted."""
     if not resource.namespaced:
         return
-    home = store.get(store.resources["namespaces"], "", namespace)
-    if home is None:
+    namespace_object = store.get(store.resources["namespaces"], "", namespace)
+    if namespace_object is None:
         raise not_found(store.resources["namespaces"], namespace)
-    if home.deleting:
+    if namespace_object.deleting:
         why = (
             f"unable to create new content in namespace {namespace} because it is being terminated"
         )
@@ -62,7 +62,9 @@ def with_node_ports(store: Store, resource: Resource, body: Body) -> Body:
     if resource.kind != "Service" or dig(body, "spec.type") not in ("NodePort", "LoadBalancer"):
         return body
     used = {
-        p.get("nodePort") for s in store.each(resource) for p in s.body["spec"].get("ports", [])
+        p.get("nodePort")
+        for s in store.unsorted_objects(resource)
+        for p in s.body["spec"].get("ports", [])
     }
     rows = []
     for i, port in enumerate(body["spec"]["ports"]):
@@ -78,14 +80,14 @@ def with_node_ports(store: Store, resource: Resource, body: Body) -> Body:
 
 def with_priority(store: Store, resource: Resource, body: Body) -> Body:
     """A pod with the priority of its class. Raises 403 when there is no such class."""
-    wanted = dig(body, "spec.priorityClassName", "") if resource.kind == "Pod" else ""
-    if not wanted:
+    class_name = dig(body, "spec.priorityClassName", "") if resource.kind == "Pod" else ""
+    if not class_name:
         return body
-    found = store.get(store.resources["priorityclasses"], "", wanted)
-    if found is None and wanted not in _SYSTEM:
+    found = store.get(store.resources["priorityclasses"], "", class_name)
+    if found is None and class_name not in _SYSTEM:
         name = str(body["metadata"]["name"])
-        raise forbidden(resource, name, f"no PriorityClass with name {wanted} was found")
-    value = found.body["value"] if found is not None else _SYSTEM[wanted]
+        raise forbidden(resource, name, f"no PriorityClass with name {class_name} was found")
+    value = found.body["value"] if found is not None else _SYSTEM[class_name]
     policy = found.body["preemptionPolicy"] if found is not None else "PreemptLowerPriority"
     spec = {**body["spec"], "priority": value, "preemptionPolicy": policy}
     return revised(body, spec=spec)

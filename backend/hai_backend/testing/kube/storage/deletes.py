@@ -9,7 +9,7 @@ from hai_backend.testing.kube.body import Body, dig, revised, stamp
 from hai_backend.testing.kube.errors import ApiError, conflict, not_found, success
 from hai_backend.testing.kube.resources import Resource
 from hai_backend.testing.kube.storage.selectors import Selection
-from hai_backend.testing.kube.storage.store import Store, Stored
+from hai_backend.testing.kube.storage.store import Store, StoredObject
 from hai_backend.testing.kube.timers import Timers
 from hai_backend.testing.kube.validation.defaults import grace_of
 
@@ -25,7 +25,7 @@ class Options:
     propagation: str = ""
     uid: str = ""
     revision: str = ""
-    dry: bool = False
+    dry_run: bool = False
 
     @staticmethod
     def read(body: Any, query: Any) -> Options:
@@ -43,7 +43,7 @@ class Options:
             *(None if grace is None else int(grace), propagation),
             uid=dig(body, "preconditions.uid", ""),
             revision=dig(body, "preconditions.resourceVersion", ""),
-            dry="All" in (body.get("dryRun") or []) or query.get("dryRun") == "All",
+            dry_run="All" in (body.get("dryRun") or []) or query.get("dryRun") == "All",
         )
 
 
@@ -56,93 +56,93 @@ class Deletes:
 
     def delete(
         self, resource: Resource, namespace: str, name: str, options: Options
-    ) -> Body | Stored:
+    ) -> Body | StoredObject:
         """What the request is answered with. Raises ApiError 404, 409."""
         stored = self._store.get(resource, namespace, name)
         if stored is None:
             raise not_found(resource, name)
         _check(stored, options)
-        if options.dry:
+        if options.dry_run:
             return stored if resource.returns_deleted else success(resource, name, stored.uid)
-        left, gone = self._begin(stored, options)
-        if not gone or resource.returns_deleted:
-            return left
+        remaining, deleted = self._start_deletion(stored, options)
+        if not deleted or resource.returns_deleted:
+            return remaining
         return success(resource, name, stored.uid)
 
     def delete_many(
-        self, resource: Resource, namespace: str, wanted: Selection | None, options: Options
-    ) -> list[Stored]:
+        self, resource: Resource, namespace: str, selected: Selection | None, options: Options
+    ) -> list[StoredObject]:
         """Everything that is selected, as it was."""
         found = [
             s
-            for s in self._store.everything(resource)
-            if (not namespace or s.namespace == namespace) and (wanted is None or wanted(s))
+            for s in self._store.sorted_objects(resource)
+            if (not namespace or s.namespace == namespace) and (selected is None or selected(s))
         ]
         for stored in found:
             now = self._store.get(resource, *stored.key)
-            if now is not None and not options.dry:
-                self._begin(now, options)
+            if now is not None and not options.dry_run:
+                self._start_deletion(now, options)
         return found
 
-    def end(self, stored: Stored, grace: int | None = None) -> None:
+    def delete_if_current(self, stored: StoredObject, grace: int | None = None) -> None:
         """What controllers do: delete this very object, if it is still there."""
         now = self._store.get(stored.resource, *stored.key)
         if now is not None and now.uid == stored.uid:
-            self._begin(now, Options(grace=grace))
+            self._start_deletion(now, Options(grace=grace))
 
-    def _begin(self, stored: Stored, options: Options) -> tuple[Stored, bool]:
+    def _start_deletion(self, stored: StoredObject, options: Options) -> tuple[StoredObject, bool]:
         finalizers = _finalizers(stored, options.propagation)
-        held = bool(finalizers) or bool(dig(stored.body, "spec.finalizers"))
+        has_finalizers = bool(finalizers) or bool(dig(stored.body, "spec.finalizers"))
         grace = _grace(stored, options) if stored.resource.kind == "Pod" else 0
         meta: Body = {"finalizers": finalizers or None}
-        if grace is not None and (held or stored.resource.kind == "Pod"):
-            meta |= self._marks(stored, grace)
+        if grace is not None and (has_finalizers or stored.resource.kind == "Pod"):
+            meta |= self._deletion_metadata(stored, grace)
         made = revised(stored.body, metadata=meta)
         if stored.resource.kind == "Namespace":
             made["status"] = {**made["status"], "phase": "Terminating"}
-        left = self._store.put(stored.resource, made, stored)
-        if held or grace is None or grace > 0:
-            return left, False
-        return self._store.remove(left, left.body), True
+        remaining = self._store.put(stored.resource, made, stored)
+        if has_finalizers or grace is None or grace > 0:
+            return remaining, False
+        return self._store.remove(remaining, remaining.body), True
 
-    def _marks(self, stored: Stored, grace: int) -> Body:
+    def _deletion_metadata(self, stored: StoredObject, grace: int) -> Body:
         if stored.deleting and grace == stored.meta.get("deletionGracePeriodSeconds"):
             return {}
         ends = stamp(self._timers.now() + grace)
-        marks: Body = {"deletionGracePeriodSeconds": grace, "deletionTimestamp": ends}
+        changes: Body = {"deletionGracePeriodSeconds": grace, "deletionTimestamp": ends}
         if not stored.deleting and "generation" in stored.meta:
-            marks["generation"] = stored.meta["generation"] + 1
-        return marks
+            changes["generation"] = stored.meta["generation"] + 1
+        return changes
 
 
-def _check(stored: Stored, options: Options) -> None:
+def _check(stored: StoredObject, options: Options) -> None:
     if options.uid and options.uid != stored.uid:
-        which = f"UID in precondition: {options.uid}, UID in object meta: {stored.uid}"
-        raise conflict(stored.resource, stored.name, f"Precondition failed: {which}")
+        difference = f"UID in precondition: {options.uid}, UID in object meta: {stored.uid}"
+        raise conflict(stored.resource, stored.name, f"Precondition failed: {difference}")
     version = stored.meta["resourceVersion"]
     if options.revision and options.revision != version:
-        which = f"ResourceVersion in precondition: {options.revision}, ResourceVersion in object meta: {version}"
-        raise conflict(stored.resource, stored.name, f"Precondition failed: {which}")
+        difference = f"ResourceVersion in precondition: {options.revision}, ResourceVersion in object meta: {version}"
+        raise conflict(stored.resource, stored.name, f"Precondition failed: {difference}")
 
 
-def _finalizers(stored: Stored, propagation: str) -> list[str]:
-    asked = propagation or stored.resource.propagation
+def _finalizers(stored: StoredObject, propagation: str) -> list[str]:
+    policy = propagation or stored.resource.propagation
     old = stored.meta.get("finalizers") or []
     if not propagation and (FOREGROUND in old or ORPHAN in old):
         return list(old)
-    kept = [f for f in old if f not in (FOREGROUND, ORPHAN)]
-    return [*kept, _FINALIZERS[asked]] if asked in _FINALIZERS else kept
+    retained = [f for f in old if f not in (FOREGROUND, ORPHAN)]
+    return [*retained, _FINALIZERS[policy]] if policy in _FINALIZERS else retained
 
 
-def _grace(pod: Stored, options: Options) -> int | None:
+def _grace(pod: StoredObject, options: Options) -> int | None:
     """Seconds that the pod still has; None when it is going already and need not go sooner."""
-    unstarted = not dig(pod.body, "spec.nodeName")
+    unscheduled = not dig(pod.body, "spec.nodeName")
     over = dig(pod.body, "status.phase") in ("Succeeded", "Failed")
-    grace = 0 if unstarted or over else options.grace
+    grace = 0 if unscheduled or over else options.grace
     if grace is None:
         grace = grace_of(pod.body)
     if not pod.deleting:
         return max(0, grace)
-    settled = int(pod.meta.get("deletionGracePeriodSeconds") or 0)
-    shorter = options.grace is not None and options.grace < settled
+    current_grace = int(pod.meta.get("deletionGracePeriodSeconds") or 0)
+    shorter = options.grace is not None and options.grace < current_grace
     return options.grace if shorter else None

@@ -48,18 +48,18 @@ def _apply(document: Any, operation: Body) -> Any:
         case "add":
             return _add(document, path, operation["value"])
         case "remove":
-            _take(document, path)
+            _remove(document, path)
         case "replace":
-            _find(document, path)
+            _get(document, path)
             return _set(document, path, operation["value"])
         case "move":
-            value = _take(document, _steps(operation["from"]))
+            value = _remove(document, _steps(operation["from"]))
             return _add(document, path, value)
         case "copy":
-            value = copy.deepcopy(_find(document, _steps(operation["from"])))
+            value = copy.deepcopy(_get(document, _steps(operation["from"])))
             return _add(document, path, value)
         case "test":
-            if _find(document, path) != operation["value"]:
+            if _get(document, path) != operation["value"]:
                 raise ValueError(f"testing path {operation['path']} failed")
         case other:
             raise ValueError(f"unexpected kind of operation: {other}")
@@ -72,14 +72,14 @@ def _steps(pointer: str) -> list[str]:
     return [s.replace("~1", "/").replace("~0", "~") for s in pointer.split("/")[1:]]
 
 
-def _find(document: Any, path: list[str]) -> Any:
+def _get(document: Any, path: list[str]) -> Any:
     for step in path:
         document = document[int(step)] if isinstance(document, list) else document[step]
     return document
 
 
 def _add(document: Any, path: list[str], value: Any) -> Any:
-    if path and isinstance(parent := _find(document, path[:-1]), list):
+    if path and isinstance(parent := _get(document, path[:-1]), list):
         at = len(parent) if path[-1] == "-" else int(path[-1])
         if at > len(parent):
             raise IndexError(f"index {at} is out of bounds")
@@ -91,13 +91,13 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
 def _set(document: Any, path: list[str], value: Any) -> Any:
     if not path:
         return value
-    parent = _find(document, path[:-1])
+    parent = _get(document, path[:-1])
     parent[int(path[-1]) if isinstance(parent, list) else path[-1]] = value
     return document
 
 
-def _take(document: Any, path: list[str]) -> Any:
-    parent = _find(document, path[:-1])
+def _remove(document: Any, path: list[str]) -> Any:
+    parent = _get(document, path[:-1])
     return parent.pop(int(path[-1]) if isinstance(parent, list) else path[-1])
 
 
@@ -137,31 +137,31 @@ def strategic_merge(target: Any, patch: Body) -> Body:
             pass
         case other:
             raise ApiError(400, f"Unknown patch type found: {other}")
-    if (kept := patch.get("$retainKeys")) is not None:
-        made = {k: v for k, v in made.items() if k in kept}
+    if (retained_keys := patch.get("$retainKeys")) is not None:
+        made = {k: v for k, v in made.items() if k in retained_keys}
     for name, value in patch.items():
-        _member(made, name, value)
-    _order(made, patch)
+        _merge_member(made, name, value)
+    _apply_order(made, patch)
     return made
 
 
-def _member(made: Body, name: str, value: Any) -> None:
+def _merge_member(made: Body, name: str, value: Any) -> None:
     if name in _DIRECTIVES or name.startswith("$setElementOrder/"):
         return
     if name.startswith("$deleteFromPrimitiveList/"):
-        listed = name.partition("/")[2]
-        made[listed] = [v for v in made.get(listed) or [] if v not in value]
+        list_name = name.partition("/")[2]
+        made[list_name] = [v for v in made.get(list_name) or [] if v not in value]
     elif value is None:
         made.pop(name, None)
     elif isinstance(value, dict):
         made[name] = strategic_merge(made.get(name), value)
     elif isinstance(value, list):
-        made[name] = _lists(name, made.get(name) or [], value)
+        made[name] = _merge_list(name, made.get(name) or [], value)
     else:
         made[name] = value
 
 
-def _lists(name: str, old: list[Any], patch: list[Any]) -> list[Any]:
+def _merge_list(name: str, old: list[Any], patch: list[Any]) -> list[Any]:
     if name in SETS:
         return [*old, *(v for v in patch if v not in old)]
     key = _key(name, [*old, *patch])
@@ -171,7 +171,7 @@ def _lists(name: str, old: list[Any], patch: list[Any]) -> list[Any]:
     for row in patch:
         if key not in row:
             raise ApiError(400, f"map: {row} does not contain declared merge key: {key}")
-        _row(made, key, row)
+        _merge_row(made, key, row)
     return made
 
 
@@ -182,7 +182,7 @@ def _key(name: str, rows: list[Any]) -> str | None:
     return None
 
 
-def _row(made: list[Body], key: str, row: Body) -> None:
+def _merge_row(made: list[Body], key: str, row: Body) -> None:
     at = next((i for i, old in enumerate(made) if old.get(key) == row[key]), None)
     if row.get("$patch") == "delete":
         if at is not None:
@@ -193,14 +193,14 @@ def _row(made: list[Body], key: str, row: Body) -> None:
         made[at] = strategic_merge(made[at], row)
 
 
-def _order(made: Body, patch: Body) -> None:
+def _apply_order(made: Body, patch: Body) -> None:
     """$setElementOrder: entries that it names stand in its order, others keep behind them."""
-    for name, wanted in patch.items():
-        listed = name.removeprefix("$setElementOrder/")
-        if listed == name or not isinstance(rows := made.get(listed), list):
+    for name, order in patch.items():
+        list_name = name.removeprefix("$setElementOrder/")
+        if list_name == name or not isinstance(rows := made.get(list_name), list):
             continue
-        key = _key(listed, wanted)
-        places = {str(w[key] if key else w): i for i, w in enumerate(wanted)}
-        made[listed] = sorted(
-            rows, key=lambda r: places.get(str(r[key] if key else r), len(places))
+        key = _key(list_name, order)
+        positions = {str(w[key] if key else w): i for i, w in enumerate(order)}
+        made[list_name] = sorted(
+            rows, key=lambda r: positions.get(str(r[key] if key else r), len(positions))
         )

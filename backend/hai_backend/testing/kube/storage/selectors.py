@@ -8,10 +8,10 @@ from collections.abc import Callable
 from hai_backend.testing.kube.body import Body, dig
 from hai_backend.testing.kube.errors import ApiError
 from hai_backend.testing.kube.resources import Resource
-from hai_backend.testing.kube.storage.store import Stored
+from hai_backend.testing.kube.storage.store import StoredObject
 
 Labels = dict[str, str]
-Selection = Callable[[Stored], bool]
+Selection = Callable[[StoredObject], bool]
 _KEY = r"(?:[A-Za-z0-9.-]+/)?[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?"
 _VALUE = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?|"
 _SET = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)$")

@@ -19,10 +19,10 @@ Key = tuple[str, str]  # namespace, name
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
-class Stored:
+class StoredObject:
     """An object as it is at one revision. Its body has no kind and apiVersion, as in lists of the real server."""
 
-    __slots__ = ("_inner", "body", "key", "resource", "revision")
+    __slots__ = ("_encoded_body", "body", "key", "resource", "revision")
 
     def __init__(self, resource: Resource, body: Body, revision: int) -> None:
         meta = body["metadata"]
@@ -30,14 +30,14 @@ class Stored:
         self.body = body
         self.revision = revision
         self.key: Key = (meta.get("namespace", ""), meta["name"])
-        self._inner: bytes | None = None
+        self._encoded_body: bytes | None = None
 
     @property
-    def inner(self) -> bytes:
+    def encoded_body(self) -> bytes:
         """Encoded, once, when somebody wants to see it."""
-        if self._inner is None:
-            self._inner = _encode(self.body).encode()
-        return self._inner
+        if self._encoded_body is None:
+            self._encoded_body = _encode(self.body).encode()
+        return self._encoded_body
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class Stored:
     def encoded(self) -> bytes:
         """With kind and apiVersion, as a get answers it."""
         head = f'{{"kind":"{self.resource.kind}","apiVersion":"{self.resource.api_version}",'
-        return head.encode() + self.inner[1:]
+        return head.encode() + self.encoded_body[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class Change:
     """ADDED, MODIFIED or DELETED, with the object before and after (of a deleted one: its last state)."""
 
     type: str
-    stored: Stored
-    previous: Stored | None
+    stored: StoredObject
+    previous: StoredObject | None
 
     @property
     def revision(self) -> int:
@@ -138,51 +138,51 @@ class Store:
         self.resources = resources
         self.revision = 1
         self.histories = {r: History(window) for r in resources.all}
-        self.in_namespace: Counter[str] = Counter()
-        self._objects: dict[Resource, dict[Key, Stored]] = {r: {} for r in resources.all}
-        self._by_uid: dict[str, Stored] = {}
+        self.count_by_namespace: Counter[str] = Counter()
+        self._objects: dict[Resource, dict[Key, StoredObject]] = {r: {} for r in resources.all}
+        self._by_uid: dict[str, StoredObject] = {}
         self._listeners: dict[Resource, list[Listener]] = {r: [] for r in resources.all}
-        self._heard: deque[Change] = deque()
+        self._undelivered: deque[Change] = deque()
         # of controllers: the cluster raises them at its end
         self.failures: list[BaseException] = []
-        self._waiting: list[asyncio.Future[None]] = []
+        self._write_waiters: list[asyncio.Future[None]] = []
 
-    def get(self, resource: Resource, namespace: str, name: str) -> Stored | None:
+    def get(self, resource: Resource, namespace: str, name: str) -> StoredObject | None:
         return self._objects[resource].get((namespace, name))
 
-    def by_uid(self, uid: str) -> Stored | None:
+    def by_uid(self, uid: str) -> StoredObject | None:
         return self._by_uid.get(uid)
 
-    def everything(self, resource: Resource) -> list[Stored]:
+    def sorted_objects(self, resource: Resource) -> list[StoredObject]:
         """Sorted as etcd keeps keys."""
         objects = self._objects[resource]
         return [objects[key] for key in sorted(objects)]
 
-    def each(self, resource: Resource) -> Iterator[Stored]:
+    def unsorted_objects(self, resource: Resource) -> Iterator[StoredObject]:
         """In no order that means anything, and while nothing is written."""
         return iter(self._objects[resource].values())
 
     def count(self, resource: Resource) -> int:
         return len(self._objects[resource])
 
-    def put(self, resource: Resource, body: Body, previous: Stored | None) -> Stored:
+    def put(self, resource: Resource, body: Body, previous: StoredObject | None) -> StoredObject:
         """Write. A body that changes nothing is not written."""
-        if previous is not None and _same(body, previous.body):
+        if previous is not None and _equal(body, previous.body):
             return previous
-        made = self._next(resource, body)
+        made = self._at_next_revision(resource, body)
         self._objects[resource][made.key] = made
         self._by_uid[made.uid] = made
         if previous is None:
-            self.in_namespace[made.namespace] += 1
+            self.count_by_namespace[made.namespace] += 1
         self._publish(Change("ADDED" if previous is None else "MODIFIED", made, previous))
         return made
 
-    def remove(self, stored: Stored, body: Body) -> Stored:
+    def remove(self, stored: StoredObject, body: Body) -> StoredObject:
         """Take it away; `body` is its last state, which watchers see at a revision of its own."""
-        last = self._next(stored.resource, body)
+        last = self._at_next_revision(stored.resource, body)
         del self._objects[stored.resource][stored.key]
         del self._by_uid[stored.uid]
-        self.in_namespace[stored.namespace] -= 1
+        self.count_by_namespace[stored.namespace] -= 1
         self._publish(Change("DELETED", last, stored))
         return last
 
@@ -190,55 +190,55 @@ class Store:
         """Tell `listener` of each change of such objects, a turn of the loop later."""
         self._listeners[resource].append(listener)
 
-    async def written(self) -> None:
+    async def next_write(self) -> None:
         """Wait for the next write."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
+        self._write_waiters.append(waiter)
         await waiter
 
     @property
-    def quiet(self) -> bool:
+    def idle(self) -> bool:
         """Everybody has heard everything."""
-        return not self._heard
+        return not self._undelivered
 
     def expire(self, *resources: Resource) -> None:
         """Forget what has happened: a watch from the past gets 410."""
         for resource in resources or self.resources.all:
             self.histories[resource].expire(self.revision)
 
-    def _next(self, resource: Resource, body: Body) -> Stored:
+    def _at_next_revision(self, resource: Resource, body: Body) -> StoredObject:
         self.revision += 1
         meta = {**body["metadata"], "resourceVersion": str(self.revision)}
-        return Stored(resource, {**body, "metadata": meta}, self.revision)
+        return StoredObject(resource, {**body, "metadata": meta}, self.revision)
 
     def _publish(self, change: Change) -> None:
         self.histories[change.stored.resource].append(change)
-        while self._waiting:
-            waiter = self._waiting.pop()
+        while self._write_waiters:
+            waiter = self._write_waiters.pop()
             if not waiter.done():
                 waiter.set_result(None)
         if self._listeners[change.stored.resource]:
-            if not self._heard:
-                asyncio.get_running_loop().call_soon(self._tell)
-            self._heard.append(change)
+            if not self._undelivered:
+                asyncio.get_running_loop().call_soon(self._notify)
+            self._undelivered.append(change)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """A part at a time, so that a burst of writes does not keep everybody else waiting."""
-        for _ in range(min(len(self._heard), 200)):
-            change = self._heard.popleft()
+        for _ in range(min(len(self._undelivered), 200)):
+            change = self._undelivered.popleft()
             for listener in self._listeners[change.stored.resource]:
                 try:
                     listener(change)
                 except Exception as error:
                     self.failures.append(error)
-        if self._heard:
-            asyncio.get_running_loop().call_soon(self._tell)
+        if self._undelivered:
+            asyncio.get_running_loop().call_soon(self._notify)
 
 
-def _same(body: Body, old: Body) -> bool:
+def _equal(body: Body, old: Body) -> bool:
     if body.keys() != old.keys() or any(body[k] != old[k] for k in body if k != "metadata"):
         return False
-    new_meta, old_meta = dict(body["metadata"]), dict(old["metadata"])
+    new_meta, previous_meta = dict(body["metadata"]), dict(old["metadata"])
     new_meta.pop("resourceVersion", None)
-    old_meta.pop("resourceVersion", None)
-    return new_meta == old_meta
+    previous_meta.pop("resourceVersion", None)
+    return new_meta == previous_meta

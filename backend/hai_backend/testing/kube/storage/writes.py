@@ -17,7 +17,7 @@ from hai_backend.testing.kube.errors import (
 from hai_backend.testing.kube.resources import Resource
 from hai_backend.testing.kube.storage import admission
 from hai_backend.testing.kube.storage.patches import json_patch, merge_patch, strategic_merge
-from hai_backend.testing.kube.storage.store import Store, Stored
+from hai_backend.testing.kube.storage.store import Store, StoredObject
 from hai_backend.testing.kube.timers import Timers
 from hai_backend.testing.kube.validation import defaults
 from hai_backend.testing.kube.validation.objects import causes
@@ -27,41 +27,45 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 # What no request changes.
-_SETTLED = (
+_IMMUTABLE_METADATA = (
     *("name", "namespace", "uid", "creationTimestamp", "generateName"),
     *("deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
 )
 
 
-def patched(old: Stored, form: str, patch: Any) -> Body:
+def apply_patch(old: StoredObject, form: str, patch: Any) -> Body:
     """What a patch makes of an object. Raises ApiError 400, 415 or 422."""
-    whole = {"kind": old.resource.kind, "apiVersion": old.resource.api_version, **old.body}
+    full_body = {"kind": old.resource.kind, "apiVersion": old.resource.api_version, **old.body}
     if form == JSON_PATCH and isinstance(patch, list):
-        return json_patch(whole, patch)
+        return json_patch(full_body, patch)
     if form == MERGE_PATCH and isinstance(patch, dict):
-        return dict(merge_patch(whole, patch))
+        return dict(merge_patch(full_body, patch))
     if form == STRATEGIC and old.resource.strategic and isinstance(patch, dict):
-        return strategic_merge(whole, patch)
-    known = [JSON_PATCH, MERGE_PATCH, *([STRATEGIC] if old.resource.strategic else [])]
-    if form in known:
+        return strategic_merge(full_body, patch)
+    supported = [JSON_PATCH, MERGE_PATCH, *([STRATEGIC] if old.resource.strategic else [])]
+    if form in supported:
         raise ApiError(
             400, f"error decoding patch: {type(patch).__name__} is not what {form} takes"
         )
     raise ApiError(
         415,
         "the body of the request was in an unknown format - accepted media types include: "
-        + ", ".join(known),
+        + ", ".join(supported),
     )
 
 
-def _metadata(old: Stored, new: Body) -> Body:
+def _metadata(old: StoredObject, new: Body) -> Body:
     """The client's metadata, with what is the server's."""
-    own = {k: old.meta[k] for k in (*_SETTLED, "resourceVersion") if k in old.meta}
-    theirs = {k: v for k, v in new.items() if k not in _SETTLED and v not in (None, {}, [])}
-    return {**theirs, **own}
+    server_fields = {
+        k: old.meta[k] for k in (*_IMMUTABLE_METADATA, "resourceVersion") if k in old.meta
+    }
+    client_fields = {
+        k: v for k, v in new.items() if k not in _IMMUTABLE_METADATA and v not in (None, {}, [])
+    }
+    return {**client_fields, **server_fields}
 
 
-def status_of(old: Stored, body: Body) -> Body:
+def with_status(old: StoredObject, body: Body) -> Body:
     """The object with the status of the body."""
     meta = _metadata(old, {**old.meta, **(body.get("metadata") or {})})
     if "ownerReferences" in old.meta:
@@ -69,12 +73,14 @@ def status_of(old: Stored, body: Body) -> Body:
     return {**old.body, "metadata": meta, "status": body.get("status") or {}}
 
 
-def main_of(old: Stored, body: Body) -> Body:
+def with_spec(old: StoredObject, body: Body) -> Body:
     """The object that the body makes of it, without its status."""
-    rest = {k: v for k, v in body.items() if k not in ("kind", "apiVersion", "metadata", "status")}
+    fields = {
+        k: v for k, v in body.items() if k not in ("kind", "apiVersion", "metadata", "status")
+    }
     if not old.resource.has_status and "status" in body:
-        rest["status"] = body["status"]
-    made = {"metadata": _metadata(old, body.get("metadata") or {}), **rest}
+        fields["status"] = body["status"]
+    made = {"metadata": _metadata(old, body.get("metadata") or {}), **fields}
     made = defaults.refilled(old.resource, old.body, made)
     if old.resource.has_status and "status" in old.body:
         made["status"] = old.body["status"]
@@ -83,25 +89,25 @@ def main_of(old: Stored, body: Body) -> Body:
     return made
 
 
-def wrongly_changed(old: Stored, made: Body) -> list[Cause]:
+def immutable_changes(old: StoredObject, made: Body) -> list[Cause]:
     """What must not change."""
     if old.resource.kind == "Pod":
-        wrong = forbidden_change(old.body["spec"], made.get("spec") or {})
+        violations = forbidden_change(old.body["spec"], made.get("spec") or {})
     elif old.body.get("immutable") and old.body.get("data") != made.get("data"):
         why = "Forbidden: field is immutable when `immutable` is set"
-        wrong = [Cause("data", "FieldValueForbidden", why)]
+        violations = [Cause("data", "FieldValueForbidden", why)]
     else:
-        wrong = []
+        violations = []
     added = set(made["metadata"].get("finalizers") or ()) - set(old.meta.get("finalizers") or ())
     if old.deleting and added:
         why = "Forbidden: no new finalizers can be added if the object is being deleted"
-        wrong.append(Cause("metadata.finalizers", "FieldValueForbidden", why))
+        violations.append(Cause("metadata.finalizers", "FieldValueForbidden", why))
     if old.resource.kind == "Pod" and not made.get("spec"):
-        wrong.append(required("spec"))
-    return wrong
+        violations.append(required("spec"))
+    return violations
 
 
-def ended(body: Body) -> bool:
+def is_deletable(body: Body) -> bool:
     """It was to go, and nothing holds it any more."""
     meta = body["metadata"]
     waits = meta.get("deletionGracePeriodSeconds") or (body.get("spec") or {}).get("finalizers")
@@ -115,7 +121,9 @@ class Writes:
         self._store = store
         self._timers = timers
 
-    def create(self, resource: Resource, namespace: str, body: Any, dry: bool = False) -> Stored:
+    def create(
+        self, resource: Resource, namespace: str, body: Any, dry_run: bool = False
+    ) -> StoredObject:
         """A new object. Raises ApiError 400, 403, 404, 409 or 422."""
         body = admission.check_body(resource, namespace, body)
         meta = body.get("metadata") or {}
@@ -126,16 +134,16 @@ class Writes:
                 "Required value: name or generateName is required",
             )
             raise invalid(resource, "", [row])
-        given = str(meta.get("name", ""))
-        admission.check_namespace(self._store, resource, namespace, given)
+        name_argument = str(meta.get("name", ""))
+        admission.check_namespace(self._store, resource, namespace, name_argument)
         made = defaults.created(resource, namespace, body, self._timers.now())
         made = admission.with_priority(self._store, resource, made)
         made = admission.with_node_ports(self._store, resource, made)
         name = made["metadata"]["name"]
-        _refuse(resource, name, causes(resource, made))
+        _raise_if_invalid(resource, name, causes(resource, made))
         if self._store.get(resource, made["metadata"].get("namespace", ""), name) is not None:
             raise already_exists(resource, name)
-        return Stored(resource, made, 0) if dry else self._store.put(resource, made, None)
+        return StoredObject(resource, made, 0) if dry_run else self._store.put(resource, made, None)
 
     def replace(
         self,
@@ -143,16 +151,16 @@ class Writes:
         namespace: str,
         name: str,
         body: Any,
-        part: str = "",
-        dry: bool = False,
-    ) -> tuple[Stored, bool]:
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> tuple[StoredObject, bool]:
         """PUT; also answers whether it was created. Raises ApiError 400, 404, 409 or 422."""
         body = admission.check_body(resource, namespace, body)
         if (body.get("metadata") or {}).get("name", name) != name:
             raise ApiError(400, "the name of the object does not match the name on the URL")
         old = self._store.get(resource, namespace, name)
         if old is None and resource.upsert:
-            return self.create(resource, namespace, body, dry), True
+            return self.create(resource, namespace, body, dry_run), True
         if old is None:
             raise not_found(resource, name)
         version = (body.get("metadata") or {}).get("resourceVersion")
@@ -161,12 +169,12 @@ class Writes:
             raise invalid(
                 resource, name, [Cause("metadata.resourceVersion", "FieldValueInvalid", why)]
             )
-        return self._change(old, body, part, dry), False
+        return self._change(old, body, subresource, dry_run), False
 
     def patch(
-        self, resource: Resource, namespace: str, name: str, form: str, patch: bytes, part: str = "",
-        dry: bool = False,
-    ) -> Stored:  # fmt: skip
+        self, resource: Resource, namespace: str, name: str, form: str, patch: bytes, subresource: str = "",
+        dry_run: bool = False,
+    ) -> StoredObject:  # fmt: skip
         """PATCH in one of three forms. Raises ApiError 400, 404, 409, 415 or 422."""
         old = self._store.get(resource, namespace, name)
         if old is None:
@@ -175,9 +183,11 @@ class Writes:
             parsed = json.loads(patch)
         except ValueError as error:
             raise ApiError(400, f"error decoding patch: {error}") from error
-        return self._change(old, patched(old, form, parsed), part, dry)
+        return self._change(old, apply_patch(old, form, parsed), subresource, dry_run)
 
-    def set_status(self, old: Stored, status: Body, metadata: Body | None = None) -> Stored:
+    def set_status(
+        self, old: StoredObject, status: Body, metadata: Body | None = None
+    ) -> StoredObject:
         """What controllers do with what they have just read."""
         now = self._store.get(old.resource, *old.key)
         if now is None or now.uid != old.uid:
@@ -185,29 +195,33 @@ class Writes:
         meta = {**now.meta, **(metadata or {})}
         return self._store.put(old.resource, {**now.body, "metadata": meta, "status": status}, now)
 
-    def set_spec(self, old: Stored, spec: Body) -> Stored:
+    def set_spec(self, old: StoredObject, spec: Body) -> StoredObject:
         """The same for the spec, without the rules for clients."""
         now = self._store.get(old.resource, *old.key)
         if now is None or now.uid != old.uid:
             return old
         return self._store.put(old.resource, {**now.body, "spec": spec}, now)
 
-    def _change(self, old: Stored, body: Body, part: str, dry: bool) -> Stored:
+    def _change(
+        self, old: StoredObject, body: Body, subresource: str, dry_run: bool
+    ) -> StoredObject:
         meta = body.get("metadata") or {}
         if meta.get("uid", old.uid) != old.uid:
             why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old.uid}"
             raise conflict(old.resource, old.name, why)
         if meta.get("resourceVersion") not in (None, "", old.meta["resourceVersion"]):
             raise conflict(old.resource, old.name)
-        made = status_of(old, body) if part == "status" else main_of(old, body)
-        _refuse(old.resource, old.name, [*wrongly_changed(old, made), *causes(old.resource, made)])
-        if dry:
-            return Stored(old.resource, made, old.revision)
-        if ended(made):
+        made = with_status(old, body) if subresource == "status" else with_spec(old, body)
+        _raise_if_invalid(
+            old.resource, old.name, [*immutable_changes(old, made), *causes(old.resource, made)]
+        )
+        if dry_run:
+            return StoredObject(old.resource, made, old.revision)
+        if is_deletable(made):
             return self._store.remove(old, made)
         return self._store.put(old.resource, made, old)
 
 
-def _refuse(resource: Resource, name: str, wrong: list[Cause]) -> None:
-    if wrong:
-        raise invalid(resource, name, wrong)
+def _raise_if_invalid(resource: Resource, name: str, violations: list[Cause]) -> None:
+    if violations:
+        raise invalid(resource, name, violations)

@@ -73,15 +73,15 @@ def _volume(volume: Body) -> Body:
     return volume
 
 
-def _tolerations(given: list[Body]) -> list[Body]:
+def _tolerations(existing: list[Body]) -> list[Body]:
     """Every pod bears a node that is lost for five minutes, unless it says otherwise."""
-    keys = {t.get("key") for t in given if t.get("effect") in (None, "", "NoExecute")}
+    keys = {t.get("key") for t in existing if t.get("effect") in (None, "", "NoExecute")}
     more = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
         for key in (NOT_READY, UNREACHABLE)
         if key not in keys and None not in keys
     ]
-    return [*given, *more]
+    return [*existing, *more]
 
 
 def qos_class(spec: Body) -> str:
@@ -117,8 +117,8 @@ def refilled(resource: Resource, old: Body, new: Body) -> Body:
     if resource.kind in ("Pod", "Secret", "PriorityClass"):
         return _FILL[resource.kind](new)
     if resource.kind == "Service":
-        kept = {k: v for k, v in old["spec"].items() if k in ("clusterIP", "type")}
-        return revised(new, spec={**kept, **(new.get("spec") or {})})
+        unchanged = {k: v for k, v in old["spec"].items() if k in ("clusterIP", "type")}
+        return revised(new, spec={**unchanged, **(new.get("spec") or {})})
     if resource.kind == "Namespace":
         return revised(new, spec=old["spec"])
     return new
@@ -127,10 +127,15 @@ def refilled(resource: Resource, old: Body, new: Body) -> Body:
 def created(resource: Resource, namespace: str, body: Body, now: float) -> Body:
     """The body as it is stored first; what the client must not set is dropped."""
     meta = dict(body.get("metadata") or {})
-    for mine in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
-        meta.pop(mine, None)
-    for mine in ("resourceVersion", "selfLink", "generation", "managedFields"):
-        meta.pop(mine, None)
+    for server_field in (
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ):
+        meta.pop(server_field, None)
+    for server_field in ("resourceVersion", "selfLink", "generation", "managedFields"):
+        meta.pop(server_field, None)
     name = meta.pop("name", None) or generated_name(meta.get("generateName", ""))
     filled: Body = {"name": name}
     if resource.namespaced:
@@ -138,10 +143,10 @@ def created(resource: Resource, namespace: str, body: Body, now: float) -> Body:
     filled |= {"uid": str(uuid.uuid4()), "creationTimestamp": stamp(now)}
     if resource.counted:
         filled["generation"] = 1
-    rest = {k: v for k, v in body.items() if k not in ("kind", "apiVersion", "metadata")}
+    fields = {k: v for k, v in body.items() if k not in ("kind", "apiVersion", "metadata")}
     if resource.has_status:
-        rest.pop("status", None)
-    made = {"metadata": {**meta, **filled}, **rest}
+        fields.pop("status", None)
+    made = {"metadata": {**meta, **filled}, **fields}
     fill = _FILL.get(resource.kind)
     return fill(made) if fill is not None else made
 
@@ -154,8 +159,8 @@ def _node(body: Body) -> Body:
     if spec.get("unschedulable"):
         spec["taints"].append({"key": UNSCHEDULABLE, "effect": "NoSchedule"})
     labels = {"kubernetes.io/hostname": body["metadata"]["name"], "kubernetes.io/os": "linux"}
-    given = body["metadata"].get("labels") or {}
-    return revised(body, metadata={"labels": {**labels, **given}}, spec=spec)
+    existing = body["metadata"].get("labels") or {}
+    return revised(body, metadata={"labels": {**labels, **existing}}, spec=spec)
 
 
 def _namespace(body: Body) -> Body:

@@ -68,14 +68,14 @@ def _tolerations(spec: Body) -> Iterator[Cause]:
 
 
 def _volumes(spec: Body) -> Iterator[Cause]:
-    seen: set[str] = set()
+    used: set[str] = set()
     for i, volume in enumerate(spec.get("volumes") or []):
         path, name = f"spec.volumes[{i}]", volume.get("name", "")
         if not _LABEL.match(name) or len(name) > 63:
             yield bad(f"{path}.name", name, "a lowercase RFC 1123 label must consist of lower case")
-        if name in seen:
+        if name in used:
             yield Cause(f"{path}.name", "FieldValueDuplicate", f'Duplicate value: "{name}"')
-        seen.add(name)
+        used.add(name)
         if len(volume) < 2:
             yield Cause(path, "FieldValueRequired", "Required value: must specify a volume type")
         if len(volume) > 2:
@@ -87,14 +87,14 @@ def _volumes(spec: Body) -> Iterator[Cause]:
 
 
 def _containers(spec: Body) -> Iterator[Cause]:
-    seen: set[str] = set()
+    used: set[str] = set()
     volumes = {v.get("name") for v in spec.get("volumes") or []}
     for part in ("initContainers", "containers"):
         for i, container in enumerate(spec.get(part) or []):
             path, name = f"spec.{part}[{i}]", container.get("name", "")
-            if name in seen:
+            if name in used:
                 yield Cause(f"{path}.name", "FieldValueDuplicate", f'Duplicate value: "{name}"')
-            seen.add(name)
+            used.add(name)
             yield from _container(path, container)
             yield from _mounts(path, container, volumes)
 
@@ -122,16 +122,16 @@ def _container(path: str, container: Body) -> Iterator[Cause]:
 
 
 def _mounts(path: str, container: Body, volumes: set[Any]) -> Iterator[Cause]:
-    seen: set[str] = set()
+    used: set[str] = set()
     for i, mount in enumerate(container.get("volumeMounts") or []):
-        at, where = f"{path}.volumeMounts[{i}]", mount.get("mountPath")
+        at, mount_path = f"{path}.volumeMounts[{i}]", mount.get("mountPath")
         if mount.get("name") not in volumes:
             yield Cause(f"{at}.name", "FieldValueNotFound", f'Not found: "{mount.get("name")}"')
-        if not where:
+        if not mount_path:
             yield required(f"{at}.mountPath")
-        elif where in seen:
-            yield bad(f"{at}.mountPath", where, "must be unique")
-        seen.add(where or "")
+        elif mount_path in used:
+            yield bad(f"{at}.mountPath", mount_path, "must be unique")
+        used.add(mount_path or "")
         sub = str(mount.get("subPath", ""))
         if sub.startswith("/") or ".." in sub.split("/"):
             yield bad(f"{at}.subPath", sub, "must be a relative path and must not contain '..'")
@@ -144,20 +144,20 @@ def _resources(path: str, resources: Body) -> Iterator[Cause]:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, value in requests.items():
         try:
-            over = name in limits and quantity(value) > quantity(limits[name])
-            uneven = "/" in name and quantity(value) != quantity(limits.get(name, 0))
+            exceeds_limit = name in limits and quantity(value) > quantity(limits[name])
+            differs_from_limit = "/" in name and quantity(value) != quantity(limits.get(name, 0))
         except ValueError:
             continue  # said already
-        if over:
+        if exceeds_limit:
             yield bad(
                 f"{path}.requests",
                 value,
                 f"must be less than or equal to {name} limit of {limits[name]}",
             )
-        elif uneven and name not in limits:
+        elif differs_from_limit and name not in limits:
             message = "Required value: Limit must be set for non overcommitable resources"
             yield Cause(f"{path}.limits", "FieldValueRequired", message)
-        elif uneven:
+        elif differs_from_limit:
             yield bad(f"{path}.requests", value, f"must be equal to {name} limit of {limits[name]}")
 
 
@@ -177,7 +177,7 @@ def _amount(path: str, name: str, value: Any) -> Iterator[Cause]:
 
 def forbidden_change(old: Body, new: Body) -> list[Cause]:
     """A pod's spec is settled, but for images, tolerations that are added, and deadlines."""
-    if _settled(old) == _settled(new) and _only_added(old, new):
+    if _immutable_part(old) == _immutable_part(new) and _only_added(old, new):
         return []
     message = (
         "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
@@ -188,7 +188,7 @@ def forbidden_change(old: Body, new: Body) -> list[Cause]:
     return [Cause("spec", "FieldValueForbidden", message)]
 
 
-def _settled(spec: Body) -> Body:
+def _immutable_part(spec: Body) -> Body:
     made = {k: v for k, v in spec.items() if k not in ("tolerations", "activeDeadlineSeconds")}
     for part in ("containers", "initContainers"):
         if part in made:
@@ -197,5 +197,5 @@ def _settled(spec: Body) -> Body:
 
 
 def _only_added(old: Body, new: Body) -> bool:
-    kept = new.get("tolerations") or []
-    return all(toleration in kept for toleration in old.get("tolerations") or [])
+    new_tolerations = new.get("tolerations") or []
+    return all(toleration in new_tolerations for toleration in old.get("tolerations") or [])
