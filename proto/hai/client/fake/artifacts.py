@@ -18,8 +18,8 @@ class FakeArtifactService:
         self._world = world
 
     async def ListArtifacts(self, request: pb.ListArtifactsRequest) -> pb.ListArtifactsResponse:
-        kept = [a for _, a in sorted(self._world.artifacts.items())]
-        found = [a for a in kept if request.name in ("", a.name)]
+        artifacts = [a for _, a in sorted(self._world.artifacts.items())]
+        found = [a for a in artifacts if request.name in ("", a.name)]
         return pb.ListArtifactsResponse(
             artifacts=[a for a in found if request.user_group in ("", a.user_group)]
         )
@@ -38,11 +38,11 @@ class FakeArtifactService:
         return copy(new)
 
     async def UpdateArtifact(self, request: pb.UpdateArtifactRequest) -> Artifact:
-        known, wanted = self._find(self._key(request.artifact)), request.artifact
-        known.type, known.location = wanted.type, wanted.location
-        known.description = wanted.description
-        known.update_time.CopyFrom(self._world.time())
-        return copy(known)
+        stored, requested = self._find(self._key(request.artifact)), request.artifact
+        stored.type, stored.location = requested.type, requested.location
+        stored.description = requested.description
+        stored.update_time.CopyFrom(self._world.time())
+        return copy(stored)
 
     async def DeleteArtifact(self, request: pb.DeleteArtifactRequest) -> pb.DeleteArtifactResponse:
         key = self._key(request)

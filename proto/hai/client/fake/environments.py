@@ -22,10 +22,12 @@ class FakeEnvironmentService:
     async def ListEnvironments(
         self, request: pb.ListEnvironmentsRequest
     ) -> pb.ListEnvironmentsResponse:
-        kept = [e for _, e in sorted(self._world.environments.items())]
-        shown = [e for e in kept if request.owner in ("", e.owner)]
-        used = [e.layer for e in kept if e.used_by and e.layer and e.owner == self._world.user]
-        answer = pb.ListEnvironmentsResponse(environments=shown, root=ROOT)
+        environments = [e for _, e in sorted(self._world.environments.items())]
+        listed = [e for e in environments if request.owner in ("", e.owner)]
+        used = [
+            e.layer for e in environments if e.used_by and e.layer and e.owner == self._world.user
+        ]
+        answer = pb.ListEnvironmentsResponse(environments=listed, root=ROOT)
         answer.layers_in_use.extend(used if request.layers_in_use else ())
         return answer
 
@@ -56,21 +58,21 @@ class FakeEnvironmentService:
     async def BuildEnvironment(
         self, requests: AsyncIterator[pb.BuildEnvironmentRequest]
     ) -> AsyncGenerator[pb.BuildEnvironmentResponse, None]:
-        asked = (await anext(requests)).description
-        wanted = [s for s in asked.local_wheels if s not in self._world.wheels]
-        yield pb.BuildEnvironmentResponse(missing=pb.MissingWheels(sha256=wanted))
+        description = (await anext(requests)).description
+        missing = [s for s in description.local_wheels if s not in self._world.wheels]
+        yield pb.BuildEnvironmentResponse(missing=pb.MissingWheels(sha256=missing))
         async for request in requests:
             self._world.wheels.add(request.wheel.sha256)
-        yield pb.BuildEnvironmentResponse(line=f"building {asked.name}")
+        yield pb.BuildEnvironmentResponse(line=f"building {description.name}")
         made = Environment(
-            name=asked.name,
-            parent=asked.parent,
-            python_version=asked.python_version,
-            lock_hash=hashlib.sha256(asked.lock.encode()).hexdigest(),
-            visibility=asked.visibility,
-            user_group=asked.user_group,
+            name=description.name,
+            parent=description.parent,
+            python_version=description.python_version,
+            lock_hash=hashlib.sha256(description.lock.encode()).hexdigest(),
+            visibility=description.visibility,
+            user_group=description.user_group,
         )
-        self._world.descriptions[self._world.user, asked.name] = copy(asked)
+        self._world.descriptions[self._world.user, description.name] = copy(description)
         yield pb.BuildEnvironmentResponse(environment=self._keep(made))
 
     def _keep(self, new: Environment) -> Environment:

@@ -54,8 +54,8 @@ class FakeImageService:
         return image if ":" in image.rpartition("/")[2] else f"{image}:latest"
 
     async def ListRegistries(self, request: pb.ListRegistriesRequest) -> pb.ListRegistriesResponse:
-        kept = [r for _, r in sorted(self._world.registries.items())]
-        return pb.ListRegistriesResponse(registries=kept)
+        registries = [r for _, r in sorted(self._world.registries.items())]
+        return pb.ListRegistriesResponse(registries=registries)
 
     async def SetRegistry(self, request: pb.SetRegistryRequest) -> Registry:
         """Keeps no password, only that there is one."""

@@ -36,13 +36,13 @@ class FakeNodeService:
     async def WatchNodes(
         self, request: nodes.WatchNodesRequest
     ) -> AsyncIterator[nodes.WatchNodesResponse]:
-        seen, first = request.after_version, request.after_version == 0
+        last_version, first = request.after_version, request.after_version == 0
         while True:
-            changed = [n for n in self._of(request.group) if first or n.version > seen]
+            changed = [n for n in self._of(request.group) if first or n.version > last_version]
             if changed or first:
-                seen, first = self._world.version, False
-                yield nodes.WatchNodesResponse(nodes=changed, version=seen)
-            if not changed or seen == self._world.version:
+                last_version, first = self._world.version, False
+                yield nodes.WatchNodesResponse(nodes=changed, version=last_version)
+            if not changed or last_version == self._world.version:
                 await self._world.next_change()
 
     async def CordonNode(self, request: nodes.CordonNodeRequest) -> Node:
@@ -88,18 +88,18 @@ class FakeNodeService:
     ) -> AsyncIterator[nodes.GetSnapshotResponse]:
         """Knows nodes only."""
         found = [{"name": n.name, "group": n.group, "gpus": n.gpus} for n in self._of("")]
-        told = {"format": "hai.snapshot", "version": 1, "now": self._world.now}
+        header = {"format": "hai.snapshot", "version": 1, "now": self._world.now}
         yield nodes.GetSnapshotResponse(
-            data=json.dumps({**told, "nodes": found, "tasks": []}).encode() + b"\n"
+            data=json.dumps({**header, "nodes": found, "tasks": []}).encode() + b"\n"
         )
 
     def _apply(self, request: nodes.UpdateGroupRequest) -> None:
         policy, packed = copy(self._policy(request.name)), request.name in self._world.packed
-        given = copy(request.policy)
+        settings = copy(request.policy)
         for name in policy.DESCRIPTOR.fields_by_name:
             named = f"policy.{name}" in request.update_mask.paths
-            (policy if named else given).ClearField(name)  # type: ignore[arg-type]
-        policy.MergeFrom(given)
+            (policy if named else settings).ClearField(name)  # type: ignore[arg-type]
+        policy.MergeFrom(settings)
         packed = request.packed if "packed" in request.update_mask.paths else packed
         self._set(request.name, policy, packed)
 

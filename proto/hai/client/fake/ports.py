@@ -18,19 +18,19 @@ class FakePortService:
 
     async def ListPorts(self, request: pb.ListPortsRequest) -> pb.ListPortsResponse:
         user = request.user or self._world.user
-        kept = [p for _, p in sorted(self._world.ports.items()) if user in ("*", p.user)]
-        return pb.ListPortsResponse(ports=kept)
+        ports = [p for _, p in sorted(self._world.ports.items()) if user in ("*", p.user)]
+        return pb.ListPortsResponse(ports=ports)
 
     async def CreatePort(self, request: pb.CreatePortRequest) -> Port:
-        port, kept = copy(request.port), self._world.ports
+        port, ports = copy(request.port), self._world.ports
         port.user = port.user or self._world.user
         self._require_free(port)
-        if port.node_port in kept:
+        if port.node_port in ports:
             raise Conflict(f"port {port.node_port} is kept for somebody already")
-        free = (n for n in range(_FIRST, _FIRST + len(kept) + 1) if n not in kept)
+        free = (n for n in range(_FIRST, _FIRST + len(ports) + 1) if n not in ports)
         port.node_port = port.node_port or next(free)
         port.create_time.CopyFrom(self._world.time())
-        kept[port.node_port] = port
+        ports[port.node_port] = port
         return copy(port)
 
     async def BindPort(self, request: pb.BindPortRequest) -> Port:
@@ -50,8 +50,8 @@ class FakePortService:
         return self._world.ports[number]
 
     def _require_free(self, port: Port) -> None:
-        wanted = (port.user, port.task_name, port.service)
+        target = (port.user, port.task_name, port.service)
         for other in self._world.ports.values():
-            same = (other.user, other.task_name, other.service) == wanted
+            same = (other.user, other.task_name, other.service) == target
             if same and other.node_port != port.node_port:
                 raise Conflict(f"service {port.service} has port {other.node_port} already")

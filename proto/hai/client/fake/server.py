@@ -117,7 +117,7 @@ class FakeTransport:
 
 
 class FakeClient(Client):
-    """A Client with an empty cluster of its own, and the strings to pull."""
+    """A Client with an empty private cluster, and methods that change it as a server would."""
 
     def __init__(self, *, user: str = "alice", nodes: Iterable[str] = ()) -> None:
         self.world = World(user=user)

@@ -25,8 +25,8 @@ class FakeStorageService:
         user = named or self._world.user
         mine = {user, *self._world.groups_of(user), "public"}
         rules = [r for r in self._world.mount_rules.values() if mine & set(r.owners)]
-        gone = {r.mount_path for r in rules if r.action == MOUNT_ACTION_REMOVE}
-        kept = [r for r in rules if r.action == MOUNT_ACTION_ADD and r.mount_path not in gone]
+        removed = {r.mount_path for r in rules if r.action == MOUNT_ACTION_REMOVE}
+        kept = [r for r in rules if r.action == MOUNT_ACTION_ADD and r.mount_path not in removed]
         return pb.ListMountsResponse(
             mounts=[_mount(rule, user) for rule in sorted(kept, key=lambda r: r.mount_path)]
         )

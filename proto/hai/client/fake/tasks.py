@@ -44,7 +44,7 @@ class FakeTaskService:
         if request.validate_only:
             task.id = 0
             return task
-        self._refuse_taken(task)
+        self._check_name_is_free(task)
         world.tasks[task.id] = task
         world.requests[request.request_id] = task.id
         return world.changed(task, "TaskSubmitted")
@@ -54,7 +54,7 @@ class FakeTaskService:
         _check(request.spec)
         task = self._new(request.spec)
         task.id = 0
-        self._refuse_taken(task)
+        self._check_name_is_free(task)
         message = f"would wait: {task.waiting.message}"
         return rpc.DryRunTaskResponse(
             task=task, outcome="WAITS", message=message, waiting=task.waiting
@@ -84,7 +84,7 @@ class FakeTaskService:
             spec=spec,
         )
 
-    def _refuse_taken(self, task: Task) -> None:
+    def _check_name_is_free(self, task: Task) -> None:
         for other in self._world.tasks.values():
             same = (other.user, other.name) == (task.user, task.name)
             if same and other.state != TASK_STATE_FINISHED:
@@ -199,8 +199,10 @@ class FakeTaskService:
     def _unfinished(self, id: int) -> Task:
         task = self._world.task(id)
         if task.state == TASK_STATE_FINISHED:
-            told = f"task {id} ({task.name}) is finished ({enum_name(TaskOutcome, task.outcome)})"
-            raise Conflict(f"{told}; submit it again with `hai describe ID | hai run -`")
+            message = (
+                f"task {id} ({task.name}) is finished ({enum_name(TaskOutcome, task.outcome)})"
+            )
+            raise Conflict(f"{message}; submit it again with `hai describe ID | hai run -`")
         return task
 
 
@@ -212,8 +214,8 @@ def _awaited(world: World, spec: TaskSpec) -> list[int]:
         if first is None:
             unmet.append(Violation(f"options.after[{i}].task", f"there is no task {after.task}"))
         elif first.state == TASK_STATE_FINISHED and not met(after, first):
-            told = f"task {after.task} ended {enum_name(TaskOutcome, first.outcome)}"
-            unmet.append(Violation(f"options.after[{i}].task", told))
+            message = f"task {after.task} ended {enum_name(TaskOutcome, first.outcome)}"
+            unmet.append(Violation(f"options.after[{i}].task", message))
     if unmet:
         raise Invalid("the task breaks rules", tuple(unmet))
     numbers = (after.task for after in spec.options.after)
@@ -238,7 +240,7 @@ class FakeLogService:
         first = not request.cursor
         while True:
             lines = self._world.lines.get(request.id, [])
-            fresh = [line for line in lines[seen:] if _wanted(line.rank, line.run, request)]
+            fresh = [line for line in lines[seen:] if _matches(line.rank, line.run, request)]
             if first and request.tail_lines:
                 fresh = fresh[-request.tail_lines :]
             first, seen = False, len(lines)
@@ -253,13 +255,13 @@ class FakeLogService:
     def _before(self, request: TailLogsRequest) -> TailLogsResponse:
         lines = self._world.lines.get(request.id, [])
         end = int(request.cursor) if request.cursor else len(lines)
-        wanted = [i for i in range(end) if _wanted(lines[i].rank, lines[i].run, request)]
-        page = wanted[-_PAGE_LINES:]
+        matching = [i for i in range(end) if _matches(lines[i].rank, lines[i].run, request)]
+        page = matching[-_PAGE_LINES:]
         begin = str(page[0]) if page else ""
         return TailLogsResponse(lines=[lines[i] for i in page], cursor=str(end), begin=begin)
 
 
-def _wanted(rank: int, run: int, request: TailLogsRequest) -> bool:
+def _matches(rank: int, run: int, request: TailLogsRequest) -> bool:
     return (not request.ranks or rank in request.ranks) and request.run in (0, run)
 
 

@@ -85,10 +85,10 @@ class FakeAuditService:
         below = int(request.page_token or len(self._world.audit))
         numbers = [n for n in range(below - 1, -1, -1) if _matches(self._world.audit[n], request)]
         size = request.page_size or _PAGE_SIZE
-        shown = numbers[:size]
+        page = numbers[:size]
         return audit.ListAuditRowsResponse(
-            rows=[copy(self._world.audit[n]) for n in shown],
-            next_page_token=str(shown[-1]) if len(numbers) > size else "",
+            rows=[copy(self._world.audit[n]) for n in page],
+            next_page_token=str(page[-1]) if len(numbers) > size else "",
         )
 
 
@@ -117,9 +117,9 @@ def _sum(points: list[usage.UsagePoint]) -> usage.UsagePoint:
         memory_bytes=memory,
         memory_bytes_max=memory,
     )
-    if seen := [p for p in points if p.HasField("gpu_utilisation")]:
-        share = sum(p.gpu_utilisation for p in seen) / len(seen)
-        gpu_memory = sum(p.gpu_memory_bytes for p in seen)
+    if with_gpu := [p for p in points if p.HasField("gpu_utilisation")]:
+        share = sum(p.gpu_utilisation for p in with_gpu) / len(with_gpu)
+        gpu_memory = sum(p.gpu_memory_bytes for p in with_gpu)
         total.gpu_utilisation = total.gpu_utilisation_max = share
         total.gpu_memory_bytes = total.gpu_memory_bytes_max = gpu_memory
     return total

@@ -57,12 +57,12 @@ class FakeUserService:
         kept = [copy(s) for _, s in sorted(self._world.shares.items())]
         found = [s for s in kept if request.user_group in ("", s.user_group)]
         for share in found:
-            share.held = held(self._world, share)
+            share.held = allocated_nodes(self._world, share)
         return users.ListSharesResponse(shares=[s for s in found if request.group in ("", s.group)])
 
     async def SetShare(self, request: users.SetShareRequest) -> Share:
         share = copy(request.share)
-        share.held = held(self._world, share)
+        share.held = allocated_nodes(self._world, share)
         self._world.shares[share.user_group, share.group] = share
         return copy(share)
 
@@ -125,7 +125,7 @@ def used(world: World, quota: Quota) -> int:
     )
 
 
-def held(world: World, share: Share) -> int:
+def allocated_nodes(world: World, share: Share) -> int:
     """Nodes that count for a share: of users whose first group it is."""
     return sum(
         task.node_count

@@ -6,7 +6,7 @@ from hai.client.errors import Invalid, NotFound, Violation
 from hai.client.fake.world import World, copy
 from hai.v1 import webhook_service_pb2 as pb
 
-_NEWS = ("started", "suspended", "ended", "failed")
+_EVENTS = ("started", "suspended", "ended", "failed")
 
 
 class FakeWebhookService:
@@ -24,14 +24,14 @@ class FakeWebhookService:
         new = copy(request.webhook)
         _check(new)
         key = self._world.user, new.name
-        known = self._world.webhooks.get(key)
-        new.create_time.CopyFrom(known.create_time if known else self._world.time())
-        told = [each for each in _NEWS if each in (set(new.news) or {"ended"})]
+        existing = self._world.webhooks.get(key)
+        new.create_time.CopyFrom(existing.create_time if existing else self._world.time())
+        events = [each for each in _EVENTS if each in (set(new.news) or {"ended"})]
         del new.news[:]
-        new.news.extend(told)
+        new.news.extend(events)
         new.format = new.format or "json"
         self._world.webhooks[key] = new
-        signed = known is not None and known.format == "json"
+        signed = existing is not None and existing.format == "json"
         begins = new.format == "json" and not signed
         return pb.SetWebhookResponse(webhook=copy(new), secret="whsec_AAAA" if begins else "")
 

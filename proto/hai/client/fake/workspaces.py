@@ -16,8 +16,10 @@ class FakeWorkspaceService:
 
     async def ListWorkspaces(self, request: pb.ListWorkspacesRequest) -> pb.ListWorkspacesResponse:
         owner = request.user or self._world.user
-        kept = sorted(self._world.workspaces.items())
-        return pb.ListWorkspacesResponse(workspaces=[w for k, w in kept if owner in ("*", k[0])])
+        workspaces = sorted(self._world.workspaces.items())
+        return pb.ListWorkspacesResponse(
+            workspaces=[w for k, w in workspaces if owner in ("*", k[0])]
+        )
 
     async def GetWorkspace(self, request: pb.GetWorkspaceRequest) -> Workspace:
         return copy(self._find(request.name, request.user))

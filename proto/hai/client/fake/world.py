@@ -18,7 +18,7 @@ from hai.v1.environment_pb2 import Environment
 from hai.v1.environment_service_pb2 import EnvironmentDescription
 from hai.v1.image_pb2 import Image, Registry
 from hai.v1.log_service_pb2 import LogLine
-from hai.v1.message_service_pb2 import Message as Told
+from hai.v1.message_service_pb2 import Message as StoredMessage
 from hai.v1.node_pb2 import NODE_STATE_READY, Node, NodeTenant
 from hai.v1.policy_pb2 import SchedulingPolicy
 from hai.v1.port_pb2 import Port
@@ -47,9 +47,9 @@ from hai.v1.user_pb2 import Grant, Quota, Share, Token, User
 from hai.v1.webhook_service_pb2 import Webhook
 from hai.v1.workspace_pb2 import Workspace
 
-Kept = TypeVar("Kept", bound=Message)
+M = TypeVar("M", bound=Message)
 
-FIRST_MOMENT = 1_800_000_000.0
+START_TIME = 1_800_000_000.0
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class World:
     """The one mutable thing; every change goes through `changed` or `node_changed`, which wakes watchers."""
 
     user: str = "alice"
-    now: float = FIRST_MOMENT
+    now: float = START_TIME
     reachable: bool = True
     version: int = 0
     tasks: dict[int, Task] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class World:
     environments: dict[tuple[str, str], Environment] = field(default_factory=dict)
     descriptions: dict[tuple[str, str], EnvironmentDescription] = field(default_factory=dict)
     wheels: set[str] = field(default_factory=set)
-    messages: dict[int, Told] = field(default_factory=dict)
+    messages: dict[int, StoredMessage] = field(default_factory=dict)
     webhooks: dict[tuple[str, str], Webhook] = field(default_factory=dict)  # owner, name
     ports: dict[int, Port] = field(default_factory=dict)
     workspaces: dict[tuple[str, str], Workspace] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class World:
     usage: dict[int, list[tuple[int, int, UsagePoint]]] = field(default_factory=dict)  # rank, run
     cluster_usage: list[ClusterPoint] = field(default_factory=list)
     audit: list[AuditRow] = field(default_factory=list)  # oldest first
-    _bell: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed_event: asyncio.Event = field(default_factory=asyncio.Event)
 
     def groups_of(self, user: str) -> list[str]:
         """Of a user; none of one who is not known."""
@@ -148,17 +148,17 @@ class World:
 
     def wake(self) -> None:
         """Let every stream look again."""
-        self._bell.set()
-        self._bell = asyncio.Event()
+        self._changed_event.set()
+        self._changed_event = asyncio.Event()
 
     async def next_change(self) -> None:
         """Wait for the next wake. Raises Unreachable when it was the loss of the server."""
-        await self._bell.wait()
+        await self._changed_event.wait()
         if not self.reachable:
             raise Unreachable("the connection to the fake server was lost")
 
 
-def copy(message: Kept) -> Kept:
+def copy(message: M) -> M:
     """What callers get: changing it changes nothing here."""
     result = type(message)()
     result.CopyFrom(message)
@@ -194,9 +194,9 @@ def start_run(world: World, task: Task, nodes: tuple[str, ...]) -> Task:
 
 def silence(world: World, task: Task, ranks: Sequence[int], seconds: float) -> Task:
     """Let agents of a running task be silent: the server last heard of them so many seconds ago."""
-    heard_at = Timestamp()
-    heard_at.FromMicroseconds(round((world.now - seconds) * 1e6))
-    _set_silence(world, task, ranks, heard_at)
+    silent_since = Timestamp()
+    silent_since.FromMicroseconds(round((world.now - seconds) * 1e6))
+    _set_silence(world, task, ranks, silent_since)
     return world.changed(task, "AgentSilent")
 
 
@@ -264,14 +264,14 @@ def finish(world: World, task: Task, outcome: TaskOutcome.ValueType, reason: str
 
 def met(after: AfterSpec, first: Task) -> bool:
     """Whether a task that goes first has ended as it had to."""
-    wanted = {"failed": TASK_OUTCOME_FAILED, "ended": first.outcome}
-    return first.outcome == wanted.get(after.outcome, TASK_OUTCOME_SUCCEEDED)
+    required = {"failed": TASK_OUTCOME_FAILED, "ended": first.outcome}
+    return first.outcome == required.get(after.outcome, TASK_OUTCOME_SUCCEEDED)
 
 
 def _go_on(world: World, task: Task, first: Task) -> None:
     """One less to wait for, or nothing to wait for any more."""
-    known = (each for each in task.spec.options.after if each.task == first.id)
-    after = next(known, AfterSpec(task=first.id, outcome="ended"))  # it was handed on
+    links = (each for each in task.spec.options.after if each.task == first.id)
+    after = next(links, AfterSpec(task=first.id, outcome="ended"))  # it was handed on
     task.awaited.remove(first.id)
     if not met(after, first):
         finish(world, task, TASK_OUTCOME_CANCELED, f"task {first.id} has ended otherwise")

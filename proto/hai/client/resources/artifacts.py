@@ -1,4 +1,4 @@
-"""What tasks have made and need."""
+"""Artifacts: what tasks produce and need."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Artifacts:
-    """Own ones, and those of the own user groups."""
+    """Artifacts of the caller and of the caller's user groups."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -42,7 +42,7 @@ class Artifacts:
         return self._transport.stub(ArtifactServiceStub)
 
     async def list(self, name: str = "", user_group: str = "") -> Sequence[Artifact]:
-        """Artifacts that the caller sees, of a name, of a user group."""
+        """Artifacts that are visible to the caller, optionally of one name or user group."""
 
         def fetch_page(token: str) -> Awaitable[ListArtifactsResponse]:
             request = ListArtifactsRequest(name=name, user_group=user_group, page_token=token)
@@ -53,12 +53,12 @@ class Artifacts:
     async def get(
         self, name: str, version: str = "", user_group: str = "", owner: str = ""
     ) -> Artifact:
-        """One artifact; of a private one the owner, empty: the caller."""
+        """One artifact. `owner` is for private ones; empty: the caller."""
         request = GetArtifactRequest(name=name, version=version, user_group=user_group, owner=owner)
         return await self._transport.unary(self._stub.GetArtifact, request, retry=True)
 
     async def create(self, artifact: Artifact) -> Artifact:
-        """Add one, private or of an own user group."""
+        """Add an artifact, private or of a user group of the caller."""
         request = CreateArtifactRequest(artifact=artifact)
         return await self._transport.unary(self._stub.CreateArtifact, request)
 
@@ -70,7 +70,7 @@ class Artifacts:
     async def delete(
         self, name: str, version: str = "", user_group: str = "", owner: str = ""
     ) -> None:
-        """Remove one from the list; what it names stays."""
+        """Remove an artifact from the list. Its files stay."""
         request = DeleteArtifactRequest(
             name=name, version=version, user_group=user_group, owner=owner
         )
@@ -89,7 +89,7 @@ class Artifacts:
         version: str = "",
         user_group: str = "",
     ) -> TaskArtifact:
-        """Give a task an artifact, in place of the one in that direction."""
+        """Set the input or output artifact of a task."""
         request = MapArtifactRequest(
             task_id=task_id,
             direction=direction,
@@ -102,6 +102,6 @@ class Artifacts:
     async def unmap(
         self, task_id: int, direction: ArtifactDirection.ValueType = ARTIFACT_DIRECTION_UNSPECIFIED
     ) -> None:
-        """Take away what a task has in a direction, or in both."""
+        """Remove the input or output artifact of a task, or both."""
         request = UnmapArtifactRequest(task_id=task_id, direction=direction)
         await self._transport.unary(self._stub.UnmapArtifact, request, retry=True)

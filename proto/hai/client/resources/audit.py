@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Audit:
-    """Calls that changed something or tried to, newest first."""
+    """Calls that made a change or tried to, newest first."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -42,7 +42,7 @@ class Audit:
         end: datetime | None = None,
         page_size: int = 500,
     ) -> AsyncGenerator[AuditRow, None]:
-        """Every row that matches, page by page; stop when you have enough."""
+        """Every row that matches, fetched page by page."""
         request = ListAuditRowsRequest(
             actor=actor,
             method=method,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Datasets:
-    """Those that the caller sees."""
+    """Datasets that are visible to the caller."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -46,6 +46,6 @@ class Datasets:
         return await self._transport.unary(self._stub.CreateDataset, request)
 
     async def delete(self, name: str, version: str = "") -> None:
-        """Take a dataset off the list; the data stay."""
+        """Remove a dataset from the list. Its files stay."""
         request = DeleteDatasetRequest(name=name, version=version)
         await self._transport.unary(self._stub.DeleteDataset, request)

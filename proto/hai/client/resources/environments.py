@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from hai.v1.environment_service_pb2_grpc import EnvironmentServiceAsyncStub
 
 _PART_BYTES = 1 << 20
-_WHEELS_GONE = "WHEELS_GONE"
+_WHEELS_DELETED = "WHEELS_GONE"
 
 
 class Environments:
-    """Those that the caller sees."""
+    """Environments that are visible to the caller."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -42,7 +42,7 @@ class Environments:
         return self._transport.stub(EnvironmentServiceStub)
 
     async def list(self, owner: str = "") -> Sequence[Environment]:
-        """Of an owner, or all, by owner and name."""
+        """Environments of an owner, or all, sorted by owner and name."""
         return (await self._listed(ListEnvironmentsRequest(owner=owner))).environments
 
     async def root(self) -> str:
@@ -50,29 +50,29 @@ class Environments:
         return (await self._listed(ListEnvironmentsRequest())).root
 
     async def layers_in_use(self) -> Sequence[str]:
-        """Layers of the caller's that programs of tasks run in, or that environments of others stand on."""
+        """Layers of the caller that tasks use, or that environments of other users depend on."""
         return (await self._listed(ListEnvironmentsRequest(layers_in_use=True))).layers_in_use
 
     async def _listed(self, request: ListEnvironmentsRequest) -> ListEnvironmentsResponse:
         return await self._transport.unary(self._stub.ListEnvironments, request, retry=True)
 
     async def get(self, name: str, owner: str = "") -> Environment:
-        """One environment; without an owner the caller's."""
+        """One environment; without an owner one of the caller."""
         request = GetEnvironmentRequest(name=name, owner=owner)
         return await self._transport.unary(self._stub.GetEnvironment, request, retry=True)
 
     async def register(self, environment: Environment) -> Environment:
-        """Tell the server of an own environment that was made or changed on the storage."""
+        """Register an environment of the caller that was created or changed on the storage."""
         request = RegisterEnvironmentRequest(environment=environment)
         return await self._transport.unary(self._stub.RegisterEnvironment, request, retry=True)
 
     async def delete(self, name: str, owner: str = "") -> None:
-        """Take it off the list, with its files where the server may; refused while it is used or extended."""
+        """Remove an environment, and its files if the server may delete them. Refused while it is in use."""
         request = DeleteEnvironmentRequest(name=name, owner=owner)
         await self._transport.unary(self._stub.DeleteEnvironment, request)
 
     async def export(self, name: str, owner: str = "") -> EnvironmentDescription:
-        """What makes the same one elsewhere."""
+        """The description that builds the same environment elsewhere."""
         request = ExportEnvironmentRequest(name=name, owner=owner)
         answer = await self._transport.unary(self._stub.ExportEnvironment, request, retry=True)
         return answer.description
@@ -80,16 +80,16 @@ class Environments:
     async def build(
         self, description: EnvironmentDescription, wheels: Mapping[str, Path]
     ) -> AsyncGenerator[str | Environment, None]:
-        """Build it on the cluster: its output line by line, then the environment.
+        """Build an environment on the cluster. Yields the output line by line, then the environment.
 
-        `wheels`: files of the description's local wheels, by SHA-256; only what the server lacks is sent,
-        once more when some went from there meanwhile.
+        `wheels`: files of the local wheels of the description, by SHA-256. Only those that the server lacks are sent,
+        again if it deleted some meanwhile.
         """
         try:
             async for answer in self._built(description, wheels):
                 yield answer
         except NotFound as error:
-            if error.reason != _WHEELS_GONE:
+            if error.reason != _WHEELS_DELETED:
                 raise
             async for answer in self._built(description, wheels):
                 yield answer

@@ -1,4 +1,4 @@
-"""Built-in images, registries, and what registries say."""
+"""Built-in images, registries, and images in registries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Images:
-    """What tasks may run in."""
+    """Images that tasks may run in."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -55,7 +55,7 @@ class Images:
         return await self._transport.unary(self._stub.ListImageTags, request, retry=True)
 
     async def check(self, image: str) -> ImageCheck:
-        """What an image is in its registry now."""
+        """Check an image in its registry now."""
         request = CheckImageRequest(image=image)
         return await self._transport.unary(self._stub.CheckImage, request, retry=True)
 

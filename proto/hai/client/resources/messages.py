@@ -1,4 +1,4 @@
-"""What operators tell users."""
+"""Messages of operators to users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Messages:
-    """Those for the caller; operators write them."""
+    """Messages for the caller; operators create them."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -35,10 +35,10 @@ class Messages:
         return (await self._transport.unary(self._stub.ListMessages, request, retry=True)).messages
 
     async def create(self, message: Message) -> Message:
-        """Tell a user, a user group, or everybody something."""
+        """Send a message to a user, a user group, or everybody."""
         request = CreateMessageRequest(message=message)
         return await self._transport.unary(self._stub.CreateMessage, request)
 
     async def delete(self, id: int) -> None:
-        """Take a message back."""
+        """Delete a message."""
         await self._transport.unary(self._stub.DeleteMessage, DeleteMessageRequest(id=id))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Nodes:
-    """Look at nodes; take them out of service and back (operators)."""
+    """Nodes and groups. Operators may change them."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -61,7 +61,7 @@ class Nodes:
     def watch(
         self, group: str = "", after_version: int = 0, *, patience: float | None = None
     ) -> AsyncGenerator[WatchNodesResponse, None]:
-        """Every node now, then changes; goes on from the last version when the server comes back."""
+        """Yield every node, then changes. After an outage the watch continues from the last version."""
 
         def reopen(version: int) -> AsyncGenerator[WatchNodesResponse, None]:
             request = WatchNodesRequest(group=group, after_version=version)
@@ -70,12 +70,12 @@ class Nodes:
         return resumed(reopen, after_version, lambda r: r.version, patience=patience, endless=True)
 
     async def cordon(self, name: str, reason: str = "") -> Node:
-        """Let a node take no new work."""
+        """Start no new ranks on a node."""
         request = CordonNodeRequest(name=name, reason=reason)
         return await self._transport.unary(self._stub.CordonNode, request, retry=True)
 
     async def uncordon(self, name: str) -> Node:
-        """Let a node take work again."""
+        """Allow new ranks on a node again."""
         request = UncordonNodeRequest(name=name)
         return await self._transport.unary(self._stub.UncordonNode, request, retry=True)
 
@@ -97,7 +97,7 @@ class Nodes:
         return (await self._transport.unary(self._stub.ListGroups, request, retry=True)).groups
 
     async def snapshot(self, *, anonymous: bool = False) -> AsyncGenerator[bytes, None]:
-        """What the scheduler knows: the parts of a JSON text that `hai simulate` reads (operators)."""
+        """The state of the scheduler, as parts of a JSON text for `hai simulate` (operators)."""
         request = GetSnapshotRequest(anonymous=anonymous)
         async with aclosing(self._transport.stream(self._stub.GetSnapshot, request)) as parts:
             async for part in parts:

@@ -38,16 +38,16 @@ class Ports:
     async def create(
         self, task_name: str, service: str, *, node_port: int = 0, user: str = ""
     ) -> Port:
-        """Keep a port for a service; operators may say which, and for whom."""
+        """Reserve a port for a service. Operators may choose its number and user."""
         port = Port(task_name=task_name, service=service, node_port=node_port, user=user)
         return await self._transport.unary(self._stub.CreatePort, CreatePortRequest(port=port))
 
     async def bind(self, node_port: int, task_name: str, service: str) -> Port:
-        """Let a port lead to another service or task name."""
+        """Forward a port to another service or task name."""
         request = BindPortRequest(node_port=node_port, task_name=task_name, service=service)
         return await self._transport.unary(self._stub.BindPort, request)
 
     async def delete(self, node_port: int) -> None:
-        """Give a port back."""
+        """Release a port."""
         request = DeletePortRequest(node_port=node_port)
         await self._transport.unary(self._stub.DeletePort, request)

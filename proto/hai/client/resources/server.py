@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Server:
-    """Version and abilities of the server."""
+    """Version and capabilities of the server."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

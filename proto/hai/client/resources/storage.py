@@ -1,4 +1,4 @@
-"""Storage in tasks: what they see, and the rules that it comes from."""
+"""Storage in tasks: their mounts, and the rules that define them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Storage:
         return self._transport.stub(StorageServiceStub)
 
     async def mounts(self, user: str = "", task_id: int = 0) -> ListMountsResponse:
-        """What every task of a user (empty: the caller) sees, or one task."""
+        """Mounts of every task of a user (empty: the caller), or of one task."""
         request = ListMountsRequest(user=user, task_id=task_id)
         return await self._transport.unary(self._stub.ListMounts, request, retry=True)
 
@@ -45,7 +45,7 @@ class Storage:
     async def create_rule(
         self, rule: MountRule, *, force: bool = False, validate_only: bool = False
     ) -> CreateMountRuleResponse:
-        """Add a rule; the answer tells what is odd about it."""
+        """Add a rule. The answer has warnings about it."""
         request = CreateMountRuleRequest(rule=rule, force=force, validate_only=validate_only)
         return await self._transport.unary(self._stub.CreateMountRule, request)
 

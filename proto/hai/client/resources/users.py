@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Users:
-    """The caller, and for admins everybody else."""
+    """The caller, and for administrators all users."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -108,7 +108,7 @@ class Users:
         return await self._transport.unary(self._stub.GrantRight, request, retry=True)
 
     async def revoke(self, subject: str, right: str, subject_is_group: bool = False) -> None:
-        """Take a right back."""
+        """Revoke a right."""
         request = RevokeRightRequest(
             subject=subject, subject_is_group=subject_is_group, right=right
         )
@@ -128,7 +128,7 @@ class Users:
         expire_time: datetime | None = None,
         holder: str = "",
     ) -> Token:
-        """Make a token, with a holder one by which he acts as the user; its secret stands in this answer only."""
+        """Create a token. With a holder, the holder may act as the user. Only this answer contains the secret."""
         request = CreateTokenRequest(
             user=user,
             scope=scope,
@@ -139,6 +139,6 @@ class Users:
         return await self._transport.unary(self._stub.CreateToken, request)
 
     async def revoke_token(self, id: int) -> Token:
-        """Make a token invalid at once."""
+        """Revoke a token at once."""
         request = RevokeTokenRequest(id=id)
         return await self._transport.unary(self._stub.RevokeToken, request, retry=True)

@@ -1,4 +1,4 @@
-"""What a screen of the whole cluster follows, on one stream."""
+"""Changes of tasks and nodes on one stream, for screens about the cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Watches:
     def tasks_and_nodes(
         self, *, filter: str = "", tasks_after: int = 0, nodes_after: int = 0
     ) -> AsyncGenerator[WatchResponse, None]:
-        """Changes from these versions on, until the server ends. Raises Unreachable; readers begin anew."""
+        """Changes after these versions, until the server ends. Raises Unreachable; callers open the watch again."""
         request = WatchRequest(
             tasks=WatchTasksRequest(filter=filter, after_version=tasks_after),
             nodes=WatchNodesRequest(after_version=nodes_after),

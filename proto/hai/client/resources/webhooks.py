@@ -1,4 +1,4 @@
-"""Whom the server tells what becomes of the caller's tasks."""
+"""Webhooks: URLs that the server notifies of changes to the caller's tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Webhooks:
-    """The caller's own."""
+    """Webhooks of the caller."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -37,15 +37,15 @@ class Webhooks:
         return (await self._transport.unary(self._stub.ListWebhooks, request, retry=True)).webhooks
 
     async def set(self, webhook: Webhook) -> SetWebhookResponse:
-        """Add or replace one; of a new one the answer has the secret, which is told once."""
+        """Add or replace a webhook. Only the answer about a new one contains its secret."""
         request = SetWebhookRequest(webhook=webhook)
         return await self._transport.unary(self._stub.SetWebhook, request)
 
     async def delete(self, name: str) -> None:
-        """Forget one."""
+        """Delete a webhook."""
         await self._transport.unary(self._stub.DeleteWebhook, DeleteWebhookRequest(name=name))
 
     async def test(self, name: str) -> str:
-        """Send it a sample now; why it was not taken, or nothing."""
+        """Send a sample now. Returns the error of the receiver; empty: it succeeded."""
         request = TestWebhookRequest(name=name)
         return (await self._transport.unary(self._stub.TestWebhook, request)).error

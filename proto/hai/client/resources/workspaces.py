@@ -1,4 +1,4 @@
-"""Workspaces: trees of files that are kept the same here and on the cluster.
+"""Workspaces: trees of files that are synchronized with the cluster.
 
 What is sent and fetched is decided by whoever calls (package hai_sync); here are the calls.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Workspaces:
-    """The caller's own; operators may name another user."""
+    """Workspaces of the caller; operators may name another user."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -78,12 +78,12 @@ class Workspaces:
         return await self._transport.unary(self._stub.LeaseWorkspace, request)
 
     async def renew(self, name: str, token: str) -> WorkspaceLease:
-        """Keep the right to write for another 30 s."""
+        """Renew the right to write for 30 s."""
         request = LeaseWorkspaceRequest(name=name, token=token)
         return await self._transport.unary(self._stub.LeaseWorkspace, request, retry=True)
 
     async def release(self, name: str, token: str) -> None:
-        """Give the right to write back."""
+        """Release the right to write."""
         request = LeaseWorkspaceRequest(name=name, token=token, release=True)
         await self._transport.unary(self._stub.LeaseWorkspace, request, retry=True)
 
@@ -141,7 +141,7 @@ class Workspaces:
     async def restore(
         self, name: str, revision: int, paths: Iterable[str] = (), *, token: str = ""
     ) -> WorkspaceRevision:
-        """Make paths, or everything, as they were in a revision; a new revision."""
+        """Restore paths, or all files, to a revision. Creates a new revision."""
         request = RestoreRevisionRequest(
             name=name, revision=revision, paths=paths, lease_token=token
         )
@@ -150,7 +150,7 @@ class Workspaces:
     async def tag(
         self, name: str, tag: str, revision: int = 0, *, force: bool = False
     ) -> WorkspaceRevision:
-        """Call a revision so, and keep it; `force` takes the name from another one.
+        """Tag a revision, which protects it from deletion; `force` moves the tag from another one.
 
         0: what the workspace is now; that may be another revision each time, so it is not asked again.
         """
@@ -158,7 +158,7 @@ class Workspaces:
         return await self._transport.unary(self._stub.TagRevision, request, retry=revision > 0)
 
     async def untag(self, name: str, tag: str) -> None:
-        """No revision is called so any more."""
+        """Delete a tag."""
         request = UntagRevisionRequest(name=name, tag=tag)
         await self._transport.unary(self._stub.UntagRevision, request)
 
@@ -172,11 +172,11 @@ class Workspaces:
         return await self._transport.unary(self._stub.ListTaskTrees, request, retry=True)
 
     async def delete_task_tree(self, name: str, task: int) -> None:
-        """Remove what a task wrote that has ended."""
+        """Remove the files that a finished task wrote."""
         request = DeleteTaskTreeRequest(name=name, task=task)
         await self._transport.unary(self._stub.DeleteTaskTree, request)
 
     def watch(self, name: str, user: str = "") -> AsyncGenerator[WatchWorkspaceResponse, None]:
-        """The newest revision at once, and each new one."""
+        """Yield the newest revision at once, then each new one."""
         request = WatchWorkspaceRequest(name=name, user=user)
         return self._transport.stream(self._stub.WatchWorkspace, request)
