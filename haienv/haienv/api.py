@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from haienv.activate.activation import activation
 from haienv.errors import Refused
-from haienv.layout import home
 from haienv.names import check_name, parse_reference
-from haienv.records import minor
-from haienv.registry import Environment, everywhere, find
+from haienv.store.layout import home
+from haienv.store.records import minor
+from haienv.store.registry import Environment, everywhere, find
 
 
 @dataclass(frozen=True, slots=True)

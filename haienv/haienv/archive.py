@@ -19,10 +19,10 @@ from pathlib import Path, PurePath
 from haienv.errors import Refused, UsageError
 from haienv.layers.packing import files_of
 from haienv.layers.pth_links import OURS
-from haienv.layout import LABEL, LOCK_TEXT, RECORD, TELLING, site_packages
-from haienv.lock import Lock, parse
-from haienv.records import Label, Layer, Malformed, label_from, layer_from, to_toml
-from haienv.registry import Environment
+from haienv.store.layout import LABEL, LOCK_TEXT, RECORD, TELLING, site_packages
+from haienv.store.lock import Lock, parse
+from haienv.store.records import Label, Layer, Malformed, label_from, layer_from, to_toml
+from haienv.store.registry import Environment
 
 _HEADS = {LABEL: 256 * 1024, RECORD: 256 * 1024, LOCK_TEXT: 16 * 1024 * 1024}
 _PACKAGES, _PROGRAMS, _OTHERS = "site-packages", "bin", "prefix"

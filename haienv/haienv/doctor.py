@@ -15,9 +15,10 @@ from pathlib import Path
 
 from haienv.backends.conda import DONE
 from haienv.layers.bytecode import cut_off
-from haienv.layers.removal import take, used_layers
-from haienv.layers.reverse_dependencies import forget, made, needed, tell
-from haienv.layout import (
+from haienv.layers.gc import take, used_layers
+from haienv.names import is_layer, is_name
+from haienv.store.access import is_open_as_it_should, open_layer, show
+from haienv.store.layout import (
     BUILDING,
     CONDA,
     CURRENT,
@@ -29,12 +30,11 @@ from haienv.layout import (
     USED,
     Home,
 )
-from haienv.names import is_layer, is_name
-from haienv.records import MODES, Parent
-from haienv.registry import Environment, compared, of_owner
-from haienv.sharing import is_open_as_it_should, open_layer, show
-from haienv.transaction import WAY, alive, at_work, committing, delete
-from haienv.untrusted_io import entries
+from haienv.store.records import MODES, Parent
+from haienv.store.registry import Environment, compared, of_owner
+from haienv.store.reverse_dependencies import forget, made, needed, tell
+from haienv.store.transaction import WAY, alive, at_work, committing, delete
+from haienv.store.untrusted_io import entries
 
 _BESIDE = re.compile(rf"\.({re.escape(LABEL)}|{CURRENT}|{re.escape(IMAGE_RECORD)})\.[0-9a-f]{{8}}")
 
@@ -215,7 +215,7 @@ def _mode(path: Path) -> int:
 
 
 def _old_parents(home: Home, own: list[Environment]) -> Iterator[Finding]:
-    from haienv.registry import parent_of
+    from haienv.store.registry import parent_of
 
     for each in own:
         parent = parent_of(home, each)

@@ -11,7 +11,7 @@ EnvError               exit code 1
 ├── Refused            1: it would break something; --force may allow it
 ├── BuildFailed        1: the installer says no
 ├── HookFailed         1: the change is made, a command that its owner wanted after it failed
-└── ServerSays         its own: an error of the server or of the way to it (haienv.server)
+└── ServerSays         its own: an error of the server or of the way to it (haienv.cluster)
 """
 
 from __future__ import annotations

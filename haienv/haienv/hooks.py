@@ -14,8 +14,8 @@ import sys
 
 from haienv.activate.activation import activation
 from haienv.errors import HookFailed
-from haienv.layout import Home
-from haienv.registry import Environment
+from haienv.store.layout import Home
+from haienv.store.registry import Environment
 
 
 def run_hooks(home: Home, environment: Environment) -> int:

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from haienv.backends.uv import Uv
-from haienv.errors import Broken, Busy, Denied, Exists, NotFound, UsageError
-from haienv.history import note
+from haienv.errors import Broken, Busy, Denied, Exists, NotFound, Refused, UsageError
 from haienv.layers import base as ground
-from haienv.layers import reverse_dependencies
 from haienv.layers.base import Base
 from haienv.layers.build import BuildRequest, Built, Tell, build
-from haienv.layout import CURRENT, LABEL, USED, Home
-from haienv.lock import Pin, parse
+from haienv.layers.gc import take
 from haienv.names import check_name
-from haienv.records import Label, Malformed, label_from, to_toml
-from haienv.registry import Environment, layer_at, missing, read
-from haienv.sharing import check, open_layer, show
-from haienv.transaction import (
+from haienv.store import reverse_dependencies
+from haienv.store.access import check, mine, open_layer, require_here, show
+from haienv.store.history import note
+from haienv.store.layout import CURRENT, LABEL, USED, Home
+from haienv.store.lock import Pin, parse
+from haienv.store.records import Label, Malformed, label_from, to_toml
+from haienv.store.registry import Environment, children, layer_at, missing, of_owner, read
+from haienv.store.transaction import (
     building,
     committing,
+    delete,
     publish,
+    put_away,
     replace_link,
     replace_text,
 )
-from haienv.untrusted_io import LIMIT
+from haienv.store.untrusted_io import LIMIT
 
 
 def now() -> datetime:
@@ -129,26 +132,6 @@ def _there(home: Home, name: str) -> Environment:
     if found is None:
         raise NotFound(f"environment {name}[{home.user}] was removed meanwhile")
     return found
-
-
-def mine(home: Home, environment: Environment) -> Environment:
-    """The environment itself, if the caller may change it."""
-    if environment.owner != home.user:
-        raise Denied(
-            f"{environment} belongs to {environment.owner}",
-            f"extend it: haienv create NAME --extend '{environment}'",
-        )
-    require_here(home, environment)
-    return environment
-
-
-def require_here(home: Home, environment: Environment) -> None:
-    """What lies in another root is looked at and entered there; layers see those of their own root."""
-    if environment.root != home.root:
-        raise Denied(
-            f"{environment} lies in {environment.root}, another root",
-            f"change it there: HAIENV_HOME={environment.root} haienv …; or bring it here: haienv export, import",
-        )
 
 
 def require_there(environment: Environment) -> None:
@@ -268,3 +251,39 @@ def rename(home: Home, environment: Environment, name: str) -> Environment:
             raise _taken(home, name)
         note(home, f"rename to {name}", environment.name, environment.layer_id)
     return _there(home, name)
+
+
+def remove(
+    home: Home, environment: Environment, force: bool = False, busy: Set[str] = frozenset()
+) -> None:
+    """Not listed from one moment to the next; then its files go, unless something else needs them.
+
+    `busy`: layers that programs run in; they are left to gc.
+    """
+    mine(home, environment)
+    if not force and (below := _dependants(home, environment)):
+        raise Refused(
+            f"{environment} is extended by {', '.join(below)}",
+            "remove those first; with --force its name goes, and its files when they do",
+        )
+    layers = {environment.layer_id, environment.label.previous} - {"", *busy}
+    with committing(home):
+        require_there(environment)
+        gone = [put_away(home, environment.directory)]
+        note(home, "remove", environment.name)
+        gone += take(home, layers)
+    for path in gone:
+        delete(path)
+
+
+def _dependants(home: Home, environment: Environment) -> list[str]:
+    """Environments that extend this one; of those that are hidden from the caller, whose they are."""
+    layer = environment.layer_id
+    named = {e.name for e in of_owner(home, environment.owner) if e.layer_id == layer}
+    if not layer or named - {environment.name}:
+        return []
+    seen = children(home, environment.owner, frozenset({layer}))
+    hidden = set(reverse_dependencies.others_on(home).get(layer, ())) - {
+        each.owner for each in seen
+    }
+    return [*map(str, seen), *(f"one of {user}'s" for user in sorted(hidden))]

@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from haienv.cli.main import main
-from haienv.layout import Home
-from haienv.registry import Environment, read
+from haienv.store.layout import Home
+from haienv.store.registry import Environment, read
 
 USER = "ann"
 

@@ -12,7 +12,7 @@ import pytest
 
 from haienv.backends.conda import DONE, prefix
 from haienv.layers.gc import collect, garbage
-from haienv.transaction import building
+from haienv.store.transaction import building
 
 STAND_IN = """#!/bin/sh
 echo "$@" >> "$CONDA_LOG"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from haienv.errors import Refused, UsageError
-from haienv.layers.cuda import driver, require
+from haienv.layers.machine import cuda_driver, require_cuda
 
 
 @pytest.mark.parametrize(
@@ -25,10 +25,10 @@ from haienv.layers.cuda import driver, require
 )
 def test_what_is_required(wanted: str, found: str, error: type[Exception] | None) -> None:
     if error is None:
-        require(wanted, found)
+        require_cuda(wanted, found)
         return
     with pytest.raises(error):
-        require(wanted, found)
+        require_cuda(wanted, found)
 
 
 def test_the_driver_tells(tmp_path: Path) -> None:
@@ -37,8 +37,8 @@ def test_the_driver_tells(tmp_path: Path) -> None:
     source, library = tmp_path / "cuda.c", tmp_path / "libcuda.so"
     source.write_text("int cuDriverGetVersion(int *v) { *v = 12040; return 0; }\n")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-    assert driver(str(library)) == "12.4"
-    assert driver("libnothing-of-the-kind.so.1") == ""
+    assert cuda_driver(str(library)) == "12.4"
+    assert cuda_driver("libnothing-of-the-kind.so.1") == ""
 
 
 def test_an_environment_is_refused_before_anything_is_made(haienv: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from haienv.layout import Home
+from haienv.store.layout import Home
 from tests.haienv.conftest import USER, Haienv
 from tests.small_disk import fill, small_disk
 

@@ -20,9 +20,9 @@ import pytest
 
 from haienv.backends import uv
 from haienv.cli.main import main
-from haienv.layers import reverse_dependencies
 from haienv.layers.integrity import differences
-from haienv.registry import of_owner
+from haienv.store import reverse_dependencies
+from haienv.store.registry import of_owner
 
 START = "create one --no_extend fast tool"
 CHANGES = ("os.rename", "os.mkdir", "os.symlink", "os.remove", "os.rmdir", "subprocess.Popen")

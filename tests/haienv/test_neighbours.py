@@ -12,9 +12,9 @@ import pytest
 
 from haienv import get_envs
 from haienv.activate.activation import activation
-from haienv.layout import home
 from haienv.names import parse_reference
-from haienv.registry import find
+from haienv.store.layout import home
+from haienv.store.registry import find
 
 LABEL = 'schema = 1\nvisibility = "public"\n'
 GOOD = "../.layers/" + "a" * 24

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hai.v1.environment_pb2 import Environment
-from haienv.remote import _as_dict
+from haienv.cluster import _as_dict
 
 
 def test_an_environment_in_a_state_that_came_later() -> None:

@@ -16,7 +16,7 @@ import pytest
 from haienv.activate.__main__ import main as enter
 from haienv.cli.main import main
 from haienv.errors import UsageError
-from haienv.layout import home
+from haienv.store.layout import home
 
 DEPTH = 8
 WRITES = ("os.rename", "os.mkdir", "os.symlink", "os.remove", "os.rmdir", "os.chmod", "os.utime")

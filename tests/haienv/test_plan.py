@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haienv.lock import Lock, normal, parse, pin_of, pins_of
-from haienv.plan import Action, Dist, Step, breaking, changes, own, plan
+from haienv.layers.plan import Action, Dist, Step, breaking, changes, own, plan
+from haienv.store.lock import Lock, normal, parse, pin_of, pins_of
 
 NAMES = st.sampled_from("abcde")
 VERSIONS = st.dictionaries(NAMES, st.sampled_from(["1", "2", "3"]))

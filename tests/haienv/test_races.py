@@ -15,9 +15,9 @@ import pytest
 
 from haienv.cli.main import main
 from haienv.doctor import findings, mend
-from haienv.layout import Home
-from haienv.registry import everything
-from haienv.transaction import building, committing
+from haienv.store.layout import Home
+from haienv.store.registry import everything
+from haienv.store.transaction import building, committing
 
 
 def at_once(lines: Sequence[str]) -> list[int]:
@@ -107,14 +107,14 @@ def test_of_two_that_take_a_name_away_one_is_told(
     haienv: Any, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     from haienv import operations
-    from haienv.layers import removal
+    from haienv.layers import gc
 
     def late(home: Home) -> AbstractContextManager[None]:
         haienv.get("one").directory.rename(home.own / "two")
         return committing(home)
 
     haienv.ok("create one --no_extend")
-    for module in (operations, removal):
+    for module in (operations, gc):
         monkeypatch.setattr(module, "committing", late)
     refused = haienv(f"{line} --json")
     assert (refused.code, refused.error["reason"]) == (3, "NOT_FOUND")

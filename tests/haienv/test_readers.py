@@ -6,7 +6,7 @@ import pytest
 
 from hai_backend.environments import parse
 from hai_backend.environments.errors import Broken
-from haienv.records import Malformed, label_from, layer_from
+from haienv.store.records import Malformed, label_from, layer_from
 
 HASH, LAYER = "a" * 64, "b" * 24
 LABEL = {

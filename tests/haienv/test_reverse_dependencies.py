@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from haienv.layers import removal
-from haienv.layout import Home
+from haienv.layers import gc
+from haienv.store.layout import Home
 
 
 def hide(haienv: Any, user: str) -> None:
@@ -102,7 +102,7 @@ def test_a_child_that_comes_while_its_parent_goes(
     """The owner has looked, and puts the layer away; then a child tells that it stands on it."""
     haienv.ok("create base --no_extend fast==1.0 --visibility public")
     layer = haienv.get("base").path
-    real = removal.put_away
+    real = gc.put_away
 
     def late(home: Home, path: Path) -> Path:
         away = real(home, path)
@@ -112,7 +112,7 @@ def test_a_child_that_comes_while_its_parent_goes(
             mark.touch()
         return away
 
-    monkeypatch.setattr(removal, "put_away", late)
+    monkeypatch.setattr(gc, "put_away", late)
     haienv.ok("remove base --yes")
     assert (layer / "bin" / "python").exists()
 

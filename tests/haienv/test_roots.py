@@ -9,9 +9,9 @@ import pytest
 
 import haienv as package
 from haienv.activate.activation import activation
-from haienv.layout import home
 from haienv.names import parse_reference
-from haienv.registry import find
+from haienv.store.layout import home
+from haienv.store.registry import find
 
 
 @pytest.fixture

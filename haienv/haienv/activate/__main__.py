@@ -10,9 +10,9 @@ from haienv.activate.activation import activation
 from haienv.activate.activation_cache import keep
 from haienv.activate.shells import SHELLS, text_for
 from haienv.errors import EnvError, UsageError
-from haienv.layout import home
 from haienv.names import Reference, parse_reference
-from haienv.registry import find
+from haienv.store.layout import home
+from haienv.store.registry import find
 
 _USAGE = "source haienv NAME[USER]   (or NAME -u USER)"
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from haienv.layout import CURRENT, LABEL, Home
-from haienv.records import Config
-from haienv.registry import Environment, read
+from haienv.store.layout import CURRENT, LABEL, Home
+from haienv.store.records import Config
+from haienv.store.registry import Environment, read
 
 
 @dataclass(frozen=True, slots=True)

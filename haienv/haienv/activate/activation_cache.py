@@ -14,9 +14,9 @@ from pathlib import Path
 
 from haienv.activate.activation import Activation
 from haienv.activate.shells import fish_quoted, quoted
-from haienv.layout import CURRENT, LABEL, Home
 from haienv.names import SYSTEM, Reference
-from haienv.registry import Environment
+from haienv.store.layout import CURRENT, LABEL, Home
+from haienv.store.registry import Environment
 
 _ASKED = ("HAIENV_HOME", "HAIENV_PATH", "HAIENV_USER", "XDG_DATA_HOME", "HOME")
 _MOST = 32 * 1024

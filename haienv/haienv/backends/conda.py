@@ -17,8 +17,8 @@ from pathlib import Path
 
 from haienv.backends.subprocess_guard import run
 from haienv.errors import Busy, NotFound, installer_failed
-from haienv.layout import CONDA, Home
-from haienv.transaction import at_work, building
+from haienv.store.layout import CONDA, Home
+from haienv.store.transaction import at_work, building
 
 PROGRAMS = ("micromamba", "mamba", "conda")
 DONE = "conda-meta/haienv-done"

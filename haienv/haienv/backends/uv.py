@@ -17,8 +17,7 @@ from pathlib import Path
 from hai.host.disk_reserve import DiskReserve
 from haienv.backends.subprocess_guard import run
 from haienv.errors import BuildFailed, installer_failed
-from haienv.layout import CACHE, Home
-from haienv.requirements.requirement_set import url_of
+from haienv.store.layout import CACHE, Home
 
 MINIMAL_ENV_CLEARED = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "CONDA_PREFIX")
 _WRITES = ("venv", "pip")  # commands that take room; others make some
@@ -85,9 +84,9 @@ class Uv:
         arguments += ["--compile-bytecode"] if compiled else []
         self._run(*arguments, str(lock), *self.index.arguments())
 
-    def install_editable(self, python: Path, projects: Sequence[str]) -> None:
+    def install_editable(self, python: Path, urls: Sequence[str]) -> None:
         """Projects in place; what they depend on is in the lock already."""
-        paths = [argument for each in projects for argument in ("--editable", url_of(each))]
+        paths = [argument for url in urls for argument in ("--editable", url)]
         self._run(
             "pip", "install", "--python", str(python), "--no-deps", *paths, *self.index.arguments()
         )

@@ -13,13 +13,13 @@ import click
 
 from hai.redaction import redact, redact_values
 from haienv.errors import UsageError
-from haienv.layout import Home, home
 from haienv.names import Reference, parse_reference
-from haienv.registry import Environment, find
+from haienv.store.layout import Home, home
+from haienv.store.registry import Environment, find
 
 if TYPE_CHECKING:
     from haienv.backends.uv import Uv
-    from haienv.plan import Step
+    from haienv.layers.plan import Step
 
 
 FILE = click.Path(exists=True, dir_okay=False)
@@ -131,7 +131,7 @@ def own(text: str) -> tuple[Home, Environment]:
 
 def names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Names that begin so, for completion."""
-    from haienv.registry import everywhere
+    from haienv.store.registry import everywhere
 
     here = home()
     every = [e.name if e.owner == here.user else str(e) for e in everywhere(here)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hai.client.text.sizes import size_text
-from haienv.registry import Environment
+from hai.client.sizes import size_text
+from haienv.store.registry import Environment
 
 
 def as_dict(found: Environment) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from haienv.errors import NotFound, Refused
 from haienv.layers.installed import distributions, fingerprint, versions
-from haienv.layout import LAYERS, site_packages
+from haienv.layers.plan import Dist
 from haienv.names import Reference
-from haienv.plan import Dist
-from haienv.records import Layer, Parent, fits, minor
-from haienv.registry import Environment
+from haienv.store.layout import LAYERS, site_packages
+from haienv.store.records import Layer, Parent, fits, minor
+from haienv.store.registry import Environment
 
 _ASK = """
 import json, site, sys

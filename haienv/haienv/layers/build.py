@@ -17,19 +17,19 @@ from haienv.backends.uv import Uv
 from haienv.errors import BuildFailed, Refused, UsageError
 from haienv.layers import base as ground
 from haienv.layers.base import Base
-from haienv.layers.cuda import driver
 from haienv.layers.installed import infos
 from haienv.layers.integrity import differences_of
+from haienv.layers.machine import cuda_driver, libc
+from haienv.layers.plan import Step, breaking, own, plan
+from haienv.layers.postinstall import finish
 from haienv.layers.pth_links import pip_shim, programs_of_layer, programs_of_sites, see
-from haienv.layout import LOCK_TEXT, RECORD, Home, site_packages
-from haienv.lock import Lock, Pin
-from haienv.plan import Step, breaking, own, plan
-from haienv.postinstall import finish
-from haienv.records import MODES, Layer, Malformed, fits, layer_from, minor, to_toml
-from haienv.requirements.requirement_set import directory_of
-from haienv.requirements.resolve import Resolution, resolve
-from haienv.transaction import publish, replace_text
-from haienv.untrusted_io import LIMIT, LOCK_LIMIT, Unreadable, read_text
+from haienv.layers.resolve import Resolution, resolve
+from haienv.requirements.requirement_set import RequirementSet, directory_of, url_of
+from haienv.store.layout import LOCK_TEXT, RECORD, Home, site_packages
+from haienv.store.lock import Lock, Pin
+from haienv.store.records import MODES, Layer, Malformed, fits, layer_from, minor, to_toml
+from haienv.store.transaction import publish, replace_text
+from haienv.store.untrusted_io import LIMIT, LOCK_LIMIT, Unreadable, read_text
 
 Tell = Callable[[Sequence[Step]], None]
 _PROJECT = ("pyproject.toml", "setup.cfg", "setup.py")
@@ -62,6 +62,18 @@ class Built:
     layer_id: str
     layer: Layer
     steps: tuple[Step, ...]
+
+
+def exact_pins(asked: RequirementSet, base: Base) -> tuple[Pin, ...] | None:
+    """The pins of a lock, if it was made for this base; None: there is no lock, so versions are resolved."""
+    if asked.lock is None:
+        return None
+    if asked.lock.parent != base.parent_hash or asked.lock.sites != base.sites_hash:
+        raise Refused(
+            "the lock was made for another parent than this",
+            "extend the environment whose lock hash stands on its top, or give requirements",
+        )
+    return asked.lock.pins
 
 
 def build(
@@ -154,7 +166,7 @@ def _record(lock: Lock, python: str, interpreter: str, base: Base, wish: BuildRe
         interpreter=interpreter,
         platform=sysconfig.get_platform(),
         libc=libc(),
-        cuda=driver(),
+        cuda=cuda_driver(),
         backend="uv" if wish.fill is None else "archive",
         wanted=tuple(map(without_credentials, wish.wanted)),
         editable=wish.editable,
@@ -173,14 +185,6 @@ def _require_readable(layer: Layer) -> None:
         raise UsageError(str(error)) from error
     if len(text.encode()) > LIMIT - _SIZES:
         raise UsageError(f"what is asked for has {LIMIT >> 10} KiB at most")
-
-
-def libc() -> str:
-    """The C library of this machine, as in glibc 2.36."""
-    try:
-        return os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (ValueError, OSError):
-        return ""
 
 
 def _identity(layer: Layer, base: Base) -> str:
@@ -218,7 +222,7 @@ def _fill(
     if wish.verify or wish.fill is not None:
         _require_intact(target, site, layer)
     if layer.editable:
-        uv.install_editable(python, layer.editable)
+        uv.install_editable(python, [url_of(each) for each in layer.editable])
     finish(site)
     see(site, base.below(), base.outside)
     if base.parents:

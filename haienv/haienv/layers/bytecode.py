@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from haienv.transaction import readable
+from haienv.store.transaction import readable
 
 _CUT_OFF = """
 import marshal, os, sys

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from haienv.backends.conda import DONE
-from haienv.layers.removal import take, used_layers
-from haienv.layout import CONDA, LAYERS, RECORD, USED, Home
 from haienv.names import is_layer
-from haienv.transaction import committing, delete, put_away
-from haienv.untrusted_io import Unreadable, entries, read_text
+from haienv.store.layout import CONDA, LAYERS, RECORD, USED, Home
+from haienv.store.registry import everything, layer_at
+from haienv.store.reverse_dependencies import forget, others_on
+from haienv.store.transaction import committing, delete, put_away
+from haienv.store.untrusted_io import Unreadable, entries, read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +80,26 @@ def collect(home: Home, found: Sequence[Garbage]) -> None:
         gone += [put_away(home, path) for path in prefixes]
     for path in gone:
         delete(path)
+
+
+def take(home: Home, layer_ids: Iterable[str]) -> list[Path]:
+    """Put away those layers that nothing uses; what is returned is to be deleted. Under the lease."""
+    used = used_layers(home)
+    unused = [home.layer(home.user, each) for each in layer_ids if each not in used]
+    away = {path: put_away(home, path) for path in unused if path.is_dir()}
+    for path in away.keys() & {home.layer(home.user, each) for each in others_on(home)}:
+        (away[path] / "it").rename(path)  # somebody came to stand on it just now
+    forget(home)
+    return list(away.values())
+
+
+def used_layers(home: Home) -> set[str]:
+    """The caller's layers that an environment of anybody has, had before, or stands on now or then."""
+    used = set(others_on(home))
+    for each in everything(home):
+        before = layer_at(home, each.owner, each.label.previous) if each.label.previous else None
+        if each.owner == home.user:
+            used |= {each.layer_id, each.label.previous}
+        for layer in filter(None, (each.layer, before)):
+            used |= {p.layer for p in layer.parents if p.owner == home.user}
+    return used

@@ -10,9 +10,9 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from haienv.lock import normal
-from haienv.plan import Dist
-from haienv.untrusted_io import LOCK_LIMIT, Unreadable, entries, read_text
+from haienv.layers.plan import Dist
+from haienv.store.lock import normal
+from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, entries, read_text
 
 _INFO = re.compile(r"([A-Za-z0-9][\w.]*)-([\w.+!]+)(?:-py\d[\d.]*)?\.(dist|egg)-info")
 _REQUIRES = re.compile(r"^Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)$", re.M | re.I)

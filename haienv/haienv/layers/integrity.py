@@ -13,10 +13,10 @@ from pathlib import Path
 from haienv.errors import Broken
 from haienv.layers.installed import infos, versions
 from haienv.layers.pth_links import OURS
-from haienv.layout import LOCK_TEXT
-from haienv.lock import hash_of, parse
-from haienv.registry import Environment
-from haienv.untrusted_io import LOCK_LIMIT, Unreadable, read_text
+from haienv.store.layout import LOCK_TEXT
+from haienv.store.lock import hash_of, parse
+from haienv.store.registry import Environment
+from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, read_text
 
 
 @dataclass(frozen=True, slots=True)

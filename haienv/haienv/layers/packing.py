@@ -17,12 +17,12 @@ from hashlib import file_digest
 from pathlib import Path
 
 from haienv.errors import FULL, BuildFailed, Busy, NoRoom, Refused
-from haienv.layout import IMAGE, IMAGE_RECORD, TELLING, Home, site_packages
-from haienv.operations import mine
-from haienv.records import Image, Layer, Malformed, Parent, image_from, to_toml
-from haienv.registry import Environment, layer_at
-from haienv.transaction import building, committing, replace_text
-from haienv.untrusted_io import Unreadable, read_text
+from haienv.store.access import mine
+from haienv.store.layout import IMAGE, IMAGE_RECORD, TELLING, Home, site_packages
+from haienv.store.records import Image, Layer, Malformed, Parent, image_from, to_toml
+from haienv.store.registry import Environment, layer_at
+from haienv.store.transaction import building, committing, replace_text
+from haienv.store.untrusted_io import Unreadable, read_text
 
 _LEVEL = 6
 _UNWRITTEN = re.compile(

@@ -17,7 +17,7 @@ from configparser import ConfigParser, Error
 from pathlib import Path
 
 from haienv.layers.installed import infos
-from haienv.untrusted_io import LOCK_LIMIT, Unreadable, entries, read_bytes, read_text
+from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, entries, read_bytes, read_text
 
 _PTH = "zzz_haienv.pth"
 _MODULE = "_haienv_layers"

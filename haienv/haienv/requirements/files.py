@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import tomllib
@@ -12,12 +13,50 @@ from pathlib import Path
 from typing import Any
 
 from haienv.errors import UsageError
-from haienv.lock import is_newer, logical_lines, normal, parse, pins_of
-from haienv.requirements.requirement_set import RequirementSet, project_at
-from haienv.requirements.resolve import requirement
+from haienv.requirements.requirement_set import (
+    RequirementSet,
+    directory_of,
+    project_at,
+    requirement,
+)
+from haienv.store.lock import is_newer, logical_lines, normal, parse, pins_of
+from haienv.store.records import path_fault
 
 _CONDA_PIN = re.compile(r"(?:[\w-]+::)?([A-Za-z0-9._-]+)\s*(.*)")
 _NOT_ON_INDEXES = ("pip", "python")
+
+
+def gather(asked: RequirementSet, sources: Sequence[str], extras: Sequence[str]) -> RequirementSet:
+    """All that is asked for, on the command line and in files."""
+    for source in sources:
+        more = read(Path(source), extras)
+        if more.lock and (len(sources) > 1 or asked.requirements or asked.editable):
+            raise UsageError(f"{source} is a lock: nothing can be added to it")
+        asked = RequirementSet(
+            asked.requirements + more.requirements,
+            asked.editable + more.editable,
+            asked.python or more.python,
+            more.lock,
+        )
+    return _checked(asked)
+
+
+def _checked(asked: RequirementSet) -> RequirementSet:
+    if faults := list(filter(None, map(_project_fault, asked.editable))):
+        raise UsageError("; ".join(faults))
+    if asked.lock is None:
+        for line in asked.requirements:
+            requirement(line)
+    return replace(asked, requirements=tuple(dict.fromkeys(map(str.strip, asked.requirements))))
+
+
+def _project_fault(project: str) -> str:
+    directory = directory_of(project)
+    if "#" in directory:  # also where it is encoded
+        return f"{directory!r} cannot be installed in place: for uv a path ends at #; rename it"
+    if not os.path.isdir(directory):
+        return f"{directory!r} is not a directory, so there is no project to install in place"
+    return path_fault(directory)
 
 
 def read(path: Path, extras: Sequence[str] = ()) -> RequirementSet:

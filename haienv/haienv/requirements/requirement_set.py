@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from haienv.errors import Refused, UsageError
-from haienv.layers.base import Base
-from haienv.lock import Lock, Pin
-from haienv.records import path_fault
+from haienv.errors import UsageError
+from haienv.store.lock import Lock, normal
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 _EXTRAS = re.compile(r"\[[^\[\]/]*\]$")
 
@@ -25,44 +27,15 @@ class RequirementSet:
     python: str = ""
     lock: Lock | None = None
 
-    def exact_for(self, base: Base) -> tuple[Pin, ...] | None:
-        """The pins of a lock, if it was made for this ground; None: resolve."""
-        if self.lock is None:
-            return None
-        if self.lock.parent != base.parent_hash or self.lock.sites != base.sites_hash:
-            raise Refused(
-                "the lock was made for another parent than this",
-                "extend the environment whose lock hash stands on its top, or give requirements",
-            )
-        return self.lock.pins
 
+def requirement(line: str) -> Requirement:
+    """Parse one requirement, or UsageError."""
+    from packaging.requirements import InvalidRequirement, Requirement  # an empty one needs none
 
-def gather(asked: RequirementSet, sources: Sequence[str], extras: Sequence[str]) -> RequirementSet:
-    """All that is asked for, on the command line and in files."""
-    from haienv.requirements.files import read
-
-    for source in sources:
-        more = read(Path(source), extras)
-        if more.lock and (len(sources) > 1 or asked.requirements or asked.editable):
-            raise UsageError(f"{source} is a lock: nothing can be added to it")
-        asked = RequirementSet(
-            asked.requirements + more.requirements,
-            asked.editable + more.editable,
-            asked.python or more.python,
-            more.lock,
-        )
-    return _checked(asked)
-
-
-def _checked(asked: RequirementSet) -> RequirementSet:
-    from haienv.requirements.resolve import requirement
-
-    if faults := list(filter(None, map(_project_fault, asked.editable))):
-        raise UsageError("; ".join(faults))
-    if asked.lock is None:
-        for line in asked.requirements:
-            requirement(line)
-    return replace(asked, requirements=tuple(dict.fromkeys(map(str.strip, asked.requirements))))
+    try:
+        return Requirement(line)
+    except InvalidRequirement as error:
+        raise UsageError(f"{line!r} is not a requirement: {error}".split("\n")[0]) from error
 
 
 def joined(before: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
@@ -95,15 +68,6 @@ def url_of(project: str) -> str:
     return Path(directory).as_uri() + project.removeprefix(directory)
 
 
-def _project_fault(project: str) -> str:
-    directory = directory_of(project)
-    if "#" in directory:  # also where it is encoded
-        return f"{directory!r} cannot be installed in place: for uv a path ends at #; rename it"
-    if not os.path.isdir(directory):
-        return f"{directory!r} is not a directory, so there is no project to install in place"
-    return path_fault(directory)
-
-
 def without(lines: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
     """Requirements but those of some distributions."""
     asked = by_name(lines)
@@ -112,9 +76,6 @@ def without(lines: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
 
 def by_name(lines: Iterable[str]) -> dict[str, list[str]]:
     """Requirements by distribution: there may be several of one, each for other Pythons."""
-    from haienv.lock import normal
-    from haienv.requirements.resolve import requirement
-
     found: dict[str, list[str]] = {}
     for line in lines:
         found.setdefault(normal(requirement(line).name), []).append(line)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hai_backend.environments import parse
 from hai_backend.environments.errors import Broken
-from haienv import records
+from haienv.store import records
 
 Table = Mapping[str, Any]
 _DAY = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)

@@ -13,9 +13,9 @@ from hai.toml import loads
 from haienv.cli.common import EnvGroup, Settings, environment, names, own
 from haienv.cli.view import aligned
 from haienv.errors import NotFound, UsageError
-from haienv.layout import Home
 from haienv.names import variable_fault
-from haienv.records import (
+from haienv.store.layout import Home
+from haienv.store.records import (
     VISIBILITIES,
     Config,
     Label,
@@ -26,7 +26,7 @@ from haienv.records import (
     to_toml,
     value_fault,
 )
-from haienv.registry import Environment
+from haienv.store.registry import Environment
 
 FIELDS = {"extra-search-dir": "search_dirs", "extra-search-bin-dir": "bin_dirs", "hook": "hooks"}
 VARIABLES = "extra-environment"
@@ -177,7 +177,7 @@ def _change(settings: Settings, name: str, change: Callable[[Label], Label]) -> 
 
 
 def _tell_who_stands_on(settings: Settings, here: Home, after: Environment) -> None:
-    from haienv.layers.reverse_dependencies import others_on
+    from haienv.store.reverse_dependencies import others_on
 
     if users := others_on(here).get(after.layer_id):
         settings.note(f"its packages stay as open as they were: {', '.join(users)} extended them")

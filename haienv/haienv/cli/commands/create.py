@@ -23,15 +23,15 @@ from haienv.cli.common import (
 )
 from haienv.cli.view import as_dict
 from haienv.errors import UsageError
-from haienv.layout import Home, home
 from haienv.names import Reference, variable_fault
-from haienv.records import VISIBILITIES, Config, Label, hook_fault, path_fault, value_fault
-from haienv.registry import find
+from haienv.store.layout import Home, home
+from haienv.store.records import VISIBILITIES, Config, Label, hook_fault, path_fault, value_fault
+from haienv.store.registry import find
 
 if TYPE_CHECKING:
     from haienv.layers.base import Base
     from haienv.layers.build import BuildRequest
-    from haienv.plan import Step
+    from haienv.layers.plan import Step
     from haienv.requirements.requirement_set import RequirementSet
 
 _CREATE = """Make an environment, with packages as pip names them.
@@ -103,13 +103,14 @@ def create(settings: Settings, /, name: str, **options: Any) -> int:
     """The function behind the command."""
     from haienv import operations
     from haienv.hooks import run_hooks
-    from haienv.layers.cuda import driver, require
-    from haienv.requirements.requirement_set import RequirementSet, gather, project_at
+    from haienv.layers.machine import cuda_driver, require_cuda
+    from haienv.requirements.files import gather
+    from haienv.requirements.requirement_set import RequirementSet, project_at
 
     here = home()
     uv = installer(here, options)
     if options["require_cuda"]:
-        require(options["require_cuda"], driver())
+        require_cuda(options["require_cuda"], cuda_driver())
     asked = RequirementSet(options["requirements"], tuple(map(project_at, options["editable"])))
     asked = gather(asked, options["sources"], options["extras"])
     label = _label(options)
@@ -143,13 +144,13 @@ def _label(options: dict[str, Any]) -> Label:
 
 
 def _wish(options: dict[str, Any], asked: RequirementSet, base: Base, label: Label) -> BuildRequest:
-    from haienv.layers.build import BuildRequest
+    from haienv.layers.build import BuildRequest, exact_pins
 
     compiled = options["compiled"]
     return BuildRequest(
         wanted=asked.requirements,
         editable=asked.editable,
-        exact=asked.exact_for(base),
+        exact=exact_pins(asked, base),
         force=options["force"],
         compiled=label.visibility != "private" if compiled is None else compiled,
         verify=options["verify"],
@@ -158,7 +159,7 @@ def _wish(options: dict[str, Any], asked: RequirementSet, base: Base, label: Lab
 
 
 def _brings(plan: Sequence[Step]) -> str:
-    from haienv.plan import Action
+    from haienv.layers.plan import Action
 
     shared = sum(step.action is Action.SHARE for step in plan)
     return f"{len(plan) - shared} packages of its own, {shared} of those asked for from below"
@@ -187,7 +188,7 @@ def _config(options: dict[str, Any]) -> Config:
 
 def _foundation(here: Home, options: dict[str, Any], wanted_python: str) -> Base:
     from haienv.layers import base as ground
-    from haienv.operations import require_here
+    from haienv.store.access import require_here
 
     python = options["python"] or wanted_python or os.environ.get("HAIENV_PY", "")
     if options["conda_packages"]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sysconfig
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +19,10 @@ from haienv.cli.common import (
 )
 from haienv.cli.view import as_dict
 from haienv.errors import EnvError, Refused, UsageError
-from haienv.layout import Home, home
 from haienv.names import Reference, is_name, variable_fault
-from haienv.records import Config, Label, Layer, path_fault, value_fault
-from haienv.registry import Environment, read, with_lock
+from haienv.store.layout import Home, home
+from haienv.store.records import Config, Label, Layer, path_fault, value_fault
+from haienv.store.registry import Environment, read, with_lock
 
 if TYPE_CHECKING:
     from haienv.backends.uv import Uv
@@ -74,9 +72,10 @@ def import_(settings: Settings, /, file: str, name: str, **options: Any) -> int:
 def _from_archive(here: Home, uv: Uv, path: Path, name: str) -> Environment:
     from haienv import archive, operations
     from haienv.layers.build import BuildRequest
+    from haienv.layers.machine import require_runnable
 
     told = archive.read(path)
-    _fits(told.layer)
+    require_runnable(told.layer)
     wish = BuildRequest(
         told.layer.wanted, exact=told.lock.pins, fill=lambda *places: archive.unpack(path, *places)
     )
@@ -85,20 +84,6 @@ def _from_archive(here: Home, uv: Uv, path: Path, name: str) -> Environment:
     made = operations.create(here, uv, name, _ground(here, told.layer), wish, label, lambda _: None)
     assert made is not None
     return made
-
-
-def _fits(layer: Layer) -> None:
-    if layer.platform != sysconfig.get_platform():
-        raise Refused(f"it is for {layer.platform}, this is {sysconfig.get_platform()}",
-                      "make it from its lock instead: haienv create NAME --from LOCK")  # fmt: skip
-    from haienv.layers.build import libc
-
-    if layer.libc and libc() and _number(layer.libc) > _number(libc()):
-        raise Refused(f"it was made with {layer.libc}, this has {libc()}", "make it from its lock")
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"[0-9]{1,9}", version)))
 
 
 def _ground(here: Home, layer: Layer) -> Base:

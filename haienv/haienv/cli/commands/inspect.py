@@ -11,9 +11,9 @@ from haienv.cli.common import EnvCommand, Settings, environment, names
 from haienv.cli.view import aligned, as_dict, table
 from haienv.errors import NotFound
 from haienv.layers.installed import versions
-from haienv.layout import CURRENT, home
 from haienv.names import SYSTEM, check_name
-from haienv.registry import Environment, children, everywhere, parent_of
+from haienv.store.layout import CURRENT, home
+from haienv.store.registry import Environment, children, everywhere, parent_of
 
 _NAME = click.argument("name", default=".", shell_complete=names)
 _USER = click.option("-u", "--user", help="Whose it is.")
@@ -56,7 +56,7 @@ def _here(owner: str) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _on_cluster(owner: str) -> tuple[str, list[dict[str, Any]]]:
-    from haienv.remote import listed
+    from haienv.cluster import listed
 
     return listed(owner)
 
@@ -106,7 +106,7 @@ def info(settings: Settings, name: str, user: str | None, tasks: bool, disk: boo
         "config": _config(found),
     }
     if tasks:
-        from haienv.server import used_by
+        from haienv.cluster import used_by
 
         document["used_by"] = used_by(found)
     if disk:

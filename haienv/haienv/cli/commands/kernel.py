@@ -14,8 +14,8 @@ import click
 from haienv.cli.common import EnvGroup, Settings, environment, names
 from haienv.errors import EnvError, Exists, NotFound, Refused
 from haienv.layers.installed import versions
-from haienv.registry import Environment
-from haienv.transaction import replace_text
+from haienv.store.registry import Environment
+from haienv.store.transaction import replace_text
 
 _NAME = click.argument("name", default=".", shell_complete=names)
 

@@ -21,14 +21,14 @@ from haienv.cli.common import (
 from haienv.cli.view import as_dict
 from haienv.errors import Refused, UsageError
 from haienv.hooks import run_hooks
-from haienv.registry import Environment, children, parent_of, read
+from haienv.store.registry import Environment, children, parent_of, read
 
 if TYPE_CHECKING:
     from haienv.backends.uv import Uv
     from haienv.layers.base import Base
     from haienv.layers.build import BuildRequest
-    from haienv.layout import Home
-    from haienv.plan import Step
+    from haienv.layers.plan import Step
+    from haienv.store.layout import Home
 
 _NAME = click.argument("name", shell_complete=names)
 _FORCE = click.option(
@@ -54,9 +54,9 @@ def install(settings: Settings, /, name: str, **options: Any) -> int:
     Parents are never changed; what they have in a fitting version is used from there. Running
     programs keep what they have: a new layer is built and switched to.
     """
+    from haienv.requirements.files import gather
     from haienv.requirements.requirement_set import (
         RequirementSet,
-        gather,
         joined,
         project_at,
         projects_joined,
@@ -96,8 +96,8 @@ def uninstall(settings: Settings, /, name: str, packages: tuple[str, ...], **opt
 
 def _without(found: Environment, wish: BuildRequest, packages: Sequence[str]) -> BuildRequest:
     from haienv.layers.installed import in_place, versions
-    from haienv.lock import normal
     from haienv.requirements.requirement_set import by_name, directory_of, without
+    from haienv.store.lock import normal
 
     asked, projects = by_name(wish.wanted), in_place(found.sites[0])
     gone = list(map(normal, packages))
@@ -133,7 +133,7 @@ def _rebuild(
     base: Base | None = None,
 ) -> int:
     from haienv import operations
-    from haienv.plan import changes as changing
+    from haienv.layers.plan import changes as changing
 
     plan: list[Step] = []
     built = operations.rebuild(here, uv, found, change, plan.extend, base)
@@ -217,11 +217,12 @@ def _ground(here: Home, found: Environment, python: str) -> Base:
 def rename(settings: Settings, name: str, to: str, force: bool) -> int:
     """Give an environment another name; what extends it goes on. One that unfinished tasks use keeps its name."""
     from haienv import operations
-    from haienv.server import require_unused
+    from haienv.cluster import require_unused
+    from haienv.store.access import mine
 
     here, found = own(name)
     if not force:
-        require_unused(operations.mine(here, found))
+        require_unused(mine(here, found))
     made = operations.rename(here, found, to)
     settings.answer(as_dict(made), str(made))
     return 0

@@ -19,10 +19,10 @@ from haienv.cli.common import (
 )
 from haienv.cli.view import as_dict
 from haienv.errors import Refused, UsageError
-from haienv.layout import Home, home
-from haienv.lock import Lock
 from haienv.names import check_name, parse_reference
-from haienv.records import VISIBILITIES, Label
+from haienv.store.layout import Home, home
+from haienv.store.lock import Lock
+from haienv.store.records import VISIBILITIES, Label
 
 if TYPE_CHECKING:
     from hai.v1.environment_pb2 import Environment as Remote
@@ -53,13 +53,13 @@ def push(settings: Settings, /, name: str, **options: Any) -> int:
     Packages come from the cluster's indexes; only what describes its own layer travels, and wheels
     that no index has. What it extends must be there, with the same lock.
     """
-    from haienv import remote
+    from haienv import cluster
 
     _, found = environment(name)
     target = check_name(options["target"] or found.name)
     wheels = [path for place in options["wheels"] for path in sorted(Path(place).glob("*.whl"))]
     label = _label(found.label, options)
-    made = remote.push(found, target, label, wheels, options["replace"], settings.note)
+    made = cluster.push(found, target, label, wheels, options["replace"], settings.note)
     return _made(settings, made)
 
 
@@ -89,12 +89,12 @@ def _made(settings: Settings, made: Remote) -> int:
 @click.pass_obj
 def pull(settings: Settings, /, source: str, name: str, parent: str, **options: Any) -> int:
     """Make an environment of the cluster here, from its lock, as NAME."""
-    from haienv import operations, remote
+    from haienv import cluster, operations
     from haienv.layers.build import BuildRequest
 
     here, meant = home(), parse_reference(source)
     uv = installer(here, options)
-    told = remote.recipe(meant.name, meant.owner)
+    told = cluster.recipe(meant.name, meant.owner)
     base = _ground(here, told.lock, told.description.parent, parent)
     wanted = tuple(told.description.wanted) or tuple(pin.text for pin in told.lock.pins)
     label = Label(config=_config(told.description.config))
@@ -107,7 +107,7 @@ def pull(settings: Settings, /, source: str, name: str, parent: str, **options: 
 
 def _config(text: str) -> Any:
     from hai.toml import loads
-    from haienv.records import config_from
+    from haienv.store.records import config_from
 
     try:
         return config_from(loads(text))
@@ -117,7 +117,7 @@ def _config(text: str) -> Any:
 
 def _ground(here: Home, lock: Lock, parent: str, chosen: str) -> Base:
     from haienv.layers import base as ground
-    from haienv.registry import find, with_lock
+    from haienv.store.registry import find, with_lock
 
     if not lock.parent:
         return ground.on_nothing(lock.python)
@@ -150,9 +150,10 @@ def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int
 
     Versions are chosen here, for the cluster's Python; a lock is taken as it is.
     """
-    from haienv import remote as cluster
+    from haienv import cluster
     from haienv.layers.base import running_minor
-    from haienv.requirements.requirement_set import RequirementSet, gather
+    from haienv.requirements.files import gather
+    from haienv.requirements.requirement_set import RequirementSet
 
     uv = installer(home(), options)
     asked = gather(RequirementSet(options["requirements"]), options["sources"], ())
@@ -178,8 +179,8 @@ def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int
 
 
 def _locked(uv: Uv, wanted: tuple[str, ...], python: str, chain: list[Lock]) -> Lock:
-    from haienv.requirements.resolve import resolve_for
-    from haienv.transaction import building
+    from haienv.layers.resolve import resolve_for
+    from haienv.store.transaction import building
 
     below = {pin.name: pin.version for lock in reversed(chain) for pin in lock.pins}
     with building(uv.home) as work:

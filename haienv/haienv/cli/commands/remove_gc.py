@@ -7,7 +7,7 @@ import click
 from hai.client.text.sizes import size_text
 from haienv.cli.common import EnvCommand, Settings, names, own, sure
 from haienv.cli.view import aligned
-from haienv.layout import Home, home
+from haienv.store.layout import Home, home
 
 
 @click.command("remove", cls=EnvCommand)
@@ -17,9 +17,9 @@ from haienv.layout import Home, home
 @click.pass_obj
 def remove(settings: Settings, names: tuple[str, ...], yes: bool, force: bool) -> int:
     """Remove environments. What others extend, and what unfinished tasks use, is kept."""
-    from haienv.layers.removal import remove as remove_one
-    from haienv.operations import mine
-    from haienv.server import require_unused
+    from haienv import operations
+    from haienv.cluster import require_unused
+    from haienv.store.access import mine
 
     here = home()
     each_once = {str(each): each for each in (mine(here, own(name)[1]) for name in names)}
@@ -30,7 +30,7 @@ def remove(settings: Settings, names: tuple[str, ...], yes: bool, force: bool) -
     busy = _busy_layers(here, force)
     sure(f"Remove {', '.join(map(str, found))}?", yes)
     for each in found:
-        remove_one(here, each, force, busy)
+        operations.remove(here, each, force, busy)
     settings.answer({"removed": [str(each) for each in found]}, "")
     settings.note(f"removed {', '.join(map(str, found))}")
     return 0
@@ -73,7 +73,7 @@ def gc(settings: Settings, days: float, cache: bool, dry_run: bool, force: bool,
 
 def _busy_layers(here: Home, force: bool) -> frozenset[str]:
     """Layers that programs run in; with --force none where nobody can be asked."""
-    from haienv.server import ServerSays, layers_in_use
+    from haienv.cluster import ServerSays, layers_in_use
 
     try:
         return layers_in_use(here)

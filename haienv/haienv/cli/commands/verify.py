@@ -6,8 +6,8 @@ import click
 
 from haienv.cli.common import EnvCommand, Settings, environment, names
 from haienv.cli.view import aligned
-from haienv.layout import home
 from haienv.names import check_name
+from haienv.store.layout import home
 
 
 @click.command("verify", cls=EnvCommand)
@@ -72,7 +72,7 @@ def history(settings: Settings, name: str, user: str | None) -> int:
     """What was done to your environments (to NAME), oldest first: create, switch, configure, rename, remove."""
     from dataclasses import asdict
 
-    from haienv.history import changes
+    from haienv.store.history import changes
 
     here = home()
     every = changes(here, check_name(user, "user") if user else here.user)

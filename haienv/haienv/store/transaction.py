@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from haienv.errors import FULL, Busy, Denied, NoRoom
-from haienv.layout import BUILDING, CACHE, LOCK, TRASH, Home
-from haienv.untrusted_io import entries
+from haienv.store.layout import BUILDING, CACHE, LOCK, TRASH, Home
+from haienv.store.untrusted_io import entries
 
 WAY = 0o711
 """Of a directory that others walk through: to what is below, by its name."""

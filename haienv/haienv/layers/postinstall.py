@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hai.redaction import without_credentials
 from haienv.layers.installed import infos
-from haienv.untrusted_io import LOCK_LIMIT, Unreadable, read_bytes, read_text
+from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, read_bytes, read_text
 
 _PTH_LINE = "import os, sys; sys.path.append(os.fsdecode({path!r}))"
 

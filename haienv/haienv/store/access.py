@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from haienv.errors import Denied, Refused, UsageError
-from haienv.layers.reverse_dependencies import others_on
-from haienv.layout import Home
-from haienv.records import MODES, VISIBILITIES, Label, Parent
-from haienv.registry import Environment, of_owner, read
+from haienv.store.layout import Home
+from haienv.store.records import MODES, VISIBILITIES, Label, Parent
+from haienv.store.registry import Environment, of_owner, read
+from haienv.store.reverse_dependencies import others_on
 
 
 def group_id(name: str) -> int:
@@ -86,3 +86,23 @@ def show(path: Path, label: Label) -> None:
     if label.visibility == "group":
         os.chown(path, -1, group_id(label.group))
     path.chmod(MODES[label.visibility])
+
+
+def mine(home: Home, environment: Environment) -> Environment:
+    """The environment itself, if the caller may change it."""
+    if environment.owner != home.user:
+        raise Denied(
+            f"{environment} belongs to {environment.owner}",
+            f"extend it: haienv create NAME --extend '{environment}'",
+        )
+    require_here(home, environment)
+    return environment
+
+
+def require_here(home: Home, environment: Environment) -> None:
+    """What lies in another root is looked at and entered there; layers see those of their own root."""
+    if environment.root != home.root:
+        raise Denied(
+            f"{environment} lies in {environment.root}, another root",
+            f"change it there: HAIENV_HOME={environment.root} haienv …; or bring it here: haienv export, import",
+        )

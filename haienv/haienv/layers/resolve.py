@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haienv.backends.uv import Uv
-from haienv.errors import UsageError
 from haienv.layers.base import Base
 from haienv.layers.installed import from_elsewhere, infos, metadata
-from haienv.lock import Pin, normal, pins_of
-from haienv.requirements.requirement_set import url_of
+from haienv.requirements.requirement_set import requirement, url_of
+from haienv.store.lock import Pin, normal, pins_of
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -72,16 +71,6 @@ def resolve_for(
     _write(asking, wanted)
     _write(keeping, [f"{name}=={version}" for name, version in kept.items()])
     return pins_of(uv.resolve_for(version, asking, keeping, answering))
-
-
-def requirement(line: str) -> Requirement:
-    """Parse one requirement, or UsageError."""
-    from packaging.requirements import InvalidRequirement, Requirement  # an empty one needs none
-
-    try:
-        return Requirement(line)
-    except InvalidRequirement as error:
-        raise UsageError(f"{line!r} is not a requirement: {error}".split("\n")[0]) from error
 
 
 def constraints(provided: Mapping[str, str], asked: Iterable[Requirement]) -> dict[str, str]:

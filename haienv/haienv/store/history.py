@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from haienv.layout import Home
-from haienv.untrusted_io import LOCK_LIMIT, Unreadable, read_text
+from haienv.store.layout import Home
+from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, read_text
 
 _FILE = ".history"
 _MOST_BYTES = 1 << 20

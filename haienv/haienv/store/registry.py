@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from haienv.errors import Broken, NotFound, UsageError
-from haienv.layout import CURRENT, LABEL, LAYERS, LOCK_TEXT, RECORD, Home, site_packages
-from haienv.lock import hash_of
 from haienv.names import SYSTEM, Reference, is_name, layer_of_link, old_name
-from haienv.records import Label, Layer, Malformed, label_from, layer_from
-from haienv.untrusted_io import LOCK_LIMIT, Unreadable, entries, link_text, read_text
+from haienv.store.layout import CURRENT, LABEL, LAYERS, LOCK_TEXT, RECORD, Home, site_packages
+from haienv.store.lock import hash_of
+from haienv.store.records import Label, Layer, Malformed, label_from, layer_from
+from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, entries, link_text, read_text
 
 _VERSIONED = re.compile(r"python([0-9]+\.[0-9]+)[a-z]*")
 _MOST_BYTES_OF_ANOTHER = 2 << 20  # Python's reader of TOML takes a second for each MiB

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from haienv.layout import LAYERS, USES, Home
 from haienv.names import is_layer, is_name
-from haienv.records import Parent
-from haienv.registry import layer_at, owners
-from haienv.transaction import readable
-from haienv.untrusted_io import entries
+from haienv.store.layout import LAYERS, USES, Home
+from haienv.store.records import Parent
+from haienv.store.registry import layer_at, owners
+from haienv.store.transaction import readable
+from haienv.store.untrusted_io import entries
 
 
 def tell(home: Home, parents: Iterable[Parent]) -> None:

@@ -1,0 +1,1 @@
+"""The files that environments consist of: their paths, formats, access rights and changes."""
