@@ -12,7 +12,7 @@ from haienv.errors import Refused
 from haienv.names import check_name, parse_reference
 from haienv.store.layout import home
 from haienv.store.records import minor
-from haienv.store.registry import Environment, everywhere, find
+from haienv.store.registry import Environment, find, list_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def get_envs(user: str | None = None) -> list[tuple[str, str, str, str, str, str
 def environments(user: str | None = None) -> list[Environment]:
     """The same as values with names, broken ones included."""
     here = home()
-    return list(everywhere(here, check_name(user, "user") if user else ""))
+    return list(list_all(here, check_name(user, "user") if user else ""))
 
 
 def _put_first(directories: list[str]) -> None:
@@ -79,6 +79,8 @@ def _put_first(directories: list[str]) -> None:
 
 def _imported(found: Environment) -> tuple[str, ...]:
     """Modules of other directories that the environment has too."""
-    tops = {name.partition(".")[0] for name in sys.modules}
-    stems = {path.name.partition(".")[0] for place in found.sites[:1] for path in place.glob("*")}
-    return tuple(sorted(name for name in tops & stems if not name.startswith("_")))
+    loaded = {name.partition(".")[0] for name in sys.modules}
+    provided = {
+        path.name.partition(".")[0] for site_dir in found.sites[:1] for path in site_dir.glob("*")
+    }
+    return tuple(sorted(name for name in loaded & provided if not name.startswith("_")))

@@ -16,8 +16,8 @@ from urllib.parse import unquote, urlsplit
 from haienv.errors import EnvError, NotFound, Refused
 from haienv.names import SYSTEM, parse_reference
 from haienv.store.layout import Home
-from haienv.store.lock import Lock, Pin, parse
-from haienv.store.records import Label, to_toml
+from haienv.store.lock import Lock, Pin, parse_lock
+from haienv.store.records import EnvMetadata, to_toml
 from haienv.store.registry import Environment
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from hai.v1.environment_service_pb2 import EnvironmentDescription
 
 Answer = TypeVar("Answer")
-Line = Callable[[str], None]
+LogLine = Callable[[str], None]
 _LAST_LINES = 500
 
 
-class ServerSays(EnvError):
+class ServerError(EnvError):
     """An error of the server or of the way to it, with its own code and reason."""
 
     def __init__(self, code: int, reason: str, message: str, hint: str) -> None:
@@ -39,7 +39,7 @@ class ServerSays(EnvError):
         self.reason = reason
 
 
-def ask(work: Callable[[Client], Awaitable[Answer]]) -> Answer:
+def call_server(work: Callable[[Client], Awaitable[Answer]]) -> Answer:
     """Connect to the server of the current profile, do the work, disconnect."""
     from hai.client import errors
     from hai.client.client import Client
@@ -56,22 +56,22 @@ def ask(work: Callable[[Client], Awaitable[Answer]]) -> Answer:
         return asyncio.run(session())
     except errors.HaiError as error:
         code = next((code for kind, code in codes if isinstance(error, kind)), 1)
-        raise ServerSays(code, error.reason, error.message, error.hint) from error
+        raise ServerError(code, error.reason, error.message, error.hint) from error
 
 
-def used_by(environment: Environment) -> list[int]:
+def tasks_using(environment: Environment) -> list[int]:
     """Unfinished tasks that use an environment; none where no server is known, or it has other files."""
 
     async def work(client: Client) -> list[int]:
         found = await client.environments.get(environment.name, environment.owner)
         return list(found.used_by)
 
-    return _told_of(environment.root, work, [])
+    return _query_same_root(environment.root, work, [])
 
 
 def require_unused(environment: Environment) -> None:
     """Raises Refused where unfinished tasks name an environment: they could not start again."""
-    if tasks := used_by(environment):
+    if tasks := tasks_using(environment):
         raise Refused(
             f"{environment} is used by unfinished tasks: {', '.join(map(str, tasks))}",
             "wait for them, stop them, or --force",
@@ -84,10 +84,12 @@ def layers_in_use(home: Home) -> frozenset[str]:
     async def work(client: Client) -> frozenset[str]:
         return frozenset(await client.environments.layers_in_use())
 
-    return _told_of(home.root, work, frozenset())
+    return _query_same_root(home.root, work, frozenset())
 
 
-def _told_of(root: Path, work: Callable[[Client], Awaitable[Answer]], nothing: Answer) -> Answer:
+def _query_same_root(
+    root: Path, work: Callable[[Client], Awaitable[Answer]], nothing: Answer
+) -> Answer:
     """What the server says of these files; `nothing` where no server is known, or it has others."""
     from hai.client import errors
     from hai.client.profile import load
@@ -101,8 +103,8 @@ def _told_of(root: Path, work: Callable[[Client], Awaitable[Answer]], nothing: A
         return await work(client) if await client.environments.root() == str(root) else nothing
 
     try:
-        return ask(session)
-    except ServerSays as error:
+        return call_server(session)
+    except ServerError as error:
         alone = error.code == 5 and "HAIENV_HOME" not in os.environ  # a root of this account only
         if error.code == 3 or alone:
             return nothing
@@ -114,14 +116,14 @@ def _told_of(root: Path, work: Callable[[Client], Awaitable[Answer]], nothing: A
 def push(
     environment: Environment,
     name: str,
-    label: Label,
+    metadata: EnvMetadata,
     wheels: Sequence[Path],
     replace: bool,
-    line: Line,
+    line: LogLine,
 ) -> Remote:
     """Build the same environment on the cluster. Only what describes its own layer travels."""
     layer = environment.usable
-    lock = parse(environment.lock())
+    lock = parse_lock(environment.lock())
     if lock is None or layer.editable:
         raise Refused(
             f"{environment} cannot be made elsewhere: it has projects in place",
@@ -132,10 +134,10 @@ def push(
             f"{environment} cannot be made elsewhere: it extends {layer.sites[0]}, which haienv has not made",
             f"`haienv create NAME --no_extend {' '.join(layer.wanted)}` makes one without",
         )
-    portable, local = without_paths(lock)
-    local |= offered(lock, wheels)
+    portable, local = portable_lock(lock)
+    local |= matching_wheels(lock, wheels)
     parents = [(p.name, p.owner, p.lock_hash) for p in layer.parents[:1]]
-    made = build(name, portable, layer.wanted, label, parents, local, replace, line)
+    made = build(name, portable, layer.wanted, metadata, parents, local, replace, line)
     if made.lock_hash != portable.hash:
         raise EnvError(f"the cluster made {made.name} from another lock: {made.lock_hash}")
     return made
@@ -145,11 +147,11 @@ def build(
     name: str,
     lock: Lock,
     wanted: Sequence[str],
-    label: Label,
+    metadata: EnvMetadata,
     parents: Sequence[tuple[str, str, str]],
     local: Mapping[str, Path],
     replace: bool,
-    line: Line,
+    line: LogLine,
 ) -> Remote:
     """Build a lock on the cluster; lines of the build are told as they come, and again when they say why it failed."""
     from hai.v1.environment_pb2 import Environment as Remote
@@ -162,11 +164,11 @@ def build(
             parent=await _parent(client, parents),
             python_version=lock.python,
             lock=lock.text,
-            config=to_toml(label.config),
+            config=to_toml(metadata.config),
             visibility=EnvironmentVisibility.Value(
-                f"ENVIRONMENT_VISIBILITY_{label.visibility.upper()}"
+                f"ENVIRONMENT_VISIBILITY_{metadata.visibility.upper()}"
             ),
-            user_group=label.group,
+            user_group=metadata.group,
             replace=replace,
             wanted=wanted,
             parent_lock_hash=lock.parent,
@@ -175,22 +177,22 @@ def build(
         async for answer in client.environments.build(description, local):
             if isinstance(answer, Remote):
                 return answer
-            said.append(answer)
+            log_lines.append(answer)
             line(answer)
         raise EnvError("the server ended the build without an answer")
 
-    said: deque[str] = deque(maxlen=_LAST_LINES)
+    log_lines: deque[str] = deque(maxlen=_LAST_LINES)
     try:
-        return ask(work)
-    except ServerSays as error:
-        if error.reason == "BUILD_FAILED" and (why := _last_error(said)):
+        return call_server(work)
+    except ServerError as error:
+        if error.reason == "BUILD_FAILED" and (why := _last_error(log_lines)):
             error.message = f"{name} was not built: {why}"
         raise
 
 
-def _last_error(said: Iterable[str]) -> str:
+def _last_error(log_lines: Iterable[str]) -> str:
     """What haienv said there last: the server's own error must be short, uv's reasons are not."""
-    _, found, why = "\n".join(["", *said]).rpartition("\nhaienv: ")
+    _, found, why = "\n".join(["", *log_lines]).rpartition("\nhaienv: ")
     return why if found else ""
 
 
@@ -199,22 +201,22 @@ async def _parent(client: Client, parents: Sequence[tuple[str, str, str]]) -> st
     if not parents:
         return ""
     name, owner, lock_hash = parents[0]
-    fit = [e for e in await client.environments.list() if e.lock_hash == lock_hash]
-    if not fit:
+    candidates = [e for e in await client.environments.list() if e.lock_hash == lock_hash]
+    if not candidates:
         raise Refused(
             f"the cluster has no environment with the lock of {name}[{owner}] ({lock_hash[:12]})",
             f"push that first: haienv push '{name}[{owner}]'",
         )
-    trust = (owner, (await client.users.whoami()).user.name, SYSTEM)  # locks are what owners say
-    best = min(fit, key=lambda e: (_rank(e.owner, trust), e.name != name, e.owner, e.name))
+    trusted = (owner, (await client.users.whoami()).user.name, SYSTEM)  # locks are what owners say
+    best = min(candidates, key=lambda e: (_rank(e.owner, trusted), e.name != name, e.owner, e.name))
     return f"{best.name}[{best.owner}]"
 
 
-def _rank(owner: str, trust: Sequence[str]) -> int:
-    return trust.index(owner) if owner in trust else len(trust)
+def _rank(owner: str, trusted: Sequence[str]) -> int:
+    return trusted.index(owner) if owner in trusted else len(trusted)
 
 
-def without_paths(lock: Lock) -> tuple[Lock, dict[str, Path]]:
+def portable_lock(lock: Lock) -> tuple[Lock, dict[str, Path]]:
     """The same lock with wheels of this machine named by version, and those wheels by their hash."""
     local: dict[str, Path] = {}
     pins = tuple(_portable(pin, local) for pin in lock.pins)
@@ -236,7 +238,7 @@ def _portable(pin: Pin, local: dict[str, Path]) -> Pin:
     return Pin(pin.name, parts[1], f"{pin.name}=={parts[1]} --hash=sha256:{digest}")
 
 
-def offered(lock: Lock, wheels: Iterable[Path]) -> dict[str, Path]:
+def matching_wheels(lock: Lock, wheels: Iterable[Path]) -> dict[str, Path]:
     """Those of some wheels that belong to a lock, by their hash."""
     found = {sha256_of(path): path for path in wheels}
     return {digest: path for digest, path in found.items() if digest in lock.text}
@@ -256,14 +258,14 @@ class Recipe:
     lock: Lock
 
 
-def listed(owner: str) -> tuple[str, list[dict[str, Any]]]:
+def list_remote(owner: str) -> tuple[str, list[dict[str, Any]]]:
     """Who the caller is on the cluster, and what they see there: of an owner, or all."""
 
     async def work(client: Client) -> tuple[str, list[dict[str, Any]]]:
         found = await client.environments.list(owner)
         return (await client.users.whoami()).user.name, [_as_dict(each) for each in found]
 
-    return ask(work)
+    return call_server(work)
 
 
 def _as_dict(found: Remote) -> dict[str, Any]:
@@ -291,10 +293,10 @@ def _as_dict(found: Remote) -> dict[str, Any]:
     }
 
 
-def recipe(name: str, owner: str) -> Recipe:
+def fetch_recipe(name: str, owner: str) -> Recipe:
     """Of an environment of the cluster; without an owner the caller's."""
-    description = ask(lambda client: client.environments.export(name, owner))
-    lock = parse(description.lock)
+    description = call_server(lambda client: client.environments.export(name, owner))
+    lock = parse_lock(description.lock)
     if lock is None:
         raise NotFound(f"the cluster's {name} has no lock that this haienv can read")
     return Recipe(description, lock)
@@ -304,8 +306,10 @@ def locks_of_chain(name: str, owner: str) -> list[Lock]:
     """Locks of an environment of the cluster and of all that it extends, nearest first."""
     found: list[Lock] = []
     while name:
-        told = recipe(name, owner)
-        found.append(told.lock)
-        above = parse_reference(told.description.parent) if told.description.parent else None
-        name, owner = (above.name, above.owner) if above else ("", "")
+        fetched = fetch_recipe(name, owner)
+        found.append(fetched.lock)
+        next_parent = (
+            parse_reference(fetched.description.parent) if fetched.description.parent else None
+        )
+        name, owner = (next_parent.name, next_parent.owner) if next_parent else ("", "")
     return found

@@ -20,10 +20,10 @@ import errno
 
 from hai.redaction import redact
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 """What the system calls a full disk, or a quota of it."""
-NO_ROOM = "the disk, or your part of it, is full; run it again when there is room"
-_FULL_WORDS = ("No space left on device", "Disk quota exceeded")
+DISK_FULL_HINT = "the disk, or your part of it, is full; run it again when there is room"
+_DISK_FULL_TEXTS = ("No space left on device", "Disk quota exceeded")
 
 
 class EnvError(Exception):
@@ -71,7 +71,7 @@ class Busy(EnvError):
     reason = "BUSY"
 
 
-class NoRoom(EnvError):
+class DiskFull(EnvError):
     """The disk, or the caller's part of it, is full."""
 
     reason = "NO_ROOM"
@@ -95,11 +95,11 @@ class BuildFailed(EnvError):
     reason = "BUILD_FAILED"
 
 
-def installer_failed(what: str, hint: str = "") -> EnvError:
+def installer_failed(output: str, hint: str = "") -> EnvError:
     """What an installer said when it failed. Of a full disk it tells in words only."""
-    if any(words in what for words in _FULL_WORDS):
-        return NoRoom(what, NO_ROOM)
-    return BuildFailed(what, hint)
+    if any(text in output for text in _DISK_FULL_TEXTS):
+        return DiskFull(output, DISK_FULL_HINT)
+    return BuildFailed(output, hint)
 
 
 class HookFailed(EnvError):

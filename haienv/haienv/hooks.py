@@ -20,26 +20,26 @@ from haienv.store.registry import Environment
 
 def run_hooks(home: Home, environment: Environment) -> int:
     """One after the other; 0, or HookFailed. What they print goes to standard error."""
-    if environment.owner != home.user or not environment.label.config.hooks:
+    if environment.owner != home.user or not environment.metadata.config.hooks:
         return 0
     variables = activation(home, environment).applied(os.environ)
-    for command in environment.label.config.hooks:
-        words = shlex.split(command)
-        program = shutil.which(words[0], path=variables["PATH"])
+    for command in environment.metadata.config.hooks:
+        arguments = shlex.split(command)
+        program = shutil.which(arguments[0], path=variables["PATH"])
         if program is None:
-            raise _failed(environment, command, f"there is no program {words[0]!r}")
+            raise _failed(environment, command, f"there is no program {arguments[0]!r}")
         sys.stderr.flush()
-        done = subprocess.run(
-            [program, *words[1:]], env=variables, stdin=subprocess.DEVNULL, stdout=2
+        result = subprocess.run(
+            [program, *arguments[1:]], env=variables, stdin=subprocess.DEVNULL, stdout=2
         )
-        if done.returncode:
-            raise _failed(environment, command, f"it ended with code {done.returncode}")
+        if result.returncode:
+            raise _failed(environment, command, f"it ended with code {result.returncode}")
     return 0
 
 
-def _failed(environment: Environment, command: str, why: str) -> HookFailed:
+def _failed(environment: Environment, command: str, reason: str) -> HookFailed:
     return HookFailed(
-        f"{environment} is ready, but its hook {command!r} failed: {why}",
+        f"{environment} is ready, but its hook {command!r} failed: {reason}",
         f"again: haienv run {environment.name} -- {command}; never again: haienv config remove "
         f"{environment.name} hook {shlex.quote(command)}",
     )

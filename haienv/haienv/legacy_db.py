@@ -16,13 +16,13 @@ from typing import Any
 
 from haienv.errors import UsageError
 
-TABLES = ("haienv", "venv_config", "venv")
+_TABLES = ("haienv", "venv_config", "venv")
 _CLASSES = ("HaienvConfig", "VenvConfig", "Config")
-_LIMIT = 64 * 1024
+_MAX_ROW_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class OldEnvironment:
+class LegacyEnvironment:
     """A row. `fault` says why it cannot be read."""
 
     name: str
@@ -39,7 +39,7 @@ class _Row:
     """What a pickled configuration becomes: attributes, and no behaviour."""
 
 
-class _Restricted(Unpickler):
+class _RestrictedUnpickler(Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if name in _CLASSES:
             return _Row
@@ -62,11 +62,11 @@ def is_database(path: Path) -> bool:
         return file.read(16) == b"SQLite format 3\0"
 
 
-def read(path: Path) -> list[OldEnvironment]:
+def read_rows(path: Path) -> list[LegacyEnvironment]:
     """All rows, by name; the file is opened for reading only."""
     try:
         with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True) as database:
-            found = {row.name: row for table in reversed(TABLES) for row in _rows(database, table)}
+            found = {row.name: row for table in reversed(_TABLES) for row in _rows(database, table)}
     except sqlite3.Error as error:
         raise UsageError(f"{path} is not a venv.db: {error}") from error
     finally:
@@ -75,46 +75,48 @@ def read(path: Path) -> list[OldEnvironment]:
     return [found[name] for name in sorted(found)]
 
 
-def _rows(database: sqlite3.Connection, table: str) -> Iterator[OldEnvironment]:
-    known = database.execute("select 1 from sqlite_master where type='table' and name=?", (table,))
-    if known.fetchone():
+def _rows(database: sqlite3.Connection, table: str) -> Iterator[LegacyEnvironment]:
+    table_exists = database.execute(
+        "select 1 from sqlite_master where type='table' and name=?", (table,)
+    )
+    if table_exists.fetchone():
         for name, value in database.execute(f"select key, value from {table}"):
             yield _row(str(name), value)
 
 
-def _row(name: str, value: object) -> OldEnvironment:
-    if not isinstance(value, bytes) or len(value) > _LIMIT:
-        return OldEnvironment(name, fault="its row is not a configuration")
+def _row(name: str, value: object) -> LegacyEnvironment:
+    if not isinstance(value, bytes) or len(value) > _MAX_ROW_BYTES:
+        return LegacyEnvironment(name, fault="its row is not a configuration")
     try:
-        loaded = _Restricted(io.BytesIO(value)).load()
-        facts = loaded if isinstance(loaded, dict) else vars(loaded)
-        return _told(name, facts)
+        loaded = _RestrictedUnpickler(io.BytesIO(value)).load()
+        attributes = loaded if isinstance(loaded, dict) else vars(loaded)
+        return _from_attributes(name, attributes)
     except (UnpicklingError, TypeError, ValueError, EOFError, AttributeError, ImportError,
             IndexError, KeyError, MemoryError, RecursionError) as error:  # fmt: skip
-        return OldEnvironment(name, fault=f"its row is refused: {error}")
+        return LegacyEnvironment(name, fault=f"its row is refused: {error}")
 
 
-def _told(name: str, facts: dict[str, Any]) -> OldEnvironment:
-    return OldEnvironment(
+def _from_attributes(name: str, attributes: dict[str, Any]) -> LegacyEnvironment:
+    return LegacyEnvironment(
         name,
-        _text(facts, "path"),
-        _text(facts, "py"),
-        _text(facts, "extend_env"),
-        _texts(facts, "extra_search_dir"),
-        _texts(facts, "extra_search_bin_dir"),
-        _texts(facts, "extra_environment"),
+        _text(attributes, "path"),
+        _text(attributes, "py"),
+        _text(attributes, "extend_env"),
+        _texts(attributes, "extra_search_dir"),
+        _texts(attributes, "extra_search_bin_dir"),
+        _texts(attributes, "extra_environment"),
     )
 
 
-def _text(facts: dict[str, Any], key: str) -> str:
-    value = facts.get(key) or ""
+def _text(attributes: dict[str, Any], key: str) -> str:
+    value = attributes.get(key) or ""
     if not isinstance(value, str):
         raise ValueError(f"{key} is not a text")
     return value
 
 
-def _texts(facts: dict[str, Any], key: str) -> tuple[str, ...]:
-    values = facts.get(key) or ()
+def _texts(attributes: dict[str, Any], key: str) -> tuple[str, ...]:
+    values = attributes.get(key) or ()
     if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
         raise ValueError(f"{key} is not a list of texts")
     return tuple(values)

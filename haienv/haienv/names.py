@@ -11,9 +11,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _LAYER = re.compile(r"[0-9a-f]{24}")
 _REFERENCE = re.compile(r"([^\[\]]*)(?:\[([^\[\]]*)\])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LINK = re.compile(r"\.\./\.layers/([0-9a-f]{24})")
-_OURS = ("PATH", "PYTHONPATH", "PYTHONHOME", "PS1", "VIRTUAL_ENV")
-_OLD_NAME = re.compile(r"py[0-9]{1,3}-([0-9]{6})")
+_CURRENT_LINK = re.compile(r"\.\./\.layers/([0-9a-f]{24})")
+_RESERVED = ("PATH", "PYTHONPATH", "PYTHONHOME", "PS1", "VIRTUAL_ENV")
+_LEGACY_NAME = re.compile(r"py[0-9]{1,3}-([0-9]{6})")
 SYSTEM = "system"
 """The user whose environments everybody finds right after their own."""
 
@@ -41,15 +41,15 @@ def is_layer(text: str) -> bool:
 
 def layer_of_link(target: str) -> str:
     """The layer that a `current` link names; empty: the link is not one of ours."""
-    found = _LINK.fullmatch(target)
-    return found[1] if found else ""
+    match = _CURRENT_LINK.fullmatch(target)
+    return match[1] if match else ""
 
 
-def check_name(text: str, what: str = "environment") -> str:
+def check_name(text: str, kind: str = "environment") -> str:
     """The name itself, or UsageError."""
     if not is_name(text):
         raise UsageError(
-            f"{text!r} is no name of {'an environment' if what == 'environment' else f'a {what}'}",
+            f"{text!r} is no name of {'an environment' if kind == 'environment' else f'a {kind}'}",
             "letters, digits, dots, dashes and underscores, 63 at most, not beginning with . or -",
         )
     return text
@@ -57,25 +57,25 @@ def check_name(text: str, what: str = "environment") -> str:
 
 def parse_reference(text: str, owner: str | None = None) -> Reference:
     """NAME, NAME[USER], or NAME with the owner given apart."""
-    found = _REFERENCE.fullmatch(text)
-    if found is None:
+    match = _REFERENCE.fullmatch(text)
+    if match is None:
         raise UsageError(f"{text!r} is neither NAME nor NAME[USER]")
-    user = found[2] if found[2] is not None else owner
+    user = match[2] if match[2] is not None else owner
     if owner and user != owner:
         raise UsageError(f"{text!r} names another owner than {owner!r}", "give one of them")
-    return Reference(check_name(found[1]), "" if user is None else check_name(user, "user"))
+    return Reference(check_name(match[1]), "" if user is None else check_name(user, "user"))
 
 
-def old_name(name: str) -> str:
+def legacy_name(name: str) -> str:
     """What the system's environment is called that HAI called py3-202111; empty: this is no such name."""
-    found = _OLD_NAME.fullmatch(name)
-    return found[1] if found else ""
+    match = _LEGACY_NAME.fullmatch(name)
+    return match[1] if match else ""
 
 
 def variable_fault(name: str) -> str:
     """Why a variable may not belong to an environment; empty: it may."""
     if not _VARIABLE.fullmatch(name):
         return f"{name!r} cannot name a variable: letters, digits and underscores only"
-    if name in _OURS or name.startswith(("HF_ENV_", "_HAIENV_")):
+    if name in _RESERVED or name.startswith(("HF_ENV_", "_HAIENV_")):
         return f"{name} is set by activation itself"
     return ""

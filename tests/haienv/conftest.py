@@ -23,7 +23,7 @@ import pytest
 
 from haienv.cli.main import main
 from haienv.store.layout import Home
-from haienv.store.registry import Environment, read
+from haienv.store.registry import Environment, read_environment
 
 USER = "ann"
 
@@ -64,7 +64,7 @@ class Haienv:
         return result
 
     def get(self, name: str) -> Environment:
-        found = read(self.home, self.home.user, name)
+        found = read_environment(self.home, self.home.user, name)
         assert found is not None, f"no environment {name}"
         return found
 

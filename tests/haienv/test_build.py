@@ -174,7 +174,7 @@ def test_a_python_that_no_record_can_name_is_refused_at_once(
     subprocess.run(["uv", "venv", "-q", tmp_path / folder], check=True)
     result = haienv("create top fast -p", tmp_path / folder / "bin" / "python")
     assert (result.code, "meanwhile" in result.err) == (2, False), result.err
-    assert not list((haienv.home.own / ".layers").glob("*"))
+    assert not list((haienv.home.user_dir / ".layers").glob("*"))
 
 
 def test_the_same_contents_are_one_layer_and_files_are_shared(

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from haienv.archive import write
-from haienv.legacy_db import read
+from haienv.archive import write_archive
+from haienv.legacy_db import read_rows
 
 VERSIONS = "import fast, tool; print(fast.VERSION, tool.VERSION)"
 
@@ -30,7 +30,7 @@ def test_an_archive_makes_the_same_environment(haienv: Any, tmp_path: Path) -> N
     other = haienv.as_user("bob")
     other.ok("import", file, "two")
     assert other.run("two", VERSIONS) == "1.0 1.0"
-    assert other.get("two").label.config.variables == {"A": "b"}
+    assert other.get("two").metadata.config.variables == {"A": "b"}
     assert other.get("two").layer.lock_hash == other.ok("info 'one[ann]' --json").json["lock_hash"]
     tool = other.get("two").path / "bin" / "tool"
     assert subprocess.run([tool, "fast"], capture_output=True, text=True).stdout == "fast 1.0\n"
@@ -208,7 +208,9 @@ def test_two_that_export_to_one_file_leave_one_whole(haienv: Any, tmp_path: Path
     haienv.ok("create one --no_extend fast==1.0 tool")
     environment = haienv.get("one")
     with ThreadPoolExecutor(4) as pool:
-        writing = [pool.submit(write, environment, tmp_path / "one.tar.gz") for _ in range(4)]
+        writing = [
+            pool.submit(write_archive, environment, tmp_path / "one.tar.gz") for _ in range(4)
+        ]
         for each in writing:
             each.result()
     haienv.ok("import", tmp_path / "one.tar.gz", "two")
@@ -237,7 +239,7 @@ def test_a_damaged_archive_is_told_and_leaves_nothing(
                 haienv.ok("verify two")  # what is not in the lock may differ, as a description
                 haienv.ok("remove two --yes")
             assert code in (0, 1, 2)
-            assert not any((haienv.home.own / ".building").iterdir())
+            assert not any((haienv.home.user_dir / ".building").iterdir())
 
 
 def old_database(path: Path, rows: dict[str, Any], table: str = "haienv") -> Path:
@@ -269,7 +271,7 @@ def pickled(protocol: int, **facts: Any) -> bytes:
 def test_rows_of_an_old_database_are_read(tmp_path: Path, protocol: int) -> None:
     row = pickled(protocol, path="/old/x_0", extend="True", extend_env="202111", py="3.8",
                   extra_search_dir=["/a b"], extra_search_bin_dir=[], extra_environment=["K=v:w=x"])  # fmt: skip
-    (found,) = read(old_database(tmp_path / "venv.db", {"x": row}))
+    (found,) = read_rows(old_database(tmp_path / "venv.db", {"x": row}))
     assert (found.name, found.path, found.python, found.fault) == ("x", "/old/x_0", "3.8", "")
     assert (found.search_dirs, found.variables) == (("/a b",), ("K=v:w=x",))
 
@@ -294,7 +296,7 @@ class _Evil:
 def test_rows_that_call_something_are_refused(tmp_path: Path, call: Any) -> None:
     rows = {"evil": pickle.dumps(_Evil(*call)), "inside": pickled(2, path=_Evil(*call)),
             "junk": b"\x80\x04junk", "text": "no"}  # fmt: skip
-    found = read(old_database(tmp_path / "venv.db", rows))
+    found = read_rows(old_database(tmp_path / "venv.db", rows))
     assert all(each.fault for each in found)
     assert not Path("/tmp/haienv-evil").exists()
 
@@ -315,4 +317,4 @@ def test_an_old_environment_is_extended_where_it_lies(haienv: Any, tmp_path: Pat
         "gone": True,
     }
     assert haienv.run("x", VERSIONS) == "1.0 1.0"
-    assert haienv.get("x").label.config.variables == {"K": "v w"}
+    assert haienv.get("x").metadata.config.variables == {"K": "v w"}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from haienv.backends.conda import DONE, prefix
-from haienv.layers.gc import collect, garbage
-from haienv.store.transaction import building
+from haienv.backends.conda import DONE_MARK, create_prefix
+from haienv.layers.gc import delete_garbage, find_garbage
+from haienv.store.transaction import build_directory
 
 STAND_IN = """#!/bin/sh
 echo "$@" >> "$CONDA_LOG"
@@ -39,7 +39,7 @@ def test_conda_makes_the_python_and_uv_the_rest(haienv: Any, log: Path) -> None:
     haienv.ok("create one --conda gcc=12 --channel forge -p 3.11 plain app")
     haienv.ok("create two --conda gcc=12 --channel forge -p 3.11 plain")
     assert log.read_text().splitlines() == [
-        f"create --yes --prefix {haienv.home.own}/.conda/{log_hash(haienv)} --channel forge python=3.11 gcc=12"
+        f"create --yes --prefix {haienv.home.user_dir}/.conda/{log_hash(haienv)} --channel forge python=3.11 gcc=12"
     ]
     assert haienv.ok("freeze one --own --json").json == {"app": "1.0", "plain": "2.0"}
     assert haienv.run("one", "import app, fast; print(fast.VERSION)") == "1.0"
@@ -47,11 +47,11 @@ def test_conda_makes_the_python_and_uv_the_rest(haienv: Any, log: Path) -> None:
     assert subprocess.run(run, capture_output=True, text=True).stdout == "of conda\n"
     haienv.ok("remove one two --yes")
     haienv.ok("gc --days 0 --yes")
-    assert [*(haienv.home.own / ".conda").iterdir()] == []
+    assert [*(haienv.home.user_dir / ".conda").iterdir()] == []
 
 
 def log_hash(haienv: Any) -> str:
-    (prefix,) = (haienv.home.own / ".conda").iterdir()
+    (prefix,) = (haienv.home.user_dir / ".conda").iterdir()
     return str(prefix.name)
 
 
@@ -59,22 +59,22 @@ def test_what_conda_cannot_make_leaves_nothing(haienv: Any, log: Path) -> None:
     refused = haienv("create one --conda nowhere -p 3.11")
     assert (refused.code, "nothing provides nowhere" in refused.err) == (1, True)
     assert haienv.ok("list --names").out == ""
-    assert [*(haienv.home.own / ".conda").iterdir()] == []
+    assert [*(haienv.home.user_dir / ".conda").iterdir()] == []
 
 
 def test_a_half_made_prefix_is_mended(haienv: Any, log: Path) -> None:
     haienv.ok("create one --conda gcc -p 3.11")
-    (haienv.home.own / ".conda" / "half").mkdir()
+    (haienv.home.user_dir / ".conda" / "half").mkdir()
     assert haienv("doctor").code == 1
     haienv.ok("doctor --fix")
-    assert len([*(haienv.home.own / ".conda").iterdir()]) == 1
+    assert len([*(haienv.home.user_dir / ".conda").iterdir()]) == 1
 
 
 def test_what_another_command_lets_conda_make_is_left_alone(haienv: Any, log: Path) -> None:
     haienv.ok("create one --conda gcc -p 3.11")
-    prefix = haienv.home.own / ".conda" / log_hash(haienv)
-    (prefix / DONE).unlink()
-    with building(haienv.home) as work:  # by a process that lives
+    prefix = haienv.home.user_dir / ".conda" / log_hash(haienv)
+    (prefix / DONE_MARK).unlink()
+    with build_directory(haienv.home) as work:  # by a process that lives
         (work / prefix.name).touch()
         busy = haienv("create two --conda gcc -p 3.11")
         assert (busy.code, "lets conda make the same" in busy.err) == (1, True)
@@ -86,15 +86,15 @@ def test_what_another_command_lets_conda_make_is_left_alone(haienv: Any, log: Pa
 def test_a_prefix_that_comes_into_use_is_no_garbage(haienv: Any, log: Path) -> None:
     haienv.ok("create one --conda gcc -p 3.11")
     haienv.ok("remove one --yes")
-    found = garbage(haienv.home, 0)
+    found = find_garbage(haienv.home, 0)
     haienv.ok("create two --conda gcc -p 3.11 plain")
-    collect(haienv.home, found)
+    delete_garbage(haienv.home, found)
     assert haienv.run("two", "import fast, plain; print(fast.VERSION)") == "1.0"
     haienv.ok("remove two --yes")
     aged = time.time() - 8 * 86400
-    os.utime(haienv.home.own / ".conda" / log_hash(haienv) / DONE, (aged, aged))
-    prefix(haienv.home, ["python=3.11", "gcc"], [])  # somebody begins to stand on it
-    assert garbage(haienv.home, 7) == []
+    os.utime(haienv.home.user_dir / ".conda" / log_hash(haienv) / DONE_MARK, (aged, aged))
+    create_prefix(haienv.home, ["python=3.11", "gcc"], [])  # somebody begins to stand on it
+    assert find_garbage(haienv.home, 7) == []
 
 
 def test_without_conda_it_says_so(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:

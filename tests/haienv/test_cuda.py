@@ -23,12 +23,12 @@ from haienv.layers.machine import cuda_driver, require_cuda
         pytest.param("twelve", "12.4", UsageError, id="no range"),
     ],
 )
-def test_what_is_required(wanted: str, found: str, error: type[Exception] | None) -> None:
+def test_what_is_required(required: str, available: str, error: type[Exception] | None) -> None:
     if error is None:
-        require_cuda(wanted, found)
+        require_cuda(required, available)
         return
     with pytest.raises(error):
-        require_cuda(wanted, found)
+        require_cuda(required, available)
 
 
 def test_the_driver_tells(tmp_path: Path) -> None:
@@ -45,4 +45,4 @@ def test_an_environment_is_refused_before_anything_is_made(haienv: Any) -> None:
     done = haienv("create one --no_extend --require-cuda '>=99'")
     assert done.code == 1
     assert "CUDA >=99 is required" in done.err
-    assert not haienv.home.own.exists()
+    assert not haienv.home.user_dir.exists()

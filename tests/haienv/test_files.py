@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from haienv.errors import UsageError
-from haienv.requirements.files import read
+from haienv.requirements.files import read_requirements
 
 REQUIREMENTS = "# x\nfast==1.0  # why\n\n-r more.txt\n"
 PROJECT = '[project]\nname = "p"\ndependencies = ["fast<2"]\n'
@@ -46,16 +46,16 @@ def test_the_part_of_pip_is_read_as_pip_reads_it(tmp_path: Path) -> None:
     (tmp_path / "e.yml").write_text(
         "dependencies:\n- pip\n- pip:\n  - plain\n  - -r r.txt\n  - -e .\n"
     )
-    found = read(tmp_path / "e.yml")
+    found = read_requirements(tmp_path / "e.yml")
     assert (found.requirements, found.editable) == (("plain", "fast"), (str(tmp_path),))
 
 
 def test_extras_of_a_project_may_name_one_another(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(
         '[project]\nname = "My_Own"\ndependencies = ["a"]\n[project.optional-dependencies]\n'
-        'all = ["my-own[Train-It]", "b"]\nTrain_it = ["c", "my.own[all]"]\nother = ["d"]\n'
+        'all = ["my-own[Train-It]", "b"]\nTrain_it = ["c", "my.user_dir[all]"]\nother = ["d"]\n'
     )
-    assert read(tmp_path / "pyproject.toml", ["all"]).requirements == ("a", "b", "c")
+    assert read_requirements(tmp_path / "pyproject.toml", ["all"]).requirements == ("a", "b", "c")
 
 
 def test_what_has_no_hash_is_refused_with_what_helps(haienv: Any, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_constraints_of_uvs_settings_count(haienv: Any, tmp_path: Path, place: s
 @pytest.mark.parametrize("coding", ["utf-8-sig", "utf-16"])
 def test_what_windows_writes_is_read(tmp_path: Path, coding: str) -> None:
     (tmp_path / "r.txt").write_bytes("fast==1.0\r\nplain\r\n".encode(coding))
-    assert read(tmp_path / "r.txt").requirements == ("fast==1.0", "plain")
+    assert read_requirements(tmp_path / "r.txt").requirements == ("fast==1.0", "plain")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_what_windows_writes_is_read(tmp_path: Path, coding: str) -> None:
 def test_what_is_not_understood_is_told(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_bytes(text.encode("latin-1"))
     with pytest.raises(UsageError, match=name) as why:
-        read(tmp_path / name)
+        read_requirements(tmp_path / name)
     assert "\n" not in why.value.message
 
 
@@ -133,4 +133,4 @@ def test_what_is_not_understood_is_told(tmp_path: Path, name: str, text: str) ->
 )
 def test_a_range_of_pythons_is_no_version(tmp_path: Path, line: str, python: str) -> None:
     (tmp_path / "e.yml").write_text(f"dependencies:\n- {line}\n- pip:\n")
-    assert read(tmp_path / "e.yml").python == python
+    assert read_requirements(tmp_path / "e.yml").python == python

@@ -63,6 +63,6 @@ def made(haienv: Haienv) -> set[str]:
     root = haienv.home.root
     return {
         str(path.relative_to(root))
-        for pattern in ("*/*", "*/.building/*", "*/.own/building/*")
+        for pattern in ("*/*", "*/.building/*", "*/.user_dir/building/*")
         for path in root.glob(pattern)
     }

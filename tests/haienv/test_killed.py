@@ -22,7 +22,7 @@ from haienv.backends import uv
 from haienv.cli.main import main
 from haienv.layers.integrity import differences
 from haienv.store import reverse_dependencies
-from haienv.store.registry import of_owner
+from haienv.store.registry import list_owner
 
 START = "create one --no_extend fast tool"
 CHANGES = ("os.rename", "os.mkdir", "os.symlink", "os.remove", "os.rmdir", "subprocess.Popen")
@@ -91,22 +91,22 @@ def _writes(arguments: tuple[Any, ...]) -> bool:
 
 def listed_is_whole(haienv: Any) -> dict[str, str]:
     """Name to layer and visibility; fails if anything listed is not whole."""
-    found = list(of_owner(haienv.home, haienv.home.user))
+    found = list(list_owner(haienv.home, haienv.home.user))
     for each in found:
         assert each.ready, f"{each}: {each.fault}"
         assert differences(each) == []
-    return {each.name: f"{each.layer_id} {each.label.visibility}" for each in found}
+    return {each.name: f"{each.layer_id} {each.metadata.visibility}" for each in found}
 
 
 def nothing_is_left(haienv: Any) -> None:
     haienv.ok("doctor --fix")
     assert haienv.ok("doctor --json").json == []
-    own = haienv.home.own
+    own = haienv.home.user_dir
     assert not [
         p for d in (".building", ".trash") if (own / d).exists() for p in (own / d).iterdir()
     ]
-    used = {each.layer_id for each in of_owner(haienv.home, haienv.home.user)}
-    used |= {each.label.previous for each in of_owner(haienv.home, haienv.home.user)}
+    used = {each.layer_id for each in list_owner(haienv.home, haienv.home.user)}
+    used |= {each.metadata.previous for each in list_owner(haienv.home, haienv.home.user)}
     retired = {path.parent.name for path in (own / ".layers").glob("*/used")}  # gc takes them later
     assert {path.name for path in (own / ".layers").glob("*")} <= used | retired
 
@@ -139,7 +139,9 @@ def test_killed_at_every_step(haienv: Any, line: str, undo: str) -> None:
     while killed_at(step, line):
         after = listed_is_whole(haienv)
         nothing_is_left(haienv)
-        assert reverse_dependencies.made(haienv.home) == reverse_dependencies.needed(haienv.home)
+        assert reverse_dependencies.existing_marks(
+            haienv.home
+        ) == reverse_dependencies.needed_marks(haienv.home)
         assert listed_is_whole(haienv) == after
         if after != before:  # else the next try is the repetition
             haienv.ok(undo)

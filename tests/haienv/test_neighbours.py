@@ -125,7 +125,7 @@ def test_looking_never_runs_anything_of_theirs(haienv: Any, tmp_path: Path) -> N
     mallory = haienv.as_user("mallory")
     mallory.ok("create trap --no_extend tool --visibility public --hook true")
     layer = mallory.get("trap").path
-    label = mallory.home.own / "trap" / "env.toml"
+    label = mallory.home.user_dir / "trap" / "env.toml"
     label.write_text(label.read_text().replace('"true"', f'"touch {sprung}"'))
     for folder in (layer / "bin", layer / "lib/python3.11/site-packages"):
         folder.chmod(0o755)
@@ -233,7 +233,7 @@ def test_a_narrow_umask_does_not_hide_what_is_shown(haienv: Any) -> None:
         if path.name not in ("used", "__pycache__") and path.stat().st_mode & 0o004 == 0
     ]
     assert hidden == []
-    assert haienv.home.own.stat().st_mode & 0o755 == 0o755
+    assert haienv.home.user_dir.stat().st_mode & 0o755 == 0o755
 
 
 def test_what_is_shown_stands_on_what_is_shown(haienv: Any) -> None:

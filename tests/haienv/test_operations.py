@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from haienv.activate.activation import activation
-from haienv.layers.base import running
+from haienv.layers.base import running_python
 
 NEWEST = "import fast; print(fast.VERSION)"
 
@@ -143,7 +143,7 @@ def test_an_upgrade_takes_another_python_where_the_old_one_is_gone(
     old, new = (tmp_path / name / "python3" for name in ("old", "new"))
     for each in (old, new):
         each.parent.mkdir()
-        each.symlink_to(running())
+        each.symlink_to(running_python())
     haienv.ok("create base --no_extend fast==1.0 -p", old)
     haienv.ok("create top --extend base plain==1.0")
     lock = haienv.ok("lock base").out
@@ -160,14 +160,14 @@ def test_an_upgrade_takes_another_python_where_the_old_one_is_gone(
 
 def test_a_python_that_is_another_by_now_is_told_and_upgraded(haienv: Any, tmp_path: Path) -> None:
     python, another = tmp_path / "python3", tmp_path / "python3.2"
-    python.symlink_to(running())
+    python.symlink_to(running_python())
     another.write_text("#!/bin/sh\n")
     another.chmod(0o755)
     haienv.ok("create one --no_extend fast==1.0 -p", python)
     python.unlink()
     python.symlink_to(another)
     assert haienv.get("one").fault.endswith(f"{python} is 3.2 on this machine")
-    haienv.ok("upgrade one --keep-versions -p", running())
+    haienv.ok("upgrade one --keep-versions -p", running_python())
     assert haienv.run("one", NEWEST) == "1.0"
 
 
@@ -286,7 +286,7 @@ def test_errors_have_codes_and_leave_everything(haienv: Any, line: str, code: in
     assert result.code == code, result.err
     assert result.error["message"]
     assert haienv.ok("list --names").out == "one\n"
-    assert [*(haienv.home.own / ".building").iterdir()] == []
+    assert [*(haienv.home.user_dir / ".building").iterdir()] == []
 
 
 def test_a_wrong_word_is_told_in_one_sentence_with_what_helps(haienv: Any) -> None:
@@ -326,7 +326,7 @@ def test_a_label_that_cannot_be_read_is_not_overwritten(haienv: Any) -> None:
     assert (refused.code, str(label) in refused.err, label.read_text()) == (1, True, text)
     label.write_text(text.removesuffix("[half"))
     haienv.ok("config set one description x")
-    assert haienv.get("one").label.config.variables == {"A": "b"}
+    assert haienv.get("one").metadata.config.variables == {"A": "b"}
 
 
 def test_what_was_done_is_told(haienv: Any) -> None:
@@ -347,7 +347,7 @@ def test_what_was_done_is_told(haienv: Any) -> None:
     ]
     assert {c["uid"] for c in told} == {os.getuid()}
     assert haienv.ok("history two --json").json == told[-1:]
-    path = haienv.home.own / ".history"
+    path = haienv.home.user_dir / ".history"
     assert path.stat().st_mode & 0o777 == 0o600
     bad = [{**told[0], "time": 1}, {**told[0], "what": "\x1b[2J"}]
     lines = ["no line of ours", "[" * 100_000, *map(json.dumps, bad)]
@@ -357,7 +357,7 @@ def test_what_was_done_is_told(haienv: Any) -> None:
 
 def test_a_history_that_cannot_be_written_stops_nothing(haienv: Any, tmp_path: Path) -> None:
     haienv.ok("create one --no_extend")
-    path = haienv.home.own / ".history"
+    path = haienv.home.user_dir / ".history"
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
     haienv.ok("remove one --yes")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from haienv.layers.packing import image_of
+from haienv.layers.packing import read_image
 
 
 def images(haienv: Any, name: str) -> dict[str, str]:
@@ -95,11 +95,11 @@ def test_a_full_disk_leaves_no_image_without_bytecode(
     haienv.ok("create one --no_extend big")
     failed = haienv("pack one --json")
     assert (failed.code, failed.error["reason"]) == (1, "NO_ROOM")
-    assert image_of(haienv.get("one").path) is None
+    assert read_image(haienv.get("one").path) is None
     small_disk("8m")
     assert "all is well" in haienv.ok("doctor").err
     haienv.ok("pack one")
-    image = image_of(haienv.get("one").path)
+    image = read_image(haienv.get("one").path)
     assert image is not None
     assert image.unpacked_bytes > 3_000_000
 
@@ -113,7 +113,7 @@ def test_what_the_disk_does_not_take_is_told(haienv: Any, monkeypatch: pytest.Mo
         patched.setattr(os, "fsync", full)
         assert haienv("config append one extra-search-dir /x --json").error["reason"] == "NO_ROOM"
         assert haienv("pack one --json").error["reason"] == "NO_ROOM"
-    assert haienv.get("one").label.config.search_dirs == ()
+    assert haienv.get("one").metadata.config.search_dirs == ()
     assert "all is well" in haienv.ok("doctor").err
 
 
@@ -158,7 +158,7 @@ def test_it_goes_with_its_layer_and_by_itself(haienv: Any) -> None:
     haienv.ok("pack one")
     path = haienv.get("one").path
     haienv.ok("pack one --remove")
-    assert image_of(path) is None
+    assert read_image(path) is None
     assert not (path / "image.tar.zst").exists()
     haienv.ok("pack one")
     haienv.ok("remove one --yes")

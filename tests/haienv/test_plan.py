@@ -8,23 +8,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haienv.layers.plan import Action, Dist, Step, breaking, changes, own, plan
-from haienv.store.lock import Lock, normal, parse, pin_of, pins_of
+from haienv.layers.plan import (
+    Action,
+    Distribution,
+    Step,
+    breaking_shadows,
+    changes,
+    layer_names,
+    plan,
+)
+from haienv.store.lock import Lock, normalize_name, parse_lock, parse_pin, parse_pins
 
 NAMES = st.sampled_from("abcde")
 VERSIONS = st.dictionaries(NAMES, st.sampled_from(["1", "2", "3"]))
 DISTS = st.lists(
-    st.builds(Dist, NAMES, st.sampled_from(["1", "2"]), st.booleans(), st.frozensets(NAMES)),
+    st.builds(
+        Distribution, NAMES, st.sampled_from(["1", "2"]), st.booleans(), st.frozensets(NAMES)
+    ),
     unique_by=lambda dist: dist.name,
 )
 
 
 @given(VERSIONS, VERSIONS, DISTS)
 def test_afterwards_everything_wanted_is_seen_in_its_version(
-    installed: Mapping[str, str], wanted: Mapping[str, str], provided: Sequence[Dist]
+    installed: Mapping[str, str], wanted: Mapping[str, str], provided: Sequence[Distribution]
 ) -> None:
     steps = plan(installed, wanted, provided)
-    mine = {name: wanted[name] for name in own(steps)}
+    mine = {name: wanted[name] for name in layer_names(steps)}
     below = {dist.name: dist.version for dist in provided}
     assert {name: {**below, **mine}[name] for name in wanted} == wanted
     assert all(below.get(name) != version for name, version in mine.items())
@@ -33,18 +43,20 @@ def test_afterwards_everything_wanted_is_seen_in_its_version(
 
 
 @given(VERSIONS, DISTS)
-def test_a_second_plan_changes_nothing(wanted: Mapping[str, str], provided: Sequence[Dist]) -> None:
-    mine = own(plan({}, wanted, provided))
+def test_a_second_plan_changes_nothing(
+    wanted: Mapping[str, str], provided: Sequence[Distribution]
+) -> None:
+    mine = layer_names(plan({}, wanted, provided))
     again = plan({name: wanted[name] for name in mine}, wanted, provided)
     assert changes(again) == ()
-    assert own(again) == mine
+    assert layer_names(again) == mine
 
 
 CHAIN = [
-    Dist("torch", "2", compiled=True, requires=frozenset({"helper"})),
-    Dist("helper", "1", requires=frozenset({"numpy"})),
-    Dist("numpy", "1"),
-    Dist("rich", "1"),
+    Distribution("torch", "2", compiled=True, requires=frozenset({"helper"})),
+    Distribution("helper", "1", requires=frozenset({"numpy"})),
+    Distribution("numpy", "1"),
+    Distribution("rich", "1"),
 ]
 
 
@@ -68,7 +80,7 @@ def test_what_is_done_for_one_package(
 ) -> None:
     steps = plan(installed, wanted, CHAIN)
     assert steps == (expected,)
-    assert bool(breaking(steps)) == bool(expected.needed_by)
+    assert bool(breaking_shadows(steps)) == bool(expected.needed_by)
 
 
 @pytest.mark.parametrize(
@@ -81,14 +93,14 @@ def test_what_is_done_for_one_package(
     ],
 )  # fmt: skip
 def test_how_pins_are_read(line: str, name: str, version: str) -> None:
-    pin = pin_of(line)
+    pin = parse_pin(line)
     assert pin is not None
-    assert (pin.name, pin.version, normal(name)) == (name, version, name)
+    assert (pin.name, pin.version, normalize_name(name)) == (name, version, name)
 
 
 PINS = st.lists(
     st.builds(
-        lambda n, v: pin_of(f"{n}=={v} --hash=sha256:{'a' * 64}"), NAMES, st.sampled_from("123")
+        lambda n, v: parse_pin(f"{n}=={v} --hash=sha256:{'a' * 64}"), NAMES, st.sampled_from("123")
     ),
     unique_by=lambda pin: pin.name,
 ).map(lambda pins: tuple(sorted(pins, key=lambda pin: pin.name)))
@@ -99,5 +111,5 @@ def test_a_lock_is_read_as_it_was_written(
     pins: tuple[object, ...], parent: str, sites: str
 ) -> None:
     lock = Lock("3.11", pins, parent, sites)  # type: ignore[arg-type]
-    assert parse(lock.text) == lock
-    assert pins_of(lock.text.replace(" --hash", " \\\n    --hash")) == lock.pins
+    assert parse_lock(lock.text) == lock
+    assert parse_pins(lock.text.replace(" --hash", " \\\n    --hash")) == lock.pins

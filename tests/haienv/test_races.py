@@ -16,8 +16,8 @@ import pytest
 from haienv.cli.main import main
 from haienv.doctor import findings, mend
 from haienv.store.layout import Home
-from haienv.store.registry import everything
-from haienv.store.transaction import building, committing
+from haienv.store.registry import list_root
+from haienv.store.transaction import build_directory, committing
 
 
 def at_once(lines: Sequence[str]) -> list[int]:
@@ -39,7 +39,7 @@ def test_of_two_creates_one_wins(haienv: Any) -> None:
     assert haienv.ok("list --names").out == "one\n"
     haienv.ok("verify one")
     haienv.ok("doctor --fix")
-    assert len([*(haienv.home.own / ".layers").iterdir()]) == 1
+    assert len([*(haienv.home.user_dir / ".layers").iterdir()]) == 1
 
 
 def test_no_change_is_lost(haienv: Any) -> None:
@@ -67,7 +67,7 @@ def test_who_looks_meanwhile_sees_whole_things(haienv: Any) -> None:
         os._exit(0)
     looks = 0
     while os.waitpid(child, os.WNOHANG) == (0, 0):
-        assert [each.fault for each in everything(haienv.home) if each.fault] == []
+        assert [each.fault for each in list_root(haienv.home) if each.fault] == []
         looks += 1
     assert looks > 10
 
@@ -75,7 +75,7 @@ def test_who_looks_meanwhile_sees_whole_things(haienv: Any) -> None:
 def test_what_came_into_use_since_the_doctor_looked_is_left_alone(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast")
     layer = haienv.get("one").path
-    shutil.rmtree(haienv.home.own / "one")  # as if it had never been: its create was killed
+    shutil.rmtree(haienv.home.user_dir / "one")  # as if it had never been: its create was killed
     (layer / "used").unlink()
     found = findings(haienv.home)
     assert [each.path for each in found] == [str(layer)]
@@ -95,10 +95,10 @@ def test_what_came_into_use_since_the_doctor_looked_is_left_alone(haienv: Any) -
 )
 def test_only_what_is_known_to_be_dead_is_left_over(haienv: Any, machine: str, left: int) -> None:
     haienv.ok("create one --no_extend")
-    with building(haienv.home) as work:
+    with build_directory(haienv.home) as work:
         here = work.name.rsplit("-", 2)[0]
     name = machine.format(here=here, name=platform.node())
-    (haienv.home.own / ".building" / f"{name}-{2**22 + 1}-00000000").mkdir()
+    (haienv.home.user_dir / ".building" / f"{name}-{2**22 + 1}-00000000").mkdir()
     assert len(findings(haienv.home)) == left
 
 
@@ -110,7 +110,7 @@ def test_of_two_that_take_a_name_away_one_is_told(
     from haienv.layers import gc
 
     def late(home: Home) -> AbstractContextManager[None]:
-        haienv.get("one").directory.rename(home.own / "two")
+        haienv.get("one").directory.rename(home.user_dir / "two")
         return committing(home)
 
     haienv.ok("create one --no_extend")
@@ -118,7 +118,7 @@ def test_of_two_that_take_a_name_away_one_is_told(
         monkeypatch.setattr(module, "committing", late)
     refused = haienv(f"{line} --json")
     assert (refused.code, refused.error["reason"]) == (3, "NOT_FOUND")
-    assert not list(haienv.home.own.glob(".trash/*"))
+    assert not list(haienv.home.user_dir.glob(".trash/*"))
 
 
 def test_a_lease_of_a_dead_process_is_taken_over(haienv: Any) -> None:
@@ -133,9 +133,9 @@ def test_a_lease_of_a_dead_process_is_taken_over(haienv: Any) -> None:
 
 def test_a_lease_that_was_killed_while_it_was_made_is_cleared(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
-    (haienv.home.own / ".lock").touch()
+    (haienv.home.user_dir / ".lock").touch()
     haienv.ok("config set one description x")
-    assert not list(haienv.home.own.glob(".lock*"))
+    assert not list(haienv.home.user_dir.glob(".lock*"))
 
 
 def test_a_full_disk_is_told_with_what_helps(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,4 +146,4 @@ def test_a_full_disk_is_told_with_what_helps(haienv: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr("filelock.SoftFileLease.acquire", full)
     refused = haienv("remove one --yes --json")
     assert (refused.code, refused.error["reason"]) == (1, "NO_ROOM")
-    assert f"rm -r '{haienv.home.own / '.cache'}'" in refused.error["hint"]
+    assert f"rm -r '{haienv.home.user_dir / '.cache'}'" in refused.error["hint"]

@@ -6,7 +6,7 @@ import pytest
 
 from hai_backend.environments import parse
 from hai_backend.environments.errors import Broken
-from haienv.store.records import Malformed, label_from, layer_from
+from haienv.store.records import MalformedRecord, parse_layer, parse_metadata
 
 HASH, LAYER = "a" * 64, "b" * 24
 LABEL = {
@@ -60,13 +60,13 @@ def text(table: dict[str, str]) -> str:
 @pytest.mark.parametrize("key", LABEL)
 def test_of_a_label(key: str) -> None:
     for value in VALUES:
-        _same(text({**LABEL, key: value}), label_from, parse.label)
+        _same(text({**LABEL, key: value}), parse_metadata, parse.metadata)
 
 
 @pytest.mark.parametrize("key", [key for key in OF_LAYER if key != "interpreter"])
 def test_of_a_layer(key: str) -> None:
     for value in VALUES:
-        _same(text({**OF_LAYER, key: value}), layer_from, parse.layer)
+        _same(text({**OF_LAYER, key: value}), parse_layer, parse.layer)
 
 
 def _same(record: str, ours: object, the_servers: object) -> None:
@@ -75,6 +75,6 @@ def _same(record: str, ours: object, the_servers: object) -> None:
         try:
             read(record)  # type: ignore[operator]
             answers.append("")
-        except (Malformed, Broken) as error:
+        except (MalformedRecord, Broken) as error:
             answers.append(str(error))
     assert bool(answers[0]) == bool(answers[1]), (record[-500:], answers)

@@ -16,7 +16,7 @@ from hai.client.profile import Profile
 from hai.v1.environment_pb2 import Environment
 from hai_backend.testing.server import ServerProcess
 from haienv.store.layout import Home
-from haienv.store.registry import read
+from haienv.store.registry import read_environment
 
 OWNER = getuser()  # an embedded server's admin is its account
 pytestmark = pytest.mark.e2e
@@ -66,7 +66,7 @@ def test_what_is_pushed_is_the_same_there_and_back(
     # As if it were theirs.
     shutil.copytree(cluster.root / OWNER, cluster.root / "aaa", symlinks=True)
     haienv.ok("push top")
-    there = read(cluster, OWNER, "top")
+    there = read_environment(cluster, OWNER, "top")
     assert there is not None
     assert there.usable.parents[0].owner == OWNER
     program = "import fast, plain, secret; print(fast.VERSION, secret.VERSION)"
@@ -74,15 +74,15 @@ def test_what_is_pushed_is_the_same_there_and_back(
         [there.path / "bin" / "python", "-c", program], capture_output=True, text=True
     )
     assert done.stdout == "1.0 1.5+lab\n"
-    base = read(cluster, OWNER, "base")
+    base = read_environment(cluster, OWNER, "base")
     assert base is not None
-    assert base.label.config.variables == {"A": "b c"}
+    assert base.metadata.config.variables == {"A": "b c"}
     assert haienv("push base").code == 1
     haienv.ok("push base --replace")
     ann = haienv.as_user("eve")
     ann.ok("pull base")
     assert ann.get("base").layer.lock_hash == pushed["lock_hash"]
-    assert ann.get("base").label.config.variables == {"A": "b c"}
+    assert ann.get("base").metadata.config.variables == {"A": "b c"}
 
 
 def test_what_extends_another_python_is_refused_with_a_way(haienv: Any, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_what_extends_another_python_is_refused_with_a_way(haienv: Any, tmp_path
 def test_a_build_resolves_on_top_of_what_the_cluster_has(haienv: Any, cluster: Home) -> None:
     haienv.ok("build base --remote fast==1.0")
     haienv.ok(f"build top --remote --extend 'base[{OWNER}]' app")
-    there = read(cluster, OWNER, "top")
+    there = read_environment(cluster, OWNER, "top")
     assert there is not None
     assert [line.split()[0] for line in there.lock().splitlines() if line[0] != "#"] == [
         "app==1.0",
@@ -202,7 +202,7 @@ def test_gc_takes_nothing_while_nobody_can_tell(
     first = haienv.get("one").path
     haienv.ok("install one plain")
     haienv.ok("install one tool")
-    second = haienv.get("one").label.previous
+    second = haienv.get("one").metadata.previous
     haienv.ok("config set one description x")
     monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
     monkeypatch.setenv("HAI_TOKEN", "x")

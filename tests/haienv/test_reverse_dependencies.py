@@ -88,11 +88,11 @@ def test_marks_that_are_lost_or_left_over_are_mended(children: tuple[Any, Any]) 
     ann, _ = children
     show(ann, "bob")
     bob = ann.as_user("bob")
-    (mark,) = (bob.home.own / ".uses" / "ann").iterdir()
+    (mark,) = (bob.home.user_dir / ".uses" / "ann").iterdir()
     mark.rename(mark.with_name("0" * 24))
     assert len(bob("doctor --json").json) == 2
     bob.ok("doctor --fix")
-    assert list((bob.home.own / ".uses" / "ann").iterdir()) == [mark]
+    assert list((bob.home.user_dir / ".uses" / "ann").iterdir()) == [mark]
     assert mark.stat().st_mode & 0o004
 
 
@@ -102,7 +102,7 @@ def test_a_child_that_comes_while_its_parent_goes(
     """The owner has looked, and puts the layer away; then a child tells that it stands on it."""
     haienv.ok("create base --no_extend fast==1.0 --visibility public")
     layer = haienv.get("base").path
-    real = gc.put_away
+    real = gc.move_to_trash
 
     def late(home: Home, path: Path) -> Path:
         away = real(home, path)
@@ -131,7 +131,7 @@ def test_a_parent_that_goes_while_its_child_is_made(haienv: Any) -> None:
 
     layer.rename(layer.with_name("away"))
     with pytest.raises(Busy):
-        operations._stand(bob.home, top.name)
+        operations._register_dependencies(bob.home, top.name)
 
 
 AS = """

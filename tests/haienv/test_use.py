@@ -254,7 +254,7 @@ def test_no_roll_back_to_what_stands_on_nothing(haienv: Any) -> None:
     haienv.ok("install base tool")
     haienv.ok("upgrade top")
     before = haienv.get("top").layer_id
-    first = haienv.home.layer("ann", haienv.get("base").label.previous)
+    first = haienv.home.layer("ann", haienv.get("base").metadata.previous)
     first.rename(first.with_name("away"))
     refused = haienv("upgrade top --rollback")
     assert refused.code == 1

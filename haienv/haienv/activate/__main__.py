@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from haienv.activate.activation import activation
-from haienv.activate.activation_cache import keep
+from haienv.activate.activation_cache import write_cache
 from haienv.activate.shells import SHELLS, text_for
 from haienv.errors import EnvError, UsageError
 from haienv.names import Reference, parse_reference
@@ -19,9 +19,9 @@ _USAGE = "source haienv NAME[USER]   (or NAME -u USER)"
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code; the text goes to standard output."""
-    file, words = _kept(arguments)
+    file, remaining = _split_cache_option(arguments)
     try:
-        sys.stdout.write(_text(file, *_parse(words)))
+        sys.stdout.write(_text(file, *_parse(remaining)))
     except EnvError as error:
         hint = f"\n  hint: {error.hint}" if error.hint else ""
         print(f"haienv: {error.message}{hint}", file=sys.stderr)
@@ -29,17 +29,17 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _text(file: str, shell: str, asked: Reference) -> str:
+def _text(file: str, shell: str, reference: Reference) -> str:
     here = home()
-    found = find(here, asked)
+    found = find(here, reference)
     entered = activation(here, found, follow=True)
     text = text_for(shell, entered)
     if file:
-        keep(Path(file), shell, here, asked, found, entered, text)
+        write_cache(Path(file), shell, here, reference, found, entered, text)
     return text
 
 
-def _kept(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
+def _split_cache_option(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
     """Where the text may be kept (empty: nowhere), and the rest."""
     if len(arguments) > 1 and arguments[0] == "--keep":
         return arguments[1], arguments[2:]

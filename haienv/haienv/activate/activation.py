@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from haienv.store.layout import CURRENT, LABEL, Home
+from haienv.store.layout import CURRENT_LINK, METADATA_FILE, Home
 from haienv.store.records import Config
-from haienv.store.registry import Environment, read
+from haienv.store.registry import Environment, read_environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Activation:
     variables: Mapping[str, str]
     prompt: str
     note: str = ""  # for who enters it
-    labels: tuple[tuple[str, str | None], ...] = ()
+    metadata_files: tuple[tuple[str, str | None], ...] = ()
     jupyter: tuple[str, ...] = ()
 
     def lists(self) -> dict[str, tuple[str, ...]]:
@@ -39,7 +39,7 @@ class Activation:
             "JUPYTER_PATH": tuple(f"{each}/share/jupyter" for each in self.jupyter),
             "JUPYTER_CONFIG_PATH": tuple(f"{each}/etc/jupyter" for each in self.jupyter),
         }
-        return {name: places for name, places in found.items() if places}
+        return {name: prefixes for name, prefixes in found.items() if prefixes}
 
     def sets(self) -> dict[str, str]:
         """Every variable with a value of its own; lists are joined with what is there."""
@@ -54,8 +54,8 @@ class Activation:
     def applied(self, environ: Mapping[str, str]) -> dict[str, str]:
         """An environment of a process with all of it."""
         joined = {"PATH": os.defpath, **environ, **self.sets()}
-        for name, places in self.lists().items():
-            joined[name] = _joined(places, joined.get(name, ""))
+        for name, prefixes in self.lists().items():
+            joined[name] = _joined(prefixes, joined.get(name, ""))
         joined.pop("PYTHONHOME", None)
         return joined
 
@@ -63,10 +63,12 @@ class Activation:
 def activation(home: Home, environment: Environment, follow: bool = False) -> Activation:
     """What an environment sets. `follow`: through `current`, so that a shell sees what is installed later."""
     layer, home = environment.usable, home.at(environment.root)
-    prefix = environment.directory / CURRENT if follow else environment.path
-    parents = [read(home, p.owner, p.name) for p in layer.parents]  # as they are now, if they are
-    places = [prefix, *(home.layer(p.owner, p.layer) for p in layer.parents)]
-    configs = [each.label.config if each else Config() for each in (environment, *parents)]
+    prefix = environment.directory / CURRENT_LINK if follow else environment.path
+    parents = [
+        read_environment(home, p.owner, p.name) for p in layer.parents
+    ]  # as they are now, if they are
+    prefixes = [prefix, *(home.layer(p.owner, p.layer) for p in layer.parents)]
+    configs = [each.metadata.config if each else Config() for each in (environment, *parents)]
     variables: dict[str, str] = {}
     for config in reversed(configs):
         variables |= config.variables
@@ -75,13 +77,13 @@ def activation(home: Home, environment: Environment, follow: bool = False) -> Ac
         owner=environment.owner,
         lock_hash=layer.lock_hash,
         prefix=str(prefix),
-        path=tuple(_paths(zip(places, configs, strict=True))),
+        path=tuple(_paths(zip(prefixes, configs, strict=True))),
         search=tuple(each for config in configs for each in config.search_dirs),
         variables=variables,
         prompt=_prompt(environment),
         note=_note(environment),
-        labels=tuple(_labels(home, environment, parents)),
-        jupyter=tuple(map(str, _jupyter(places, layer.sites))),
+        metadata_files=tuple(_labels(home, environment, parents)),
+        jupyter=tuple(map(str, _jupyter(prefixes, layer.sites))),
     )
 
 
@@ -91,7 +93,7 @@ def _labels(
     layer = environment.usable
     named = [(environment.owner, environment.name), *((p.owner, p.name) for p in layer.parents)]
     for (owner, name), found in zip(named, (environment, *parents), strict=True):
-        yield str(home.directory(owner, name) / LABEL), found.text if found else None
+        yield str(home.directory(owner, name) / METADATA_FILE), found.text if found else None
 
 
 def _paths(chain: Iterable[tuple[Path, Config]]) -> Iterable[str]:
@@ -100,19 +102,19 @@ def _paths(chain: Iterable[tuple[Path, Config]]) -> Iterable[str]:
         yield from config.bin_dirs
 
 
-def _jupyter(places: Sequence[Path], sites: Iterable[str]) -> list[Path]:
+def _jupyter(prefixes: Sequence[Path], sites: Iterable[str]) -> list[Path]:
     """Jupyter itself looks beside its own Python only; none where nothing below brings anything."""
     outside = (Path(os.path.normpath(f"{site}/../../..")) for site in sites)
-    below = [each for each in (*places[1:], *outside) if _brings(each)]
-    return [places[0], *below] if below else []
+    below = [each for each in (*prefixes[1:], *outside) if _has_jupyter(each)]
+    return [prefixes[0], *below] if below else []
 
 
-def _brings(prefix: Path) -> bool:
+def _has_jupyter(prefix: Path) -> bool:
     return any(os.path.isdir(prefix / part / "jupyter") for part in ("share", "etc"))
 
 
-def _joined(first: tuple[str, ...], rest: str) -> str:
-    return ":".join([*first, *([rest] if rest else [])])
+def _joined(first: tuple[str, ...], existing: str) -> str:
+    return ":".join([*first, *([existing] if existing else [])])
 
 
 def _prompt(environment: Environment) -> str:
@@ -122,5 +124,5 @@ def _prompt(environment: Environment) -> str:
 
 
 def _note(environment: Environment) -> str:
-    instead = environment.label.deprecated
+    instead = environment.metadata.deprecated
     return f"haienv: {environment} is deprecated: {instead}" if instead else ""

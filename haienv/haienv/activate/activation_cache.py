@@ -15,111 +15,113 @@ from pathlib import Path
 from haienv.activate.activation import Activation
 from haienv.activate.shells import fish_quoted, quoted
 from haienv.names import SYSTEM, Reference
-from haienv.store.layout import CURRENT, LABEL, Home
+from haienv.store.layout import CURRENT_LINK, METADATA_FILE, Home
 from haienv.store.registry import Environment
 
-_ASKED = ("HAIENV_HOME", "HAIENV_PATH", "HAIENV_USER", "XDG_DATA_HOME", "HOME")
-_MOST = 32 * 1024
+_KEY_VARIABLES = ("HAIENV_HOME", "HAIENV_PATH", "HAIENV_USER", "XDG_DATA_HOME", "HOME")
+_MAX_BYTES = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class CacheConditions:
     """What must be so. `links` lead to directories, `labels` have texts, or are not there."""
 
     variables: Mapping[str, str]
     links: Mapping[str, str]
-    labels: Mapping[str, str | None]
+    metadata_files: Mapping[str, str | None]
     programs: tuple[str, ...]
     directories: tuple[str, ...]
 
 
-def keep(
+def write_cache(
     file: Path,
     shell: str,
     home: Home,
-    asked: Reference,
+    reference: Reference,
     found: Environment,
-    entered: Activation,
+    activation: Activation,
     text: str,
 ) -> None:
     """Keep a text for the next time; nothing happens where that cannot be."""
-    conditions = _conditions(home, asked, found, entered)
+    conditions = _conditions(home, reference, found, activation)
     if conditions is None:
         return
-    kept = _fish(conditions, text) if shell == "fish" else _posix(conditions, text)
-    if len(kept) <= _MOST:
+    script = _fish(conditions, text) if shell == "fish" else _posix(conditions, text)
+    if len(script) <= _MAX_BYTES:
         try:
-            _write(file, kept)
+            _write(file, script)
         except OSError:
             return
 
 
 def _conditions(
-    home: Home, asked: Reference, found: Environment, entered: Activation
-) -> Conditions | None:
+    home: Home, reference: Reference, found: Environment, activation: Activation
+) -> CacheConditions | None:
     """None: it cannot be told by looking at a few files."""
-    others = not asked.owner and found.owner not in (home.user, SYSTEM)
-    others |= asked.name != found.name  # as HAI called it
-    several = home.others and (
-        found.root != home.root or not (asked.owner or found.owner == home.user)
+    others = not reference.owner and found.owner not in (home.user, SYSTEM)
+    others |= reference.name != found.name  # as HAI called it
+    several = home.other_roots and (
+        found.root != home.root or not (reference.owner or found.owner == home.user)
     )
     if others or several or not Path(os.environ.get("HAIENV_HOME") or "/").is_absolute():
         return None
-    before = {str(home.directory(home.user, asked.name) / LABEL): None}  # it would be meant instead
-    labels = {**({} if asked.owner else before), **dict(entered.labels)}
-    if any(text is None and os.path.lexists(path) for path, text in labels.items()):
+    before = {
+        str(home.directory(home.user, reference.name) / METADATA_FILE): None
+    }  # it would be meant instead
+    metadata_files = {**({} if reference.owner else before), **dict(activation.metadata_files)}
+    if any(text is None and os.path.lexists(path) for path, text in metadata_files.items()):
         return None
     parents = found.usable.parents
-    return Conditions(
-        {name: os.environ.get(name, "") for name in _ASKED},
-        {str(found.directory / CURRENT): str(found.path)},
-        labels,
+    return CacheConditions(
+        {name: os.environ.get(name, "") for name in _KEY_VARIABLES},
+        {str(found.directory / CURRENT_LINK): str(found.path)},
+        metadata_files,
         (str(found.path / "bin" / "python"),),
         tuple(str(home.layer(p.owner, p.layer)) for p in parents),
     )
 
 
-def _posix(conditions: Conditions, text: str) -> str:
-    tests = " &&\n  ".join(_tests(conditions))
+def _posix(conditions: CacheConditions, text: str) -> str:
+    tests = " &&\n  ".join(_posix_tests(conditions))
     return f"if {tests}; then\n_haienv_entered=yes\n{text}fi\n"
 
 
-def _tests(conditions: Conditions) -> Iterator[str]:
+def _posix_tests(conditions: CacheConditions) -> Iterator[str]:
     for name, value in conditions.variables.items():
         yield f'[ "${{{name}-}}" = {quoted(value)} ]'
-    for link, place in conditions.links.items():
-        yield f"[ -L {quoted(link)} ] && [ {quoted(link)} -ef {quoted(place)} ]"
+    for link, target in conditions.links.items():
+        yield f"[ -L {quoted(link)} ] && [ {quoted(link)} -ef {quoted(target)} ]"
     yield from (f"[ -x {quoted(path)} ]" for path in conditions.programs)
     yield from (f"[ -d {quoted(path)} ]" for path in conditions.directories)
-    for path, text in conditions.labels.items():
-        here = quoted(path)
+    for path, text in conditions.metadata_files.items():
+        quoted_path = quoted(path)
         if text is None:
-            yield f"[ ! -e {here} ] && [ ! -L {here} ]"
+            yield f"[ ! -e {quoted_path} ] && [ ! -L {quoted_path} ]"
         else:
-            same = f'[ "$(<{here})" = {quoted(text.rstrip(chr(10)))} ]'
-            yield f"[ -f {here} ] && [ ! -L {here} ] && [ -r {here} ] && {same}"
+            same = f'[ "$(<{quoted_path})" = {quoted(text.rstrip(chr(10)))} ]'
+            yield f"[ -f {quoted_path} ] && [ ! -L {quoted_path} ] && [ -r {quoted_path} ] && {same}"
 
 
-def _fish(conditions: Conditions, text: str) -> str:
+def _fish(conditions: CacheConditions, text: str) -> str:
     tests = "\n  and ".join(_fish_tests(conditions))
     return f"if {tests}\nset _haienv_entered yes\n{text}end\n"
 
 
-def _fish_tests(conditions: Conditions) -> Iterator[str]:
+def _fish_tests(conditions: CacheConditions) -> Iterator[str]:
     for name, value in conditions.variables.items():
         yield f'test "${name}" = {fish_quoted(value)}'
-    for link, place in conditions.links.items():
-        real = fish_quoted(os.path.realpath(place))
+    for link, target in conditions.links.items():
+        real = fish_quoted(os.path.realpath(target))
         yield f'test -L {fish_quoted(link)}; and test "$(path resolve {fish_quoted(link)})" = {real}'
     yield from (f"test -x {fish_quoted(path)}" for path in conditions.programs)
     yield from (f"test -d {fish_quoted(path)}" for path in conditions.directories)
-    for path, text in conditions.labels.items():
-        here = fish_quoted(path)
+    for path, text in conditions.metadata_files.items():
+        quoted_path = fish_quoted(path)
         if text is None:
-            yield f"test ! -e {here}; and test ! -L {here}"
+            yield f"test ! -e {quoted_path}; and test ! -L {quoted_path}"
         else:
-            same = f'test "$(string collect <{here})" = {fish_quoted(text.rstrip(chr(10)))}'
-            yield f"test -f {here}; and test ! -L {here}; and test -r {here}; and {same}"
+            same = f'test "$(string collect <{quoted_path})" = {fish_quoted(text.rstrip(chr(10)))}'
+            yield f"test -f {quoted_path}; and test ! -L {quoted_path}; and test -r {quoted_path}; and {same}"
 
 
 def _write(file: Path, text: str) -> None:
@@ -129,10 +131,10 @@ def _write(file: Path, text: str) -> None:
     facts = folder.lstat()
     if facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
         return
-    beside = folder / f".{file.name}.{os.getpid()}"
+    temporary = folder / f".{file.name}.{os.getpid()}"
     try:
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
             out.write(text)
-        beside.replace(file)
+        temporary.replace(file)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

@@ -61,7 +61,7 @@ _EXPORTED = {
     "bash": 'case "${{{v}@a}}" in',
     "zsh": 'case "${{(t){v}}}" in',  # of all words there, only export has an x
 }
-_ITS_OWN = {
+_READ_ONLY = {
     "bash": "*r*",  # read-only, such as UID; to set one ends what is being read
     "zsh": "*readonly*|array*|association*|integer*special*",  # to set UID there means to become another
 }
@@ -70,7 +70,7 @@ _OLD_DEACTIVATE = {
     "bash": '"$(declare -f deactivate || :)"',
     "zsh": '"$(functions deactivate || :)"',
 }
-_LEAVE = {
+_DEACTIVATE_PREVIOUS = {
     "bash": "if declare -F _haienv_leave >/dev/null; then _haienv_leave; fi\n",
     "zsh": 'if [ -n "${functions[_haienv_leave]+x}" ]; then _haienv_leave; fi\n',
 }
@@ -79,21 +79,21 @@ _LEAVE = {
 def _posix(shell: str, activation: Activation) -> str:
     names = [*_touched(activation), "PS1"]
     save = "".join(
-        _SAVE.format(v=v, exported=_EXPORTED[shell].format(v=v), its_own=_ITS_OWN[shell])
+        _SAVE.format(v=v, exported=_EXPORTED[shell].format(v=v), its_own=_READ_ONLY[shell])
         for v in names
     )
     restore = "".join(_RESTORE.format(v=v, hide=_HIDE[shell]) for v in names)
     return (
-        _LEAVE[shell]
+        _DEACTIVATE_PREVIOUS[shell]
         + save
         + f"_HAIENV_DEACTIVATE={_OLD_DEACTIVATE[shell]}\n"
-        + f"_haienv_leave() {{\n{restore}{_LAST}}}\n"
+        + f"_haienv_leave() {{\n{restore}{_RESTORE_END}}}\n"
         + "deactivate() { _haienv_leave; }\n"
         + _enter(activation)
     )
 
 
-_LAST = """  unset -f deactivate _haienv_leave
+_RESTORE_END = """  unset -f deactivate _haienv_leave
   if [ -n "$_HAIENV_DEACTIVATE" ]; then eval "$_HAIENV_DEACTIVATE"; fi
   unset _HAIENV_DEACTIVATE
   hash -r
@@ -108,10 +108,10 @@ def _enter(activation: Activation) -> str:
     ]
     lines.append("unset PYTHONHOME")
     lines.append(f'if [ -n "${{PS1+x}}" ]; then PS1={quoted(activation.prompt)}"$PS1"; fi')
-    return sets + "\n".join(lines) + f"\n{_said(quoted(activation.note))}hash -r\n"
+    return sets + "\n".join(lines) + f"\n{_print_note(quoted(activation.note))}hash -r\n"
 
 
-def _said(note: str) -> str:
+def _print_note(note: str) -> str:
     """To standard error; nothing for an empty one."""
     return "" if note == "''" else f"printf '%s\\n' {note} >&2\n"
 
@@ -173,6 +173,6 @@ def _fish(activation: Activation) -> str:
         + f"{_FISH_LAST}end\n"
         + _FISH_FUNCTIONS.format(prompt=fish_quoted(activation.prompt))
         + f"{sets}{lists}"
-        + _said(fish_quoted(activation.note))
+        + _print_note(fish_quoted(activation.note))
         + "set -qg PYTHONHOME; and set -eg PYTHONHOME; or true\n"
     )

@@ -17,11 +17,11 @@ from pathlib import Path
 from hai.host.disk_reserve import DiskReserve
 from haienv.backends.subprocess_guard import run
 from haienv.errors import BuildFailed, installer_failed
-from haienv.store.layout import CACHE, Home
+from haienv.store.layout import CACHE_DIR, Home
 
-MINIMAL_ENV_CLEARED = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "CONDA_PREFIX")
-_WRITES = ("venv", "pip")  # commands that take room; others make some
-_CONSTRAINTS = "UV_CONSTRAINT"
+_CLEARED_VARIABLES = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "CONDA_PREFIX")
+_WRITING_COMMANDS = ("venv", "pip")  # commands that take room; others make some
+_CONSTRAINT_VARIABLE = "UV_CONSTRAINT"
 """They count when versions are chosen; those of a lock are chosen, and uv would want hashes of these too."""
 
 
@@ -34,15 +34,15 @@ class Index:
     no_index: bool = False
     offline: bool = False
 
-    def arguments(self, *places: Path) -> list[str]:
+    def arguments(self, *extra_find_links: Path) -> list[str]:
         """As uv takes them; `places` are more to look for wheels."""
-        given = [f"--default-index={self.url}"] if self.url else []
-        named = [*map(str, places), *self.find_links]
-        if named:  # the option would take the place of the variable
-            named += filter(None, os.environ.get("UV_FIND_LINKS", "").split(","))
-        given += [f"--find-links={place}" for place in named]
-        given += ["--no-index"] if self.no_index else []
-        return [*given, *(["--offline"] if self.offline else [])]
+        options = [f"--default-index={self.url}"] if self.url else []
+        locations = [*map(str, extra_find_links), *self.find_links]
+        if locations:  # the option would take the place of the variable
+            locations += filter(None, os.environ.get("UV_FIND_LINKS", "").split(","))
+        options += [f"--find-links={location}" for location in locations]
+        options += ["--no-index"] if self.no_index else []
+        return [*options, *(["--offline"] if self.offline else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +52,45 @@ class Uv:
     home: Home
     index: Index = Index()
 
-    def make(self, target: Path, python: str) -> None:
+    def create_venv(self, target: Path, python: str) -> None:
         """An empty, relocatable virtual environment."""
         self._run("venv", "--relocatable", "--no-project", "--python", python, str(target))
 
     def resolve(
         self,
         python: Path,
-        wanted: Path,
-        constraints: Path,
-        answer: Path,
-        places: Sequence[Path] = (),
+        requirements: Path,
+        constraints_file: Path,
+        output_file: Path,
+        extra_find_links: Sequence[Path] = (),
         upgrade: bool = False,
     ) -> str:
         """Pins with hashes for what is wanted; what `answer` holds before is preferred."""
-        arguments = [*_compile(wanted, constraints, answer), "--python", str(python)]
+        arguments = [
+            *_compile_arguments(requirements, constraints_file, output_file),
+            "--python",
+            str(python),
+        ]
         arguments += ["--upgrade"] if upgrade else []
-        self._run(*arguments, *self.index.arguments(*places), kept=_names(constraints))
-        return answer.read_text(encoding="utf-8")
+        self._run(
+            *arguments,
+            *self.index.arguments(*extra_find_links),
+            parent_packages=_constrained_names(constraints_file),
+        )
+        return output_file.read_text(encoding="utf-8")
 
-    def resolve_for(self, version: str, wanted: Path, constraints: Path, answer: Path) -> str:
+    def resolve_for(
+        self, version: str, requirements: Path, constraints_file: Path, output_file: Path
+    ) -> str:
         """The same for a Python of a cluster: a version, Linux."""
-        arguments = [*_compile(wanted, constraints, answer), "--python-version", version]
+        arguments = [
+            *_compile_arguments(requirements, constraints_file, output_file),
+            "--python-version",
+            version,
+        ]
         arguments += ["--python-platform", "linux", *self.index.arguments()]
-        self._run(*arguments, kept=_names(constraints))
-        return answer.read_text(encoding="utf-8")
+        self._run(*arguments, parent_packages=_constrained_names(constraints_file))
+        return output_file.read_text(encoding="utf-8")
 
     def install(self, python: Path, lock: Path, compiled: bool) -> None:
         """Exactly the pins of a lock, each with its hash; `sync` asks no setting of uv what else they should be."""
@@ -95,33 +109,35 @@ class Uv:
         """Drop from the cache what no longer serves."""
         self._run("cache", "prune")
 
-    def _run(self, *arguments: str, kept: Collection[str] = ()) -> None:
-        if arguments[0] in _WRITES and self.home.own.is_dir():
-            DiskReserve(self.home.own).require()
-        seen = sys.stderr.isatty()
-        command = [_binary(), *arguments, *([] if seen else ["--quiet"])]
-        told = None if seen else subprocess.PIPE
-        done = run(command, self._environ(), subprocess.PIPE, told)
+    def _run(self, *arguments: str, parent_packages: Collection[str] = ()) -> None:
+        if arguments[0] in _WRITING_COMMANDS and self.home.user_dir.is_dir():
+            DiskReserve(self.home.user_dir).require()
+        interactive = sys.stderr.isatty()
+        command = [_binary(), *arguments, *([] if interactive else ["--quiet"])]
+        stderr = None if interactive else subprocess.PIPE
+        done = run(command, self._environ(), subprocess.PIPE, stderr)
         if done.returncode:
-            what = (done.stderr or "see above").strip().removeprefix("error: ")
-            raise installer_failed(f"uv {' '.join(arguments[:2])}: {what}", _hint(what, kept))
+            message = (done.stderr or "see above").strip().removeprefix("error: ")
+            raise installer_failed(
+                f"uv {' '.join(arguments[:2])}: {message}", _hint(message, parent_packages)
+            )
 
     def _environ(self) -> dict[str, str]:
-        cleared = (*MINIMAL_ENV_CLEARED, _CONSTRAINTS)
-        kept = {k: v for k, v in os.environ.items() if k not in cleared}
-        kept.setdefault("UV_CACHE_DIR", str(self.home.own / CACHE))
+        cleared = (*_CLEARED_VARIABLES, _CONSTRAINT_VARIABLE)
+        parent_packages = {k: v for k, v in os.environ.items() if k not in cleared}
+        parent_packages.setdefault("UV_CACHE_DIR", str(self.home.user_dir / CACHE_DIR))
         site = self.home.root / "uv.toml"
         if site.is_file():
-            kept.setdefault("UV_CONFIG_FILE", str(site))
-        return kept
+            parent_packages.setdefault("UV_CONFIG_FILE", str(site))
+        return parent_packages
 
 
-def _compile(wanted: Path, constraints: Path, answer: Path) -> list[str]:
-    also = os.environ.get(_CONSTRAINTS, "").split()
+def _compile_arguments(requirements: Path, constraints_file: Path, output_file: Path) -> list[str]:
+    user_constraints = os.environ.get(_CONSTRAINT_VARIABLE, "").split()
     return [
-        *("pip", "compile", str(wanted)),
-        *(f"--constraints={each}" for each in (constraints, *also)),
-        *("--output-file", str(answer), "--generate-hashes"),
+        *("pip", "compile", str(requirements)),
+        *(f"--constraints={each}" for each in (constraints_file, *user_constraints)),
+        *("--output-file", str(output_file), "--generate-hashes"),
         *("--no-header", "--no-annotate", "--no-strip-extras"),
     ]
 
@@ -135,19 +151,19 @@ def _binary() -> str:
         raise BuildFailed("uv is not installed", "pip install 'hai-platform[env]'") from error
 
 
-def _names(constraints: Path) -> frozenset[str]:
+def _constrained_names(constraints_file: Path) -> frozenset[str]:
     """What the parents bring, which the resolver must keep."""
-    lines = constraints.read_text(encoding="utf-8").splitlines()
+    lines = constraints_file.read_text(encoding="utf-8").splitlines()
     return frozenset(line.partition("==")[0] for line in lines)
 
 
-def _hint(text: str, kept: Collection[str]) -> str:
+def _hint(text: str, parent_packages: Collection[str]) -> str:
     """What to try. `kept` are packages of parents; none of them is concerned where the text names none."""
     if "was not found" in text:
         return "is the name right? --index and --find-links say where packages come from"
     if "No solution found" in text:
-        named = set(re.findall(r"[a-z0-9][a-z0-9._-]*[a-z0-9]", text.lower()))
-        if not named.isdisjoint(kept):
+        locations = set(re.findall(r"[a-z0-9][a-z0-9._-]*[a-z0-9]", text.lower()))
+        if not locations.isdisjoint(parent_packages):
             return "packages of parents are kept as they are; --force lets this environment have its own"
         return "ask for other versions, or say with --index or --find-links where these are"
     if "401 Unauthorized" in text or "403 Forbidden" in text:

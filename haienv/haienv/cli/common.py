@@ -122,23 +122,23 @@ def environment(text: str, user: str | None = None) -> tuple[Home, Environment]:
     return here.at(found.root), found
 
 
-def own(text: str) -> tuple[Home, Environment]:
+def own_environment(text: str) -> tuple[Home, Environment]:
     """An environment of the caller's in the first root; of others, or elsewhere, only to be refused."""
     here = home()
-    meant = reference(text)
-    return here, find(here, meant if meant.owner else Reference(meant.name, here.user))
+    named = reference(text)
+    return here, find(here, named if named.owner else Reference(named.name, here.user))
 
 
-def names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Names that begin so, for completion."""
-    from haienv.store.registry import everywhere
+    from haienv.store.registry import list_all
 
     here = home()
-    every = [e.name if e.owner == here.user else str(e) for e in everywhere(here)]
-    return [name for name in every if name.startswith(incomplete)]
+    environments = [e.name if e.owner == here.user else str(e) for e in list_all(here)]
+    return [name for name in environments if name.startswith(incomplete)]
 
 
-def sure(question: str, yes: bool) -> None:
+def require_confirmation(question: str, yes: bool) -> None:
     """Ask a person; a script must have said --yes."""
     if yes:
         return
@@ -181,15 +181,15 @@ def installer(here: Home, options: dict[str, Any]) -> Uv:
         here,
         Index(
             options.pop("index_url"),
-            tuple(_absolute(place) for place in options.pop("find_links")),
+            tuple(_absolute(location) for location in options.pop("find_links")),
             options.pop("no_index"),
             options.pop("offline"),
         ),
     )
 
 
-def _absolute(place: str) -> str:
-    return place if "://" in place else os.path.abspath(place)
+def _absolute(location: str) -> str:
+    return location if "://" in location else os.path.abspath(location)
 
 
 def steps_dict(steps: Sequence[Step]) -> list[dict[str, object]]:

@@ -16,7 +16,7 @@ import click
 
 from hai.command_line import LazyGroup
 from hai.redaction import redact
-from haienv.errors import FULL, NO_ROOM, EnvError, NoRoom
+from haienv.errors import DISK_FULL_ERRNOS, DISK_FULL_HINT, DiskFull, EnvError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "create": ("create:create", "Make an environment."),
@@ -134,13 +134,13 @@ def _report(error: EnvError | click.ClickException | OSError, arguments: list[st
 
         print(redact("".join(traceback.format_exception(error))), file=sys.stderr, end="")
     code, facts = _facts(error)
-    if _asks_for_json(arguments):
+    if _json_requested(arguments):
         print(json.dumps({"error": {**facts, "exit_code": code}}), file=sys.stderr)
         return code
     # who reads a log, such as that of a build on the cluster, keeps its last line
     apart = "\n  hint: " if sys.stderr.isatty() else "; hint: "
-    told = facts["message"] + (apart + facts["hint"] if facts["hint"] else "")
-    print(f"haienv: {told}", file=sys.stderr)
+    text = facts["message"] + (apart + facts["hint"] if facts["hint"] else "")
+    print(f"haienv: {text}", file=sys.stderr)
     return code
 
 
@@ -149,12 +149,12 @@ def _facts(error: EnvError | click.ClickException | OSError) -> tuple[int, dict[
         facts = {"reason": error.reason, "message": error.message, "hint": error.hint}
         return error.code, facts
     if isinstance(error, OSError):
-        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        if error.errno in FULL:
-            return 1, {"reason": NoRoom.reason, "message": what, "hint": NO_ROOM}
+        text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        if error.errno in DISK_FULL_ERRNOS:
+            return 1, {"reason": DiskFull.reason, "message": text, "hint": DISK_FULL_HINT}
         denied = isinstance(error, PermissionError)
         reason = "DENIED" if denied else "SYSTEM"
-        return 4 if denied else 1, {"reason": reason, "message": what, "hint": ""}
+        return 4 if denied else 1, {"reason": reason, "message": text, "hint": ""}
     hint = ""
     if isinstance(error, click.UsageError) and error.ctx:
         hint = f"`{error.ctx.command_path} --help` shows how it is used"
@@ -163,7 +163,7 @@ def _facts(error: EnvError | click.ClickException | OSError) -> tuple[int, dict[
     return error.exit_code, {"reason": reason, "message": message, "hint": hint}
 
 
-def _asks_for_json(arguments: list[str]) -> bool:
+def _json_requested(arguments: list[str]) -> bool:
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return "--json" in before or "-ojson" in before or "json" in before[1:]
 

@@ -11,7 +11,7 @@ from haienv.store.registry import Environment
 
 def as_dict(found: Environment) -> dict[str, Any]:
     """For programs."""
-    layer, label = found.layer, found.label
+    layer, metadata = found.layer, found.metadata
     return {
         "name": found.name,
         "owner": found.owner,
@@ -21,16 +21,16 @@ def as_dict(found: Environment) -> dict[str, Any]:
         "parent": parent(found),
         "python": layer.python if layer else "",
         "lock_hash": layer.lock_hash if layer else "",
-        "visibility": label.visibility,
-        "group": label.group,
+        "visibility": metadata.visibility,
+        "group": metadata.group,
         "packages": layer.packages if layer else 0,
         "size_bytes": layer.size_bytes if layer else 0,
         "backend": layer.backend if layer else "",
-        "description": label.description,
-        "tags": list(label.tags),
-        "deprecated": label.deprecated,
-        "created": label.created.isoformat(),
-        "updated": label.updated.isoformat(),
+        "description": metadata.description,
+        "tags": list(metadata.tags),
+        "deprecated": metadata.deprecated,
+        "created": metadata.created.isoformat(),
+        "updated": metadata.updated.isoformat(),
     }
 
 

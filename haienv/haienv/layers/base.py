@@ -13,13 +13,13 @@ from pathlib import Path
 
 from haienv.errors import NotFound, Refused
 from haienv.layers.installed import distributions, fingerprint, versions
-from haienv.layers.plan import Dist
+from haienv.layers.plan import Distribution
 from haienv.names import Reference
-from haienv.store.layout import LAYERS, site_packages
-from haienv.store.records import Layer, Parent, fits, minor
+from haienv.store.layout import LAYERS_DIR, site_packages
+from haienv.store.records import Layer, Parent, minor, minor_matches
 from haienv.store.registry import Environment
 
-_ASK = """
+_QUERY = """
 import json, site, sys
 print(json.dumps([sys._base_executable or sys.executable, "%d.%d.%d" % sys.version_info[:3], site.getsitepackages()]))
 """
@@ -30,22 +30,22 @@ class Base:
     """`python` is what uv is asked for: a path or a version. `wanted_minor` is what it must turn out to be."""
 
     python: str
-    wanted_minor: str = ""
+    required_minor: str = ""
     parents: tuple[Parent, ...] = ()
     sites: tuple[Path, ...] = ()
-    outside: tuple[str, ...] = ()
+    external_sites: tuple[str, ...] = ()
 
     @property
     def versions(self) -> dict[str, str]:
         """What is provided: name to version."""
         return versions(self.sites)
 
-    def dists(self, wanted: Mapping[str, str]) -> tuple[Dist, ...]:
+    def provided(self, wanted: Mapping[str, str]) -> tuple[Distribution, ...]:
         """What is provided; what that needs is read only where something wanted would hide a part of it."""
-        there = self.versions
-        if any(wanted.get(name, version) != version for name, version in there.items()):
+        existing = self.versions
+        if any(wanted.get(name, version) != version for name, version in existing.items()):
             return distributions(self.sites)
-        return tuple(Dist(name, version) for name, version in there.items())
+        return tuple(Distribution(name, version) for name, version in existing.items())
 
     @property
     def parent_hash(self) -> str:
@@ -55,48 +55,48 @@ class Base:
     @property
     def sites_hash(self) -> str:
         """Of what the extended Python has; empty: it extends none."""
-        return fingerprint(map(Path, self.outside)) if self.outside else ""
+        return fingerprint(map(Path, self.external_sites)) if self.external_sites else ""
 
     def below(self) -> list[tuple[str, ...]]:
         """Directories of packages of the parents, in parts from the root."""
         return [
-            (p.owner, LAYERS, p.layer, "lib", f"python{self.wanted_minor}", "site-packages")
+            (p.owner, LAYERS_DIR, p.layer, "lib", f"python{self.required_minor}", "site-packages")
             for p in self.parents
         ]
 
 
-def on_nothing(python: str) -> Base:
+def empty_base(python: str) -> Base:
     """A clean environment."""
     return Base(python, python if _is_minor(python) else "")
 
 
-def on_environment(parent: Environment, python: str = "") -> Base:
+def environment_base(parent: Environment, python: str = "") -> Base:
     """On an environment of haienv, and on all that it stands on."""
     layer = parent.usable
-    own = Parent(parent.name, parent.owner, parent.layer_id, layer.lock_hash)
-    if python and _is_minor(python) and not fits(python, layer.python):
-        raise other_minor(minor(python), layer.minor, str(parent))
+    nearest = Parent(parent.name, parent.owner, parent.layer_id, layer.lock_hash)
+    if python and _is_minor(python) and not minor_matches(python, layer.python):
+        raise minor_mismatch(minor(python), layer.minor, str(parent))
     chosen = layer.interpreter if _is_trusted(layer.interpreter) else layer.minor
     return Base(
         python if python and not _is_minor(python) else chosen,
         layer.minor,
-        (own, *layer.parents),
+        (nearest, *layer.parents),
         parent.sites,
         layer.sites,
     )
 
 
-def on_layer(environment: Environment, layer: Layer) -> Base:
+def layer_base(environment: Environment, layer: Layer) -> Base:
     """What an environment stands on now, so that its layer can be made again."""
     below = [
-        site_packages(environment.root / p.owner / LAYERS / p.layer, layer.minor)
+        site_packages(environment.root / p.owner / LAYERS_DIR / p.layer, layer.minor)
         for p in layer.parents
     ]
     sites = (*below, *map(Path, layer.sites))
     return Base(layer.interpreter, layer.minor, layer.parents, sites, layer.sites)
 
 
-def running() -> str:
+def running_python() -> str:
     """The Python that haienv itself runs on, outside of any virtual environment."""
     return str(getattr(sys, "_base_executable", sys.executable))
 
@@ -106,25 +106,27 @@ def running_minor() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def on_python(python: str, wanted: str = "") -> Base:
+def python_base(python: str, wanted: str = "") -> Base:
     """On a Python outside haienv, such as a site's own or another virtual environment."""
-    found = shutil.which(python)
-    if found is None:
+    path_of_python = shutil.which(python)
+    if path_of_python is None:
         raise NotFound(f"no Python {python!r} on PATH", "-p takes a path or a version")
-    asked = subprocess.run([found, "-I", "-c", _ASK], capture_output=True, text=True)
-    if asked.returncode:
-        raise Refused(f"{found} cannot be run: {asked.stderr.strip()[-200:]}")
+    result = subprocess.run([path_of_python, "-I", "-c", _QUERY], capture_output=True, text=True)
+    if result.returncode:
+        raise Refused(f"{path_of_python} cannot be run: {result.stderr.strip()[-200:]}")
     try:
-        base, version, sites = json.loads(asked.stdout.splitlines()[-1])  # start-up files may print
+        base, version, sites = json.loads(
+            result.stdout.splitlines()[-1]
+        )  # start-up files may print
     except (ValueError, IndexError) as error:
-        raise Refused(f"{found} does not answer as a Python does") from error
-    if _is_minor(wanted) and not fits(wanted, version):
-        raise other_minor(minor(wanted), minor(version), found)
-    there = tuple(site for site in sites if os.path.isdir(site))
-    return Base(base, minor(version), (), tuple(map(Path, there)), there)
+        raise Refused(f"{path_of_python} does not answer as a Python does") from error
+    if _is_minor(wanted) and not minor_matches(wanted, version):
+        raise minor_mismatch(minor(wanted), minor(version), path_of_python)
+    existing = tuple(site for site in sites if os.path.isdir(site))
+    return Base(base, minor(version), (), tuple(map(Path, existing)), existing)
 
 
-def current(environ: Mapping[str, str]) -> Reference | str:
+def default_parent(environ: Mapping[str, str]) -> Reference | str:
     """What `create` extends by default: the active environment, or the Python that the shell finds."""
     if name := environ.get("HF_ENV_NAME"):
         return Reference(name, environ.get("HF_ENV_OWNER", ""))
@@ -133,7 +135,7 @@ def current(environ: Mapping[str, str]) -> Reference | str:
     return "python3"
 
 
-def other_minor(wanted: str, parents: str, parent: str) -> Refused:
+def minor_mismatch(wanted: str, parents: str, parent: str) -> Refused:
     """The error for a child of another minor version."""
     return Refused(
         f"Python {wanted} cannot extend {parent}, which has Python {parents}: compiled packages do not fit",

@@ -8,9 +8,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from haienv.store.transaction import readable
+from haienv.store.transaction import world_readable
 
-_CUT_OFF = """
+_FIND_TRUNCATED = """
 import marshal, os, sys
 for folder, _, names in os.walk(sys.argv[1]):
     for name in names:
@@ -28,15 +28,17 @@ for folder, _, names in os.walk(sys.argv[1]):
 
 def compile_modules(python: Path, site: Path) -> None:
     """For those who may not write it themselves; files that are of another Python are passed over."""
-    with readable():
+    with world_readable():
         command = [str(python), "-I", "-m", "compileall", "-q", "-j", "0", str(site)]
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    for path in cut_off(python, site):
+    for path in find_truncated_bytecode(python, site):
         path.unlink(missing_ok=True)
 
 
-def cut_off(python: Path, site: Path) -> list[Path]:
+def find_truncated_bytecode(python: Path, site: Path) -> list[Path]:
     """What that Python cannot read, though it has the name and the place of its bytecode."""
-    command = [str(python), "-I", "-S", "-c", _CUT_OFF, str(site)]
-    told = subprocess.run(command, capture_output=True, encoding="utf-8", errors="surrogateescape")
-    return [Path(line) for line in told.stdout.splitlines()]
+    command = [str(python), "-I", "-S", "-c", _FIND_TRUNCATED, str(site)]
+    result = subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="surrogateescape"
+    )
+    return [Path(line) for line in result.stdout.splitlines()]

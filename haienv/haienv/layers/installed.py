@@ -10,36 +10,36 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from haienv.layers.plan import Dist
-from haienv.store.lock import normal
+from haienv.layers.plan import Distribution
+from haienv.store.lock import normalize_name
 from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, entries, read_text
 
 _INFO = re.compile(r"([A-Za-z0-9][\w.]*)-([\w.+!]+)(?:-py\d[\d.]*)?\.(dist|egg)-info")
 _REQUIRES = re.compile(r"^Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)$", re.M | re.I)
 
 
-def infos(site: Path) -> Iterator[tuple[str, str, Path]]:
+def dist_infos(site: Path) -> Iterator[tuple[str, str, Path]]:
     """Name, version and directory (or file) of what describes each distribution; no file is opened."""
     for entry in entries(site):
         if found := _INFO.fullmatch(entry.name):
-            yield normal(found[1]), found[2], Path(entry.path)
+            yield normalize_name(found[1]), found[2], Path(entry.path)
 
 
 def versions(sites: Iterable[Path]) -> dict[str, str]:
     """Name to version; the first directory wins."""
-    seen: dict[str, str] = {}
+    result: dict[str, str] = {}
     for site in sites:
-        for name, version, _ in infos(site):
-            seen.setdefault(name, version)
-    return seen
+        for name, version, _ in dist_infos(site):
+            result.setdefault(name, version)
+    return result
 
 
-def distributions(sites: Iterable[Path]) -> tuple[Dist, ...]:
+def distributions(sites: Iterable[Path]) -> tuple[Distribution, ...]:
     """With what they need and whether they are compiled; nearest first."""
     return tuple(
-        Dist(name, version, _compiled(info), _requires(info))
+        Distribution(name, version, _compiled(info), _requires(info))
         for site in sites
-        for name, version, info in infos(site)
+        for name, version, info in dist_infos(site)
     )
 
 
@@ -49,23 +49,23 @@ def fingerprint(sites: Iterable[Path]) -> str:
     return sha256("\n".join(lines).encode()).hexdigest()
 
 
-def from_elsewhere(info: Path) -> bool:
+def is_not_from_index(info: Path) -> bool:
     """True when no index has this version: installed from a path, a repository, or with a local version."""
     return "+" in info.name or (info / "direct_url.json").exists()
 
 
-def in_place(site: Path) -> dict[str, str]:
+def editable_projects(site: Path) -> dict[str, str]:
     """Projects that lie elsewhere: their directories, by name."""
     found: dict[str, str] = {}
-    for name, _, info in infos(site):
+    for name, _, info in dist_infos(site):
         with suppress(Unreadable, ValueError, KeyError, TypeError):
-            told = json.loads(read_text(info / "direct_url.json"))
-            if told["dir_info"]["editable"]:
-                found[name] = unquote(urlsplit(told["url"]).path)
+            url_info = json.loads(read_text(info / "direct_url.json"))
+            if url_info["dir_info"]["editable"]:
+                found[name] = unquote(urlsplit(url_info["url"]).path)
     return found
 
 
-def metadata(info: Path) -> str:
+def read_metadata(info: Path) -> str:
     """The METADATA of a distribution; empty: none can be read."""
     for path in (info / "METADATA", info / "PKG-INFO", info):
         try:
@@ -76,9 +76,9 @@ def metadata(info: Path) -> str:
 
 
 def _requires(info: Path) -> frozenset[str]:
-    head = metadata(info).partition("\n\n")[0]  # a description follows
+    head = read_metadata(info).partition("\n\n")[0]  # a description follows
     needed = (found for found in _REQUIRES.finditer(head) if "extra ==" not in found[2])
-    return frozenset(normal(found[1]) for found in needed)
+    return frozenset(normalize_name(found[1]) for found in needed)
 
 
 def _compiled(info: Path) -> bool:

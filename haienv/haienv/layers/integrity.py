@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from haienv.errors import Broken
-from haienv.layers.installed import infos, versions
-from haienv.layers.pth_links import OURS
-from haienv.store.layout import LOCK_TEXT
-from haienv.store.lock import hash_of, parse
+from haienv.layers.installed import dist_infos, versions
+from haienv.layers.pth_links import HAIENV_FILES
+from haienv.store.layout import LOCK_FILE
+from haienv.store.lock import parse_lock, sha256_hex
 from haienv.store.registry import Environment
 from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, read_text
 
@@ -23,29 +23,31 @@ from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, read_text
 class Difference:
     """`what` is changed, missing, added, or lock (the lock is not what the layer was made from)."""
 
-    what: str
+    kind: str
     path: str
 
 
 def differences(environment: Environment) -> list[Difference]:
     """What differs in the own layer; empty: nothing."""
-    found = differences_of(environment.path, environment.sites[0], environment.told.lock_hash)
+    found = layer_differences(
+        environment.path, environment.sites[0], environment.recorded_layer.lock_hash
+    )
     if not found and environment.fault:
         raise Broken(f"environment {environment} is broken: {environment.fault}")
     return found
 
 
-def differences_of(layer: Path, site: Path, lock_hash: str) -> list[Difference]:
+def layer_differences(layer: Path, site: Path, lock_hash: str) -> list[Difference]:
     """The same for a layer that no environment has yet."""
     recorded: set[Path] = set()
-    found = [*_lock(layer / LOCK_TEXT, site, lock_hash)]
-    for _, _, info in infos(site):
+    found = [*_lock(layer / LOCK_FILE, site, lock_hash)]
+    for _, _, info in dist_infos(site):
         for path, digest in _record(info, site):
             recorded.add(path)
             if fault := _fault(path, digest):
                 found.append(Difference(fault, str(path)))
-    found += [Difference("added", str(path)) for path in _unknown(site, recorded)]
-    return sorted(found, key=lambda each: (each.path, each.what))
+    found += [Difference("added", str(path)) for path in _unrecorded(site, recorded)]
+    return sorted(found, key=lambda each: (each.path, each.kind))
 
 
 def _lock(path: Path, site: Path, lock_hash: str) -> Iterator[Difference]:
@@ -53,13 +55,13 @@ def _lock(path: Path, site: Path, lock_hash: str) -> Iterator[Difference]:
         text = read_text(path, LOCK_LIMIT)
     except Unreadable:
         text = ""
-    lock = parse(text)
-    if lock is None or hash_of(text) != lock_hash:
+    lock = parse_lock(text)
+    if lock is None or sha256_hex(text) != lock_hash:
         yield Difference("lock", str(path))
         return
-    there = versions([site])
+    present = versions([site])
     for pin in lock.pins:
-        if pin.name not in there:
+        if pin.name not in present:
             yield Difference("missing", f"{site}/{pin.name}")
 
 
@@ -75,16 +77,16 @@ def _record(info: Path, site: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _fault(path: Path, digest: str) -> str:
-    if path.name in OURS:
+    if path.name in HAIENV_FILES:
         return ""
     if not path.is_file():
         return "missing"
-    kind, _, wanted = digest.partition("=")
+    kind, _, expected = digest.partition("=")
     if kind != "sha256":
         return ""
     with path.open("rb") as file:
         actual = urlsafe_b64encode(_digest(file)).rstrip(b"=").decode()
-    return "" if actual == wanted else "changed"
+    return "" if actual == expected else "changed"
 
 
 def _digest(file: object) -> bytes:
@@ -93,8 +95,10 @@ def _digest(file: object) -> bytes:
     return file_digest(file, "sha256").digest()  # type: ignore[arg-type]
 
 
-def _unknown(site: Path, recorded: set[Path]) -> Iterator[Path]:
+def _unrecorded(site: Path, recorded: set[Path]) -> Iterator[Path]:
     for path in site.rglob("*"):
-        known = path in recorded or path.name in OURS or path.parent.name.endswith(".dist-info")
+        known = (
+            path in recorded or path.name in HAIENV_FILES or path.parent.name.endswith(".dist-info")
+        )
         if not known and "__pycache__" not in path.parts and path.is_file():
             yield path

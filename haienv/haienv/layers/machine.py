@@ -23,17 +23,17 @@ def cuda_driver(library: str = "libcuda.so.1") -> str:
     return f"{number.value // 1000}.{number.value % 1000 // 10}"
 
 
-def require_cuda(wanted: str, found: str) -> None:
+def require_cuda(required: str, available: str) -> None:
     """Refused where the driver serves no such CUDA: `wanted` is as in >=12.4."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
-        fits = bool(found) and found in SpecifierSet(wanted)
+        fits = bool(available) and available in SpecifierSet(required)
     except InvalidSpecifier as error:
-        raise UsageError(f"{wanted!r} is no range of versions", "as in '>=12.4,<13'") from error
+        raise UsageError(f"{required!r} is no range of versions", "as in '>=12.4,<13'") from error
     if not fits:
-        has = f"its driver serves CUDA {found}" if found else "it has no driver"
-        raise Refused(f"CUDA {wanted} is required, and this machine has not: {has}")
+        has = f"its driver serves CUDA {available}" if available else "it has no driver"
+        raise Refused(f"CUDA {required} is required, and this machine has not: {has}")
 
 
 def libc() -> str:

@@ -16,19 +16,25 @@ from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
 
-from haienv.errors import FULL, BuildFailed, Busy, NoRoom, Refused
-from haienv.store.access import mine
-from haienv.store.layout import IMAGE, IMAGE_RECORD, TELLING, Home, site_packages
-from haienv.store.records import Image, Layer, Malformed, Parent, image_from, to_toml
-from haienv.store.registry import Environment, layer_at
-from haienv.store.transaction import building, committing, replace_text
+from haienv.errors import DISK_FULL_ERRNOS, BuildFailed, Busy, DiskFull, Refused
+from haienv.store.access import require_owner
+from haienv.store.layout import (
+    DESCRIPTION_FILES,
+    IMAGE_FILE,
+    IMAGE_METADATA_FILE,
+    Home,
+    site_packages,
+)
+from haienv.store.records import Image, Layer, MalformedRecord, Parent, parse_image, to_toml
+from haienv.store.registry import Environment, read_layer
+from haienv.store.transaction import build_directory, committing, replace_text
 from haienv.store.untrusted_io import Unreadable, read_text
 
-_LEVEL = 6
-_UNWRITTEN = re.compile(
-    rb"OSError: (\[Errno (?:%d|%d)\].*|.*didn't write.*)" % FULL
+_COMPRESSION_LEVEL = 6
+_WRITE_FAILED = re.compile(
+    rb"OSError: (\[Errno (?:%d|%d)\].*|.*didn't write.*)" % DISK_FULL_ERRNOS
 )  # of compileall
-_COMPILE = (
+_COMPILE_OPTIONS = (
     "-P",
     "-s",
     "-B",
@@ -42,41 +48,41 @@ _COMPILE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedLayer:
     """A layer of a chain. `image` is None where it belongs to another, who has not packed it."""
 
-    called: str
+    environment: str
     path: Path
     image: Image | None
     made: bool = False
 
 
-def pack(home: Home, environment: Environment) -> list[Packed]:
+def pack(home: Home, environment: Environment) -> list[PackedLayer]:
     """Images of an environment's layer and of those below it that are the caller's; those that are there stay."""
-    layer = mine(home, environment).usable
+    layer = require_owner(home, environment).usable
     if layer.editable:
         raise Refused(
             f"{environment} has projects in place: {', '.join(layer.editable)}",
             "what changes cannot be packed; install them as packages",
         )
-    return [_packed(home, link) for link in _chain(environment, layer)]
+    return [_pack_layer(home, link) for link in _chain(environment, layer)]
 
 
 def remove_image(home: Home, environment: Environment) -> list[Path]:
     """Take the image of an environment away again; those of its parents stay."""
-    path = mine(home, environment).path
-    there = [path / name for name in (IMAGE_RECORD, IMAGE) if (path / name).exists()]
+    path = require_owner(home, environment).path
+    existing = [path / name for name in (IMAGE_METADATA_FILE, IMAGE_FILE) if (path / name).exists()]
     with committing(home):
-        for each in there:  # what says that it is whole goes first
+        for each in existing:  # what says that it is whole goes first
             each.unlink(missing_ok=True)
-    return there
+    return existing
 
 
-def image_of(layer: Path) -> Image | None:
+def read_image(layer: Path) -> Image | None:
     """What is said of a layer's image; None: it has none."""
     try:
-        return image_from(read_text(layer / IMAGE_RECORD))
-    except (Unreadable, Malformed):
+        return parse_image(read_text(layer / IMAGE_METADATA_FILE))
+    except (Unreadable, MalformedRecord):
         return None
 
 
@@ -85,43 +91,48 @@ def _chain(environment: Environment, layer: Layer) -> list[Parent]:
     return [own, *layer.parents]
 
 
-def _packed(home: Home, link: Parent) -> Packed:
-    path, called = home.layer(link.owner, link.layer), f"{link.name}[{link.owner}]"
-    there = image_of(path)
+def _pack_layer(home: Home, link: Parent) -> PackedLayer:
+    path, environment = home.layer(link.owner, link.layer), f"{link.name}[{link.owner}]"
+    existing = read_image(path)
     if link.owner != home.user:
-        return Packed(called, path, there)
-    if there is not None and _sha256(path / IMAGE) == there.sha256:
-        return Packed(called, path, there)
-    layer = layer_at(home, link.owner, link.layer)
+        return PackedLayer(environment, path, existing)
+    if existing is not None and _sha256(path / IMAGE_FILE) == existing.sha256:
+        return PackedLayer(environment, path, existing)
+    layer = read_layer(home, link.owner, link.layer)
     if layer is None:
-        raise Busy(f"the layer of {called} was removed meanwhile", "run it again")
-    return Packed(called, path, _make(home, path, layer), made=True)
+        raise Busy(f"the layer of {environment} was removed meanwhile", "run it again")
+    return PackedLayer(environment, path, _build_image(home, path, layer), made=True)
 
 
-def _make(home: Home, path: Path, layer: Layer) -> Image:
-    with building(home) as work:
-        modules = _compiled(path, layer, work / "modules")
-        files, size = _write(path, modules, work / IMAGE)
-        facts = Image(_sha256(work / IMAGE), (work / IMAGE).stat().st_size, size, files)
-        (work / IMAGE).chmod(0o444)  # the layer's directory says who comes in
-        replace_text(work / IMAGE_RECORD, to_toml(facts))
+def _build_image(home: Home, path: Path, layer: Layer) -> Image:
+    with build_directory(home) as work:
+        modules = _compile_aside(path, layer, work / "modules")
+        files, size = _write(path, modules, work / IMAGE_FILE)
+        facts = Image(_sha256(work / IMAGE_FILE), (work / IMAGE_FILE).stat().st_size, size, files)
+        (work / IMAGE_FILE).chmod(0o444)  # the layer's directory says who comes in
+        replace_text(work / IMAGE_METADATA_FILE, to_toml(facts))
         with committing(home):  # what needs room is done
-            (path / IMAGE_RECORD).unlink(missing_ok=True)
-            (work / IMAGE).rename(path / IMAGE)
-            (work / IMAGE_RECORD).rename(path / IMAGE_RECORD)
+            (path / IMAGE_METADATA_FILE).unlink(missing_ok=True)
+            (work / IMAGE_FILE).rename(path / IMAGE_FILE)
+            (work / IMAGE_METADATA_FILE).rename(path / IMAGE_METADATA_FILE)
     return facts
 
 
-def _compiled(path: Path, layer: Layer, place: Path) -> dict[str, Path]:
+def _compile_aside(path: Path, layer: Layer, cache_dir: Path) -> dict[str, Path]:
     """Bytecode made aside, by its name in the image. What does not compile is of another Python, and left out."""
     site = site_packages(path, layer.minor)
-    command = [str(path / "bin" / "python"), *_COMPILE, "-s", str(site), str(site)]
-    same = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    same |= {"PYTHONHASHSEED": "0", "PYTHONPYCACHEPREFIX": str(place)}  # -I would not hear of them
-    told = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=same)
-    if unwritten := _UNWRITTEN.search(told.stdout):
-        raise NoRoom(f"{place} has no room for bytecode: {unwritten[1].decode()}")
-    base = place.joinpath(*site.parts[1:])
+    command = [str(path / "bin" / "python"), *_COMPILE_OPTIONS, "-s", str(site), str(site)]
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    variables |= {
+        "PYTHONHASHSEED": "0",
+        "PYTHONPYCACHEPREFIX": str(cache_dir),
+    }  # -I would not hear of them
+    result = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=variables
+    )
+    if unwritten := _WRITE_FAILED.search(result.stdout):
+        raise DiskFull(f"{cache_dir} has no room for bytecode: {unwritten[1].decode()}")
+    base = cache_dir.joinpath(*site.parts[1:])
     found = (each.relative_to(base) for each in base.rglob("*.pyc"))
     return {
         str(site.relative_to(path) / each.parent / "__pycache__" / each.name): base / each
@@ -133,21 +144,23 @@ def _write(path: Path, modules: dict[str, Path], target: Path) -> tuple[int, int
     """How many files it holds, and their bytes."""
     from zstandard import ZstdCompressor
 
-    found = {**dict(files_of(path)), **modules}
+    found = {**dict(layer_files(path)), **modules}
     size = 0
     with target.open("xb") as file:
         with (
-            ZstdCompressor(level=_LEVEL, threads=-1).stream_writer(file, closefd=False) as packed,
+            ZstdCompressor(level=_COMPRESSION_LEVEL, threads=-1).stream_writer(
+                file, closefd=False
+            ) as packed,
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
         ):
             for name in sorted(found):
-                size += _add(archive, name, found[name])
+                size += _add_member(archive, name, found[name])
         file.flush()
         os.fsync(file.fileno())
     return len(found), size
 
 
-def files_of(path: Path) -> Iterator[tuple[str, Path]]:
+def layer_files(path: Path) -> Iterator[tuple[str, Path]]:
     """Files and links of a layer by their names in it; not what tells of it, which differs with each place."""
     for folder, folders, names in os.walk(path):
         folders[:] = [each for each in folders if each != "__pycache__"]
@@ -155,11 +168,11 @@ def files_of(path: Path) -> Iterator[tuple[str, Path]]:
         for name in (*names, *links):
             each = Path(folder, name)
             inside = str(each.relative_to(path))
-            if inside not in TELLING and not inside.startswith("."):
+            if inside not in DESCRIPTION_FILES and not inside.startswith("."):
                 yield inside, each
 
 
-def _add(archive: tarfile.TarFile, name: str, path: Path) -> int:
+def _add_member(archive: tarfile.TarFile, name: str, path: Path) -> int:
     info = tarfile.TarInfo(name)
     if path.is_symlink():
         info.type, info.linkname, info.mode = tarfile.SYMTYPE, os.readlink(path), 0o777

@@ -25,7 +25,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Dist:
+class Distribution:
     """A distribution: `requires` are names, normalised."""
 
     name: str
@@ -53,14 +53,18 @@ class Step:
 Versions = Mapping[str, str]
 
 
-def plan(installed: Versions, wanted: Versions, provided: Iterable[Dist] = ()) -> tuple[Step, ...]:
+def plan(
+    installed: Versions, wanted: Versions, provided: Iterable[Distribution] = ()
+) -> tuple[Step, ...]:
     """The steps, by name."""
     below = {dist.name: dist for dist in reversed(tuple(provided))}
     steps = [_step(name, installed, wanted, below) for name in {*installed, *wanted}]
     return tuple(sorted(steps, key=lambda step: step.name))
 
 
-def _step(name: str, installed: Versions, wanted: Versions, below: Mapping[str, Dist]) -> Step:
+def _step(
+    name: str, installed: Versions, wanted: Versions, below: Mapping[str, Distribution]
+) -> Step:
     before, version = installed.get(name, ""), wanted.get(name, "")
     parent = below.get(name)
     if not version:
@@ -70,20 +74,20 @@ def _step(name: str, installed: Versions, wanted: Versions, below: Mapping[str, 
     if before == version:
         return Step(Action.KEEP, name, version, before)
     if parent is not None:
-        return Step(Action.SHADOW, name, version, parent.version, _needing(name, below))
+        return Step(Action.SHADOW, name, version, parent.version, _compiled_dependents(name, below))
     return Step(Action.REPLACE if before else Action.INSTALL, name, version, before)
 
 
-def _needing(name: str, below: Mapping[str, Dist]) -> tuple[str, ...]:
+def _compiled_dependents(name: str, below: Mapping[str, Distribution]) -> tuple[str, ...]:
     """Compiled distributions of the parents that need `name`, directly or through others."""
     return tuple(
         dist.name
         for dist in sorted(below.values(), key=lambda d: d.name)
-        if dist.compiled and dist.name != name and name in _reach(dist, below)
+        if dist.compiled and dist.name != name and name in _transitive_requires(dist, below)
     )
 
 
-def _reach(start: Dist, below: Mapping[str, Dist]) -> set[str]:
+def _transitive_requires(start: Distribution, below: Mapping[str, Distribution]) -> set[str]:
     seen: set[str] = set()
     ahead = list(start.requires)
     while ahead:
@@ -94,13 +98,13 @@ def _reach(start: Dist, below: Mapping[str, Dist]) -> set[str]:
     return seen
 
 
-def own(steps: Iterable[Step]) -> frozenset[str]:
+def layer_names(steps: Iterable[Step]) -> frozenset[str]:
     """Names of what lies in the own layer afterwards."""
     mine = (Action.INSTALL, Action.REPLACE, Action.KEEP, Action.SHADOW)
     return frozenset(step.name for step in steps if step.action in mine)
 
 
-def breaking(steps: Iterable[Step]) -> tuple[Step, ...]:
+def breaking_shadows(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Shadows that may break compiled packages of a parent."""
     return tuple(step for step in steps if step.action is Action.SHADOW and step.needed_by)
 

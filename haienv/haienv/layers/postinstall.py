@@ -17,23 +17,23 @@ from hashlib import sha256
 from pathlib import Path
 
 from hai.redaction import without_credentials
-from haienv.layers.installed import infos
+from haienv.layers.installed import dist_infos
 from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, read_bytes, read_text
 
 _PTH_LINE = "import os, sys; sys.path.append(os.fsdecode({path!r}))"
 
 
-def finish(site: Path) -> None:
+def sanitize_installed(site: Path) -> None:
     """Rewrite what is not as it should be in a directory of packages."""
     if changed := {**dict(_direct_urls(site)), **dict(_path_files(site))}:
         for path, data in changed.items():
             _replace(path, data)
-        for _, _, info in infos(site):
+        for _, _, info in dist_infos(site):
             _record_again(site, info / "RECORD", changed)
 
 
 def _direct_urls(site: Path) -> Iterator[tuple[Path, bytes]]:
-    for _, _, info in infos(site):
+    for _, _, info in dist_infos(site):
         path = info / "direct_url.json"
         with suppress(Unreadable):
             text = read_text(path)
@@ -81,6 +81,6 @@ def _csv(rows: Iterable[Iterable[str]]) -> bytes:
 
 def _replace(path: Path, data: bytes) -> None:
     """The installer's file may be one with that of its cache."""
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_bytes(data)
-    os.replace(beside, path)
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Sequence
 from configparser import ConfigParser, Error
 from pathlib import Path
 
-from haienv.layers.installed import infos
+from haienv.layers.installed import dist_infos
 from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, entries, read_bytes, read_text
 
 _PTH = "zzz_haienv.pth"
 _MODULE = "_haienv_layers"
-OURS = (f"{_MODULE}.py", _PTH, "pip", "pip3")
+HAIENV_FILES = (f"{_MODULE}.py", _PTH, "pip", "pip3")
 """Names of files that haienv puts beside those that a lock names."""
 _CODE = '''"""Made by haienv: the packages of parents, after those of this layer."""
 import os
@@ -52,7 +52,7 @@ exec haienv pip "$@"
 """
 
 
-def see(site: Path, below: Sequence[tuple[str, ...]], outside: Sequence[str]) -> None:
+def link_parents(site: Path, below: Sequence[tuple[str, ...]], outside: Sequence[str]) -> None:
     """Let a layer see packages: `below` are paths from the root, in parts, nearest first."""
     if below or outside:
         code = _CODE.format(below=[list(parts) for parts in below], outside=list(outside))
@@ -60,7 +60,7 @@ def see(site: Path, below: Sequence[tuple[str, ...]], outside: Sequence[str]) ->
         (site / _PTH).write_text(f"import {_MODULE}\n")
 
 
-def programs_of_layer(parent_bin: Path, child_bin: Path) -> None:
+def copy_layer_programs(parent_bin: Path, child_bin: Path) -> None:
     """Give a child the Python programs of its nearest parent, which has those of its own parents."""
     for entry in entries(parent_bin):
         target = child_bin / entry.name
@@ -70,19 +70,19 @@ def programs_of_layer(parent_bin: Path, child_bin: Path) -> None:
             _program(target, body)
 
 
-def programs_of_sites(sites: Iterable[Path], child_bin: Path) -> None:
+def write_console_scripts(sites: Iterable[Path], child_bin: Path) -> None:
     """Give a child the console scripts of a Python outside haienv."""
     for site in sites:
-        for _, _, info in infos(site):
+        for _, _, info in dist_infos(site):
             for name, body in _console_scripts(info):
                 target = child_bin / name
                 if not _NOT_PROGRAMS.fullmatch(name) and not target.exists():
                     _program(target, body)
 
 
-def pip_shim(child_bin: Path) -> None:
+def write_pip_shim(child_bin: Path) -> None:
     """`pip` in an activated environment goes through haienv."""
-    for name in OURS[2:]:
+    for name in HAIENV_FILES[2:]:
         (child_bin / name).unlink(missing_ok=True)
         (child_bin / name).write_text(_PIP)
         (child_bin / name).chmod(0o755)

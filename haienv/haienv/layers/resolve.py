@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from haienv.backends.uv import Uv
 from haienv.layers.base import Base
-from haienv.layers.installed import from_elsewhere, infos, metadata
-from haienv.requirements.requirement_set import requirement, url_of
-from haienv.store.lock import Pin, normal, pins_of
+from haienv.layers.installed import dist_infos, is_not_from_index, read_metadata
+from haienv.requirements.requirement_set import parse_requirement, project_url
+from haienv.store.lock import Pin, normalize_name, parse_pins
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -32,76 +32,90 @@ class Resolution:
 def resolve(
     uv: Uv,
     base: Base,
-    wanted: Sequence[str],
+    requirements: Sequence[str],
     editable: Sequence[str],
-    before: Sequence[Pin],
-    work: Path,
+    previous_pins: Sequence[Pin],
+    work_dir: Path,
     python: Path,
     *,
     upgrade: bool,
     force: bool,
 ) -> Resolution:
     """Versions for what is wanted; what is installed stays unless it is to be upgraded or does not fit."""
-    if not wanted and not editable:
+    if not requirements and not editable:
         return Resolution()
     provided = base.versions
-    asked = [requirement(line) for line in wanted]
-    hidden = {pin.name for pin in before}  # by an own version, which stays preferred
-    kept = {} if force else constraints(provided, asked)
-    kept = {name: version for name, version in kept.items() if name not in hidden}
-    asking, keeping, answering = (work / n for n in ("wanted.in", "constraints.in", "answer.txt"))
-    _write(asking, [*wanted, *(f"-e {url_of(project)}" for project in editable)])
-    _write(keeping, [f"{name}=={version}" for name, version in kept.items()])
+    parsed = [parse_requirement(line) for line in requirements]
+    hidden = {pin.name for pin in previous_pins}  # by an own version, which stays preferred
+    pinned = {} if force else parent_constraints(provided, parsed)
+    pinned = {name: version for name, version in pinned.items() if name not in hidden}
+    requirements_file, constraints_file, output_file = (
+        work_dir / n for n in ("wanted.in", "constraints.in", "answer.txt")
+    )
+    _write(
+        requirements_file, [*requirements, *(f"-e {project_url(project)}" for project in editable)]
+    )
+    _write(constraints_file, [f"{name}=={version}" for name, version in pinned.items()])
     preferred = [f"{name}=={version}" for name, version in provided.items()] if force else []
-    preferred += [] if upgrade else [pin.text for pin in before if "://" not in pin.version]
-    _write(answering, preferred)
-    places = _stubs(base.sites, work / "stubs")
-    newer = upgrade and not force
-    return Resolution(pins_of(uv.resolve(python, asking, keeping, answering, places, newer)))
+    preferred += [] if upgrade else [pin.text for pin in previous_pins if "://" not in pin.version]
+    _write(output_file, preferred)
+    find_links = _stub_wheels(base.sites, work_dir / "stubs")
+    upgrade_all = upgrade and not force
+    return Resolution(
+        parse_pins(
+            uv.resolve(
+                python, requirements_file, constraints_file, output_file, find_links, upgrade_all
+            )
+        )
+    )
 
 
 def resolve_for(
-    uv: Uv, wanted: Sequence[str], version: str, below: Mapping[str, str], work: Path
+    uv: Uv, requirements: Sequence[str], version: str, below: Mapping[str, str], work_dir: Path
 ) -> tuple[Pin, ...]:
     """Versions for a Python that need not be here, on top of what is below."""
-    if not wanted:
+    if not requirements:
         return ()
-    kept = constraints(below, [requirement(line) for line in wanted])
-    asking, keeping, answering = (work / n for n in ("wanted.in", "constraints.in", "answer.txt"))
-    _write(asking, wanted)
-    _write(keeping, [f"{name}=={version}" for name, version in kept.items()])
-    return pins_of(uv.resolve_for(version, asking, keeping, answering))
+    pinned = parent_constraints(below, [parse_requirement(line) for line in requirements])
+    requirements_file, constraints_file, output_file = (
+        work_dir / n for n in ("wanted.in", "constraints.in", "answer.txt")
+    )
+    _write(requirements_file, requirements)
+    _write(constraints_file, [f"{name}=={version}" for name, version in pinned.items()])
+    return parse_pins(uv.resolve_for(version, requirements_file, constraints_file, output_file))
 
 
-def constraints(provided: Mapping[str, str], asked: Iterable[Requirement]) -> dict[str, str]:
+def parent_constraints(
+    provided: Mapping[str, str], parsed: Iterable[Requirement]
+) -> dict[str, str]:
     """What the parents have, less what is asked for in another version."""
-    kept = dict(provided)
-    for each in asked:
-        name = normal(each.name)
-        if name in kept and not _fits(each, kept[name]):
-            del kept[name]
-    return kept
+    pinned = dict(provided)
+    for each in parsed:
+        name = normalize_name(each.name)
+        if name in pinned and not _fits(each, pinned[name]):
+            del pinned[name]
+    return pinned
 
 
-def _fits(asked: Requirement, version: str) -> bool:
+def _fits(parsed: Requirement, version: str) -> bool:
     from packaging.version import InvalidVersion
 
     try:
-        return not asked.url and asked.specifier.contains(version, prereleases=True)
+        return not parsed.url and parsed.specifier.contains(version, prereleases=True)
     except InvalidVersion:
         return False
 
 
-def _stubs(sites: Iterable[Path], folder: Path) -> list[Path]:
+def _stub_wheels(sites: Iterable[Path], folder: Path) -> list[Path]:
     """No index has what a parent built by itself: wheels of metadata only tell the resolver that it is there."""
     import zipfile
 
-    found = [i for site in sites for i in infos(site) if from_elsewhere(i[2])]
+    found = [i for site in sites for i in dist_infos(site) if is_not_from_index(i[2])]
     for name, version, info in found:
         folder.mkdir(exist_ok=True)
         stem = f"{name.replace('-', '_')}-{version}"
         with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
-            wheel.writestr(f"{stem}.dist-info/METADATA", metadata(info))
+            wheel.writestr(f"{stem}.dist-info/METADATA", read_metadata(info))
             wheel.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
             wheel.writestr(f"{stem}.dist-info/RECORD", "")
     return [folder] if found else []

@@ -15,43 +15,47 @@ from typing import Any
 from haienv.errors import UsageError
 from haienv.requirements.requirement_set import (
     RequirementSet,
-    directory_of,
-    project_at,
-    requirement,
+    absolute_project,
+    parse_requirement,
+    project_directory,
 )
-from haienv.store.lock import is_newer, logical_lines, normal, parse, pins_of
+from haienv.store.lock import is_newer_format, logical_lines, normalize_name, parse_lock, parse_pins
 from haienv.store.records import path_fault
 
 _CONDA_PIN = re.compile(r"(?:[\w-]+::)?([A-Za-z0-9._-]+)\s*(.*)")
 _NOT_ON_INDEXES = ("pip", "python")
 
 
-def gather(asked: RequirementSet, sources: Sequence[str], extras: Sequence[str]) -> RequirementSet:
+def collect_requirements(
+    requested: RequirementSet, sources: Sequence[str], extras: Sequence[str]
+) -> RequirementSet:
     """All that is asked for, on the command line and in files."""
     for source in sources:
-        more = read(Path(source), extras)
-        if more.lock and (len(sources) > 1 or asked.requirements or asked.editable):
+        more = read_requirements(Path(source), extras)
+        if more.lock and (len(sources) > 1 or requested.requirements or requested.editable):
             raise UsageError(f"{source} is a lock: nothing can be added to it")
-        asked = RequirementSet(
-            asked.requirements + more.requirements,
-            asked.editable + more.editable,
-            asked.python or more.python,
+        requested = RequirementSet(
+            requested.requirements + more.requirements,
+            requested.editable + more.editable,
+            requested.python or more.python,
             more.lock,
         )
-    return _checked(asked)
+    return _checked(requested)
 
 
-def _checked(asked: RequirementSet) -> RequirementSet:
-    if faults := list(filter(None, map(_project_fault, asked.editable))):
+def _checked(requested: RequirementSet) -> RequirementSet:
+    if faults := list(filter(None, map(_project_fault, requested.editable))):
         raise UsageError("; ".join(faults))
-    if asked.lock is None:
-        for line in asked.requirements:
-            requirement(line)
-    return replace(asked, requirements=tuple(dict.fromkeys(map(str.strip, asked.requirements))))
+    if requested.lock is None:
+        for line in requested.requirements:
+            parse_requirement(line)
+    return replace(
+        requested, requirements=tuple(dict.fromkeys(map(str.strip, requested.requirements)))
+    )
 
 
 def _project_fault(project: str) -> str:
-    directory = directory_of(project)
+    directory = project_directory(project)
     if "#" in directory:  # also where it is encoded
         return f"{directory!r} cannot be installed in place: for uv a path ends at #; rename it"
     if not os.path.isdir(directory):
@@ -59,21 +63,21 @@ def _project_fault(project: str) -> str:
     return path_fault(directory)
 
 
-def read(path: Path, extras: Sequence[str] = ()) -> RequirementSet:
+def read_requirements(path: Path, extras: Sequence[str] = ()) -> RequirementSet:
     """What a file asks for; its name tells of which kind it is. `extras` are those of a pyproject.toml."""
     try:
-        return _reader(path)(path, extras)
+        return _reader_for(path)(path, extras)
     except RecursionError as error:
         raise UsageError(f"{path} nests, or names itself, without an end") from error
 
 
-def _reader(path: Path) -> Callable[[Path, Sequence[str]], RequirementSet]:
+def _reader_for(path: Path) -> Callable[[Path, Sequence[str]], RequirementSet]:
     if path.suffix == ".toml":
         return _pyproject
     return _environment_yml if path.suffix in (".yml", ".yaml") else _requirements
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Editors and shells of Windows put a mark in front, and write UTF-16."""
     data = path.read_bytes()
     wide = data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
@@ -84,24 +88,24 @@ def _text(path: Path) -> str:
 
 
 def _requirements(path: Path, _: Sequence[str] = ()) -> RequirementSet:
-    text = _text(path)
-    if lock := parse(text):
+    text = _read_text(path)
+    if lock := parse_lock(text):
         return RequirementSet(tuple(pin.text for pin in lock.pins), (), lock.python, lock)
-    if is_newer(text):
+    if is_newer_format(text):
         raise UsageError(f"{path} is a lock of a newer haienv", "update haienv")
     found = RequirementSet()
     for line in logical_lines(text):
-        more = _line(path, line)
+        more = _parse_line(path, line)
         found = RequirementSet(
             found.requirements + more.requirements, found.editable + more.editable
         )
     if found.requirements and "--hash=" in text:
-        pins = pins_of(text)
+        pins = parse_pins(text)
         return replace(found, requirements=tuple(pin.text for pin in pins))
     return found
 
 
-def _line(path: Path, line: str) -> RequirementSet:
+def _parse_line(path: Path, line: str) -> RequirementSet:
     option, _, value = line.replace("=", " ", 1).partition(" ") if line[0] == "-" else ("", "", "")
     match option:
         case "":
@@ -109,7 +113,7 @@ def _line(path: Path, line: str) -> RequirementSet:
         case "-r" | "--requirement":
             return _requirements(path.parent / value.strip())
         case "-e" | "--editable":
-            return RequirementSet((), (project_at(value.strip(), path.parent),))
+            return RequirementSet((), (absolute_project(value.strip(), path.parent),))
     raise UsageError(
         f"{path}: {line!r} is not understood",
         "indexes are options of haienv: --index, --find-links; constraints are uv's: UV_CONSTRAINT=FILE",
@@ -117,36 +121,43 @@ def _line(path: Path, line: str) -> RequirementSet:
 
 
 def _pyproject(path: Path, extras: Sequence[str]) -> RequirementSet:
-    project = _project(path)
+    project = _project_table(path)
     optional = project.get("optional-dependencies", {})
     if not isinstance(optional, dict):
         raise UsageError(f"{path}: optional-dependencies is not a table")
     if unknown := [extra for extra in extras if extra not in optional]:
         raise UsageError(f"{path} has no extra {', '.join(unknown)}", f"it has: {list(optional)}")
-    lines = _lines(path, project.get("dependencies", []))
-    return RequirementSet((*lines, *_of_extras(path, project, optional, extras)))
+    lines = _require_strings(path, project.get("dependencies", []))
+    return RequirementSet((*lines, *_extra_lines(path, project, optional, extras)))
 
 
-def _of_extras(
+def _extra_lines(
     path: Path, project: Mapping[str, Any], optional: Mapping[str, Any], extras: Sequence[str]
 ) -> Iterator[str]:
     """Extras may name others of the same project, as its_name[other]: it is not asked of an index."""
-    known, own = {normal(extra): extra for extra in optional}, normal(str(project.get("name", "")))
-    ahead = list(extras)
-    for extra in ahead:
-        for line in _lines(path, optional[extra]):
-            asked = requirement(line)
-            if normal(asked.name) != own:
+    known, own = (
+        {normalize_name(extra): extra for extra in optional},
+        normalize_name(str(project.get("name", ""))),
+    )
+    pending = list(extras)
+    for extra in pending:
+        for line in _require_strings(path, optional[extra]):
+            requested = parse_requirement(line)
+            if normalize_name(requested.name) != own:
                 yield line
                 continue
-            more = [known[each] for each in sorted(map(normal, asked.extras)) if each in known]
-            ahead += [each for each in more if each not in ahead]
+            more = [
+                known[each]
+                for each in sorted(map(normalize_name, requested.extras))
+                if each in known
+            ]
+            pending += [each for each in more if each not in pending]
 
 
-def _project(path: Path) -> dict[str, Any]:
+def _project_table(path: Path) -> dict[str, Any]:
     """Its table [project], which says what it depends on."""
     try:
-        project = tomllib.loads(_text(path)).get("project")
+        project = tomllib.loads(_read_text(path)).get("project")
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
     if not isinstance(project, dict) or "dependencies" in str(project.get("dynamic")):
@@ -157,7 +168,7 @@ def _project(path: Path) -> dict[str, Any]:
     return project
 
 
-def _lines(path: Path, values: object) -> list[str]:
+def _require_strings(path: Path, values: object) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise UsageError(f"{path} has something else than a list of requirements: {values!r:.80}")
     return values
@@ -165,12 +176,16 @@ def _lines(path: Path, values: object) -> list[str]:
 
 def _environment_yml(path: Path, _: Sequence[str]) -> RequirementSet:
     """What of conda's file an index of wheels can serve: names and versions; channels mean nothing there."""
-    entries = _dependencies(path)
+    entries = _conda_entries(path)
     pip = [e.pop("pip") or [] for e in entries if isinstance(e, dict) and "pip" in e]
-    plain = [_conda(path, entry) for entry in _lines(path, [e for e in entries if e != {}])]
-    python = next((_python(path, v) for name, v in plain if name == "python"), "")
+    plain = [
+        _conda_pin(path, entry) for entry in _require_strings(path, [e for e in entries if e != {}])
+    ]
+    python = next((_python_version(path, v) for name, v in plain if name == "python"), "")
     lines = [f"{name}{_specifier(v)}" for name, v in plain if name not in _NOT_ON_INDEXES]
-    piped = [_line(path, line) for each in pip for line in _lines(path, each) if line]
+    piped = [
+        _parse_line(path, line) for each in pip for line in _require_strings(path, each) if line
+    ]
     return RequirementSet(
         (*lines, *(line for each in piped for line in each.requirements)),
         tuple(project for each in piped for project in each.editable),
@@ -178,11 +193,11 @@ def _environment_yml(path: Path, _: Sequence[str]) -> RequirementSet:
     )
 
 
-def _dependencies(path: Path) -> list[Any]:
+def _conda_entries(path: Path) -> list[Any]:
     import yaml
 
     try:
-        document = yaml.safe_load(_text(path))
+        document = yaml.safe_load(_read_text(path))
     except yaml.YAMLError as error:
         raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     entries = document.get("dependencies", []) if isinstance(document, dict) else None
@@ -191,7 +206,7 @@ def _dependencies(path: Path) -> list[Any]:
     return entries
 
 
-def _python(path: Path, version: str) -> str:
+def _python_version(path: Path, version: str) -> str:
     """A version; or a range, of which only another Python than this one need be looked for."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -203,7 +218,7 @@ def _python(path: Path, version: str) -> str:
         raise UsageError(f"{path}: python {version} is not understood") from error
 
 
-def _conda(path: Path, entry: str) -> tuple[str, str]:
+def _conda_pin(path: Path, entry: str) -> tuple[str, str]:
     found = _CONDA_PIN.fullmatch(entry)
     if found is None:
         raise UsageError(f"{path}: {entry!r} is not understood")

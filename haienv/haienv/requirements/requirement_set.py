@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haienv.errors import UsageError
-from haienv.store.lock import Lock, normal
+from haienv.store.lock import Lock, normalize_name
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -28,7 +28,7 @@ class RequirementSet:
     lock: Lock | None = None
 
 
-def requirement(line: str) -> Requirement:
+def parse_requirement(line: str) -> Requirement:
     """Parse one requirement, or UsageError."""
     from packaging.requirements import InvalidRequirement, Requirement  # an empty one needs none
 
@@ -38,17 +38,17 @@ def requirement(line: str) -> Requirement:
         raise UsageError(f"{line!r} is not a requirement: {error}".split("\n")[0]) from error
 
 
-def joined(before: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
+def merge_requirements(before: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
     """Requirements after an install: later ones of a name replace earlier ones."""
-    return _flat({**by_name(before), **by_name(more)})
+    return _flat({**group_by_name(before), **group_by_name(more)})
 
 
-def projects_joined(before: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
+def merge_projects(before: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
     """Projects in place after an install: later ones of a directory replace earlier ones, with their extras."""
-    return tuple({directory_of(each): each for each in (*before, *more)}.values())
+    return tuple({project_directory(each): each for each in (*before, *more)}.values())
 
 
-def project_at(text: str, folder: Path = Path()) -> str:
+def absolute_project(text: str, folder: Path = Path()) -> str:
     """What `-e` names, seen from a folder: DIR or DIR[extra], absolute. Raises UsageError."""
     if "://" in text:
         raise UsageError(
@@ -57,30 +57,30 @@ def project_at(text: str, folder: Path = Path()) -> str:
     return os.path.abspath(folder / text)
 
 
-def directory_of(project: str) -> str:
+def project_directory(project: str) -> str:
     """Where a project in place lies: DIR of DIR or DIR[extra]. The name of a directory may have brackets itself."""
     return project if os.path.isdir(project) else _EXTRAS.sub("", project)
 
 
-def url_of(project: str) -> str:
+def project_url(project: str) -> str:
     """The same as a URL, in which no letter of a path means anything else."""
-    directory = directory_of(project)
+    directory = project_directory(project)
     return Path(directory).as_uri() + project.removeprefix(directory)
 
 
-def without(lines: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
+def remove_requirements(lines: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
     """Requirements but those of some distributions."""
-    asked = by_name(lines)
-    return _flat({name: asked[name] for name in asked if name not in names})
+    requested = group_by_name(lines)
+    return _flat({name: requested[name] for name in requested if name not in names})
 
 
-def by_name(lines: Iterable[str]) -> dict[str, list[str]]:
+def group_by_name(lines: Iterable[str]) -> dict[str, list[str]]:
     """Requirements by distribution: there may be several of one, each for other Pythons."""
     found: dict[str, list[str]] = {}
     for line in lines:
-        found.setdefault(normal(requirement(line).name), []).append(line)
+        found.setdefault(normalize_name(parse_requirement(line).name), []).append(line)
     return found
 
 
-def _flat(asked: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    return tuple(line for lines in asked.values() for line in lines)
+def _flat(requested: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    return tuple(line for lines in requested.values() for line in lines)

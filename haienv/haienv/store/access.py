@@ -7,9 +7,9 @@ from pathlib import Path
 
 from haienv.errors import Denied, Refused, UsageError
 from haienv.store.layout import Home
-from haienv.store.records import MODES, VISIBILITIES, Label, Parent
-from haienv.store.registry import Environment, of_owner, read
-from haienv.store.reverse_dependencies import others_on
+from haienv.store.records import MODES, VISIBILITIES, EnvMetadata, Parent
+from haienv.store.registry import Environment, list_owner, read_environment
+from haienv.store.reverse_dependencies import dependents
 
 
 def group_id(name: str) -> int:
@@ -22,45 +22,48 @@ def group_id(name: str) -> int:
         raise UsageError(f"this system has no group {name!r}", "`id -Gn` shows yours") from error
 
 
-def check(home: Home, label: Label, parents: tuple[Parent, ...]) -> None:
+def check_visibility(home: Home, metadata: EnvMetadata, parents: tuple[Parent, ...]) -> None:
     """What is shown to others must stand on what they see too."""
-    if label.visibility == "group":
-        if not label.group:
+    if metadata.visibility == "group":
+        if not metadata.group:
             raise UsageError("visibility group needs a group", "add --group NAME")
-        if group_id(label.group) not in (os.getgid(), *os.getgroups()) and os.getuid() != 0:
-            raise Denied(f"you are not in group {label.group}", "`id -Gn` shows yours")
+        if group_id(metadata.group) not in (os.getgid(), *os.getgroups()) and os.getuid() != 0:
+            raise Denied(f"you are not in group {metadata.group}", "`id -Gn` shows yours")
     for parent in parents:
-        below = read(home, parent.owner, parent.name)
-        if below is not None and _narrower(below.label, label):
+        below = read_environment(home, parent.owner, parent.name)
+        if below is not None and _narrower(below.metadata, metadata):
             raise Refused(
-                f"{below} is {below.label.visibility}, so what extends it cannot be {label.visibility}",
-                f"first: haienv config set {below.name} visibility {label.visibility}",
+                f"{below} is {below.metadata.visibility}, so what extends it cannot be {metadata.visibility}",
+                f"first: haienv config set {below.name} visibility {metadata.visibility}",
             )
 
 
-def _narrower(parent: Label, child: Label) -> bool:
+def _narrower(parent: EnvMetadata, child: EnvMetadata) -> bool:
     order = VISIBILITIES.index
     if parent.visibility == child.visibility == "group":
         return parent.group != child.group
     return order(parent.visibility) < order(child.visibility)
 
 
-def open_layer(home: Home, layer_id: str, *more: Label) -> None:
+def update_layer_mode(home: Home, layer_id: str, *added: EnvMetadata) -> None:
     """Let those see a layer who see an environment that uses it; nobody closes it to others who stand on it."""
-    path, widest = home.layer(home.user, layer_id), _widest([*_users(home, layer_id), *more])
-    narrower = _mode(path) > MODES[widest.visibility]
-    if not (narrower and layer_id in others_on(home)):
-        show(path, widest)
-
-
-def is_open_as_it_should(home: Home, layer_id: str) -> bool:
-    """Whether a layer's mode is that of the environments that use it, or wider for others who stand on it."""
-    mode, wanted = (
-        _mode(home.layer(home.user, layer_id)),
-        MODES[_widest(_users(home, layer_id)).visibility],
+    path, widest = (
+        home.layer(home.user, layer_id),
+        _widest([*_metadata_using(home, layer_id), *added]),
     )
-    return mode == wanted or (
-        mode in MODES.values() and mode > wanted and layer_id in others_on(home)
+    narrower = _mode(path) > MODES[widest.visibility]
+    if not (narrower and layer_id in dependents(home)):
+        apply_visibility(path, widest)
+
+
+def layer_mode_is_correct(home: Home, layer_id: str) -> bool:
+    """Whether a layer's mode is that of the environments that use it, or wider for others who stand on it."""
+    mode, expected = (
+        _mode(home.layer(home.user, layer_id)),
+        MODES[_widest(_metadata_using(home, layer_id)).visibility],
+    )
+    return mode == expected or (
+        mode in MODES.values() and mode > expected and layer_id in dependents(home)
     )
 
 
@@ -68,38 +71,40 @@ def _mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def _users(home: Home, layer_id: str) -> list[Label]:
-    return [e.label for e in of_owner(home, home.user) if layer_id in _layers(e)]
+def _metadata_using(home: Home, layer_id: str) -> list[EnvMetadata]:
+    return [e.metadata for e in list_owner(home, home.user) if layer_id in _all_layers(e)]
 
 
-def _layers(environment: Environment) -> tuple[str, ...]:
+def _all_layers(environment: Environment) -> tuple[str, ...]:
     below = environment.layer.parents if environment.layer else ()
     return (environment.layer_id, *(p.layer for p in below if p.owner == environment.owner))
 
 
-def _widest(labels: list[Label]) -> Label:
-    return max(labels, key=lambda each: VISIBILITIES.index(each.visibility), default=Label())
+def _widest(metadata_files: list[EnvMetadata]) -> EnvMetadata:
+    return max(
+        metadata_files, key=lambda each: VISIBILITIES.index(each.visibility), default=EnvMetadata()
+    )
 
 
-def show(path: Path, label: Label) -> None:
+def apply_visibility(path: Path, metadata: EnvMetadata) -> None:
     """Set mode and group of a directory; nothing below needs it."""
-    if label.visibility == "group":
-        os.chown(path, -1, group_id(label.group))
-    path.chmod(MODES[label.visibility])
+    if metadata.visibility == "group":
+        os.chown(path, -1, group_id(metadata.group))
+    path.chmod(MODES[metadata.visibility])
 
 
-def mine(home: Home, environment: Environment) -> Environment:
+def require_owner(home: Home, environment: Environment) -> Environment:
     """The environment itself, if the caller may change it."""
     if environment.owner != home.user:
         raise Denied(
             f"{environment} belongs to {environment.owner}",
             f"extend it: haienv create NAME --extend '{environment}'",
         )
-    require_here(home, environment)
+    require_same_root(home, environment)
     return environment
 
 
-def require_here(home: Home, environment: Environment) -> None:
+def require_same_root(home: Home, environment: Environment) -> None:
     """What lies in another root is looked at and entered there; layers see those of their own root."""
     if environment.root != home.root:
         raise Denied(

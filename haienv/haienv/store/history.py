@@ -16,7 +16,7 @@ from haienv.store.layout import Home
 from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, read_text
 
 _FILE = ".history"
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +31,20 @@ class Change:
     host: str
 
 
-def note(home: Home, what: str, name: str, layer: str = "") -> None:
+def record_change(home: Home, what: str, name: str, layer: str = "") -> None:
     """Under the lease. Where nothing can be written, the change counts all the same."""
     now = datetime.now(UTC).replace(microsecond=0).isoformat()
     line = json.dumps(asdict(Change(now, what, name, layer, os.getuid(), platform.node())))
-    path = home.own / _FILE
+    path = home.user_dir / _FILE
     with suppress(OSError):
-        if path.exists() and path.stat().st_size > _MOST_BYTES:
-            path.replace(home.own / f"{_FILE}.1")
+        if path.exists() and path.stat().st_size > _MAX_BYTES:
+            path.replace(home.user_dir / f"{_FILE}.1")
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
 
-def changes(home: Home, owner: str) -> list[Change]:
+def read_changes(home: Home, owner: str) -> list[Change]:
     """Of one user, oldest first; what is no line of ours is left out."""
     found: list[Change] = []
     for name in (f"{_FILE}.1", _FILE):

@@ -10,14 +10,27 @@ from pathlib import Path
 from haienv.errors import UsageError
 from haienv.names import check_name
 
-LAYERS, BUILDING, TRASH, CACHE, LOCK = ".layers", ".building", ".trash", ".cache", ".lock"
-CONDA, USES = ".conda", ".uses"
-LABEL, CURRENT, RECORD, LOCK_TEXT = "env.toml", "current", "layer.toml", "lock.txt"
-USED = "used"
+LAYERS_DIR, BUILDING_DIR, TRASH_DIR, CACHE_DIR, LEASE_FILE = (
+    ".layers",
+    ".building",
+    ".trash",
+    ".cache",
+    ".lock",
+)
+CONDA_DIR, DEPENDENCIES_DIR = ".conda", ".uses"
+METADATA_FILE, CURRENT_LINK, LAYER_FILE, LOCK_FILE = "env.toml", "current", "layer.toml", "lock.txt"
+LAST_USED_FILE = "used"
 """In a layer that an environment has or had; its time is when that was last known."""
-IMAGE, IMAGE_RECORD = "image.tar.zst", "image.toml"
+IMAGE_FILE, IMAGE_METADATA_FILE = "image.tar.zst", "image.toml"
 """In a layer that was packed for nodes: the image, and what says that it is whole."""
-TELLING = (IMAGE, IMAGE_RECORD, USED, RECORD, LOCK_TEXT, "CACHEDIR.TAG")
+DESCRIPTION_FILES = (
+    IMAGE_FILE,
+    IMAGE_METADATA_FILE,
+    LAST_USED_FILE,
+    LAYER_FILE,
+    LOCK_FILE,
+    "CACHEDIR.TAG",
+)
 """Files that tell of a layer; the rest is what it is."""
 
 
@@ -27,11 +40,11 @@ class Home:
 
     root: Path
     user: str
-    others: tuple[Path, ...] = ()
+    other_roots: tuple[Path, ...] = ()
 
-    def each(self) -> Iterator[Home]:
+    def roots(self) -> Iterator[Home]:
         """This root, then the others, by themselves."""
-        for root in (self.root, *self.others):
+        for root in (self.root, *self.other_roots):
             yield Home(root, self.user)
 
     def at(self, root: Path) -> Home:
@@ -39,7 +52,7 @@ class Home:
         return self if root == self.root else Home(root, self.user)
 
     @property
-    def own(self) -> Path:
+    def user_dir(self) -> Path:
         """The caller's directory."""
         return self.root / self.user
 
@@ -49,7 +62,7 @@ class Home:
 
     def layer(self, owner: str, layer: str) -> Path:
         """Where a layer lies."""
-        return self.root / owner / LAYERS / layer
+        return self.root / owner / LAYERS_DIR / layer
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Home:
@@ -57,9 +70,11 @@ def home(environ: Mapping[str, str] = os.environ) -> Home:
     chosen = environ.get("HAIENV_HOME")
     root = _checked(Path(chosen).absolute() if chosen else _default_root(environ))
     named = filter(None, environ.get("HAIENV_PATH", "").split(":"))
-    others = dict.fromkeys(_checked(Path(each).absolute()) for each in named)
-    others.pop(root, None)
-    return Home(root, check_name(environ.get("HAIENV_USER") or _account(), "user"), tuple(others))
+    other_roots = dict.fromkeys(_checked(Path(each).absolute()) for each in named)
+    other_roots.pop(root, None)
+    return Home(
+        root, check_name(environ.get("HAIENV_USER") or _account(), "user"), tuple(other_roots)
+    )
 
 
 def _checked(root: Path) -> Path:

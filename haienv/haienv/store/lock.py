@@ -30,7 +30,7 @@ class Pin:
         return f"{self.name}=={self.version}"
 
     @property
-    def recorded(self) -> Pin:
+    def redacted(self) -> Pin:
         """As it may be stored: without credentials of its URL."""
         version, line = without_credentials(self.version), without_credentials(self.line)
         return Pin(self.name, version, line)
@@ -56,29 +56,29 @@ class Lock:
     @property
     def hash(self) -> str:
         """SHA-256 of the text."""
-        return hash_of(self.text)
+        return sha256_hex(self.text)
 
 
-def hash_of(text: str) -> str:
+def sha256_hex(text: str) -> str:
     """SHA-256, in hex."""
     return sha256(text.encode()).hexdigest()
 
 
-def normal(name: str) -> str:
+def normalize_name(name: str) -> str:
     """One spelling of a distribution's name."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def pins_of(text: str) -> tuple[Pin, ...]:
+def parse_pins(text: str) -> tuple[Pin, ...]:
     """The pins of a requirements text with hashes, by name; other lines are left out."""
-    found = (pin_of(line) for line in logical_lines(text))
+    found = (parse_pin(line) for line in logical_lines(text))
     return tuple(sorted((pin for pin in found if pin), key=lambda pin: pin.name))
 
 
-def pin_of(line: str) -> Pin | None:
+def parse_pin(line: str) -> Pin | None:
     """The pin that a line is; None: it is something else."""
     shape = _PIN.match(line) or _DIRECT.match(line)
-    return Pin(normal(shape[1]), shape[2], line) if shape else None
+    return Pin(normalize_name(shape[1]), shape[2], line) if shape else None
 
 
 def logical_lines(text: str) -> Iterable[str]:
@@ -88,12 +88,12 @@ def logical_lines(text: str) -> Iterable[str]:
     return (" ".join(line.split()) for line in lines if line.strip())
 
 
-def is_newer(text: str) -> bool:
+def is_newer_format(text: str) -> bool:
     """True for a lock of a form that is not known here."""
-    return text.startswith(_KIND) and parse(text) is None
+    return text.startswith(_KIND) and parse_lock(text) is None
 
 
-def parse(text: str) -> Lock | None:
+def parse_lock(text: str) -> Lock | None:
     """The lock that a text is; None: it is not one of ours."""
     if text.partition("\n")[0].rstrip() != _FIRST:
         return None
@@ -101,7 +101,7 @@ def parse(text: str) -> Lock | None:
     heads = {each[1]: each[2] for each in found if each}
     return Lock(
         python=heads.get("python", ""),
-        pins=pins_of(text),
+        pins=parse_pins(text),
         parent=heads.get("parent", "").removeprefix("sha256:"),
         sites=heads.get("sites", "").removeprefix("sha256:"),
     )

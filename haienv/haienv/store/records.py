@@ -17,14 +17,14 @@ from haienv.names import is_layer, is_name, variable_fault
 
 SCHEMA = 1
 _PYTHON = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}[A-Za-z0-9.+-]{0,16}")
-_MOST_TEXT, _MOST_VALUE, _MOST_ITEMS = 4096, 1 << 16, 10_000
+_MAX_TEXT_LENGTH, _MAX_VALUE_LENGTH, _MAX_ITEMS = 4096, 1 << 16, 10_000
 EPOCH = datetime.fromtimestamp(0, UTC)
 Visibility = Literal["private", "group", "public"]
 VISIBILITIES: tuple[Visibility, ...] = ("private", "group", "public")
 MODES: Mapping[str, int] = {"private": 0o700, "group": 0o750, "public": 0o755}
 
 
-class Malformed(ValueError):
+class MalformedRecord(ValueError):
     """A record that cannot be used, and why."""
 
 
@@ -39,7 +39,7 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class EnvMetadata:
     """`env.toml`: what may change while the packages stay."""
 
     visibility: Visibility = "private"
@@ -103,29 +103,29 @@ def minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def fits(wanted: str, version: str) -> bool:
+def minor_matches(wanted: str, version: str) -> bool:
     """Whether a Python is of the wanted minor version; 3 is any of Python 3."""
     return f"{minor(version)}.".startswith(f"{minor(wanted)}.")
 
 
-def label_from(text: str) -> Label:
+def parse_metadata(text: str) -> EnvMetadata:
     """Parse `env.toml`."""
     table = _table(text)
     config = _get(table, "config", dict, {})
-    return Label(
+    return EnvMetadata(
         visibility=_visibility(table),
         group=_text(table, "group"),
         description=_text(table, "description"),
         tags=_texts(table, "tags"),
         deprecated=_text(table, "deprecated"),
-        created=_moment(table, "created"),
-        updated=_moment(table, "updated"),
+        created=_timestamp(table, "created"),
+        updated=_timestamp(table, "updated"),
         previous=_checked(table, "previous", lambda v: not v or is_layer(v)),
-        config=config_from(config),
+        config=parse_config(config),
     )
 
 
-def config_from(table: Mapping[str, Any]) -> Config:
+def parse_config(table: Mapping[str, Any]) -> Config:
     """Parse the table `[config]`."""
     return Config(
         search_dirs=_directories(table, "search_dirs"),
@@ -135,7 +135,7 @@ def config_from(table: Mapping[str, Any]) -> Config:
     )
 
 
-def layer_from(text: str) -> Layer:
+def parse_layer(text: str) -> Layer:
     """Parse `layer.toml`."""
     table = _table(text)
     parents = _get(table, "parents", list, [])
@@ -152,19 +152,19 @@ def layer_from(text: str) -> Layer:
         sites=_directories(table, "sites"),
         packages=_count(table, "packages"),
         size_bytes=_count(table, "size_bytes"),
-        created=_moment(table, "created"),
+        created=_timestamp(table, "created"),
         parents=tuple(_parent(each) for each in parents),
     )
 
 
-def image_from(text: str) -> Image:
+def parse_image(text: str) -> Image:
     """Parse `image.toml`."""
     table = _table(text)
     sizes = (_count(table, key) for key in ("size_bytes", "unpacked_bytes", "files"))
     return Image(_checked(table, "sha256", _is_hash), *sizes)
 
 
-def to_toml(record: Label | Layer | Config | Image) -> str:
+def to_toml(record: EnvMetadata | Layer | Config | Image) -> str:
     """The text of a record; what is empty is left out."""
     import tomli_w
 
@@ -179,7 +179,7 @@ def _filled(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _parent(table: object) -> Parent:
     if not isinstance(table, dict):
-        raise Malformed("parents is not a list of tables")
+        raise MalformedRecord("parents is not a list of tables")
     return Parent(
         name=_checked(table, "name", is_name),
         owner=_checked(table, "owner", is_name),
@@ -192,53 +192,53 @@ def _table(text: str) -> dict[str, Any]:
     try:
         table = loads(text)
     except ValueError as error:
-        raise Malformed(f"not TOML: {error}") from error
+        raise MalformedRecord(f"not TOML: {error}") from error
     schema = _get(table, "schema", int, 0)
     if schema > SCHEMA:
-        raise Malformed(f"written by a newer haienv (schema {schema}); update haienv")
+        raise MalformedRecord(f"written by a newer haienv (schema {schema}); update haienv")
     if schema != SCHEMA:
-        raise Malformed(f"schema is {schema}, not {SCHEMA}")
+        raise MalformedRecord(f"schema is {schema}, not {SCHEMA}")
     return table
 
 
 def _get(table: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
     value = table.get(key, default)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise Malformed(f"{key} is not of type {kind.__name__}")
+        raise MalformedRecord(f"{key} is not of type {kind.__name__}")
     return value
 
 
 def _count(table: Mapping[str, Any], key: str) -> int:
     value = _get(table, key, int, 0)
     if not 0 <= value < 1 << 60:
-        raise Malformed(f"{key} is a number that it cannot be")
+        raise MalformedRecord(f"{key} is a number that it cannot be")
     return cast("int", value)
 
 
 def _text(table: Mapping[str, Any], key: str) -> str:
     value = _get(table, key, str, "")
     if not value.isprintable():
-        raise Malformed(f"{key} has letters that cannot be shown")
-    if len(value) > _MOST_TEXT:
-        raise Malformed(f"{key} has {len(value)} letters; {_MOST_TEXT} are read")
+        raise MalformedRecord(f"{key} has letters that cannot be shown")
+    if len(value) > _MAX_TEXT_LENGTH:
+        raise MalformedRecord(f"{key} has {len(value)} letters; {_MAX_TEXT_LENGTH} are read")
     return cast("str", value)
 
 
 def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     values = _get(table, key, list, [])
     if not all(isinstance(v, str) and v.isprintable() for v in values):
-        raise Malformed(f"{key} is not a list of printable texts")
-    if len(values) > _MOST_ITEMS or max(map(len, values), default=0) > _MOST_TEXT:
-        raise Malformed(
-            f"{key} has more than {_MOST_ITEMS} texts, or one of more than {_MOST_TEXT}"
+        raise MalformedRecord(f"{key} is not a list of printable texts")
+    if len(values) > _MAX_ITEMS or max(map(len, values), default=0) > _MAX_TEXT_LENGTH:
+        raise MalformedRecord(
+            f"{key} has more than {_MAX_ITEMS} texts, or one of more than {_MAX_TEXT_LENGTH}"
         )
     return tuple(values)
 
 
-def _checked(table: Mapping[str, Any], key: str, fits: Callable[[str], bool]) -> str:
+def _checked(table: Mapping[str, Any], key: str, minor_matches: Callable[[str], bool]) -> str:
     value = _text(table, key)
-    if not fits(value):
-        raise Malformed(f"{key} = {value!r} has not its form")
+    if not minor_matches(value):
+        raise MalformedRecord(f"{key} = {value!r} has not its form")
     return value
 
 
@@ -274,7 +274,7 @@ def hook_fault(command: str) -> str:
 def _hooks(table: Mapping[str, Any]) -> tuple[str, ...]:
     values = _texts(table, "hooks")
     for fault in filter(None, map(hook_fault, values)):
-        raise Malformed(f"hooks: {fault}")
+        raise MalformedRecord(f"hooks: {fault}")
     return values
 
 
@@ -284,34 +284,34 @@ def value_fault(value: str) -> str:
         return "values of variables are single lines without NUL"
     if any("\ud800" <= letter <= "\udfff" for letter in value):
         return "values of variables are text in UTF-8"
-    if len(value) > _MOST_VALUE:
-        return f"the value of a variable has at most {_MOST_VALUE} letters"
+    if len(value) > _MAX_VALUE_LENGTH:
+        return f"the value of a variable has at most {_MAX_VALUE_LENGTH} letters"
     return ""
 
 
 def _directories(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     values = _texts(table, key)
     for fault in filter(None, map(path_fault, values)):
-        raise Malformed(f"{key}: {fault}")
+        raise MalformedRecord(f"{key}: {fault}")
     return values
 
 
 def _variables(table: Mapping[str, Any]) -> dict[str, str]:
     for name, value in table.items():
         if not isinstance(value, str):
-            raise Malformed(f"variables.{name} is not a text")
+            raise MalformedRecord(f"variables.{name} is not a text")
         if fault := variable_fault(name) or value_fault(value):
-            raise Malformed(f"variables: {fault}")
-    if len(table) > _MOST_ITEMS:
-        raise Malformed(f"there are more than {_MOST_ITEMS} variables")
+            raise MalformedRecord(f"variables: {fault}")
+    if len(table) > _MAX_ITEMS:
+        raise MalformedRecord(f"there are more than {_MAX_ITEMS} variables")
     return dict(table)
 
 
 def _visibility(table: Mapping[str, Any]) -> Visibility:
-    word = _checked({"visibility": "private", **table}, "visibility", lambda v: v in VISIBILITIES)
-    return cast("Visibility", word)
+    value = _checked({"visibility": "private", **table}, "visibility", lambda v: v in VISIBILITIES)
+    return cast("Visibility", value)
 
 
-def _moment(table: Mapping[str, Any], key: str) -> datetime:
+def _timestamp(table: Mapping[str, Any], key: str) -> datetime:
     value = _get(table, key, datetime, EPOCH)
     return cast("datetime", value if value.tzinfo else value.replace(tzinfo=UTC))

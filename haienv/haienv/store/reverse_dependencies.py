@@ -11,50 +11,54 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from haienv.names import is_layer, is_name
-from haienv.store.layout import LAYERS, USES, Home
+from haienv.store.layout import DEPENDENCIES_DIR, LAYERS_DIR, Home
 from haienv.store.records import Parent
-from haienv.store.registry import layer_at, owners
-from haienv.store.transaction import readable
+from haienv.store.registry import owners, read_layer
+from haienv.store.transaction import world_readable
 from haienv.store.untrusted_io import entries
 
 
-def tell(home: Home, parents: Iterable[Parent]) -> None:
+def create_marks(home: Home, parents: Iterable[Parent]) -> None:
     """Something of the caller's is about to stand on these."""
-    with readable():
+    with world_readable():
         for mark in _marks(home, parents):
             mark.parent.mkdir(parents=True, exist_ok=True)
             mark.touch()
 
 
 def _marks(home: Home, parents: Iterable[Parent]) -> list[Path]:
-    return [home.own / USES / p.owner / p.layer for p in parents if p.owner != home.user]
+    return [
+        home.user_dir / DEPENDENCIES_DIR / p.owner / p.layer
+        for p in parents
+        if p.owner != home.user
+    ]
 
 
-def others_on(home: Home) -> dict[str, list[str]]:
+def dependents(home: Home) -> dict[str, list[str]]:
     """The caller's layers that environments of others stand on, and whose."""
     found: dict[str, list[str]] = {}
     for user in owners(home):
-        for entry in entries(home.root / user / USES / home.user):
+        for entry in entries(home.root / user / DEPENDENCIES_DIR / home.user):
             if user != home.user and is_layer(entry.name):
                 found.setdefault(entry.name, []).append(user)
     return found
 
 
-def forget(home: Home) -> None:
+def remove_stale_marks(home: Home) -> None:
     """Take away marks that nothing needs any more. Under the lease."""
-    if there := made(home):
-        for mark in there - needed(home):
+    if there := existing_marks(home):
+        for mark in there - needed_marks(home):
             mark.unlink(missing_ok=True)
 
 
-def needed(home: Home) -> set[Path]:
+def needed_marks(home: Home) -> set[Path]:
     """Marks that the caller's layers need, also those that no environment has any more."""
-    names = [e.name for e in entries(home.own / LAYERS) if is_layer(e.name)]
-    layers = filter(None, (layer_at(home, home.user, name) for name in names))
+    names = [e.name for e in entries(home.user_dir / LAYERS_DIR) if is_layer(e.name)]
+    layers = filter(None, (read_layer(home, home.user, name) for name in names))
     return {mark for layer in layers for mark in _marks(home, layer.parents)}
 
 
-def made(home: Home) -> set[Path]:
+def existing_marks(home: Home) -> set[Path]:
     """Marks that there are."""
-    folders = [e for e in entries(home.own / USES) if is_name(e.name)]
+    folders = [e for e in entries(home.user_dir / DEPENDENCIES_DIR) if is_name(e.name)]
     return {Path(each.path) for folder in folders for each in entries(folder.path)}

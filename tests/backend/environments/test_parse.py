@@ -68,9 +68,9 @@ PLACES: Mapping[str, tuple[Table, Callable[[Table], Table]]] = {
     "image": (IMAGE, dict),
 }
 READERS: Mapping[str, tuple[Callable[[str], object], Callable[[str], object]]] = {
-    "label": (records.label_from, parse.label),
-    "layer": (records.layer_from, parse.layer),
-    "image": (records.image_from, parse.image),
+    "label": (records.parse_metadata, parse.label),
+    "layer": (records.parse_layer, parse.layer),
+    "image": (records.parse_image, parse.image),
 }
 KINDS = {"config": "label", "parent": "layer"}
 VALUES = [
@@ -84,7 +84,7 @@ VALUES = [
 def _readable(read: Callable[[str], object], text: str) -> bool:
     try:
         read(text)
-    except (records.Malformed, Broken):
+    except (records.MalformedRecord, Broken):
         return False
     return True
 

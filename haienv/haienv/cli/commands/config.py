@@ -10,7 +10,7 @@ from typing import Any, cast
 import click
 
 from hai.toml import loads
-from haienv.cli.common import EnvGroup, Settings, environment, names, own
+from haienv.cli.common import EnvGroup, Settings, complete_names, environment, own_environment
 from haienv.cli.view import aligned
 from haienv.errors import NotFound, UsageError
 from haienv.names import variable_fault
@@ -18,10 +18,10 @@ from haienv.store.layout import Home
 from haienv.store.records import (
     VISIBILITIES,
     Config,
-    Label,
-    Malformed,
-    config_from,
+    EnvMetadata,
+    MalformedRecord,
     hook_fault,
+    parse_config,
     path_fault,
     to_toml,
     value_fault,
@@ -34,7 +34,7 @@ TEXTS = ("description", "deprecated", "group")
 LISTS = (*FIELDS, VARIABLES, "tags")
 KEYS = (*LISTS, *TEXTS, "visibility")
 
-_NAME = click.argument("name", default=".", shell_complete=names)
+_NAME = click.argument("name", default=".", shell_complete=complete_names)
 _KEY = click.argument("key", type=click.Choice(KEYS))
 _LIST = click.argument("key", type=click.Choice(LISTS))
 
@@ -62,11 +62,11 @@ def config() -> None:
 def show(settings: Settings, name: str, user: str | None) -> int:
     """Show all of it."""
     _, found = environment(name, user)
-    return _shown(settings, found.label)
+    return _print_config(settings, found.metadata)
 
 
 @config.command("set")
-@click.argument("name", shell_complete=names)
+@click.argument("name", shell_complete=complete_names)
 @_KEY
 @click.argument("values", nargs=-1, required=True)
 @click.option("--group", help="For visibility group.")
@@ -76,143 +76,143 @@ def set_(
 ) -> int:
     """Set it to VALUES, instead of what it is."""
 
-    def change(label: Label) -> Label:
-        label = replace(label, group=group) if group is not None else label
+    def change(metadata: EnvMetadata) -> EnvMetadata:
+        metadata = replace(metadata, group=group) if group is not None else metadata
         if key in LISTS:
-            return _put(label, key, _parsed(key, values))
+            return _with_entries(metadata, key, _parsed(key, values))
         if len(values) != 1:
             raise UsageError(f"{key} is one value")
-        return _text(label, key, values[0])
+        return _with_text(metadata, key, values[0])
 
-    return _change(settings, name, change)
+    return _configure(settings, name, change)
 
 
 @config.command("append")
-@click.argument("name", shell_complete=names)
+@click.argument("name", shell_complete=complete_names)
 @_LIST
 @click.argument("values", nargs=-1, required=True)
 @click.pass_obj
 def append(settings: Settings, name: str, key: str, values: tuple[str, ...]) -> int:
     """Add VALUES; a variable that is there gets another value."""
 
-    def change(label: Label) -> Label:
-        return _put(label, key, {**_got(label, key), **_parsed(key, values)})
+    def change(metadata: EnvMetadata) -> EnvMetadata:
+        return _with_entries(metadata, key, {**_entries(metadata, key), **_parsed(key, values)})
 
-    return _change(settings, name, change)
+    return _configure(settings, name, change)
 
 
 @config.command("remove")
-@click.argument("name", shell_complete=names)
+@click.argument("name", shell_complete=complete_names)
 @_LIST
 @click.argument("values", nargs=-1, required=True)
 @click.pass_obj
 def remove(settings: Settings, name: str, key: str, values: tuple[str, ...]) -> int:
     """Take VALUES out; variables are named without their value."""
 
-    def change(label: Label) -> Label:
-        known = dict(_got(label, key))
+    def change(metadata: EnvMetadata) -> EnvMetadata:
+        entries = dict(_entries(metadata, key))
         for value in values:
-            if known.pop(value, None) is None:
+            if entries.pop(value, None) is None:
                 raise NotFound(
-                    f"{key} has no {value!r}", f"it has: {', '.join(known) or 'nothing'}"
+                    f"{key} has no {value!r}", f"it has: {', '.join(entries) or 'nothing'}"
                 )
-        return _put(label, key, known)
+        return _with_entries(metadata, key, entries)
 
-    return _change(settings, name, change)
+    return _configure(settings, name, change)
 
 
 @config.command("clear")
-@click.argument("name", shell_complete=names)
+@click.argument("name", shell_complete=complete_names)
 @_KEY
 @click.pass_obj
 def clear(settings: Settings, name: str, key: str) -> int:
     """Empty it; visibility becomes private."""
 
-    def change(label: Label) -> Label:
+    def change(metadata: EnvMetadata) -> EnvMetadata:
         if key in LISTS:
-            return _put(label, key, {})
-        return _text(label, key, "private" if key == "visibility" else "")
+            return _with_entries(metadata, key, {})
+        return _with_text(metadata, key, "private" if key == "visibility" else "")
 
-    return _change(settings, name, change)
+    return _configure(settings, name, change)
 
 
 @config.command("edit")
-@click.argument("name", default=".", shell_complete=names)
+@click.argument("name", default=".", shell_complete=complete_names)
 @click.pass_obj
 def edit(settings: Settings, name: str) -> int:
     """Change directories and variables in $EDITOR; what is not valid is refused as a whole."""
     if not sys.stdin.isatty():
         raise UsageError("config edit needs a terminal", "scripts use set, append and remove")
-    _, found = own(name)
-    text = click.edit(to_toml(found.label.config), extension=".toml")
+    _, found = own_environment(name)
+    text = click.edit(to_toml(found.metadata.config), extension=".toml")
     if text is None:
-        return _shown(settings, found.label)
-    wanted = _edited(found, text)
-    return _change(settings, name, lambda label: replace(label, config=wanted))
+        return _print_config(settings, found.metadata)
+    edited = _edited(found, text)
+    return _configure(settings, name, lambda metadata: replace(metadata, config=edited))
 
 
 def _edited(found: Environment, text: str) -> Config:
     try:
         table = loads(text)
         if unknown := table.keys() - {field.name for field in fields(Config)}:
-            raise Malformed(f"there is no {', '.join(sorted(unknown))}")
-        return config_from(table)
+            raise MalformedRecord(f"there is no {', '.join(sorted(unknown))}")
+        return parse_config(table)
     except ValueError as error:
         raise UsageError(f"{found} is as it was: {error}") from error
 
 
-def _change(settings: Settings, name: str, change: Callable[[Label], Label]) -> int:
+def _configure(settings: Settings, name: str, change: Callable[[EnvMetadata], EnvMetadata]) -> int:
     from haienv import operations
 
-    here, found = own(name)
+    here, found = own_environment(name)
     after = operations.configure(here, found, change)
-    if found.label.visibility == "private" != after.label.visibility and after.ready:
+    if found.metadata.visibility == "private" != after.metadata.visibility and after.ready:
         from haienv.layers.bytecode import compile_modules
 
         settings.note("compiling its modules, for others cannot")
         compile_modules(after.path / "bin" / "python", after.sites[0])
-    if found.label.visibility != after.label.visibility != "public":
-        _tell_who_stands_on(settings, here, after)
-    return _shown(settings, after.label)
+    if found.metadata.visibility != after.metadata.visibility != "public":
+        _note_dependents(settings, here, after)
+    return _print_config(settings, after.metadata)
 
 
-def _tell_who_stands_on(settings: Settings, here: Home, after: Environment) -> None:
-    from haienv.store.reverse_dependencies import others_on
+def _note_dependents(settings: Settings, here: Home, after: Environment) -> None:
+    from haienv.store.reverse_dependencies import dependents
 
-    if users := others_on(here).get(after.layer_id):
+    if users := dependents(here).get(after.layer_id):
         settings.note(f"its packages stay as open as they were: {', '.join(users)} extended them")
 
 
-def _shown(settings: Settings, label: Label) -> int:
-    document: dict[str, Any] = {key: getattr(label, key) for key in ("visibility", *TEXTS)}
-    document |= {key: list(_got(label, key)) for key in (*FIELDS, "tags")}
-    document[VARIABLES] = dict(label.config.variables)
-    rows = [(key, _words(value)) for key, value in document.items() if value]
+def _print_config(settings: Settings, metadata: EnvMetadata) -> int:
+    document: dict[str, Any] = {key: getattr(metadata, key) for key in ("visibility", *TEXTS)}
+    document |= {key: list(_entries(metadata, key)) for key in (*FIELDS, "tags")}
+    document[VARIABLES] = dict(metadata.config.variables)
+    rows = [(key, _value_text(value)) for key, value in document.items() if value]
     settings.answer(document, aligned(rows))
     return 0
 
 
-def _words(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, dict):
         return " ".join(f"{k}={v}" for k, v in value.items())
     return " ".join(value) if isinstance(value, list) else str(value)
 
 
-def _got(label: Label, key: str) -> Mapping[str, str]:
+def _entries(metadata: EnvMetadata, key: str) -> Mapping[str, str]:
     """What a list has; its entries are the keys, so that nothing stands there twice."""
     if key == VARIABLES:
-        return label.config.variables
-    values = label.tags if key == "tags" else getattr(label.config, FIELDS[key])
+        return metadata.config.variables
+    values = metadata.tags if key == "tags" else getattr(metadata.config, FIELDS[key])
     return dict.fromkeys(values, "")
 
 
-def _put(label: Label, key: str, values: Mapping[str, str]) -> Label:
+def _with_entries(metadata: EnvMetadata, key: str, values: Mapping[str, str]) -> EnvMetadata:
     if key == "tags":
-        return replace(label, tags=tuple(values))
+        return replace(metadata, tags=tuple(values))
     field: dict[str, Any] = (
         {"variables": dict(values)} if key == VARIABLES else {FIELDS[key]: tuple(values)}
     )
-    return replace(label, config=replace(label.config, **field))
+    return replace(metadata, config=replace(metadata.config, **field))
 
 
 def _parsed(key: str, values: tuple[str, ...]) -> dict[str, str]:
@@ -230,11 +230,11 @@ def _tag_fault(tag: str) -> str:
     return "" if tag.isprintable() and tag else f"{tag!r} cannot be a tag"
 
 
-def _text(label: Label, key: str, value: str) -> Label:
+def _with_text(metadata: EnvMetadata, key: str, value: str) -> EnvMetadata:
     if not value.isprintable():
         raise UsageError(f"{key} has letters that cannot be shown")
     if key != "visibility":
-        return replace(label, **cast("dict[str, Any]", {key: value}))
+        return replace(metadata, **cast("dict[str, Any]", {key: value}))
     if value not in VISIBILITIES:
         raise UsageError(f"visibility is one of {', '.join(VISIBILITIES)}")
-    return replace(label, visibility=value)
+    return replace(metadata, visibility=value)

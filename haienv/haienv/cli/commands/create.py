@@ -13,10 +13,10 @@ import click
 from haienv.cli.common import (
     EnvCommand,
     Settings,
+    complete_names,
     environment,
     index_options,
     installer,
-    names,
     reference,
     source_option,
     steps_dict,
@@ -25,7 +25,14 @@ from haienv.cli.view import as_dict
 from haienv.errors import UsageError
 from haienv.names import Reference, variable_fault
 from haienv.store.layout import Home, home
-from haienv.store.records import VISIBILITIES, Config, Label, hook_fault, path_fault, value_fault
+from haienv.store.records import (
+    VISIBILITIES,
+    Config,
+    EnvMetadata,
+    hook_fault,
+    path_fault,
+    value_fault,
+)
 from haienv.store.registry import find
 
 if TYPE_CHECKING:
@@ -55,7 +62,11 @@ Examples:
 @click.option("--from-extra", "extras", multiple=True, help="An extra of pyproject.toml.")
 @click.option("-e", "--editable", multiple=True, metavar="DIR", help="A project, in place.")
 @click.option(
-    "--extend", "parent", metavar="NAME[USER]", shell_complete=names, help="What to extend."
+    "--extend",
+    "parent",
+    metavar="NAME[USER]",
+    shell_complete=complete_names,
+    help="What to extend.",
 )
 @click.option("--no_extend", "--no-extend", is_flag=True, help="Extend nothing.")
 @click.option("-p", "--py", "python", default="", help="Version or path of Python; $HAIENV_PY.")
@@ -104,38 +115,40 @@ def create(settings: Settings, /, name: str, **options: Any) -> int:
     from haienv import operations
     from haienv.hooks import run_hooks
     from haienv.layers.machine import cuda_driver, require_cuda
-    from haienv.requirements.files import gather
-    from haienv.requirements.requirement_set import RequirementSet, project_at
+    from haienv.requirements.files import collect_requirements
+    from haienv.requirements.requirement_set import RequirementSet, absolute_project
 
     here = home()
     uv = installer(here, options)
     if options["require_cuda"]:
         require_cuda(options["require_cuda"], cuda_driver())
-    asked = RequirementSet(options["requirements"], tuple(map(project_at, options["editable"])))
-    asked = gather(asked, options["sources"], options["extras"])
-    label = _label(options)
-    base = _foundation(here, options, asked.python)
+    requested = RequirementSet(
+        options["requirements"], tuple(map(absolute_project, options["editable"]))
+    )
+    requested = collect_requirements(requested, options["sources"], options["extras"])
+    metadata = _label(options)
+    base = _base(here, options, requested.python)
     if options["conda_packages"]:
-        label = replace(label, config=_with_programs(label.config, base))
+        metadata = replace(metadata, config=_with_programs(metadata.config, base))
     plan: list[Step] = []
 
-    def tell(steps: Sequence[Step]) -> None:
+    def on_plan(steps: Sequence[Step]) -> None:
         plan.extend(steps)
         if not options["dry_run"]:
             settings.note("\n".join(map(str, steps)))
 
-    wish = _wish(options, asked, base, label)
-    made = operations.create(here, uv, name, base, wish, label, tell)
+    request = _build_request(options, requested, base, metadata)
+    made = operations.create(here, uv, name, base, request, metadata, on_plan)
     if made is None:
-        settings.answer({"plan": steps_dict(plan)}, _text(plan))
+        settings.answer({"plan": steps_dict(plan)}, _plan_text(plan))
         return 0
     settings.answer({**as_dict(made), "plan": steps_dict(plan)}, str(made.path))
-    settings.note(f"environment {made} is ready ({_brings(plan)}): source haienv {name}")
+    settings.note(f"environment {made} is ready ({_summary(plan)}): source haienv {name}")
     return run_hooks(here, made)
 
 
-def _label(options: dict[str, Any]) -> Label:
-    return Label(
+def _label(options: dict[str, Any]) -> EnvMetadata:
+    return EnvMetadata(
         visibility=options["visibility"],
         group=options["group"],
         description=options["description"],
@@ -143,29 +156,33 @@ def _label(options: dict[str, Any]) -> Label:
     )
 
 
-def _wish(options: dict[str, Any], asked: RequirementSet, base: Base, label: Label) -> BuildRequest:
+def _build_request(
+    options: dict[str, Any], requested: RequirementSet, base: Base, metadata: EnvMetadata
+) -> BuildRequest:
     from haienv.layers.build import BuildRequest, exact_pins
 
-    compiled = options["compiled"]
+    compile_bytecode = options["compiled"]
     return BuildRequest(
-        wanted=asked.requirements,
-        editable=asked.editable,
-        exact=exact_pins(asked, base),
+        wanted=requested.requirements,
+        editable=requested.editable,
+        exact=exact_pins(requested, base),
         force=options["force"],
-        compiled=label.visibility != "private" if compiled is None else compiled,
+        compile_bytecode=metadata.visibility != "private"
+        if compile_bytecode is None
+        else compile_bytecode,
         verify=options["verify"],
         dry_run=options["dry_run"],
     )
 
 
-def _brings(plan: Sequence[Step]) -> str:
+def _summary(plan: Sequence[Step]) -> str:
     from haienv.layers.plan import Action
 
     shared = sum(step.action is Action.SHARE for step in plan)
     return f"{len(plan) - shared} packages of its own, {shared} of those asked for from below"
 
 
-def _text(plan: Sequence[Step]) -> str:
+def _plan_text(plan: Sequence[Step]) -> str:
     return "\n".join(map(str, plan)) or "nothing to install"
 
 
@@ -186,46 +203,55 @@ def _config(options: dict[str, Any]) -> Config:
     )
 
 
-def _foundation(here: Home, options: dict[str, Any], wanted_python: str) -> Base:
-    from haienv.layers import base as ground
-    from haienv.store.access import require_here
+def _base(here: Home, options: dict[str, Any], requested_python: str) -> Base:
+    from haienv.layers.base import (
+        default_parent,
+        empty_base,
+        environment_base,
+        python_base,
+        running_minor,
+        running_python,
+    )
+    from haienv.store.access import require_same_root
 
-    python = options["python"] or wanted_python or os.environ.get("HAIENV_PY", "")
+    python = options["python"] or requested_python or os.environ.get("HAIENV_PY", "")
     if options["conda_packages"]:
-        return _on_conda(here, options, python or ground.running_minor())
+        return _conda_base(here, options, python or running_minor())
     if options["no_extend"]:
         if options["parent"]:
             raise UsageError("--extend and --no_extend contradict each other")
-        return ground.on_nothing(python or ground.running())
-    meant = reference(options["parent"]) if options["parent"] else ground.current(os.environ)
+        return empty_base(python or running_python())
+    meant = reference(options["parent"]) if options["parent"] else default_parent(os.environ)
     if isinstance(meant, Reference):
         parent = find(here, meant)
-        require_here(here, parent)
-        return ground.on_environment(parent, python)
-    return ground.on_python(python if "/" in python else meant, python)
+        require_same_root(here, parent)
+        return environment_base(parent, python)
+    return python_base(python if "/" in python else meant, python)
 
 
-def _on_conda(here: Home, options: dict[str, Any], python: str) -> Base:
-    from haienv.backends.conda import prefix
-    from haienv.layers import base as ground
+def _conda_base(here: Home, options: dict[str, Any], python: str) -> Base:
+    from haienv.backends.conda import create_prefix
+    from haienv.layers.base import python_base
 
     if options["parent"] or options["no_extend"] or options["dry_run"] or "/" in python:
         raise UsageError(
             "--conda makes the Python that is extended, at once",
             "it goes with neither --extend, --no_extend, --dry-run nor a path for -p",
         )
-    place = prefix(here, [f"python={python}", *options["conda_packages"]], options["channels"])
-    return ground.on_python(str(place / "bin" / "python"), python)
+    prefix = create_prefix(
+        here, [f"python={python}", *options["conda_packages"]], options["channels"]
+    )
+    return python_base(str(prefix / "bin" / "python"), python)
 
 
 def _with_programs(config: Config, base: Base) -> Config:
     """Programs of conda's packages are in PATH too."""
-    place = Path(base.outside[0]).parents[2]  # of <prefix>/lib/pythonX.Y/site-packages
-    return replace(config, bin_dirs=(*config.bin_dirs, str(place / "bin")))
+    prefix = Path(base.external_sites[0]).parents[2]  # of <prefix>/lib/pythonX.Y/site-packages
+    return replace(config, bin_dirs=(*config.bin_dirs, str(prefix / "bin")))
 
 
 @click.command("clone", cls=EnvCommand)
-@click.argument("source", shell_complete=names)
+@click.argument("source", shell_complete=complete_names)
 @click.argument("name")
 @click.pass_obj
 def clone(settings: Settings, source: str, name: str) -> int:

@@ -12,26 +12,26 @@ from haienv.cli.common import (
     FILE,
     EnvCommand,
     Settings,
+    complete_names,
     environment,
     index_options,
     installer,
-    names,
 )
 from haienv.cli.view import as_dict
 from haienv.errors import EnvError, Refused, UsageError
 from haienv.names import Reference, is_name, variable_fault
 from haienv.store.layout import Home, home
-from haienv.store.records import Config, Label, Layer, path_fault, value_fault
-from haienv.store.registry import Environment, read, with_lock
+from haienv.store.records import Config, EnvMetadata, Layer, path_fault, value_fault
+from haienv.store.registry import Environment, find_by_lock, read_environment
 
 if TYPE_CHECKING:
     from haienv.backends.uv import Uv
     from haienv.layers.base import Base
-    from haienv.legacy_db import OldEnvironment
+    from haienv.legacy_db import LegacyEnvironment
 
 
 @click.command("export", cls=EnvCommand)
-@click.argument("name", shell_complete=names)
+@click.argument("name", shell_complete=complete_names)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("-u", "--user", help="Whose it is.")
 @click.option("--recipe", is_flag=True, help="The lock only: whoever takes it needs an index.")
@@ -44,7 +44,7 @@ def export(settings: Settings, name: str, file: Path, user: str | None, recipe: 
     if recipe:
         file.write_text(found.lock())
     else:
-        archive.write(found, file)
+        archive.write_archive(found, file)
     settings.answer({"file": str(file), "size_bytes": file.stat().st_size}, str(file))
     return 0
 
@@ -61,7 +61,7 @@ def import_(settings: Settings, /, file: str, name: str, **options: Any) -> int:
     here, path = home(), Path(file)
     uv = installer(here, options)
     if is_database(path):
-        return _all_old(settings, here, uv, path)
+        return _import_legacy_db(settings, here, uv, path)
     if not name:
         raise UsageError("which name shall it have?", f"haienv import {file} NAME")
     made = _from_archive(here, uv, path, name)
@@ -74,41 +74,47 @@ def _from_archive(here: Home, uv: Uv, path: Path, name: str) -> Environment:
     from haienv.layers.build import BuildRequest
     from haienv.layers.machine import require_runnable
 
-    told = archive.read(path)
-    require_runnable(told.layer)
-    wish = BuildRequest(
-        told.layer.wanted, exact=told.lock.pins, fill=lambda *places: archive.unpack(path, *places)
+    contents = archive.read_archive(path)
+    require_runnable(contents.layer)
+    request = BuildRequest(
+        contents.layer.wanted,
+        exact=contents.lock.pins,
+        populate=lambda *places: archive.extract_files(path, *places),
     )
-    config = replace(told.label.config, hooks=())  # nobody else's commands run here
-    label = Label(description=told.label.description, tags=told.label.tags, config=config)
-    made = operations.create(here, uv, name, _ground(here, told.layer), wish, label, lambda _: None)
+    config = replace(contents.metadata.config, hooks=())  # nobody else's commands run here
+    metadata = EnvMetadata(
+        description=contents.metadata.description, tags=contents.metadata.tags, config=config
+    )
+    made = operations.create(
+        here, uv, name, _base(here, contents.layer), request, metadata, lambda _: None
+    )
     assert made is not None
     return made
 
 
-def _ground(here: Home, layer: Layer) -> Base:
-    from haienv.layers import base as ground
+def _base(here: Home, layer: Layer) -> Base:
+    from haienv.layers.base import empty_base, environment_base
 
     if layer.sites:
         raise Refused(
             f"it extends the Python of another machine: {layer.sites[0]}", "extend an environment"
         )
     if not layer.parents:
-        return ground.on_nothing(layer.minor)
+        return empty_base(layer.minor)
     nearest = layer.parents[0]
-    parent = with_lock(here, nearest.lock_hash, Reference(nearest.name, nearest.owner))
+    parent = find_by_lock(here, nearest.lock_hash, Reference(nearest.name, nearest.owner))
     if parent is None:
         raise Refused(
             f"it extends {nearest.name}[{nearest.owner}], lock {nearest.lock_hash[:12]}, which is not here",
             f"import that first: haienv export {nearest.name} there",
         )
-    return ground.on_environment(parent)
+    return environment_base(parent)
 
 
-def _all_old(settings: Settings, here: Home, uv: Uv, path: Path) -> int:
+def _import_legacy_db(settings: Settings, here: Home, uv: Uv, path: Path) -> int:
     from haienv import legacy_db
 
-    outcomes = [_old(here, uv, row) for row in legacy_db.read(path)]
+    outcomes = [_import_legacy(here, uv, row) for row in legacy_db.read_rows(path)]
     failed = [each for each in outcomes if each["error"]]
     text = "\n".join(f"{each['name']}: {each['error'] or each['path']}" for each in outcomes)
     settings.answer({"environments": outcomes}, text)
@@ -116,31 +122,31 @@ def _all_old(settings: Settings, here: Home, uv: Uv, path: Path) -> int:
     return 1 if failed else 0
 
 
-def _old(here: Home, uv: Uv, row: OldEnvironment) -> dict[str, str]:
+def _import_legacy(here: Home, uv: Uv, row: LegacyEnvironment) -> dict[str, str]:
     """One row as an environment that extends the old one's files, which stay where they are."""
     from haienv import operations
-    from haienv.layers import base as ground
+    from haienv.layers.base import python_base
     from haienv.layers.build import BuildRequest
 
     try:
         if row.fault or not is_name(row.name):
             raise UsageError(row.fault or "its name is not a name")
-        if read(here, here.user, row.name):
+        if read_environment(here, here.user, row.name):
             return {"name": row.name, "path": str(here.directory(here.user, row.name)), "error": ""}
-        base = ground.on_python(str(Path(row.path) / "bin" / "python"))
-        label = Label(description=f"from {row.path}", config=_old_config(row))
-        made = operations.create(here, uv, row.name, base, BuildRequest(), label, lambda _: None)
+        base = python_base(str(Path(row.path) / "bin" / "python"))
+        metadata = EnvMetadata(description=f"from {row.path}", config=_legacy_config(row))
+        made = operations.create(here, uv, row.name, base, BuildRequest(), metadata, lambda _: None)
         assert made is not None
         return {"name": row.name, "path": str(made.path), "error": ""}
     except EnvError as error:
         return {"name": row.name, "path": "", "error": error.message}
 
 
-def _old_config(row: OldEnvironment) -> Config:
+def _legacy_config(row: LegacyEnvironment) -> Config:
     pairs = [pair.partition("=") for pair in row.variables]
-    good = {k: v for k, _, v in pairs if not (variable_fault(k) or value_fault(v))}
+    valid_variables = {k: v for k, _, v in pairs if not (variable_fault(k) or value_fault(v))}
     return Config(
         tuple(d for d in row.search_dirs if not path_fault(d)),
         tuple(d for d in row.bin_dirs if not path_fault(d)),
-        good,
+        valid_variables,
     )

@@ -6,34 +6,36 @@ from typing import Any
 
 import click
 
-from hai.client.text.sizes import size_text
-from haienv.cli.common import EnvCommand, Settings, environment, names
+from hai.client.sizes import size_text
+from haienv.cli.common import EnvCommand, Settings, complete_names, environment
 from haienv.cli.view import aligned, as_dict, table
 from haienv.errors import NotFound
 from haienv.layers.installed import versions
 from haienv.names import SYSTEM, check_name
-from haienv.store.layout import CURRENT, home
-from haienv.store.registry import Environment, children, everywhere, parent_of
+from haienv.store.layout import CURRENT_LINK, home
+from haienv.store.registry import Environment, children, current_parent, list_all
 
-_NAME = click.argument("name", default=".", shell_complete=names)
+_NAME = click.argument("name", default=".", shell_complete=complete_names)
 _USER = click.option("-u", "--user", help="Whose it is.")
 
 
 @click.command("list", cls=EnvCommand)
 @click.option("-u", "--user", help="Only of this user.")
-@click.option("-a", "--all", "every", is_flag=True, help="Broken ones of others too.")
+@click.option("-a", "--all", "include_broken", is_flag=True, help="Broken ones of others too.")
 @click.option("--names", "only_names", is_flag=True, help="Only names, one a line.")
 @click.option("--remote", is_flag=True, help="Those of the cluster, as `haienv pull` takes them.")
 @click.pass_obj
 def listing(
-    settings: Settings, user: str | None, every: bool, only_names: bool, remote: bool
+    settings: Settings, user: str | None, include_broken: bool, only_names: bool, remote: bool
 ) -> int:
     """List environments: the system's, your own, and others' that you may use."""
     owner = check_name(user, "user") if user else ""
     me, found = _on_cluster(owner) if remote else _here(owner)
-    shown = [each for each in found if every or each["state"] == "READY" or each["owner"] == me]
+    visible = [
+        each for each in found if include_broken or each["state"] == "READY" or each["owner"] == me
+    ]
     groups: dict[str, list[dict[str, Any]]] = {"system": [], "own": [], "others": []}
-    for each in shown:
+    for each in visible:
         groups[_group(each["owner"], me)].append(each)
     ordered = [each for group in groups.values() for each in group]
     if only_names and not settings.json:
@@ -41,27 +43,27 @@ def listing(
         return 0
     settings.answer(groups, table(ordered) if ordered else "")
     if not ordered:
-        settings.note(_none(user, remote))
-    if broken := [_short(each, me) for each in shown if each["state"] == "BROKEN"]:
-        way = "haienv list --remote --json" if remote else f"haienv info {broken[0]}"
-        settings.note(f"`{way}` says why it is broken")
-    if hidden := len(found) - len(shown):
+        settings.note(_empty_note(user, remote))
+    if broken := [_short(each, me) for each in visible if each["state"] == "BROKEN"]:
+        hint = "haienv list --remote --json" if remote else f"haienv info {broken[0]}"
+        settings.note(f"`{hint}` says why it is broken")
+    if hidden := len(found) - len(visible):
         settings.note(f"{hidden} broken environments of others are not shown (-a shows them)")
     return 0
 
 
 def _here(owner: str) -> tuple[str, list[dict[str, Any]]]:
     here = home()
-    return here.user, [as_dict(each) for each in everywhere(here, owner)]
+    return here.user, [as_dict(each) for each in list_all(here, owner)]
 
 
 def _on_cluster(owner: str) -> tuple[str, list[dict[str, Any]]]:
-    from haienv.cluster import listed
+    from haienv.cluster import list_remote
 
-    return listed(owner)
+    return list_remote(owner)
 
 
-def _none(user: str | None, remote: bool) -> str:
+def _empty_note(user: str | None, remote: bool) -> str:
     if user:
         return f"{user} has no environments that you see{' on the cluster' if remote else ''}"
     if remote:
@@ -91,7 +93,7 @@ def info(settings: Settings, name: str, user: str | None, tasks: bool, disk: boo
     layer = found.layer
     below = [p.name + f"[{p.owner}]" for p in layer.parents] if layer else []
     above = children(here, found.owner, frozenset({found.layer_id})) if found.layer_id else []
-    newer = _parent_moved(found, parent_of(here, found))
+    newer = _parent_moved(found, current_parent(here, found))
     document = {
         **as_dict(found),
         "interpreter": layer.interpreter if layer else "",
@@ -106,9 +108,9 @@ def info(settings: Settings, name: str, user: str | None, tasks: bool, disk: boo
         "config": _config(found),
     }
     if tasks:
-        from haienv.cluster import used_by
+        from haienv.cluster import tasks_using
 
-        document["used_by"] = used_by(found)
+        document["used_by"] = tasks_using(found)
     if disk:
         from haienv.layers.gc import freed_bytes
 
@@ -126,13 +128,13 @@ def _parent_moved(found: Environment, parent: Environment | None) -> bool:
 
 
 def _packed(found: Environment) -> bool:
-    from haienv.layers.packing import image_of
+    from haienv.layers.packing import read_image
 
-    return bool(found.layer_id) and image_of(found.path) is not None
+    return bool(found.layer_id) and read_image(found.path) is not None
 
 
 def _config(found: Environment) -> dict[str, Any]:
-    config = found.label.config
+    config = found.metadata.config
     return {
         "search_dirs": list(config.search_dirs),
         "bin_dirs": list(config.bin_dirs),
@@ -141,10 +143,10 @@ def _config(found: Environment) -> dict[str, Any]:
 
 
 def _document(facts: dict[str, Any]) -> str:
-    shown = {**facts, **facts["config"], "size": size_text(facts["size_bytes"])}
+    visible = {**facts, **facts["config"], "size": size_text(facts["size_bytes"])}
     for key in ("config", "size_bytes"):
-        del shown[key]
-    return aligned([(key.replace("_", " "), _text(v)) for key, v in shown.items() if v])
+        del visible[key]
+    return aligned([(key.replace("_", " "), _text(v)) for key, v in visible.items() if v])
 
 
 def _text(value: object) -> str:
@@ -165,7 +167,7 @@ def which(settings: Settings, name: str, program: str, user: str | None, pinned:
     """The path of the interpreter (for an IDE), or of a program."""
     here, found = environment(name, user)
     layer = found.usable
-    top = found.path if pinned else found.directory / CURRENT
+    top = found.path if pinned else found.directory / CURRENT_LINK
     for folder in (top, *(here.layer(p.owner, p.layer) for p in layer.parents)):
         path = folder / "bin" / program
         if "/" not in program and path.is_file():
@@ -183,8 +185,8 @@ def freeze(settings: Settings, name: str, user: str | None, own: bool) -> int:
     """Packages as name==version, those of parents included."""
     _, found = environment(name, user)
     sites = found.sites[:1] if own else found.sites
-    known = dict(sorted(versions(sites).items()))
-    settings.answer(known, "\n".join(f"{name}=={version}" for name, version in known.items()))
+    packages = dict(sorted(versions(sites).items()))
+    settings.answer(packages, "\n".join(f"{name}=={version}" for name, version in packages.items()))
     return 0
 
 
@@ -195,23 +197,25 @@ def freeze(settings: Settings, name: str, user: str | None, own: bool) -> int:
 def lock(settings: Settings, name: str, user: str | None) -> int:
     """The lock of its own layer, with hashes: `haienv create --from` makes the same one."""
     _, found = environment(name, user)
-    layer = found.told
+    layer = found.recorded_layer
     text = found.lock()
     settings.answer({"lock": text, "lock_hash": layer.lock_hash}, text.rstrip("\n"))
     return 0
 
 
 @click.command("diff", cls=EnvCommand)
-@click.argument("left", shell_complete=names)
-@click.argument("right", shell_complete=names)
+@click.argument("left", shell_complete=complete_names)
+@click.argument("right", shell_complete=complete_names)
 @click.pass_obj
 def diff(settings: Settings, left: str, right: str) -> int:
     """Compare two environments by package. The exit code is 0 whether they differ or not."""
     before = versions(environment(left)[1].sites)
     after = versions(environment(right)[1].sites)
-    every = sorted({*before, *after})
+    include_broken = sorted({*before, *after})
     changed = [
-        (n, before.get(n, ""), after.get(n, "")) for n in every if before.get(n) != after.get(n)
+        (n, before.get(n, ""), after.get(n, ""))
+        for n in include_broken
+        if before.get(n) != after.get(n)
     ]
     document = [{"name": n, "left": a, "right": b} for n, a, b in changed]
     settings.answer(document, aligned([("PACKAGE", left, right), *changed]) if changed else "")

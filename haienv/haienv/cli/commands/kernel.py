@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
-from haienv.cli.common import EnvGroup, Settings, environment, names
+from haienv.cli.common import EnvGroup, Settings, complete_names, environment
 from haienv.errors import EnvError, Exists, NotFound, Refused
 from haienv.layers.installed import versions
 from haienv.store.registry import Environment
 from haienv.store.transaction import replace_text
 
-_NAME = click.argument("name", default=".", shell_complete=names)
+_NAME = click.argument("name", default=".", shell_complete=complete_names)
 
 
 @click.group("kernel", cls=EnvGroup)
@@ -37,7 +37,7 @@ def install(settings: Settings, name: str) -> int:
             f"haienv install '{found.name}' ipykernel",
         )
     folder = _folder(found)
-    if (other := _whose(folder)) != str(found) and _is_there(other):
+    if (other := _environment_of_kernel(folder)) != str(found) and _environment_exists(other):
         raise Exists(
             f"Jupyter's kernel {folder.name} is that of {other}: to it, capitals are small letters",
             f"haienv kernel remove '{other}', or give one of them another name",
@@ -55,7 +55,7 @@ def remove(settings: Settings, name: str) -> int:
     """Take it away again; the environment stays."""
     _, found = environment(name)
     folder = _folder(found)
-    if not folder.is_dir() or _whose(folder) not in ("", str(found)):
+    if not folder.is_dir() or _environment_of_kernel(folder) not in ("", str(found)):
         raise NotFound(f"Jupyter has no kernel of {found} here")
     shutil.rmtree(folder)
     settings.answer({"removed": str(folder)}, "")
@@ -75,7 +75,7 @@ def specification(found: Environment) -> dict[str, Any]:
     }
 
 
-def _whose(folder: Path) -> str:
+def _environment_of_kernel(folder: Path) -> str:
     """The environment of a kernel that is there; empty: it does not say, or there is none."""
     try:
         return str(json.loads((folder / "kernel.json").read_text())["metadata"]["haienv"])
@@ -83,7 +83,7 @@ def _whose(folder: Path) -> str:
         return ""
 
 
-def _is_there(name: str) -> bool:
+def _environment_exists(name: str) -> bool:
     try:
         return bool(name and environment(name))
     except EnvError:

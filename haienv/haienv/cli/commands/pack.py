@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai.client.text.sizes import size_text
-from haienv.cli.common import EnvCommand, Settings, names, own
+from hai.client.sizes import size_text
+from haienv.cli.common import EnvCommand, Settings, complete_names, own_environment
 from haienv.cli.view import aligned
 
 if TYPE_CHECKING:
-    from haienv.layers.packing import Packed
+    from haienv.layers.packing import PackedLayer
 
 
 @click.command("pack", cls=EnvCommand)
-@click.argument("name", default=".", shell_complete=names)
+@click.argument("name", default=".", shell_complete=complete_names)
 @click.option("--remove", is_flag=True, help="Take its image away again.")
 @click.pass_obj
 def pack(settings: Settings, name: str, remove: bool) -> int:
@@ -26,29 +26,30 @@ def pack(settings: Settings, name: str, remove: bool) -> int:
     """
     from haienv.layers import packing
 
-    here, found = own(name)
+    here, found = own_environment(name)
     if remove:
-        gone = [str(path) for path in packing.remove_image(here, found)]
-        settings.answer({"removed": gone}, "")
-        settings.note(f"{found} is packed no more" if gone else f"{found} was not packed")
+        removed = [str(path) for path in packing.remove_image(here, found)]
+        settings.answer({"removed": removed}, "")
+        settings.note(f"{found} is packed no more" if removed else f"{found} was not packed")
         return 0
-    every = packing.pack(here, found)
+    packed_layers = packing.pack(here, found)
     settings.answer(
-        {"layers": [_document(each) for each in every]}, aligned(list(map(_row, every)))
+        {"layers": [_document(each) for each in packed_layers]},
+        aligned(list(map(_row, packed_layers))),
     )
-    for each in every:
+    for each in packed_layers:
         if each.image is None:
             settings.note(
-                f"{each.called} is another's and has no image, so tasks run from shared storage until "
-                f"its owner says: haienv pack {each.called.partition('[')[0]}"
+                f"{each.environment} is another's and has no image, so tasks run from shared storage until "
+                f"its owner says: haienv pack {each.environment.partition('[')[0]}"
             )
     return 0
 
 
-def _document(each: Packed) -> dict[str, object]:
+def _document(each: PackedLayer) -> dict[str, object]:
     image = each.image
     return {
-        "environment": each.called,
+        "environment": each.environment,
         "path": str(each.path) if image else "",
         "sha256": image.sha256 if image else "",
         "size_bytes": image.size_bytes if image else 0,
@@ -58,8 +59,12 @@ def _document(each: Packed) -> dict[str, object]:
     }
 
 
-def _row(each: Packed) -> tuple[str, ...]:
+def _row(each: PackedLayer) -> tuple[str, ...]:
     if each.image is None:
-        return each.called, "not packed", ""
+        return each.environment, "not packed", ""
     size = f"{size_text(each.image.size_bytes)} of {size_text(each.image.unpacked_bytes)}"
-    return each.called, "packed" if each.made else "was packed", f"{size}, {each.image.files} files"
+    return (
+        each.environment,
+        "packed" if each.made else "was packed",
+        f"{size}, {each.image.files} files",
+    )

@@ -11,17 +11,17 @@ import click
 from haienv.cli.common import (
     EnvCommand,
     Settings,
+    complete_names,
     index_options,
     installer,
-    names,
-    own,
+    own_environment,
     source_option,
     steps_dict,
 )
 from haienv.cli.view import as_dict
 from haienv.errors import Refused, UsageError
 from haienv.hooks import run_hooks
-from haienv.store.registry import Environment, children, parent_of, read
+from haienv.store.registry import Environment, children, current_parent, read_environment
 
 if TYPE_CHECKING:
     from haienv.backends.uv import Uv
@@ -30,11 +30,16 @@ if TYPE_CHECKING:
     from haienv.layers.plan import Step
     from haienv.store.layout import Home
 
-_NAME = click.argument("name", shell_complete=names)
+_NAME = click.argument("name", shell_complete=complete_names)
 _FORCE = click.option(
     "--force", is_flag=True, help="Allow other versions of what a parent was built with."
 )
-_PIPS = {"-r": "--from", "--requirement": "--from", "-i": "--index", "--index-url": "--index"}
+_PIP_OPTIONS = {
+    "-r": "--from",
+    "--requirement": "--from",
+    "-i": "--index",
+    "--index-url": "--index",
+}
 _DRY = click.option("--dry-run", is_flag=True, help="Show the plan only.")
 
 
@@ -54,27 +59,29 @@ def install(settings: Settings, /, name: str, **options: Any) -> int:
     Parents are never changed; what they have in a fitting version is used from there. Running
     programs keep what they have: a new layer is built and switched to.
     """
-    from haienv.requirements.files import gather
+    from haienv.requirements.files import collect_requirements
     from haienv.requirements.requirement_set import (
         RequirementSet,
-        joined,
-        project_at,
-        projects_joined,
+        absolute_project,
+        merge_projects,
+        merge_requirements,
     )
 
-    here, found = own(name)
+    here, found = own_environment(name)
     uv = installer(here, options)
-    asked = RequirementSet(options["requirements"], tuple(map(project_at, options["editable"])))
-    asked = gather(asked, options["sources"], ())
-    if asked.lock or not (asked.requirements or asked.editable):
+    requested = RequirementSet(
+        options["requirements"], tuple(map(absolute_project, options["editable"]))
+    )
+    requested = collect_requirements(requested, options["sources"], ())
+    if requested.lock or not (requested.requirements or requested.editable):
         raise UsageError("nothing to install", "name packages, or --from a file that is not a lock")
 
-    def more(wish: BuildRequest) -> BuildRequest:
-        wanted = joined(wish.wanted, asked.requirements)
-        editable = projects_joined(wish.editable, asked.editable)
-        return _as_asked(replace(wish, wanted=wanted, editable=editable), options)
+    def add(request: BuildRequest) -> BuildRequest:
+        wanted = merge_requirements(request.wanted, requested.requirements)
+        editable = merge_projects(request.editable, requested.editable)
+        return _with_options(replace(request, wanted=wanted, editable=editable), options)
 
-    return _rebuild(settings, here, uv, found, more)
+    return _rebuild(settings, here, uv, found, add)
 
 
 @click.command("uninstall", cls=EnvCommand)
@@ -85,39 +92,45 @@ def install(settings: Settings, /, name: str, **options: Any) -> int:
 @click.pass_obj
 def uninstall(settings: Settings, /, name: str, packages: tuple[str, ...], **options: Any) -> int:
     """Take packages out, with what only they needed."""
-    here, found = own(name)
+    here, found = own_environment(name)
     uv = installer(here, options)
 
-    def fewer(wish: BuildRequest) -> BuildRequest:
-        return _as_asked(_without(found, wish, packages), options)
+    def drop(request: BuildRequest) -> BuildRequest:
+        return _with_options(_without(found, request, packages), options)
 
-    return _rebuild(settings, here, uv, found, fewer)
+    return _rebuild(settings, here, uv, found, drop)
 
 
-def _without(found: Environment, wish: BuildRequest, packages: Sequence[str]) -> BuildRequest:
-    from haienv.layers.installed import in_place, versions
-    from haienv.requirements.requirement_set import by_name, directory_of, without
-    from haienv.store.lock import normal
+def _without(found: Environment, request: BuildRequest, packages: Sequence[str]) -> BuildRequest:
+    from haienv.layers.installed import editable_projects, versions
+    from haienv.requirements.requirement_set import (
+        group_by_name,
+        project_directory,
+        remove_requirements,
+    )
+    from haienv.store.lock import normalize_name
 
-    asked, projects = by_name(wish.wanted), in_place(found.sites[0])
-    gone = list(map(normal, packages))
-    for name in gone:
-        if name not in asked and name not in projects:
+    requested, projects = group_by_name(request.wanted), editable_projects(found.sites[0])
+    removed = list(map(normalize_name, packages))
+    for name in removed:
+        if name not in requested and name not in projects:
             below = name in versions(found.sites[1:])
             raise Refused(
                 f"{name} was not asked for in {found}",
                 "it belongs to a parent, whose packages cannot be taken out here"
                 if below
-                else f"it asks for: {', '.join((*asked, *projects)) or 'nothing'}",
+                else f"it asks for: {', '.join((*requested, *projects)) or 'nothing'}",
             )
-    left = {projects.get(name) for name in gone}
-    editable = tuple(each for each in wish.editable if directory_of(each) not in left)
-    return replace(wish, wanted=without(wish.wanted, gone), editable=editable)
+    removed_projects = {projects.get(name) for name in removed}
+    editable = tuple(
+        each for each in request.editable if project_directory(each) not in removed_projects
+    )
+    return replace(request, wanted=remove_requirements(request.wanted, removed), editable=editable)
 
 
-def _as_asked(wish: BuildRequest, options: dict[str, Any]) -> BuildRequest:
+def _with_options(request: BuildRequest, options: dict[str, Any]) -> BuildRequest:
     return replace(
-        wish,
+        request,
         upgrade=options.get("upgrade", False),
         force=options.get("force", False),
         dry_run=options["dry_run"],
@@ -137,7 +150,7 @@ def _rebuild(
 
     plan: list[Step] = []
     built = operations.rebuild(here, uv, found, change, plan.extend, base)
-    after = read(here, found.owner, found.name) or found
+    after = read_environment(here, found.owner, found.name) or found
     same = "nothing to change" if after.layer_id == found.layer_id else "no other packages"
     text = "\n".join(map(str, changing(plan))) or same
     document = (
@@ -148,15 +161,15 @@ def _rebuild(
     settings.answer(document, text)
     if after.layer_id == found.layer_id:
         return 0
-    _tell_children(settings, here, found)
+    _note_children(settings, here, found)
     return run_hooks(here, after)
 
 
-def _tell_children(settings: Settings, here: Home, found: Environment) -> None:
+def _note_children(settings: Settings, here: Home, found: Environment) -> None:
     below = children(here, found.owner, frozenset({found.layer_id}))
     if below:
-        names = ", ".join(map(str, below))
-        settings.note(f"{names} extend what it was before; `haienv upgrade` follows")
+        dependents = ", ".join(map(str, below))
+        settings.note(f"{dependents} extend what it was before; `haienv upgrade` follows")
 
 
 @click.command("upgrade", cls=EnvCommand)
@@ -175,38 +188,38 @@ def upgrade(settings: Settings, /, name: str, **options: Any) -> int:
     """
     from haienv import operations
 
-    here, found = own(name)
+    here, found = own_environment(name)
     uv = installer(here, options)
     if options["rollback"]:
         after = operations.roll_back(here, found)
         settings.answer(as_dict(after), f"{after} is back at {after.layer_id}")
         return run_hooks(here, after)
 
-    def newer(wish: BuildRequest) -> BuildRequest:
-        return replace(_as_asked(wish, options), upgrade=not options["keep_versions"])
+    def upgraded(request: BuildRequest) -> BuildRequest:
+        return replace(_with_options(request, options), upgrade=not options["keep_versions"])
 
-    base = _ground(here, found, options["python"])
-    return _rebuild(settings, here, uv, found, newer, base)
+    base = _upgraded_base(here, found, options["python"])
+    return _rebuild(settings, here, uv, found, upgraded, base)
 
 
-def _ground(here: Home, found: Environment, python: str) -> Base:
-    from haienv.layers import base as ground
+def _upgraded_base(here: Home, found: Environment, python: str) -> Base:
+    from haienv.layers.base import environment_base, layer_base, python_base
 
-    layer = found.told
+    layer = found.recorded_layer
     if layer.parents:
-        parent = parent_of(here, found)
+        parent = current_parent(here, found)
         if parent is None:
-            return ground.on_layer(found, found.usable)
-        return ground.on_environment(parent, python)
-    now = ground.on_layer(found, layer)
+            return layer_base(found, found.usable)
+        return environment_base(parent, python)
+    now = layer_base(found, layer)
     if layer.sites and "/" in python:
-        return ground.on_python(python)
+        return python_base(python)
     if layer.sites and python:
         raise UsageError(
             f"{found} extends {layer.sites[0]}, so its Python is given",
             "leave out -p, or give the path of another Python that it shall extend",
         )
-    return replace(now, python=python, wanted_minor="") if python else now
+    return replace(now, python=python, required_minor="") if python else now
 
 
 @click.command("rename", cls=EnvCommand)
@@ -218,11 +231,11 @@ def rename(settings: Settings, name: str, to: str, force: bool) -> int:
     """Give an environment another name; what extends it goes on. One that unfinished tasks use keeps its name."""
     from haienv import operations
     from haienv.cluster import require_unused
-    from haienv.store.access import mine
+    from haienv.store.access import require_owner
 
-    here, found = own(name)
+    here, found = own_environment(name)
     if not force:
-        require_unused(mine(here, found))
+        require_unused(require_owner(here, found))
     made = operations.rename(here, found, to)
     settings.answer(as_dict(made), str(made))
     return 0
@@ -240,15 +253,15 @@ def pip(ctx: click.Context, words: tuple[str, ...]) -> int:
     from haienv.cli.commands.inspect import freeze
 
     match words:
-        case ("install", *rest):
-            chosen, arguments = install, [".", *_translated(rest)]
-        case ("uninstall", *rest):
+        case ("install", *pip_arguments):
+            chosen, arguments = install, [".", *_translated(pip_arguments)]
+        case ("uninstall", *pip_arguments):
             chosen, arguments = (
                 uninstall,
-                [".", *(word for word in rest if word not in ("-y", "--yes"))],
+                [".", *(word for word in pip_arguments if word not in ("-y", "--yes"))],
             )
-        case ("list" | "freeze", *rest):
-            chosen, arguments = freeze, [".", *rest]
+        case ("list" | "freeze", *pip_arguments):
+            chosen, arguments = freeze, [".", *pip_arguments]
         case _:
             raise UsageError(
                 "packages of this environment are changed as a whole, so of pip there are "
@@ -261,10 +274,10 @@ def pip(ctx: click.Context, words: tuple[str, ...]) -> int:
 
 def _translated(words: Sequence[str]) -> list[str]:
     """pip's -r FILE is our --from FILE, its -i URL our --index URL."""
-    return [ours for word in words for ours in _ours(word)]
+    return [ours for word in words for ours in _translate_option(word)]
 
 
-def _ours(word: str) -> list[str]:
+def _translate_option(word: str) -> list[str]:
     name, _, value = word.partition("=") if word.startswith("--") else (word[:2], "", word[2:])
-    same = word.startswith("-") and _PIPS.get(name)
+    same = word.startswith("-") and _PIP_OPTIONS.get(name)
     return [same, *([value] if value else [])] if same else [word]

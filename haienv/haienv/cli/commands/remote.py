@@ -11,10 +11,10 @@ import click
 from haienv.cli.common import (
     EnvCommand,
     Settings,
+    complete_names,
     environment,
     index_options,
     installer,
-    names,
     source_option,
 )
 from haienv.cli.view import as_dict
@@ -22,7 +22,7 @@ from haienv.errors import Refused, UsageError
 from haienv.names import check_name, parse_reference
 from haienv.store.layout import Home, home
 from haienv.store.lock import Lock
-from haienv.store.records import VISIBILITIES, Label
+from haienv.store.records import VISIBILITIES, EnvMetadata
 
 if TYPE_CHECKING:
     from hai.v1.environment_pb2 import Environment as Remote
@@ -35,7 +35,7 @@ _GROUP = click.option("--group", default="", help="A user group, for --visibilit
 
 
 @click.command("push", cls=EnvCommand)
-@click.argument("name", shell_complete=names)
+@click.argument("name", shell_complete=complete_names)
 @click.option("--as", "target", default="", help="Its name on the cluster; as here.")
 @click.option(
     "--wheels",
@@ -57,18 +57,20 @@ def push(settings: Settings, /, name: str, **options: Any) -> int:
 
     _, found = environment(name)
     target = check_name(options["target"] or found.name)
-    wheels = [path for place in options["wheels"] for path in sorted(Path(place).glob("*.whl"))]
-    label = _label(found.label, options)
-    made = cluster.push(found, target, label, wheels, options["replace"], settings.note)
-    return _made(settings, made)
+    wheels = [
+        path for directory in options["wheels"] for path in sorted(Path(directory).glob("*.whl"))
+    ]
+    metadata = _label(found.metadata, options)
+    made = cluster.push(found, target, metadata, wheels, options["replace"], settings.note)
+    return _print_made(settings, made)
 
 
-def _label(label: Label, options: dict[str, Any]) -> Label:
-    visibility = options["visibility"] or label.visibility
-    return replace(label, visibility=visibility, group=options["group"] or label.group)
+def _label(metadata: EnvMetadata, options: dict[str, Any]) -> EnvMetadata:
+    visibility = options["visibility"] or metadata.visibility
+    return replace(metadata, visibility=visibility, group=options["group"] or metadata.group)
 
 
-def _made(settings: Settings, made: Remote) -> int:
+def _print_made(settings: Settings, made: Remote) -> int:
     document = {
         "name": made.name,
         "owner": made.owner,
@@ -94,12 +96,12 @@ def pull(settings: Settings, /, source: str, name: str, parent: str, **options: 
 
     here, meant = home(), parse_reference(source)
     uv = installer(here, options)
-    told = cluster.recipe(meant.name, meant.owner)
-    base = _ground(here, told.lock, told.description.parent, parent)
-    wanted = tuple(told.description.wanted) or tuple(pin.text for pin in told.lock.pins)
-    label = Label(config=_config(told.description.config))
-    wish = BuildRequest(wanted, exact=told.lock.pins)
-    made = operations.create(here, uv, name or meant.name, base, wish, label, lambda _: None)
+    fetched = cluster.fetch_recipe(meant.name, meant.owner)
+    base = _base(here, fetched.lock, fetched.description.parent, parent)
+    wanted = tuple(fetched.description.wanted) or tuple(pin.text for pin in fetched.lock.pins)
+    metadata = EnvMetadata(config=_config(fetched.description.config))
+    request = BuildRequest(wanted, exact=fetched.lock.pins)
+    made = operations.create(here, uv, name or meant.name, base, request, metadata, lambda _: None)
     assert made is not None
     settings.answer(as_dict(made), str(made.path))
     return 0
@@ -107,26 +109,26 @@ def pull(settings: Settings, /, source: str, name: str, parent: str, **options: 
 
 def _config(text: str) -> Any:
     from hai.toml import loads
-    from haienv.store.records import config_from
+    from haienv.store.records import parse_config
 
     try:
-        return config_from(loads(text))
+        return parse_config(loads(text))
     except ValueError as error:
         raise UsageError(f"its configuration cannot be read: {error}") from error
 
 
-def _ground(here: Home, lock: Lock, parent: str, chosen: str) -> Base:
-    from haienv.layers import base as ground
-    from haienv.store.registry import find, with_lock
+def _base(here: Home, lock: Lock, parent: str, chosen: str) -> Base:
+    from haienv.layers.base import empty_base, environment_base
+    from haienv.store.registry import find, find_by_lock
 
     if not lock.parent:
-        return ground.on_nothing(lock.python)
+        return empty_base(lock.python)
     if chosen:
-        return ground.on_environment(find(here, parse_reference(chosen)))
-    found = with_lock(here, lock.parent, parse_reference(parent))
+        return environment_base(find(here, parse_reference(chosen)))
+    found = find_by_lock(here, lock.parent, parse_reference(parent))
     if found is None:
         raise Refused(f"it extends {parent}, which is not here", f"first: haienv pull '{parent}'")
-    return ground.on_environment(found)
+    return environment_base(found)
 
 
 @click.command("build", cls=EnvCommand)
@@ -152,38 +154,40 @@ def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int
     """
     from haienv import cluster
     from haienv.layers.base import running_minor
-    from haienv.requirements.files import gather
+    from haienv.requirements.files import collect_requirements
     from haienv.requirements.requirement_set import RequirementSet
 
     uv = installer(home(), options)
-    asked = gather(RequirementSet(options["requirements"]), options["sources"], ())
-    if asked.editable:
+    requested = collect_requirements(
+        RequirementSet(options["requirements"]), options["sources"], ()
+    )
+    if requested.editable:
         raise UsageError("projects in place exist on this machine only")
     parent = parse_reference(options["parent"]) if options["parent"] else None
     chain = cluster.locks_of_chain(parent.name, parent.owner) if parent else []
-    python = chain[0].python if chain else options["python"] or asked.python or running_minor()
-    lock = asked.lock or _locked(uv, asked.requirements, python, chain)
-    label = _label(Label(), options)
-    above = [(parent.name, parent.owner, chain[0].hash)] if parent else []
+    python = chain[0].python if chain else options["python"] or requested.python or running_minor()
+    lock = requested.lock or _locked(uv, requested.requirements, python, chain)
+    metadata = _label(EnvMetadata(), options)
+    parents = [(parent.name, parent.owner, chain[0].hash)] if parent else []
     made = cluster.build(
         check_name(name),
         lock,
-        asked.requirements,
-        label,
-        above,
+        requested.requirements,
+        metadata,
+        parents,
         {},
         options["replace"],
         settings.note,
     )
-    return _made(settings, made)
+    return _print_made(settings, made)
 
 
 def _locked(uv: Uv, wanted: tuple[str, ...], python: str, chain: list[Lock]) -> Lock:
     from haienv.layers.resolve import resolve_for
-    from haienv.store.transaction import building
+    from haienv.store.transaction import build_directory
 
     below = {pin.name: pin.version for lock in reversed(chain) for pin in lock.pins}
-    with building(uv.home) as work:
+    with build_directory(uv.home) as work:
         found = resolve_for(uv, wanted, python, below, work)
     pins = tuple(pin for pin in found if below.get(pin.name) != pin.version)
     return Lock(python, pins, chain[0].hash if chain else "")

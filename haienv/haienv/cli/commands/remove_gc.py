@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import click
 
-from hai.client.text.sizes import size_text
-from haienv.cli.common import EnvCommand, Settings, names, own, sure
+from hai.client.sizes import size_text
+from haienv.cli.common import (
+    EnvCommand,
+    Settings,
+    complete_names,
+    own_environment,
+    require_confirmation,
+)
 from haienv.cli.view import aligned
 from haienv.store.layout import Home, home
 
 
 @click.command("remove", cls=EnvCommand)
-@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=names)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_names)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--force", is_flag=True, help="Even if others extend it or tasks use it.")
 @click.pass_obj
@@ -19,16 +25,19 @@ def remove(settings: Settings, names: tuple[str, ...], yes: bool, force: bool) -
     """Remove environments. What others extend, and what unfinished tasks use, is kept."""
     from haienv import operations
     from haienv.cluster import require_unused
-    from haienv.store.access import mine
+    from haienv.store.access import require_owner
 
     here = home()
-    each_once = {str(each): each for each in (mine(here, own(name)[1]) for name in names)}
+    each_once = {
+        str(each): each
+        for each in (require_owner(here, own_environment(name)[1]) for name in names)
+    }
     found = list(each_once.values())
     if not force:
         for each in found:
             require_unused(each)
     busy = _busy_layers(here, force)
-    sure(f"Remove {', '.join(map(str, found))}?", yes)
+    require_confirmation(f"Remove {', '.join(map(str, found))}?", yes)
     for each in found:
         operations.remove(here, each, force, busy)
     settings.answer({"removed": [str(each) for each in found]}, "")
@@ -49,22 +58,22 @@ def gc(settings: Settings, days: float, cache: bool, dry_run: bool, force: bool,
     What programs of tasks run in stays. The layer before the last change is kept for --rollback.
     """
     from haienv.backends.uv import Uv
-    from haienv.layers.gc import collect, garbage
+    from haienv.layers.gc import delete_garbage, find_garbage
 
     here = home()
     busy = _busy_layers(here, force)
-    every = garbage(here, days)
-    found = [each for each in every if each.path.name not in busy]
-    kept = [str(each.path) for each in every if each.path.name in busy]
+    candidates = find_garbage(here, days)
+    found = [each for each in candidates if each.path.name not in busy]
+    in_use = [str(each.path) for each in candidates if each.path.name in busy]
     size = sum(each.size_bytes for each in found)
     document = [{"path": str(g.path), "size_bytes": g.size_bytes, "days": g.days} for g in found]
     rows = [(str(g.path), size_text(g.size_bytes), f"{g.days:.0f} days") for g in found]
-    rows += [(path, "kept", "programs of tasks run in it") for path in kept]
-    answer = {"layers": document, "size_bytes": size, "in_use": kept}
+    rows += [(path, "kept", "programs of tasks run in it") for path in in_use]
+    answer = {"layers": document, "size_bytes": size, "in_use": in_use}
     settings.answer(answer, aligned(rows) if rows else "")
     if not dry_run and found:
-        sure(f"Delete {len(found)} layers?", yes)
-        collect(here, found)
+        require_confirmation(f"Delete {len(found)} layers?", yes)
+        delete_garbage(here, found)
     if not dry_run and cache:
         Uv(here).prune()
     settings.note(f"{size_text(size)} {'would be' if dry_run else 'are'} free")
@@ -73,11 +82,11 @@ def gc(settings: Settings, days: float, cache: bool, dry_run: bool, force: bool,
 
 def _busy_layers(here: Home, force: bool) -> frozenset[str]:
     """Layers that programs run in; with --force none where nobody can be asked."""
-    from haienv.cluster import ServerSays, layers_in_use
+    from haienv.cluster import ServerError, layers_in_use
 
     try:
         return layers_in_use(here)
-    except ServerSays:
+    except ServerError:
         if not force:
             raise
         return frozenset()

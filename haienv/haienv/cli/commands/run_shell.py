@@ -11,7 +11,7 @@ import click
 from haienv.activate import shells
 from haienv.activate.activation import Activation, activation
 from haienv.activate.shells import SHELLS, text_for
-from haienv.cli.common import EnvCommand, Settings, environment, names
+from haienv.cli.common import EnvCommand, Settings, complete_names, environment
 from haienv.errors import NotFound, UsageError
 
 _FISH = """function source
@@ -22,7 +22,7 @@ _FISH = """function source
     end
 end
 """
-_HOOKS = {
+_STARTUP_OPTIONS = {
     "bash": ("--rcfile", str(Path(shells.__file__).with_name("enter.bash")), "-i"),
     "fish": ("-C", "printf %s $_HAIENV_ENTER | builtin source; set -e _HAIENV_ENTER"),
 }
@@ -42,7 +42,7 @@ For completion add, in bash: eval "$(haienv init bash)"; in zsh: eval "$(haienv 
     cls=EnvCommand,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.argument("name", shell_complete=names)
+@click.argument("name", shell_complete=complete_names)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 @click.pass_obj
 def run(settings: Settings, name: str, command: tuple[str, ...]) -> int:
@@ -50,19 +50,19 @@ def run(settings: Settings, name: str, command: tuple[str, ...]) -> int:
 
     The program takes the place of haienv, so signals and the exit code are its own.
     """
-    words = command[1:] if command[0] == "--" else command
-    if not words:
+    arguments = command[1:] if command[0] == "--" else command
+    if not arguments:
         raise UsageError("which program?", "haienv run NAME -- COMMAND")
     here, found = environment(name)
     variables = activation(here, found).applied(os.environ)
-    program = shutil.which(words[0], path=variables["PATH"])
+    program = shutil.which(arguments[0], path=variables["PATH"])
     if program is None:
-        raise NotFound(f"{found} has no program {words[0]!r}, and PATH has none")
-    os.execve(program, list(words), variables)
+        raise NotFound(f"{found} has no program {arguments[0]!r}, and PATH has none")
+    os.execve(program, list(arguments), variables)
 
 
 @click.command("shell", cls=EnvCommand)
-@click.argument("name", shell_complete=names)
+@click.argument("name", shell_complete=complete_names)
 @click.pass_obj
 def shell(settings: Settings, name: str) -> int:
     """Start a shell in an environment; `exit` leaves it."""
@@ -71,16 +71,19 @@ def shell(settings: Settings, name: str) -> int:
     if program is None:
         raise NotFound(f"there is no shell {os.environ.get('SHELL')!r}", "set SHELL")
     settings.note(f"{found}: exit leaves it")
-    words, variables = _inside(program, activation(here, found, follow=True))
-    os.execve(program, words, variables)
+    arguments, variables = _shell_command(program, activation(here, found, follow=True))
+    os.execve(program, arguments, variables)
 
 
-def _inside(program: str, entered: Activation) -> tuple[list[str], dict[str, str]]:
+def _shell_command(program: str, entered: Activation) -> tuple[list[str], dict[str, str]]:
     """A shell enters after its start-up files, which may set PATH; where that cannot be said, before them."""
     name = os.path.basename(program)
-    if name not in _HOOKS:
+    if name not in _STARTUP_OPTIONS:
         return [program], entered.applied(os.environ)
-    return [program, *_HOOKS[name]], {**os.environ, "_HAIENV_ENTER": text_for(name, entered)}
+    return [program, *_STARTUP_OPTIONS[name]], {
+        **os.environ,
+        "_HAIENV_ENTER": text_for(name, entered),
+    }
 
 
 @click.command("init", cls=EnvCommand, help=_INIT)

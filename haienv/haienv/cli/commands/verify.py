@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from haienv.cli.common import EnvCommand, Settings, environment, names
+from haienv.cli.common import EnvCommand, Settings, complete_names, environment
 from haienv.cli.view import aligned
 from haienv.names import check_name
 from haienv.store.layout import home
 
 
 @click.command("verify", cls=EnvCommand)
-@click.argument("name", default=".", shell_complete=names)
+@click.argument("name", default=".", shell_complete=complete_names)
 @click.option("-u", "--user", help="Whose it is.")
 @click.pass_obj
 def verify(settings: Settings, name: str, user: str | None) -> int:
@@ -19,11 +19,17 @@ def verify(settings: Settings, name: str, user: str | None) -> int:
     from haienv.layers.integrity import differences
 
     _, found = environment(name, user)
-    different = differences(found)
-    document = [{"what": each.what, "path": each.path} for each in different]
-    settings.answer(document, "\n".join(f"{each.what:<8} {each.path}" for each in different))
-    settings.note(f"{found}: {len(different)} files differ" if different else f"{found} is intact")
-    return 1 if different else 0
+    differences_found = differences(found)
+    document = [{"what": each.kind, "path": each.path} for each in differences_found]
+    settings.answer(
+        document, "\n".join(f"{each.kind:<8} {each.path}" for each in differences_found)
+    )
+    settings.note(
+        f"{found}: {len(differences_found)} files differ"
+        if differences_found
+        else f"{found} is intact"
+    )
+    return 1 if differences_found else 0
 
 
 @click.command("doctor", cls=EnvCommand)
@@ -31,30 +37,30 @@ def verify(settings: Settings, name: str, user: str | None) -> int:
 @click.pass_obj
 def doctor(settings: Settings, fix: bool) -> int:
     """Find what is broken or left over among your environments. The exit code is 1 if something stays."""
-    from haienv import doctor as hygiene
+    from haienv.doctor import findings, repair
 
     here = home()
-    found = hygiene.findings(here)
-    mended = hygiene.mend(here, found) if fix and found else []
-    left = [each for each in found if each not in mended]
+    found = findings(here)
+    repaired = repair(here, found) if fix and found else []
+    remaining = [each for each in found if each not in repaired]
     document = [
         {
-            "what": each.what,
+            "what": each.problem,
             "path": each.path,
             "hint": each.hint,
-            "fixable": each.mend is not None,
-            "fixed": each in mended,
+            "fixable": each.repair is not None,
+            "fixed": each in repaired,
         }
         for each in found
     ]
     rows = [
-        ("mended" if each in mended else "found", each.what, each.path, _hint(each))
+        ("mended" if each in repaired else "found", each.problem, each.path, _hint(each))
         for each in found
     ]
     settings.answer(document, aligned(rows) if rows else "")
     if not found:
         settings.note("all is well")
-    return 1 if left else 0
+    return 1 if remaining else 0
 
 
 def _hint(each: object) -> str:
@@ -65,18 +71,18 @@ def _hint(each: object) -> str:
 
 
 @click.command("history", cls=EnvCommand)
-@click.argument("name", default="", shell_complete=names)
+@click.argument("name", default="", shell_complete=complete_names)
 @click.option("-u", "--user", help="Whose; that of others only operators can read.")
 @click.pass_obj
 def history(settings: Settings, name: str, user: str | None) -> int:
     """What was done to your environments (to NAME), oldest first: create, switch, configure, rename, remove."""
     from dataclasses import asdict
 
-    from haienv.store.history import changes
+    from haienv.store.history import read_changes
 
     here = home()
-    every = changes(here, check_name(user, "user") if user else here.user)
-    found = [each for each in every if name in ("", each.name)]
+    all_changes = read_changes(here, check_name(user, "user") if user else here.user)
+    found = [each for each in all_changes if name in ("", each.name)]
     rows = [(c.time, c.what, c.name, c.layer, f"uid {c.uid}", c.host) for c in found]
     settings.answer([asdict(each) for each in found], aligned(rows) if rows else "")
     return 0
