@@ -10,7 +10,7 @@ __all__ = ["get_envs", "set_env"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when used: entering an environment from a shell must not wait for it."""
+    """Import lazily: activating an environment in a shell must be fast."""
     if name in __all__:
         from haienv import api
 

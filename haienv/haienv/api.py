@@ -1,4 +1,4 @@
-"""What programs and notebooks use: `haienv.set_env(…)`, `haienv.get_envs()`."""
+"""The API for programs and notebooks: `haienv.set_env(…)`, `haienv.get_envs()`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from haienv.store.registry import Environment, find, list_all
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """What `set_env` did. `imported` are modules that were loaded before and may be of another version."""
+    """The result of `set_env`. `imported` are modules that were loaded before, perhaps in another version."""
 
     name: str
     owner: str
@@ -26,9 +26,9 @@ class Entered:
 
 
 def set_env(name: str, user: str | None = None) -> Entered:
-    """Let this process use an environment: its packages first, its variables set. NAME or NAME[USER].
+    """Activate an environment, NAME or NAME[USER], in this process: set its variables, put its packages first.
 
-    The interpreter stays, so it must be of the same minor version; Refused otherwise.
+    The interpreter stays. Raises Refused if its minor version differs from that of the environment.
     """
     here = home()
     found = find(here, parse_reference(name, user))
@@ -36,7 +36,7 @@ def set_env(name: str, user: str | None = None) -> Entered:
     if minor(sys.version.split()[0]) != layer.minor:
         raise Refused(
             f"{found} is for Python {layer.minor}, this is {minor(sys.version.split()[0])}",
-            f"start it with `haienv run '{found}' -- python …`",
+            f"start the program with `haienv run '{found}' -- python …`",
         )
     entered = activation(here, found)
     for key, value in entered.applied(os.environ).items():
@@ -47,7 +47,7 @@ def set_env(name: str, user: str | None = None) -> Entered:
 
 
 def get_envs(user: str | None = None) -> list[tuple[str, str, str, str, str, str]]:
-    """Environments as HAI gave them: (user, name, path, extend, extend_env, py)."""
+    """Environments as rows in the format of HAI: (user, name, path, extend, extend_env, py)."""
     return [
         (
             each.owner,
@@ -63,13 +63,13 @@ def get_envs(user: str | None = None) -> list[tuple[str, str, str, str, str, str
 
 
 def environments(user: str | None = None) -> list[Environment]:
-    """The same as values with names, broken ones included."""
+    """Environments as objects, including broken ones."""
     here = home()
     return list(list_all(here, check_name(user, "user") if user else ""))
 
 
 def _put_first(directories: list[str]) -> None:
-    """Before other packages, after the standard library; .pth files in them count."""
+    """Put directories before other packages and after the standard library, and process their .pth files."""
     before = list(sys.path)
     sys.path[:] = [each for each in before if "site-packages" not in each]
     for each in directories:
@@ -78,7 +78,7 @@ def _put_first(directories: list[str]) -> None:
 
 
 def _imported(found: Environment) -> tuple[str, ...]:
-    """Modules of other directories that the environment has too."""
+    """Loaded modules that the environment also contains."""
     loaded = {name.partition(".")[0] for name in sys.modules}
     provided = {
         path.name.partition(".")[0] for site_dir in found.sites[:1] for path in site_dir.glob("*")

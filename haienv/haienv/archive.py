@@ -1,7 +1,7 @@
-"""An environment as one file: what it is, its lock, and the files of its own layer.
+"""Exports and imports environments as tar files: metadata, lock, and the files of the layer without its parents.
 
-Taken apart again elsewhere: the skeleton of the layer is made anew there (its interpreter may lie elsewhere), files
-are put in, and every one is compared with the RECORDs. What climbs out, or is no plain file, is refused.
+An import creates a new virtual environment (the interpreter may have another path), extracts the files, and compares
+each one with the RECORDs. Paths that leave the layer, and everything but regular files, are refused.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MAX_BYTES = 64 * 1024**3
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """What an archive says that it is."""
+    """The metadata of an archive."""
 
     metadata: EnvMetadata
     layer: Layer
@@ -53,7 +53,7 @@ class Archive:
 
 
 def write_archive(environment: Environment, target: Path) -> None:
-    """An archive of an environment; compressed when the name ends in .gz or .xz."""
+    """Write an archive of an environment; it is compressed if the name ends in .gz or .xz."""
     layer = environment.usable
     if layer.editable:
         raise Refused(
@@ -72,7 +72,7 @@ def write_archive(environment: Environment, target: Path) -> None:
 
 
 def _create_tar(path: Path, suffix: str) -> tarfile.TarFile:
-    """Each file with its bytes, also where some of them are one file with several names."""
+    """Create a tar file that stores each file completely, including hard links."""
     if suffix == ".gz":
         return tarfile.open(path, "w:gz", compresslevel=1, dereference=True)
     return tarfile.open(path, "w:xz" if suffix == ".xz" else "w", dereference=True)
@@ -97,7 +97,7 @@ def _add_files(archive: tarfile.TarFile, layer: Path, site: Path) -> None:
 
 
 def _name(inside: PurePath, site: Path) -> str:
-    """What a file of a layer is called in the archive; empty: it is made anew where it is taken out."""
+    """The name of a file of a layer in the archive; empty if an import generates the file."""
     if inside.is_relative_to(site):
         relative = str(inside.relative_to(site))
         return "" if relative in HAIENV_FILES else f"{_PACKAGES}/{relative}"
@@ -114,7 +114,7 @@ def _anonymized(info: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def read_archive(path: Path) -> Archive:
-    """What an archive says that it is; nothing is taken out."""
+    """Read the metadata of an archive. Raises UsageError."""
     with _open_tar(path) as archive:
         texts = {name: _text(path, archive, name) for name in _METADATA_LIMITS}
     lock = parse_lock(texts[LOCK_FILE])
@@ -123,13 +123,13 @@ def read_archive(path: Path) -> Archive:
     except MalformedRecord as error:
         raise UsageError(f"{path} is damaged: {error}") from error
     if lock is None or lock.hash != layer.lock_hash:
-        raise UsageError(f"{path} is damaged: its lock is not that of its layer")
+        raise UsageError(f"{path} is damaged: the lock does not belong to the layer")
     return Archive(metadata, layer, lock)
 
 
 @contextmanager
 def _open_tar(path: Path) -> Iterator[tarfile.TarFile]:
-    """For reading: what is damaged shows wherever it is read."""
+    """Open an archive for reading; damage, which may be found at any read, raises UsageError."""
     import zlib
     from lzma import LZMAError
 
@@ -137,8 +137,8 @@ def _open_tar(path: Path) -> Iterator[tarfile.TarFile]:
         with tarfile.open(path) as archive:
             yield archive
     except (tarfile.TarError, EOFError, LZMAError, zlib.error, BadGzipFile) as error:
-        message = f"{path} is not an archive of haienv, or it is damaged"
-        raise UsageError(message, "`haienv export` makes them") from error
+        message = f"{path} is not an archive of haienv, or is damaged"
+        raise UsageError(message, "`haienv export` creates archives") from error
 
 
 def _text(path: Path, archive: tarfile.TarFile, name: str) -> str:
@@ -147,14 +147,14 @@ def _text(path: Path, archive: tarfile.TarFile, name: str) -> str:
     except KeyError as error:
         raise UsageError(f"{path} is not an archive of haienv: it has no {name}") from error
     if not info.isreg() or info.size > _METADATA_LIMITS[name]:
-        raise UsageError(f"{path}: {name} is not what it should be")
+        raise UsageError(f"{path}: {name} is invalid")
     file = archive.extractfile(info)
     assert file is not None
     return file.read().decode(errors="replace")
 
 
 def extract_files(path: Path, layer: Path, site: Path) -> None:
-    """Put the files of an archive into a new layer."""
+    """Extract the files of an archive into a new layer."""
     folders = {_PACKAGES: site, _PROGRAMS: layer / "bin", _OTHERS: layer}
     with _open_tar(path) as archive:
         members = archive.getmembers()
@@ -173,7 +173,7 @@ def _extract_member(
     unsafe = not relative or "\0" in relative or any(part in ("", ".", "..") for part in parts)
     regenerated = kind == _OTHERS and relative in _REGENERATED
     if kind not in folders or unsafe or regenerated or not info.isreg() or info.issparse():
-        raise Refused(f"{path} holds {info.name!r}, which does not belong into an environment")
+        raise Refused(f"{path} holds {info.name!r}, which cannot be part of an environment")
     target = folders[kind].joinpath(*parts)
     target.parent.mkdir(parents=True, exist_ok=True)
     file = archive.extractfile(info)

@@ -1,4 +1,4 @@
-"""Environments of the cluster, through `hai.client`: build them there, make them here, ask which tasks use them."""
+"""Environments on the cluster, through `hai.client`: build them there or here, and query which tasks use them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from hai.v1.environment_service_pb2 import EnvironmentDescription
 
 Answer = TypeVar("Answer")
-LogLine = Callable[[str], None]
+LogCallback = Callable[[str], None]
 _LAST_LINES = 500
 
 
 class ServerError(EnvError):
-    """An error of the server or of the way to it, with its own code and reason."""
+    """An error of the server or of the connection, with its code and reason."""
 
     def __init__(self, code: int, reason: str, message: str, hint: str) -> None:
         super().__init__(message, hint)
@@ -40,7 +40,7 @@ class ServerError(EnvError):
 
 
 def call_server(work: Callable[[Client], Awaitable[Answer]]) -> Answer:
-    """Connect to the server of the current profile, do the work, disconnect."""
+    """Run work with a client for the server of the current profile."""
     from hai.client import errors
     from hai.client.client import Client
     from hai.client.profile import load
@@ -60,7 +60,7 @@ def call_server(work: Callable[[Client], Awaitable[Answer]]) -> Answer:
 
 
 def tasks_using(environment: Environment) -> list[int]:
-    """Unfinished tasks that use an environment; none where no server is known, or it has other files."""
+    """Unfinished tasks that use an environment; none without a server, or if the server has another root."""
 
     async def work(client: Client) -> list[int]:
         found = await client.environments.get(environment.name, environment.owner)
@@ -70,7 +70,7 @@ def tasks_using(environment: Environment) -> list[int]:
 
 
 def require_unused(environment: Environment) -> None:
-    """Raises Refused where unfinished tasks name an environment: they could not start again."""
+    """Raises Refused if unfinished tasks name an environment: they could not start again."""
     if tasks := tasks_using(environment):
         raise Refused(
             f"{environment} is used by unfinished tasks: {', '.join(map(str, tasks))}",
@@ -79,7 +79,7 @@ def require_unused(environment: Environment) -> None:
 
 
 def layers_in_use(home: Home) -> frozenset[str]:
-    """The caller's layers that programs of tasks run in, or that hidden environments of others stand on."""
+    """The caller's layers that programs of tasks run in, or that hidden environments of other users extend."""
 
     async def work(client: Client) -> frozenset[str]:
         return frozenset(await client.environments.layers_in_use())
@@ -88,28 +88,28 @@ def layers_in_use(home: Home) -> frozenset[str]:
 
 
 def _query_same_root(
-    root: Path, work: Callable[[Client], Awaitable[Answer]], nothing: Answer
+    root: Path, work: Callable[[Client], Awaitable[Answer]], default: Answer
 ) -> Answer:
-    """What the server says of these files; `nothing` where no server is known, or it has others."""
+    """Query the server about a root; `default` without a server, or if the server has another root."""
     from hai.client import errors
     from hai.client.profile import load
 
     try:
         load()
     except errors.HaiError:
-        return nothing
+        return default
 
     async def session(client: Client) -> Answer:
-        return await work(client) if await client.environments.root() == str(root) else nothing
+        return await work(client) if await client.environments.root() == str(root) else default
 
     try:
         return call_server(session)
     except ServerError as error:
-        alone = error.code == 5 and "HAIENV_HOME" not in os.environ  # a root of this account only
-        if error.code == 3 or alone:
-            return nothing
+        is_private_root = error.code == 5 and "HAIENV_HOME" not in os.environ
+        if error.code == 3 or is_private_root:
+            return default
         if error.code == 5:
-            error.hint = "what tasks use is not known; --force goes on all the same"
+            error.hint = "it is unknown which environments tasks use; --force continues anyway"
         raise
 
 
@@ -119,41 +119,42 @@ def push(
     metadata: EnvMetadata,
     wheels: Sequence[Path],
     replace: bool,
-    line: LogLine,
+    on_line: LogCallback,
 ) -> Remote:
-    """Build the same environment on the cluster. Only what describes its own layer travels."""
+    """Build the same environment on the cluster. Sends the lock and local wheels of its layer, not its files."""
     layer = environment.usable
     lock = parse_lock(environment.lock())
     if lock is None or layer.editable:
         raise Refused(
-            f"{environment} cannot be made elsewhere: it has projects in place",
+            f"{environment} cannot be built on the cluster: it has projects in place",
             "install packages instead",
         )
     if layer.sites:
         raise Refused(
-            f"{environment} cannot be made elsewhere: it extends {layer.sites[0]}, which haienv has not made",
-            f"`haienv create NAME --no_extend {' '.join(layer.wanted)}` makes one without",
+            f"{environment} cannot be built on the cluster: "
+            f"it extends {layer.sites[0]}, which is not a haienv environment",
+            f"`haienv create NAME --no_extend {' '.join(layer.wanted)}` creates one without it",
         )
     portable, local = portable_lock(lock)
     local |= matching_wheels(lock, wheels)
     parents = [(p.name, p.owner, p.lock_hash) for p in layer.parents[:1]]
-    made = build(name, portable, layer.wanted, metadata, parents, local, replace, line)
-    if made.lock_hash != portable.hash:
-        raise EnvError(f"the cluster made {made.name} from another lock: {made.lock_hash}")
-    return made
+    remote = build(name, portable, layer.wanted, metadata, parents, local, replace, on_line)
+    if remote.lock_hash != portable.hash:
+        raise EnvError(f"the cluster built {remote.name} from another lock: {remote.lock_hash}")
+    return remote
 
 
 def build(
     name: str,
     lock: Lock,
-    wanted: Sequence[str],
+    requirements: Sequence[str],
     metadata: EnvMetadata,
     parents: Sequence[tuple[str, str, str]],
     local: Mapping[str, Path],
     replace: bool,
-    line: LogLine,
+    on_line: LogCallback,
 ) -> Remote:
-    """Build a lock on the cluster; lines of the build are told as they come, and again when they say why it failed."""
+    """Build a lock on the cluster. Lines of the log go to `on_line`; errors contain the reason from the log."""
     from hai.v1.environment_pb2 import Environment as Remote
     from hai.v1.environment_pb2 import EnvironmentVisibility
     from hai.v1.environment_service_pb2 import EnvironmentDescription
@@ -170,7 +171,7 @@ def build(
             ),
             user_group=metadata.group,
             replace=replace,
-            wanted=wanted,
+            wanted=requirements,
             parent_lock_hash=lock.parent,
             local_wheels=local,
         )
@@ -178,7 +179,7 @@ def build(
             if isinstance(answer, Remote):
                 return answer
             log_lines.append(answer)
-            line(answer)
+            on_line(answer)
         raise EnvError("the server ended the build without an answer")
 
     log_lines: deque[str] = deque(maxlen=_LAST_LINES)
@@ -191,13 +192,13 @@ def build(
 
 
 def _last_error(log_lines: Iterable[str]) -> str:
-    """What haienv said there last: the server's own error must be short, uv's reasons are not."""
+    """The last error of haienv in the log: it has all reasons of uv, which the server's short error omits."""
     _, found, why = "\n".join(["", *log_lines]).rpartition("\nhaienv: ")
     return why if found else ""
 
 
 async def _parent(client: Client, parents: Sequence[tuple[str, str, str]]) -> str:
-    """An environment of the cluster with the same lock as the parent here."""
+    """An environment on the cluster with the same lock as the local parent."""
     if not parents:
         return ""
     name, owner, lock_hash = parents[0]
@@ -205,9 +206,13 @@ async def _parent(client: Client, parents: Sequence[tuple[str, str, str]]) -> st
     if not candidates:
         raise Refused(
             f"the cluster has no environment with the lock of {name}[{owner}] ({lock_hash[:12]})",
-            f"push that first: haienv push '{name}[{owner}]'",
+            f"push the parent first: haienv push '{name}[{owner}]'",
         )
-    trusted = (owner, (await client.users.whoami()).user.name, SYSTEM)  # locks are what owners say
+    trusted = (
+        owner,
+        (await client.users.whoami()).user.name,
+        SYSTEM,
+    )  # owners could claim any lock
     best = min(candidates, key=lambda e: (_rank(e.owner, trusted), e.name != name, e.owner, e.name))
     return f"{best.name}[{best.owner}]"
 
@@ -217,7 +222,7 @@ def _rank(owner: str, trusted: Sequence[str]) -> int:
 
 
 def portable_lock(lock: Lock) -> tuple[Lock, dict[str, Path]]:
-    """The same lock with wheels of this machine named by version, and those wheels by their hash."""
+    """Replace local wheels in a lock by versions; returns the lock, and these wheels by hash."""
     local: dict[str, Path] = {}
     pins = tuple(_portable(pin, local) for pin in lock.pins)
     return Lock(lock.python, pins, lock.parent, lock.sites), local
@@ -231,7 +236,7 @@ def _portable(pin: Pin, local: dict[str, Path]) -> Pin:
     parts = path.name.split("-")
     if path.suffix != ".whl" or len(parts) < 5 or not path.is_file():
         raise Refused(
-            f"{pin.name} comes from {path}, which is no wheel here", "build a wheel of it"
+            f"{pin.name} comes from {path}, which is not a local wheel", "build a wheel of it"
         )
     digest = sha256_of(path)
     local[digest] = path
@@ -239,27 +244,26 @@ def _portable(pin: Pin, local: dict[str, Path]) -> Pin:
 
 
 def matching_wheels(lock: Lock, wheels: Iterable[Path]) -> dict[str, Path]:
-    """Those of some wheels that belong to a lock, by their hash."""
+    """The wheels that belong to a lock, by hash."""
     found = {sha256_of(path): path for path in wheels}
     return {digest: path for digest, path in found.items() if digest in lock.text}
 
 
 def sha256_of(path: Path) -> str:
-    """In hex."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What makes an environment of the cluster here."""
+    """What is needed to build an environment of the cluster here."""
 
     description: EnvironmentDescription
     lock: Lock
 
 
 def list_remote(owner: str) -> tuple[str, list[dict[str, Any]]]:
-    """Who the caller is on the cluster, and what they see there: of an owner, or all."""
+    """The caller's user name on the cluster, and the visible environments (of one owner)."""
 
     async def work(client: Client) -> tuple[str, list[dict[str, Any]]]:
         found = await client.environments.list(owner)
@@ -269,20 +273,20 @@ def list_remote(owner: str) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _as_dict(found: Remote) -> dict[str, Any]:
-    """As what is here, without what the server does not know."""
-    from hai.client.text.enum_names import enum_name
+    """The document of a local environment, without fields that the server does not have."""
+    from hai.client.enum_names import word
     from hai.v1.environment_pb2 import EnvironmentState, EnvironmentVisibility
 
     return {
         "name": found.name,
         "owner": found.owner,
-        "state": enum_name(EnvironmentState, found.state),
+        "state": word(EnvironmentState, found.state),
         "message": found.message,
         "path": found.path,
         "parent": found.parent,
         "python": found.python_version,
         "lock_hash": found.lock_hash,
-        "visibility": enum_name(EnvironmentVisibility, found.visibility).lower(),
+        "visibility": word(EnvironmentVisibility, found.visibility).lower(),
         "group": found.user_group,
         "packages": found.packages,
         "size_bytes": found.size_bytes,
@@ -294,16 +298,16 @@ def _as_dict(found: Remote) -> dict[str, Any]:
 
 
 def fetch_recipe(name: str, owner: str) -> Recipe:
-    """Of an environment of the cluster; without an owner the caller's."""
+    """The recipe of an environment on the cluster; the default owner is the caller."""
     description = call_server(lambda client: client.environments.export(name, owner))
     lock = parse_lock(description.lock)
     if lock is None:
-        raise NotFound(f"the cluster's {name} has no lock that this haienv can read")
+        raise NotFound(f"the cluster's {name} has no lock that this version of haienv can read")
     return Recipe(description, lock)
 
 
 def locks_of_chain(name: str, owner: str) -> list[Lock]:
-    """Locks of an environment of the cluster and of all that it extends, nearest first."""
+    """Locks of an environment on the cluster and of its parents, nearest first."""
     found: list[Lock] = []
     while name:
         fetched = fetch_recipe(name, owner)

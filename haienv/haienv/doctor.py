@@ -1,7 +1,7 @@
-"""What is broken or left over in the caller's directory, and how it is mended.
+"""Finds and repairs what is broken or left over in the caller's directory.
 
-A process that was killed leaves at most: a directory in .building or .trash, a layer that no environment ever had,
-a file beside the one that it was to replace. None of them is ever listed; `doctor --fix` deletes them.
+A process that was killed leaves at most a directory in .building or .trash, a layer that no environment uses, or a
+temporary file. None of them is ever listed; `doctor --fix` deletes them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from haienv.store.layout import (
     Home,
 )
 from haienv.store.records import MODES, Parent
-from haienv.store.registry import Environment, list_owner, with_lock_checked
+from haienv.store.registry import Environment, current_parent, list_owner, with_lock_checked
 from haienv.store.reverse_dependencies import (
     create_marks,
     existing_marks,
@@ -54,7 +54,7 @@ _TEMPORARY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be. `mend` is None where a person must decide; `hint` says what."""
+    """A problem. `repair` is None if a person must decide; then `hint` says what to do."""
 
     problem: str
     path: str
@@ -63,7 +63,7 @@ class Finding:
 
 
 def findings(home: Home) -> list[Finding]:
-    """Everything that is wrong, left over or odd in the caller's directory."""
+    """All problems in the caller's directory."""
     environments = [with_lock_checked(each) for each in list_owner(home, home.user)]
     return [
         *_leftovers(home),
@@ -72,8 +72,8 @@ def findings(home: Home) -> list[Finding]:
         *(f for each in environments if each.fault for f in _broken(each)),
         *(f for each in environments if each.ready for f in _truncated_bytecode(each)),
         *_orphaned_layers(home),
-        *_half_prefixes(home),
-        *_half_images(home),
+        *_incomplete_prefixes(home),
+        *_incomplete_images(home),
         *_wrong_marks(home),
         *_untraversable(home),
         *_wrong_modes(home, environments),
@@ -82,14 +82,14 @@ def findings(home: Home) -> list[Finding]:
 
 
 def repair(home: Home, found: list[Finding]) -> list[Finding]:
-    """Mend what can be mended; what was."""
-    mended = [each for each in found if each.repair is not None]
+    """Repair what can be repaired; returns these findings."""
+    repaired = [each for each in found if each.repair is not None]
     with committing(home):
-        for each in mended:
+        for each in repaired:
             assert each.repair is not None
             each.repair()
-        remove_stale_marks(home)  # of layers that went just now
-    return mended
+        remove_stale_marks(home)  # of layers that were just deleted
+    return repaired
 
 
 def _leftovers(home: Home) -> Iterator[Finding]:
@@ -129,83 +129,83 @@ def _environment_directories(home: Home) -> list[Path]:
 def _unknown_directories(home: Home) -> Iterator[Finding]:
     for folder in _environment_directories(home):
         if not os.path.lexists(folder / METADATA_FILE):
-            yield Finding("not an environment", str(folder), "move it elsewhere, or delete it")
+            yield Finding("not an environment", str(folder), "move it away, or delete it")
 
 
 def _broken(each: Environment) -> Iterator[Finding]:
     yield Finding(
         f"{each} is broken: {each.fault}",
         str(each.directory),
-        f"haienv upgrade {each.name} (-p PYTHON), or --rollback; or remove it and make it again",
+        f"haienv upgrade {each.name} (-p PYTHON), or --rollback; or remove it and create it again",
     )
 
 
 def _truncated_bytecode(each: Environment) -> Iterator[Finding]:
     for path in find_truncated_bytecode(each.path / "bin" / "python", each.sites[0]):
-        yield Finding(f"{each} cannot import a module: its bytecode is cut off, as by a full disk",
+        yield Finding(f"{each} cannot import a module: its bytecode is truncated, as by a full disk",
                       str(path), repair=partial(path.unlink, missing_ok=True))  # fmt: skip
 
 
 def _orphaned_layers(home: Home) -> Iterator[Finding]:
-    """Layers that no environment ever had: made by a create that was killed just before its end."""
+    """Layers that no environment has ever used: the command that built them was killed before its end."""
     if active_builds(home):
-        return  # somebody may be about to use it
+        return  # another command may be about to use it
     used = used_layers(home)
     for entry in entries(home.user_dir / LAYERS_DIR):
         path = Path(entry.path)
         if is_layer(entry.name) and entry.name not in used and not (path / LAST_USED_FILE).exists():
             yield Finding(
-                "a layer that no environment has",
+                "a layer that no environment uses",
                 entry.path,
                 repair=partial(_discard_unused, home, path),
             )
 
 
 def _discard_unused(home: Home, layer: Path) -> None:
-    """Somebody may have come to use it since."""
+    """Delete a layer, unless it came into use since it was found."""
     for trashed in trash_unused(home, [layer.name]):
         delete_tree(trashed)
 
 
-def _half_prefixes(home: Home) -> Iterator[Finding]:
-    """Of conda: made where they stay, so they may be half made."""
+def _incomplete_prefixes(home: Home) -> Iterator[Finding]:
+    """Incomplete prefixes of conda, which are created in their final directory."""
     if active_builds(home):
-        return  # somebody may be making it
+        return  # another command may be creating it
     for entry in entries(home.user_dir / CONDA_DIR):
         if not (Path(entry.path) / DONE_MARK).exists():
             yield Finding("a prefix of conda that was not finished", entry.path,
                           repair=partial(delete_tree, Path(entry.path)))  # fmt: skip
 
 
-def _half_images(home: Home) -> Iterator[Finding]:
+def _incomplete_images(home: Home) -> Iterator[Finding]:
     for entry in entries(home.user_dir / LAYERS_DIR):
         image = Path(entry.path) / IMAGE_FILE
         if image.exists() and not (Path(entry.path) / IMAGE_METADATA_FILE).exists():
             yield Finding("an image that was not finished", str(image),
-                          repair=partial(_discard_half, image))  # fmt: skip
+                          repair=partial(_discard_image, image))  # fmt: skip
 
 
-def _discard_half(image: Path) -> None:
+def _discard_image(image: Path) -> None:
     if not image.with_name(IMAGE_METADATA_FILE).exists():
         image.unlink(missing_ok=True)
 
 
 def _wrong_marks(home: Home) -> Iterator[Finding]:
-    """What tells others that their layers are needed."""
+    """Marks for layers of other users that are superfluous or missing."""
     existing, needed = existing_marks(home), needed_marks(home)
     for mark in sorted(existing - needed):
-        yield Finding("says that a layer of another is needed, and none needs it", str(mark),
+        yield Finding("marks a layer of another user as needed, but nothing needs it", str(mark),
                       repair=partial(mark.unlink, missing_ok=True))  # fmt: skip
     for mark in sorted(needed - existing):
         parent = Parent("", mark.parent.name, mark.name, "")
-        yield Finding("does not say that a layer of another is needed", str(mark),
+        yield Finding("a layer of another user is needed, but not marked", str(mark),
                       repair=partial(create_marks, home, [parent]))  # fmt: skip
 
 
 def _untraversable(home: Home) -> Iterator[Finding]:
     for path in (home.user_dir, home.user_dir / LAYERS_DIR):
         if (mode := _mode(path)) != -1 and mode & TRAVERSABLE != TRAVERSABLE:
-            yield Finding("others cannot pass to what they may see", str(path),
+            yield Finding("other users cannot reach what they may see", str(path),
                           repair=partial(path.chmod, mode | TRAVERSABLE))  # fmt: skip
 
 
@@ -233,10 +233,8 @@ def _mode(path: Path) -> int:
 
 
 def _old_parents(home: Home, environments: list[Environment]) -> Iterator[Finding]:
-    from haienv.store.registry import current_parent
-
     for each in environments:
         parent = current_parent(home, each)
         if each.layer and each.layer.parents and parent is None:
-            yield Finding(f"the parent of {each} has no name any more", str(each.directory),
-                          "it works on; upgrade cannot follow a parent that is gone")  # fmt: skip
+            yield Finding(f"the parent of {each} was removed or renamed", str(each.directory),
+                          "it still works, but upgrade cannot follow a missing parent")  # fmt: skip

@@ -1,7 +1,7 @@
-"""Commands that an environment's owner wants to run when its packages have changed, such as installing a kernel.
+"""Runs the hooks of an environment: commands such as installing a kernel, after its packages have changed.
 
-They stand in its label, run in it and without a shell, and only by commands of its owner: those of others, and those in
-archives, never run. The environment is whole before they begin, so one that fails undoes nothing.
+Hooks are part of the metadata. They run in the environment, without a shell, and only after commands of its owner;
+hooks of other users and of archives never run. The change is complete before they start, so a failure undoes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from haienv.store.registry import Environment
 
 
 def run_hooks(home: Home, environment: Environment) -> int:
-    """One after the other; 0, or HookFailed. What they print goes to standard error."""
+    """Run all hooks in order, with output on standard error. Returns 0. Raises HookFailed."""
     if environment.owner != home.user or not environment.metadata.config.hooks:
         return 0
     variables = activation(home, environment).applied(os.environ)
@@ -40,6 +40,6 @@ def run_hooks(home: Home, environment: Environment) -> int:
 def _failed(environment: Environment, command: str, reason: str) -> HookFailed:
     return HookFailed(
         f"{environment} is ready, but its hook {command!r} failed: {reason}",
-        f"again: haienv run {environment.name} -- {command}; never again: haienv config remove "
+        f"run it again: haienv run {environment.name} -- {command}; or remove it: haienv config remove "
         f"{environment.name} hook {shlex.quote(command)}",
     )

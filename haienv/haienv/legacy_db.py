@@ -1,7 +1,7 @@
 """Reads `venv.db` of HAI's haienv: SQLite with pickled rows.
 
-A pickle may call anything, so this reader knows one class name and builds plain values of it; whatever else a row
-asks for is refused, and so is a row of unlikely size.
+A pickle could call anything, so the reader builds plain values for the known class names only. Rows that need other
+classes, and large rows, are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_ROW_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LegacyEnvironment:
-    """A row. `fault` says why it cannot be read."""
+    """A row; `fault` says why it cannot be read."""
 
     name: str
     path: str = ""
@@ -36,7 +36,7 @@ class LegacyEnvironment:
 
 
 class _Row:
-    """What a pickled configuration becomes: attributes, and no behaviour."""
+    """A pickled configuration: attributes only."""
 
 
 class _RestrictedUnpickler(Unpickler):
@@ -47,23 +47,22 @@ class _RestrictedUnpickler(Unpickler):
             return _reconstructed
         if name == "object" and module in ("builtins", "__builtin__"):
             return object
-        raise UnpicklingError(f"it asks for {module}.{name}")
+        raise UnpicklingError(f"it needs {module}.{name}")
 
 
 def _reconstructed(kind: type, base: type, state: object) -> object:
     if kind is not _Row or base is not object or state is not None:
-        raise UnpicklingError("it builds something else than a configuration")
+        raise UnpicklingError("it is not a configuration")
     return _Row()
 
 
 def is_database(path: Path) -> bool:
-    """True for a SQLite file."""
     with path.open("rb") as file:
         return file.read(16) == b"SQLite format 3\0"
 
 
 def read_rows(path: Path) -> list[LegacyEnvironment]:
-    """All rows, by name; the file is opened for reading only."""
+    """All rows, sorted by name; the file is opened read-only."""
     try:
         with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True) as database:
             found = {row.name: row for table in reversed(_TABLES) for row in _rows(database, table)}
@@ -111,12 +110,12 @@ def _from_attributes(name: str, attributes: dict[str, Any]) -> LegacyEnvironment
 def _text(attributes: dict[str, Any], key: str) -> str:
     value = attributes.get(key) or ""
     if not isinstance(value, str):
-        raise ValueError(f"{key} is not a text")
+        raise ValueError(f"{key} is not a string")
     return value
 
 
 def _texts(attributes: dict[str, Any], key: str) -> tuple[str, ...]:
     values = attributes.get(key) or ()
     if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
-        raise ValueError(f"{key} is not a list of texts")
+        raise ValueError(f"{key} is not a list of strings")
     return tuple(values)

@@ -1,4 +1,4 @@
-"""What users do with environments. Each change has one commit point: docs/contributing/environments.md."""
+"""Operations on environments. Each change has one commit point, see backend/docs/environments.md."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ from haienv.store.untrusted_io import LIMIT
 
 
 def now() -> datetime:
-    """To the second."""
     return datetime.now(UTC).replace(microsecond=0)
 
 
@@ -61,7 +60,7 @@ def create(
     metadata: EnvMetadata,
     on_plan: PlanCallback,
 ) -> Environment | None:
-    """A new environment; None after a dry run."""
+    """Create an environment. Returns None after a dry run."""
     _require_free_name(home, check_name(name))
     _metadata_text(metadata)
     check_visibility(home, metadata, base.parents)
@@ -74,14 +73,14 @@ def create(
 
 
 def clone(home: Home, source: Environment, name: str) -> Environment:
-    """Another name for the same packages, free to change by itself."""
+    """Create an environment that uses the same layer; both can change independently."""
     _require_free_name(home, check_name(name))
     require_same_root(home, source)
     if not source.ready:
         raise Broken(f"environment {source} is broken: {source.fault}", "see `haienv doctor`")
     if source.owner != home.user:
         raise Denied(
-            f"the files of {source} are not yours", f"extend it, or `haienv pull {source} {name}`"
+            f"{source} belongs to {source.owner}", f"extend it, or `haienv pull {source} {name}`"
         )
     with build_directory(home) as work:
         metadata = replace(source.metadata, created=now(), updated=now(), previous="")
@@ -90,27 +89,29 @@ def clone(home: Home, source: Environment, name: str) -> Environment:
 
 
 def _metadata_text(metadata: EnvMetadata) -> str:
-    """What is written can be read again, by the server too."""
+    """The text of metadata. Raises UsageError if haienv or the server could not read it again."""
     text = to_toml(metadata)
     try:
         parse_metadata(text)
     except MalformedRecord as error:
         raise UsageError(str(error)) from error
     if len(text.encode()) > LIMIT:
-        raise UsageError(f"variables, directories and hooks have {LIMIT >> 10} KiB at most")
+        raise UsageError(
+            f"variables, directories and hooks are too long: the limit is {LIMIT >> 10} KiB"
+        )
     return text
 
 
 def _publish(home: Home, work: Path, name: str, layer_id: str, metadata: EnvMetadata) -> None:
-    made = work / "env"
-    made.mkdir()
-    replace_text(made / METADATA_FILE, _metadata_text(metadata))
-    (made / CURRENT_LINK).symlink_to(_link(layer_id))
-    apply_visibility(made, metadata)
+    prepared = work / "env"
+    prepared.mkdir()
+    replace_text(prepared / METADATA_FILE, _metadata_text(metadata))
+    (prepared / CURRENT_LINK).symlink_to(_link(layer_id))
+    apply_visibility(prepared, metadata)
     with committing(home):
         _register_dependencies(home, layer_id)
         update_layer_mode(home, layer_id, metadata)
-        if not publish(made, home.directory(home.user, name)):
+        if not publish(prepared, home.directory(home.user, name)):
             raise _name_taken(home, name)
         _touch_last_used(home, layer_id)
         record_change(home, "create", name, layer_id)
@@ -121,15 +122,15 @@ def _link(layer_id: str) -> str:
 
 
 def _register_dependencies(home: Home, layer_id: str) -> None:
-    """Let owners of layers below know, before they can take one away; they look again after that."""
+    """Mark the layers below as needed, then check that they still exist; owners check marks after a removal."""
     layer = read_layer(home, home.user, layer_id)
     reverse_dependencies.create_marks(home, layer.parents if layer else ())
     if layer is None or not all(home.layer(p.owner, p.layer).is_dir() for p in layer.parents):
-        raise Busy("a layer was removed meanwhile by another command", "run it again")
+        raise Busy("another command removed a layer meanwhile", "run it again")
 
 
 def _touch_last_used(home: Home, layer_id: str) -> None:
-    """It is in use until now at least; gc waits some days from then."""
+    """Record that a layer was in use until now; gc waits some days from then."""
     with suppress(FileNotFoundError):
         (home.layer(home.user, layer_id) / LAST_USED_FILE).touch()
 
@@ -141,7 +142,8 @@ def _require_free_name(home: Home, name: str) -> None:
 
 def _name_taken(home: Home, name: str) -> Exists:
     return Exists(
-        f"environment {name}[{home.user}] exists", f"choose another name, or `haienv remove {name}`"
+        f"environment {name}[{home.user}] already exists",
+        f"choose another name, or `haienv remove {name}`",
     )
 
 
@@ -153,9 +155,11 @@ def _read_back(home: Home, name: str) -> Environment:
 
 
 def _require_exists(environment: Environment) -> None:
-    """Under the lease: another command may have removed it, or given it another name."""
+    """Raises NotFound if another command removed or renamed the environment; the caller holds the lease."""
     if not environment.directory.is_dir():
-        raise NotFound(f"{environment} was removed meanwhile", "`haienv list` shows what there is")
+        raise NotFound(
+            f"{environment} was removed meanwhile", "`haienv list` shows all environments"
+        )
 
 
 def rebuild(
@@ -166,18 +170,23 @@ def rebuild(
     on_plan: PlanCallback,
     base: Base | None = None,
 ) -> BuildResult | None:
-    """Other packages: a new layer beside the old one, then a switch. None: a dry run."""
-    anew = base is not None
+    """Build a new layer with other packages, on a new base if one is passed, and switch to it.
+
+    Returns None after a dry run.
+    """
+    new_base = base is not None
     require_owner(home, environment)
-    layer = environment.recorded_layer if anew else environment.usable
+    layer = environment.recorded_layer if new_base else environment.usable
     pins = _locked_pins(environment)
     old = layer_base(environment, layer)
     base = base or old
-    moved = (base.parents, base.python) != (old.parents, old.python)
+    changed = (base.parents, base.python) != (old.parents, old.python)
     if base.parents != old.parents:
         check_visibility(home, environment.metadata, base.parents)
     request = change(
-        BuildRequest(layer.wanted, layer.editable, pins, base_changed=moved, recheck_shadows=anew)
+        BuildRequest(
+            layer.wanted, layer.editable, pins, base_changed=changed, recheck_shadows=new_base
+        )
     )
     with build_directory(home) as work:
         built = build(home, uv, base, request, work, on_plan)
@@ -187,15 +196,15 @@ def rebuild(
 
 
 def _locked_pins(environment: Environment) -> tuple[Pin, ...]:
-    """Of its lock; none where that is gone."""
+    """The pins of its lock; none if that is missing."""
     with suppress(Broken):
-        before = parse_lock(environment.lock())
-        return before.pins if before else ()
+        lock = parse_lock(environment.lock())
+        return lock.pins if lock else ()
     return ()
 
 
 def switch(home: Home, environment: Environment, layer_id: str) -> None:
-    """Let an environment have another layer, unless somebody changed it meanwhile."""
+    """Let an environment use another layer. Raises Busy if another command changed it meanwhile."""
     with committing(home):
         found = _unchanged(home, environment)
         _register_dependencies(home, layer_id)
@@ -213,16 +222,18 @@ def switch(home: Home, environment: Environment, layer_id: str) -> None:
 def _unchanged(home: Home, environment: Environment) -> Environment:
     found = read_environment(home, environment.owner, environment.name)
     if found is None or found.layer_id != environment.layer_id:
-        raise Busy(f"{environment} was changed meanwhile by another command", "run it again")
+        raise Busy(f"{environment} was changed by another command meanwhile", "run it again")
     return found
 
 
 def roll_back(home: Home, environment: Environment) -> Environment:
-    """The layer before the last change."""
+    """Switch back to the layer before the last change."""
     previous = require_owner(home, environment).metadata.previous
     layer = read_layer(home, home.user, previous) if previous else None
     if layer is None:
-        raise NotFound(f"{environment} has no earlier layer", "gc deletes them after some days")
+        raise NotFound(
+            f"{environment} has no earlier layer", "gc deletes earlier layers after some days"
+        )
     if fault := layer_fault(home, home.layer(home.user, previous), layer):
         raise Broken(f"the earlier layer of {environment} cannot be used: {fault}")
     switch(home, environment, previous)
@@ -232,18 +243,21 @@ def roll_back(home: Home, environment: Environment) -> Environment:
 def configure(
     home: Home, environment: Environment, change: Callable[[EnvMetadata], EnvMetadata]
 ) -> Environment:
-    """Another label: configuration, visibility, description."""
+    """Change the metadata: configuration, visibility, description."""
     require_owner(home, environment)
     with committing(home):
         found = read_environment(home, environment.owner, environment.name)
         if found is None:
             raise NotFound(f"{environment} was removed meanwhile")
-        if not found.text:  # its label was not read, so all that it says would be lost
+        if not found.text:  # the metadata was not read, so its contents would be lost
             raise Broken(
-                f"{environment} is broken: {found.fault}", f"mend {found.directory / METADATA_FILE}"
+                f"{environment} is broken: {found.fault}",
+                f"repair {found.directory / METADATA_FILE}",
             )
         metadata = replace(change(found.metadata), updated=now())
-        if _audience(metadata) != _audience(found.metadata):  # parents may be hidden since
+        if _audience(metadata) != _audience(
+            found.metadata
+        ):  # only then: a parent may have been hidden since
             check_visibility(home, metadata, found.layer.parents if found.layer else ())
         replace_text(found.directory / METADATA_FILE, _metadata_text(metadata))
         apply_visibility(found.directory, metadata)
@@ -254,12 +268,11 @@ def configure(
 
 
 def _audience(metadata: EnvMetadata) -> tuple[str, str]:
-    """Who sees it."""
     return metadata.visibility, metadata.group
 
 
 def rename(home: Home, environment: Environment, name: str) -> Environment:
-    """Another name. What extends it names its layer, so it goes on."""
+    """Rename an environment. Children refer to its layer, so they keep working."""
     require_owner(home, environment)
     check_name(name)
     with committing(home):
@@ -274,34 +287,34 @@ def rename(home: Home, environment: Environment, name: str) -> Environment:
 def remove(
     home: Home, environment: Environment, force: bool = False, busy: Set[str] = frozenset()
 ) -> None:
-    """Not listed from one moment to the next; then its files go, unless something else needs them.
+    """Remove an environment, then delete its layers unless something else needs them.
 
-    `busy`: layers that programs run in; they are left to gc.
+    `busy` are layers that programs run in; gc deletes them later.
     """
     require_owner(home, environment)
-    if not force and (below := _dependants(home, environment)):
+    if not force and (below := _dependents(home, environment)):
         raise Refused(
             f"{environment} is extended by {', '.join(below)}",
-            "remove those first; with --force its name goes, and its files when they do",
+            "remove those first; --force removes its name now, and its files when nothing extends them",
         )
     layers = {environment.layer_id, environment.metadata.previous} - {"", *busy}
     with committing(home):
         _require_exists(environment)
-        gone = [move_to_trash(home, environment.directory)]
+        trashed = [move_to_trash(home, environment.directory)]
         record_change(home, "remove", environment.name)
-        gone += trash_unused(home, layers)
-    for path in gone:
+        trashed += trash_unused(home, layers)
+    for path in trashed:
         delete_tree(path)
 
 
-def _dependants(home: Home, environment: Environment) -> list[str]:
-    """Environments that extend this one; of those that are hidden from the caller, whose they are."""
+def _dependents(home: Home, environment: Environment) -> list[str]:
+    """Environments that extend this one; for those hidden from the caller, only their owners."""
     layer = environment.layer_id
-    named = {e.name for e in list_owner(home, environment.owner) if e.layer_id == layer}
-    if not layer or named - {environment.name}:
+    same_layer = {e.name for e in list_owner(home, environment.owner) if e.layer_id == layer}
+    if not layer or same_layer - {environment.name}:
         return []
-    seen = children(home, environment.owner, frozenset({layer}))
+    visible = children(home, environment.owner, frozenset({layer}))
     hidden = set(reverse_dependencies.dependents(home).get(layer, ())) - {
-        each.owner for each in seen
+        each.owner for each in visible
     }
-    return [*map(str, seen), *(f"one of {user}'s" for user in sorted(hidden))]
+    return [*map(str, visible), *(f"one of {user}'s" for user in sorted(hidden))]

@@ -224,7 +224,7 @@ def test_the_hint_about_parents_is_given_where_they_are_concerned(haienv: Any) -
         error = haienv(command).error
         assert "No solution found" in error["message"]
         assert ("--force" in error["hint"]) is parents
-        assert ("ask for other versions" in error["hint"]) is not parents
+        assert ("request other versions" in error["hint"]) is not parents
 
 
 def test_a_list_says_broken_in_a_word_and_info_tells_why(haienv: Any) -> None:

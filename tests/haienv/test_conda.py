@@ -77,7 +77,7 @@ def test_what_another_command_lets_conda_make_is_left_alone(haienv: Any, log: Pa
     with build_directory(haienv.home) as work:  # by a process that lives
         (work / prefix.name).touch()
         busy = haienv("create two --conda gcc -p 3.11")
-        assert (busy.code, "lets conda make the same" in busy.err) == (1, True)
+        assert (busy.code, "is creating the same conda prefix" in busy.err) == (1, True)
         haienv.ok("doctor --fix")
         assert (prefix / "bin" / "compiler").exists()
     haienv.ok("create two --conda gcc -p 3.11")

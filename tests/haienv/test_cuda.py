@@ -14,7 +14,7 @@ from haienv.layers.machine import cuda_driver, require_cuda
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found", "error"),
+    ("required", "available", "error"),
     [
         pytest.param(">=12.4", "12.4", None, id="fits"),
         pytest.param(">=12,<13", "12.8", None, id="a range"),

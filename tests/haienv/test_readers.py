@@ -60,7 +60,7 @@ def text(table: dict[str, str]) -> str:
 @pytest.mark.parametrize("key", LABEL)
 def test_of_a_label(key: str) -> None:
     for value in VALUES:
-        _same(text({**LABEL, key: value}), parse_metadata, parse.metadata)
+        _same(text({**LABEL, key: value}), parse_metadata, parse.label)
 
 
 @pytest.mark.parametrize("key", [key for key in OF_LAYER if key != "interpreter"])

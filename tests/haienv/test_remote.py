@@ -93,7 +93,7 @@ def test_what_extends_another_python_is_refused_with_a_way(haienv: Any, tmp_path
     haienv.ok("create mine plain")
     refused = haienv("push mine --json")
     assert refused.code == 1
-    assert ", which haienv has not made" in refused.error["message"]
+    assert "which is not a haienv environment" in refused.error["message"]
     assert "`haienv create NAME --no_extend plain`" in refused.error["hint"]
 
 

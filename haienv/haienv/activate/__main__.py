@@ -1,4 +1,4 @@
-"""`python -m haienv.activate [--keep FILE] SHELL NAME`: prints what the shell evaluates. Loads little: people wait."""
+"""`python -m haienv.activate [--keep FILE] SHELL NAME`: prints the text for a shell to evaluate. It must start fast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _USAGE = "source haienv NAME[USER]   (or NAME -u USER)"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code; the text goes to standard output."""
+    """Print the text to standard output, and return the exit code."""
     file, remaining = _split_cache_option(arguments)
     try:
         sys.stdout.write(_text(file, *_parse(remaining)))
@@ -40,7 +40,7 @@ def _text(file: str, shell: str, reference: Reference) -> str:
 
 
 def _split_cache_option(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Where the text may be kept (empty: nowhere), and the rest."""
+    """The cache file (empty if there is none), and the remaining arguments."""
     if len(arguments) > 1 and arguments[0] == "--keep":
         return arguments[1], arguments[2:]
     return "", arguments

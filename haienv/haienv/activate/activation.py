@@ -1,4 +1,4 @@
-"""The variables that an environment sets; the same for shells, `haienv run`, `set_env` and tasks."""
+"""The variables that an environment sets, for shells, `haienv run`, `set_env` and tasks alike."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from haienv.store.registry import Environment, read_environment
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """`path` and `search` come before what PATH and PYTHONPATH have; Jupyter looks below `jupyter`.
+    """What activating an environment changes.
 
-    `labels` are the files that all this was read from, with their texts; without one where there was none.
+    `path` and `search` are prepended to PATH and PYTHONPATH, directories below `jupyter` to Jupyter's paths.
+    `metadata_files` are the files that were read, with their texts; None for missing ones.
     """
 
     name: str
@@ -27,12 +28,12 @@ class Activation:
     search: tuple[str, ...]
     variables: Mapping[str, str]
     prompt: str
-    note: str = ""  # for who enters it
+    note: str = ""  # is printed on activation
     metadata_files: tuple[tuple[str, str | None], ...] = ()
     jupyter: tuple[str, ...] = ()
 
     def lists(self) -> dict[str, tuple[str, ...]]:
-        """Of directories, which come before those that are there."""
+        """Path lists whose directories are prepended to the existing ones."""
         found = {
             "PATH": self.path,
             "PYTHONPATH": self.search,
@@ -42,7 +43,7 @@ class Activation:
         return {name: prefixes for name, prefixes in found.items() if prefixes}
 
     def sets(self) -> dict[str, str]:
-        """Every variable with a value of its own; lists are joined with what is there."""
+        """Variables that are replaced, unlike the path lists."""
         return {
             **self.variables,
             "HF_ENV_NAME": self.name,
@@ -52,7 +53,7 @@ class Activation:
         }
 
     def applied(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """An environment of a process with all of it."""
+        """The variables of a process after activation."""
         joined = {"PATH": os.defpath, **environ, **self.sets()}
         for name, prefixes in self.lists().items():
             joined[name] = _joined(prefixes, joined.get(name, ""))
@@ -61,12 +62,12 @@ class Activation:
 
 
 def activation(home: Home, environment: Environment, follow: bool = False) -> Activation:
-    """What an environment sets. `follow`: through `current`, so that a shell sees what is installed later."""
+    """What activating an environment sets; with `follow` through `current`, so that a shell sees later changes."""
     layer, home = environment.usable, home.at(environment.root)
     prefix = environment.directory / CURRENT_LINK if follow else environment.path
     parents = [
         read_environment(home, p.owner, p.name) for p in layer.parents
-    ]  # as they are now, if they are
+    ]  # their current metadata, if they still exist
     prefixes = [prefix, *(home.layer(p.owner, p.layer) for p in layer.parents)]
     configs = [each.metadata.config if each else Config() for each in (environment, *parents)]
     variables: dict[str, str] = {}
@@ -103,7 +104,7 @@ def _paths(chain: Iterable[tuple[Path, Config]]) -> Iterable[str]:
 
 
 def _jupyter(prefixes: Sequence[Path], sites: Iterable[str]) -> list[Path]:
-    """Jupyter itself looks beside its own Python only; none where nothing below brings anything."""
+    """Prefixes with Jupyter files; Jupyter itself finds only those of its Python. Empty if no parent has any."""
     outside = (Path(os.path.normpath(f"{site}/../../..")) for site in sites)
     below = [each for each in (*prefixes[1:], *outside) if _has_jupyter(each)]
     return [prefixes[0], *below] if below else []

@@ -1,8 +1,8 @@
-"""What a shell evaluated, kept in a file, so that the next shell enters the same environment without any Python.
+"""Caches the text that a shell evaluates, so that the next shell activates the same environment without Python.
 
-The file says first what must still be so: who asks, and where; which layer the name means; the labels that count,
-word for word, so no clock and no time of a file is trusted. When anything is different, the file does nothing, and it
-is made anew. It lies in a directory that only the caller may write; what others wrote stands in it as literals.
+The cached script first tests its conditions: user and root, the layer that the name refers to, and the exact texts of
+all metadata; no clock and no file time is trusted. If anything differs, the script does nothing and is written again.
+Only the caller can write its directory, and texts of other users are quoted as literals.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_BYTES = 32 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CacheConditions:
-    """What must be so. `links` lead to directories, `labels` have texts, or are not there."""
+    """When a script is valid: `links` resolve to directories, `metadata_files` have these texts or do not exist."""
 
     variables: Mapping[str, str]
     links: Mapping[str, str]
@@ -42,7 +42,7 @@ def write_cache(
     activation: Activation,
     text: str,
 ) -> None:
-    """Keep a text for the next time; nothing happens where that cannot be."""
+    """Cache a text, if possible; errors are ignored."""
     conditions = _conditions(home, reference, found, activation)
     if conditions is None:
         return
@@ -57,9 +57,9 @@ def write_cache(
 def _conditions(
     home: Home, reference: Reference, found: Environment, activation: Activation
 ) -> CacheConditions | None:
-    """None: it cannot be told by looking at a few files."""
+    """None if a few files cannot show that the reference still means the same environment."""
     others = not reference.owner and found.owner not in (home.user, SYSTEM)
-    others |= reference.name != found.name  # as HAI called it
+    others |= reference.name != found.name  # a legacy name of HAI
     several = home.other_roots and (
         found.root != home.root or not (reference.owner or found.owner == home.user)
     )
@@ -67,7 +67,7 @@ def _conditions(
         return None
     before = {
         str(home.directory(home.user, reference.name) / METADATA_FILE): None
-    }  # it would be meant instead
+    }  # it would take precedence
     metadata_files = {**({} if reference.owner else before), **dict(activation.metadata_files)}
     if any(text is None and os.path.lexists(path) for path, text in metadata_files.items()):
         return None
@@ -125,7 +125,7 @@ def _fish_tests(conditions: CacheConditions) -> Iterator[str]:
 
 
 def _write(file: Path, text: str) -> None:
-    """As a whole, and only into a directory that is the caller's alone."""
+    """Write a file atomically, into a directory that only the caller can access."""
     folder = file.parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     facts = folder.lstat()

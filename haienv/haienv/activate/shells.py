@@ -1,8 +1,8 @@
-"""The text that a shell evaluates to enter an environment. Pure: values in, text out.
+"""Generates the text that a shell evaluates to activate an environment. Pure: values in, text out.
 
-Each variable that is touched is saved (was it set, was it exported, its value) when an environment is entered, and
-put back by `deactivate`; entering another one leaves the first one before. Every value is quoted: whatever stands in
-another user's configuration arrives as a literal. The text works under `set -eu`.
+The text saves each variable that it changes (whether it was set and exported, and its value), and `deactivate`
+restores them; activating another environment deactivates the first. All values are quoted as literals, since other
+users may have written them. The text works under `set -eu`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def text_for(shell: str, activation: Activation) -> str:
-    """What the shell evaluates. Whoever changes it raises the number in haienv/bin: shells keep this text."""
+    """The text to evaluate. When it changes, raise the number in haienv/bin: shells cache this text."""
     return _fish(activation) if shell == "fish" else _posix(shell, activation)
 
 
 def quoted(value: str) -> str:
-    """A literal of bash and zsh."""
+    """A string literal of bash and zsh."""
     return "'" + value.replace("'", "'\\''") + "'"
 
 
 def fish_quoted(value: str) -> str:
-    """A literal of fish."""
+    """A string literal of fish."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -59,11 +59,11 @@ fi
 """
 _EXPORTED = {
     "bash": 'case "${{{v}@a}}" in',
-    "zsh": 'case "${{(t){v}}}" in',  # of all words there, only export has an x
+    "zsh": 'case "${{(t){v}}}" in',  # of all attributes, only export contains an x
 }
 _READ_ONLY = {
-    "bash": "*r*",  # read-only, such as UID; to set one ends what is being read
-    "zsh": "*readonly*|array*|association*|integer*special*",  # to set UID there means to become another
+    "bash": "*r*",  # read-only, such as UID; setting one aborts the script
+    "zsh": "*readonly*|array*|association*|integer*special*",  # setting UID there changes the user
 }
 _HIDE = {"bash": "export -n", "zsh": "typeset -g +x"}
 _OLD_DEACTIVATE = {
@@ -112,7 +112,7 @@ def _enter(activation: Activation) -> str:
 
 
 def _print_note(note: str) -> str:
-    """To standard error; nothing for an empty one."""
+    """A command that prints a note to standard error; empty for an empty note."""
     return "" if note == "''" else f"printf '%s\\n' {note} >&2\n"
 
 

@@ -1,1 +1,1 @@
-"""Who resolves and installs: uv, or conda where it is installed."""
+"""Installers that haienv runs: uv, and conda where it is installed."""

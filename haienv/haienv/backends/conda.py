@@ -1,8 +1,8 @@
-"""conda, where a site has it: micromamba, mamba or conda makes a prefix, and a layer of ours extends its Python.
+"""Runs micromamba, mamba or conda to create a prefix whose Python a layer extends.
 
-A prefix holds absolute paths, so it is made where it stays: <root>/<user>/.conda/<hash of what was asked>. A mark in it
-is written last; without that `doctor` takes it, without a layer that extends it `gc` does. conda's own configuration
-is left alone, and so are TLS checks.
+A prefix contains absolute paths, so it is created in its final directory: <root>/<user>/.conda/<hash of the request>. A
+mark file is written last: `doctor` deletes prefixes without it, `gc` deletes those that no layer extends. conda's
+configuration and TLS checks are not changed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ DONE_MARK = "conda-meta/haienv-done"
 
 
 def find_program() -> str:
-    """The path of the first that is installed, or NotFound."""
+    """The path of the first installed program. Raises NotFound."""
     for name in PROGRAMS:
         if found := shutil.which(name):
             return found
     raise NotFound(
-        f"none of {', '.join(PROGRAMS)} is on PATH", "leave out --conda: uv needs none of them"
+        f"none of {', '.join(PROGRAMS)} is on PATH", "install one of them, or leave out --conda"
     )
 
 
 def create_prefix(home: Home, packages: Sequence[str], channels: Sequence[str]) -> Path:
-    """A prefix with these packages (conda's own specifications); one that is there already is taken."""
+    """Create a prefix with packages (in conda's syntax), or return the existing one."""
     key = "\n".join([*sorted(packages), "", *channels])
     prefix_dir = home.user_dir / CONDA_DIR / sha256(key.encode()).hexdigest()[:24]
     if not (prefix_dir / DONE_MARK).exists():
@@ -45,15 +45,17 @@ def create_prefix(home: Home, packages: Sequence[str], channels: Sequence[str]) 
             prefix_dir.parent.mkdir(parents=True, exist_ok=True)
             _run_create(prefix_dir, packages, channels)
             (prefix_dir / DONE_MARK).parent.mkdir(exist_ok=True)
-    (prefix_dir / DONE_MARK).touch()  # gc waits some days from now
+    (prefix_dir / DONE_MARK).touch()  # the age that gc compares starts now
     return prefix_dir
 
 
 def _claim(home: Home, mark: Path) -> None:
-    """Raises Busy when another process makes the same prefix: it is made where it stays."""
+    """Raises Busy if another process creates the same prefix."""
     mark.touch()
     if any((work / mark.name).exists() for work in active_builds(home) if work != mark.parent):
-        raise Busy(f"another command lets conda make the same ({mark.name})", "wait for it")
+        raise Busy(
+            f"another command is creating the same conda prefix ({mark.name})", "wait for it"
+        )
 
 
 def _run_create(prefix_dir: Path, packages: Sequence[str], channels: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
-"""Installers end with us: one that outlives a killed haienv would go on writing where `doctor` has cleaned.
+"""Runs installers so that they die with haienv: a surviving one would write into directories that `doctor` has cleaned.
 
-`setpriv` (util-linux) tells the kernel so; nothing of ours runs between fork and exec, which threads of gRPC forbid.
-Where there is none, an installer that is left alone fails by itself, once its directory is gone.
+`setpriv` (util-linux) sets the parent-death signal; a preexec_fn would not be safe with the threads of gRPC. Without
+`setpriv`, an orphaned installer fails when its directory is deleted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def run(
     stdout: int | IO[str],
     stderr: int | None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run an installer to its end; it reads nothing, and it is killed when this process is."""
+    """Run an installer without input; it is killed when this process dies."""
     setpriv = shutil.which("setpriv")
     bound = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
     return subprocess.run(

@@ -1,7 +1,7 @@
-"""uv as a subprocess: makes the skeleton of a layer, resolves, and installs exactly what a lock says.
+"""Runs uv: creates virtual environments, resolves versions, and installs the pins of a lock.
 
-The cache lies on the same mount as the environments, so that files are shared by hard links instead of copied.
-Indexes, mirrors and credentials are uv's own settings (UV_* variables, uv.toml), for a whole site in <root>/uv.toml.
+The cache is on the same file system as the environments, so that files are shared by hard links instead of copied.
+Indexes, mirrors and credentials are uv's settings (UV_* variables, uv.toml); <root>/uv.toml holds those of a site.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from haienv.errors import BuildFailed, installer_failed
 from haienv.store.layout import CACHE_DIR, Home
 
 _CLEARED_VARIABLES = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "CONDA_PREFIX")
-_WRITING_COMMANDS = ("venv", "pip")  # commands that take room; others make some
+_WRITING_COMMANDS = ("venv", "pip")  # commands that need disk space; others free some
 _CONSTRAINT_VARIABLE = "UV_CONSTRAINT"
-"""They count when versions are chosen; those of a lock are chosen, and uv would want hashes of these too."""
+"""Applied when versions are resolved, not when a lock is installed: uv would require hashes of constraints too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Where packages come from, when the user says so for one command."""
+    """Package sources that the user sets for one command."""
 
     url: str = ""
     find_links: tuple[str, ...] = ()
@@ -35,10 +35,10 @@ class Index:
     offline: bool = False
 
     def arguments(self, *extra_find_links: Path) -> list[str]:
-        """As uv takes them; `places` are more to look for wheels."""
+        """Command-line arguments for uv; `extra_find_links` are more directories of wheels."""
         options = [f"--default-index={self.url}"] if self.url else []
         locations = [*map(str, extra_find_links), *self.find_links]
-        if locations:  # the option would take the place of the variable
+        if locations:  # the option would override the variable
             locations += filter(None, os.environ.get("UV_FIND_LINKS", "").split(","))
         options += [f"--find-links={location}" for location in locations]
         options += ["--no-index"] if self.no_index else []
@@ -47,13 +47,13 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Uv:
-    """The installer. `index` counts for everything that it does."""
+    """The installer; `index` applies to all its commands."""
 
     home: Home
     index: Index = Index()
 
     def create_venv(self, target: Path, python: str) -> None:
-        """An empty, relocatable virtual environment."""
+        """Create an empty, relocatable virtual environment."""
         self._run("venv", "--relocatable", "--no-project", "--python", python, str(target))
 
     def resolve(
@@ -65,7 +65,7 @@ class Uv:
         extra_find_links: Sequence[Path] = (),
         upgrade: bool = False,
     ) -> str:
-        """Pins with hashes for what is wanted; what `answer` holds before is preferred."""
+        """Pins with hashes for a file of requirements; pins that `output_file` already has are preferred."""
         arguments = [
             *_compile_arguments(requirements, constraints_file, output_file),
             "--python",
@@ -82,7 +82,7 @@ class Uv:
     def resolve_for(
         self, version: str, requirements: Path, constraints_file: Path, output_file: Path
     ) -> str:
-        """The same for a Python of a cluster: a version, Linux."""
+        """Like resolve, for a Python version on Linux that need not be installed here."""
         arguments = [
             *_compile_arguments(requirements, constraints_file, output_file),
             "--python-version",
@@ -93,20 +93,20 @@ class Uv:
         return output_file.read_text(encoding="utf-8")
 
     def install(self, python: Path, lock: Path, compiled: bool) -> None:
-        """Exactly the pins of a lock, each with its hash; `sync` asks no setting of uv what else they should be."""
+        """Install exactly the pins of a lock; `pip sync` ignores uv settings that would add constraints."""
         arguments = ["pip", "sync", "--python", str(python), "--require-hashes"]
         arguments += ["--compile-bytecode"] if compiled else []
         self._run(*arguments, str(lock), *self.index.arguments())
 
     def install_editable(self, python: Path, urls: Sequence[str]) -> None:
-        """Projects in place; what they depend on is in the lock already."""
+        """Install projects in place; the lock already contains their dependencies."""
         paths = [argument for url in urls for argument in ("--editable", url)]
         self._run(
             "pip", "install", "--python", str(python), "--no-deps", *paths, *self.index.arguments()
         )
 
     def prune(self) -> None:
-        """Drop from the cache what no longer serves."""
+        """Delete unused entries of the cache."""
         self._run("cache", "prune")
 
     def _run(self, *arguments: str, parent_packages: Collection[str] = ()) -> None:
@@ -124,12 +124,12 @@ class Uv:
 
     def _environ(self) -> dict[str, str]:
         cleared = (*_CLEARED_VARIABLES, _CONSTRAINT_VARIABLE)
-        parent_packages = {k: v for k, v in os.environ.items() if k not in cleared}
-        parent_packages.setdefault("UV_CACHE_DIR", str(self.home.user_dir / CACHE_DIR))
+        environ = {k: v for k, v in os.environ.items() if k not in cleared}
+        environ.setdefault("UV_CACHE_DIR", str(self.home.user_dir / CACHE_DIR))
         site = self.home.root / "uv.toml"
         if site.is_file():
-            parent_packages.setdefault("UV_CONFIG_FILE", str(site))
-        return parent_packages
+            environ.setdefault("UV_CONFIG_FILE", str(site))
+        return environ
 
 
 def _compile_arguments(requirements: Path, constraints_file: Path, output_file: Path) -> list[str]:
@@ -152,22 +152,22 @@ def _binary() -> str:
 
 
 def _constrained_names(constraints_file: Path) -> frozenset[str]:
-    """What the parents bring, which the resolver must keep."""
+    """Names of the packages of parents, whose versions are fixed."""
     lines = constraints_file.read_text(encoding="utf-8").splitlines()
     return frozenset(line.partition("==")[0] for line in lines)
 
 
 def _hint(text: str, parent_packages: Collection[str]) -> str:
-    """What to try. `kept` are packages of parents; none of them is concerned where the text names none."""
+    """A hint for an error of uv; it mentions parents only if the error names one of their packages."""
     if "was not found" in text:
-        return "is the name right? --index and --find-links say where packages come from"
+        return "check the name; --index and --find-links add package sources"
     if "No solution found" in text:
-        locations = set(re.findall(r"[a-z0-9][a-z0-9._-]*[a-z0-9]", text.lower()))
-        if not locations.isdisjoint(parent_packages):
-            return "packages of parents are kept as they are; --force lets this environment have its own"
-        return "ask for other versions, or say with --index or --find-links where these are"
+        names = set(re.findall(r"[a-z0-9][a-z0-9._-]*[a-z0-9]", text.lower()))
+        if not names.isdisjoint(parent_packages):
+            return "versions of parents are fixed; --force lets this environment install other ones"
+        return "request other versions, or add a package source with --index or --find-links"
     if "401 Unauthorized" in text or "403 Forbidden" in text:
-        return "passwords in URLs are not stored: put it into ~/.netrc, or write ${VARIABLE} for it"
+        return "passwords in URLs are not stored: put it into ~/.netrc, or write ${VARIABLE} in the URL"
     if "No interpreter found" in text:
-        return "`uv python list` shows the interpreters here; -p takes a path too"
+        return "`uv python list` shows the installed interpreters; -p also takes a path"
     return ""

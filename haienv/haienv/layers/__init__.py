@@ -1,1 +1,1 @@
-"""Layers: made, packed, verified, removed."""
+"""Layers: immutable directories of installed packages that environments share and extend."""

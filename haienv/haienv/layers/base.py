@@ -1,4 +1,4 @@
-"""What a new layer stands on: an interpreter, and the packages of a parent or of a Python outside haienv."""
+"""The base of a new layer: an interpreter, and the packages of parents or of a Python that haienv did not build."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ print(json.dumps([sys._base_executable or sys.executable, "%d.%d.%d" % sys.versi
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """`python` is what uv is asked for: a path or a version. `wanted_minor` is what it must turn out to be."""
+    """What a layer is built on.
+
+    `python` is the path or version that uv gets; `required_minor` is the minor version that it must have. `sites` are
+    the directories of inherited packages; those in `external_sites` belong to a Python outside haienv.
+    """
 
     python: str
     required_minor: str = ""
@@ -37,28 +41,28 @@ class Base:
 
     @property
     def versions(self) -> dict[str, str]:
-        """What is provided: name to version."""
+        """Inherited distributions: name to version."""
         return versions(self.sites)
 
-    def provided(self, wanted: Mapping[str, str]) -> tuple[Distribution, ...]:
-        """What is provided; what that needs is read only where something wanted would hide a part of it."""
-        existing = self.versions
-        if any(wanted.get(name, version) != version for name, version in existing.items()):
+    def provided(self, resolved: Mapping[str, str]) -> tuple[Distribution, ...]:
+        """Inherited distributions. Their requirements are read only where a resolved version would shadow one."""
+        inherited = self.versions
+        if any(resolved.get(name, version) != version for name, version in inherited.items()):
             return distributions(self.sites)
-        return tuple(Distribution(name, version) for name, version in existing.items())
+        return tuple(Distribution(name, version) for name, version in inherited.items())
 
     @property
     def parent_hash(self) -> str:
-        """Lock hash of the nearest parent; empty: none."""
+        """Lock hash of the nearest parent; empty if there is none."""
         return self.parents[0].lock_hash if self.parents else ""
 
     @property
     def sites_hash(self) -> str:
-        """Of what the extended Python has; empty: it extends none."""
+        """Fingerprint of the packages of the extended Python; empty if there is none."""
         return fingerprint(map(Path, self.external_sites)) if self.external_sites else ""
 
     def below(self) -> list[tuple[str, ...]]:
-        """Directories of packages of the parents, in parts from the root."""
+        """Directories of packages of the parents, as path components below the root."""
         return [
             (p.owner, LAYERS_DIR, p.layer, "lib", f"python{self.required_minor}", "site-packages")
             for p in self.parents
@@ -66,12 +70,12 @@ class Base:
 
 
 def empty_base(python: str) -> Base:
-    """A clean environment."""
+    """The base of an environment that extends nothing."""
     return Base(python, python if _is_minor(python) else "")
 
 
 def environment_base(parent: Environment, python: str = "") -> Base:
-    """On an environment of haienv, and on all that it stands on."""
+    """The base of a layer that extends an environment and all its parents."""
     layer = parent.usable
     nearest = Parent(parent.name, parent.owner, parent.layer_id, layer.lock_hash)
     if python and _is_minor(python) and not minor_matches(python, layer.python):
@@ -87,7 +91,7 @@ def environment_base(parent: Environment, python: str = "") -> Base:
 
 
 def layer_base(environment: Environment, layer: Layer) -> Base:
-    """What an environment stands on now, so that its layer can be made again."""
+    """The current base of an environment, to build its layer again."""
     below = [
         site_packages(environment.root / p.owner / LAYERS_DIR / p.layer, layer.minor)
         for p in layer.parents
@@ -97,31 +101,31 @@ def layer_base(environment: Environment, layer: Layer) -> Base:
 
 
 def running_python() -> str:
-    """The Python that haienv itself runs on, outside of any virtual environment."""
+    """The path of the Python that runs haienv, outside of any virtual environment."""
     return str(getattr(sys, "_base_executable", sys.executable))
 
 
 def running_minor() -> str:
-    """Its minor version."""
+    """The minor version of the Python that runs haienv."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def python_base(python: str, wanted: str = "") -> Base:
-    """On a Python outside haienv, such as a site's own or another virtual environment."""
-    path_of_python = shutil.which(python)
-    if path_of_python is None:
+def python_base(python: str, required: str = "") -> Base:
+    """The base of a layer that extends a Python outside haienv, such as the system's or a virtual environment."""
+    program = shutil.which(python)
+    if program is None:
         raise NotFound(f"no Python {python!r} on PATH", "-p takes a path or a version")
-    result = subprocess.run([path_of_python, "-I", "-c", _QUERY], capture_output=True, text=True)
+    result = subprocess.run([program, "-I", "-c", _QUERY], capture_output=True, text=True)
     if result.returncode:
-        raise Refused(f"{path_of_python} cannot be run: {result.stderr.strip()[-200:]}")
+        raise Refused(f"{program} cannot be run: {result.stderr.strip()[-200:]}")
     try:
         base, version, sites = json.loads(
             result.stdout.splitlines()[-1]
         )  # start-up files may print
     except (ValueError, IndexError) as error:
-        raise Refused(f"{path_of_python} does not answer as a Python does") from error
-    if _is_minor(wanted) and not minor_matches(wanted, version):
-        raise minor_mismatch(minor(wanted), minor(version), path_of_python)
+        raise Refused(f"{program} does not behave like a Python interpreter") from error
+    if _is_minor(required) and not minor_matches(required, version):
+        raise minor_mismatch(minor(required), minor(version), program)
     existing = tuple(site for site in sites if os.path.isdir(site))
     return Base(base, minor(version), (), tuple(map(Path, existing)), existing)
 
@@ -135,11 +139,11 @@ def default_parent(environ: Mapping[str, str]) -> Reference | str:
     return "python3"
 
 
-def minor_mismatch(wanted: str, parents: str, parent: str) -> Refused:
-    """The error for a child of another minor version."""
+def minor_mismatch(required: str, parents: str, parent: str) -> Refused:
+    """The error for a child with another minor version than its parent."""
     return Refused(
-        f"Python {wanted} cannot extend {parent}, which has Python {parents}: compiled packages do not fit",
-        f"leave out -p, or make a clean environment with --no_extend -p {wanted}",
+        f"Python {required} cannot extend {parent}, which has Python {parents}: compiled packages do not fit",
+        f"leave out -p, or make a clean environment with --no_extend -p {required}",
     )
 
 
@@ -148,7 +152,7 @@ def _is_minor(text: str) -> bool:
 
 
 def _is_trusted(interpreter: str) -> bool:
-    """An interpreter that another user's file names is run only if the system's or the caller's own."""
+    """True for interpreters of root or the caller: others, named in another user's file, are never run."""
     try:
         return os.stat(interpreter).st_uid in (0, os.getuid())
     except OSError:

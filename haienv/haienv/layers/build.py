@@ -1,4 +1,4 @@
-"""Makes layers: resolve, plan, install aside, close, and publish under a name that says what is inside."""
+"""Builds layers: resolve, plan, install into a temporary directory, make it read-only, publish it under its hash."""
 
 from __future__ import annotations
 
@@ -45,31 +45,34 @@ from haienv.store.untrusted_io import LIMIT, LOCK_LIMIT, Unreadable, read_text
 
 PlanCallback = Callable[[Sequence[Step]], None]
 _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
-_RESERVED_BYTES = 100  # bytes of what is known of a layer once it is built
+_RESERVED_BYTES = 100  # for the size and the package count, which are added after the build
 
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """What a layer should be. `exact` pins are taken as they are, nothing is resolved; `fill` puts files into
-    the layer and its site-packages instead of the installer."""
+    """What a layer should contain.
 
-    wanted: tuple[str, ...] = ()
+    `exact` pins are installed as they are; without them versions are resolved from `requirements`, and `previous` pins
+    are preferred. `populate(layer, site_packages)` replaces the installer.
+    """
+
+    requirements: tuple[str, ...] = ()
     editable: tuple[str, ...] = ()
     previous: tuple[Pin, ...] = ()
     exact: tuple[Pin, ...] | None = None
     upgrade: bool = False
     force: bool = False
     compile_bytecode: bool = False
-    verify: bool = False  # compare the files with their records before the layer counts
+    verify: bool = False  # compare the files with their RECORD before the layer is published
     dry_run: bool = False
-    base_changed: bool = False  # the parent or the Python is another, so all is installed
-    recheck_shadows: bool = False  # what hides packages of the parent, although it did so before
+    base_changed: bool = False  # another parent or Python: the plan lists every package as new
+    recheck_shadows: bool = False  # also refuse shadows that the previous layer had
     populate: Callable[[Path, Path], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """A layer in its place, and how it came to be."""
+    """A published layer, and the plan that led to it."""
 
     layer_id: str
     layer: Layer
@@ -91,14 +94,14 @@ def exact_pins(requested: RequirementSet, base: Base) -> tuple[Pin, ...] | None:
 def build(
     home: Home, uv: Uv, base: Base, request: BuildRequest, work: Path, on_plan: PlanCallback
 ) -> BuildResult | None:
-    """A layer as wished; one that is there already is taken. None: this was a dry run."""
+    """Build and publish a layer, or reuse the published one with the same contents. Returns None after a dry run."""
     target = work / "layer"
     uv.create_venv(target, base.python)
     for script in {*(target / "bin").glob("activate*"), *(target / "bin").glob("*.bat")}:
-        script.unlink()  # uv's own: one enters otherwise
+        script.unlink()  # haienv has its own activation
     python, interpreter = _created_python(target)
     base = _with_actual_minor(base, python)
-    chosen = _resolution(uv, base, request, work, target)  # URLs with what the installer needs
+    chosen = _resolution(uv, base, request, work, target)  # URLs still have their credentials
     found = Resolution(tuple(pin.redacted for pin in chosen.pins))
     previous = {} if request.base_changed else {pin.name: pin.version for pin in request.previous}
     below = base.provided(found.versions)
@@ -128,12 +131,12 @@ def build(
 def _resolution(uv: Uv, base: Base, request: BuildRequest, work: Path, target: Path) -> Resolution:
     if request.exact is not None:
         return Resolution(request.exact)
-    return resolve(uv, base, request.wanted, request.editable, request.previous, work, target / "bin" / "python",
+    return resolve(uv, base, request.requirements, request.editable, request.previous, work, target / "bin" / "python",
                    upgrade=request.upgrade, force=request.force)  # fmt: skip
 
 
 def _created_python(target: Path) -> tuple[str, str]:
-    """Version and path of the Python that a new skeleton has."""
+    """Version and path of the Python of a new virtual environment."""
     lines = (target / "pyvenv.cfg").read_text().splitlines()
     facts = dict(line.split(" = ", 1) for line in lines if " = " in line)
     return facts["version_info"], os.readlink(target / "bin" / "python")
@@ -145,7 +148,7 @@ def _with_actual_minor(base: Base, python: str) -> Base:
             parent = base.parents[0].name if base.parents else "this Python"
             raise minor_mismatch(minor(python), base.required_minor, parent)
         raise BuildFailed(
-            f"Python {base.required_minor} was wanted, {python} was found",
+            f"Python {base.required_minor} was requested, but Python {python} was found",
             "-p takes a version or a path",
         )
     return replace(base, required_minor=minor(python))
@@ -155,19 +158,21 @@ def _refuse_breaking(steps: Sequence[Step], force: bool) -> None:
     broken = breaking_shadows(steps)
     if broken and not force:
         lines = "; ".join(
-            f"{s.name} {s.version} would hide {s.before}, which {', '.join(s.needed_by[:3])} "
+            f"{s.name} {s.version} would shadow {s.before}, which {', '.join(s.needed_by[:3])} "
             f"{'was' if len(s.needed_by) == 1 else 'were'} built with"
             for s in broken
         )
-        raise Refused(lines, "ask for what fits the parent, or --force if you know that it works")
+        raise Refused(
+            lines, "request versions that fit the parent, or add --force if you know that it works"
+        )
 
 
 def _require_hashes(pins: Sequence[Pin]) -> None:
-    """What comes from a repository or a directory has none, and a lock could not tell what it was."""
+    """Refuse packages from a repository or a directory: without a hash, a lock cannot identify them."""
     if unhashed := [pin for pin in pins if "--hash=" not in pin.line]:
         raise Refused(
-            f"{unhashed[0].line} has no hash, so no lock can tell what it is",
-            "of a repository make a wheel and ask for 'NAME @ file:///….whl', or install a clone in place: -e DIR",
+            f"{unhashed[0].line} has no hash, so a lock cannot identify it",
+            "build a wheel and request 'NAME @ file:///….whl', or install a clone in place: -e DIR",
         )
 
 
@@ -182,7 +187,7 @@ def _layer_record(
         libc=libc(),
         cuda=cuda_driver(),
         backend="uv" if request.populate is None else "archive",
-        wanted=tuple(map(without_credentials, request.wanted)),
+        wanted=tuple(map(without_credentials, request.requirements)),
         editable=request.editable,
         sites=base.external_sites,
         created=datetime.now(UTC).replace(microsecond=0),
@@ -191,26 +196,28 @@ def _layer_record(
 
 
 def _require_readable(layer: Layer) -> None:
-    """What is written can be read again, by the server too: before it is built."""
+    """Check before the build that haienv and the server will be able to read the record."""
     text = to_toml(layer)
     try:
         parse_layer(text)
     except MalformedRecord as error:
         raise UsageError(str(error)) from error
     if len(text.encode()) > LIMIT - _RESERVED_BYTES:
-        raise UsageError(f"what is asked for has {LIMIT >> 10} KiB at most")
+        raise UsageError(f"requirements are too long: a layer record has at most {LIMIT >> 10} KiB")
 
 
 def _layer_id(layer: Layer, base: Base) -> str:
-    """The same contents on the same ground have the same name."""
-    parents = [(p.owner, p.name, p.layer) for p in base.parents]  # names: their labels count
+    """A hash of everything that makes layers differ, so that equal requests share one layer."""
+    parents = [
+        (p.owner, p.name, p.layer) for p in base.parents
+    ]  # names count: activation reads the metadata of parents
     facts = [layer.backend, layer.lock_hash, layer.python, layer.interpreter, layer.wanted, layer.editable,
              layer.sites, parents, *_project_hashes(layer.editable)]  # fmt: skip
     return sha256(json.dumps(facts).encode()).hexdigest()[:24]
 
 
 def _project_hashes(editable: Sequence[str]) -> list[str]:
-    """Hashes of what says how projects in place are installed: they may get other programs, or another version."""
+    """Hashes of the build files of projects in place: a change may add programs or change the version."""
     folders = map(Path, map(project_directory, editable))
     files = [folder / name for folder in folders for name in _PROJECT_FILES]
     return [sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in files]
@@ -248,7 +255,7 @@ def _populate_layer(
 
 
 def _reuse_layer(layer_dir: Path, lock: Lock, layer: Layer, request: BuildRequest) -> None:
-    """A layer that is there; its lock, which may have been damaged since, is mended."""
+    """Use a published layer; rewrite its lock if that was damaged."""
     if _text(layer_dir / LOCK_FILE) != lock.text:
         replace_text(layer_dir / LOCK_FILE, lock.text)
     if request.verify:
@@ -265,12 +272,12 @@ def _text(path: Path) -> str:
 def _require_intact(target: Path, site: Path, layer: Layer) -> None:
     if differences := layer_differences(target, site, layer.lock_hash):
         raise Refused(
-            f"{len(differences)} files are not what their records say, the first is {differences[0].path}"
+            f"{len(differences)} files differ from their RECORD; the first is {differences[0].path}"
         )
 
 
 def _seal(target: Path, site: Path, layer: Layer) -> Path:
-    """Read-only: files are shared with the cache and with other layers by hard links."""
+    """Write the layer record and make everything read-only: hard links share files with the cache and other layers."""
     (site / "__pycache__").mkdir(exist_ok=True)
     size = make_read_only(target)
     packages = sum(1 for _ in dist_infos(site))
@@ -283,7 +290,10 @@ def _seal(target: Path, site: Path, layer: Layer) -> Path:
 
 
 def make_read_only(target: Path) -> int:
-    """Let nobody write and everybody read (the directory on top says who comes in); the sum of bytes."""
+    """Make files readable by all and writable by nobody (the mode of the layer's directory limits access).
+
+    Returns the sum of their sizes in bytes.
+    """
     size = 0
     for folder, _, names in os.walk(target):
         os.chmod(folder, 0o755)
@@ -291,7 +301,7 @@ def make_read_only(target: Path) -> int:
             path = os.path.join(folder, name)
             facts = os.lstat(path)
             size += facts.st_size
-            wanted = 0o555 if facts.st_mode & 0o100 else 0o444
-            if stat.S_ISREG(facts.st_mode) and stat.S_IMODE(facts.st_mode) != wanted:
-                os.chmod(path, wanted)
+            mode = 0o555 if facts.st_mode & 0o100 else 0o444
+            if stat.S_ISREG(facts.st_mode) and stat.S_IMODE(facts.st_mode) != mode:
+                os.chmod(path, mode)
     return size

@@ -1,6 +1,6 @@
-"""Bytecode of modules: made for those who may not write it, and found where it is cut off.
+"""Compiles modules of a layer that others read but cannot write, and finds truncated bytecode.
 
-Python before 3.13 takes a write for done that a full disk has cut off; such a module cannot be imported ever after.
+Python before 3.13 does not notice that a full disk cut a write short; such a module can never be imported again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ for folder, _, names in os.walk(sys.argv[1]):
 
 
 def compile_modules(python: Path, site: Path) -> None:
-    """For those who may not write it themselves; files that are of another Python are passed over."""
+    """Compile all modules for other users; files that do not compile are skipped."""
     with world_readable():
         command = [str(python), "-I", "-m", "compileall", "-q", "-j", "0", str(site)]
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
@@ -36,7 +36,7 @@ def compile_modules(python: Path, site: Path) -> None:
 
 
 def find_truncated_bytecode(python: Path, site: Path) -> list[Path]:
-    """What that Python cannot read, though it has the name and the place of its bytecode."""
+    """Bytecode files of this Python version that it cannot load."""
     command = [str(python), "-I", "-S", "-c", _FIND_TRUNCATED, str(site)]
     result = subprocess.run(
         command, capture_output=True, encoding="utf-8", errors="surrogateescape"

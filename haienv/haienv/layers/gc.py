@@ -1,4 +1,4 @@
-"""Layers that no environment has any more: programs may still run in them, so they stay for some days."""
+"""Garbage collection of layers: unused ones stay for some days, since programs may still run in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from haienv.store.untrusted_io import Unreadable, entries, read_text
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """A layer that nothing uses."""
+    """A layer, or a prefix of conda, that nothing uses; `days` since its last use."""
 
     path: Path
     size_bytes: int
@@ -27,7 +27,7 @@ class Garbage:
 
 
 def find_garbage(home: Home, days: float) -> list[Garbage]:
-    """Layers that no environment has had for some days, nor stands on: programs may have run on in them until then."""
+    """Layers and prefixes of conda that no environment has used for some days."""
     used = used_layers(home)
     found = []
     for entry in entries(home.user_dir / LAYERS_DIR):
@@ -65,7 +65,7 @@ def _age_days(path: Path, mark: str = LAST_USED_FILE) -> float:
 
 
 def freed_bytes(path: Path) -> int:
-    """Bytes that deleting it would free: files with other names elsewhere stay."""
+    """Bytes that deleting a directory frees: files with hard links elsewhere do not count."""
     size = 0
     for folder, _, names in os.walk(path):
         for name in names:
@@ -75,7 +75,7 @@ def freed_bytes(path: Path) -> int:
 
 
 def delete_garbage(home: Home, found: Sequence[Garbage]) -> None:
-    """Delete them, unless one came into use meanwhile."""
+    """Delete garbage, except what came into use since it was found."""
     with committing(home):
         layers = [each.path for each in found if each.path.parent.name == LAYERS_DIR]
         unused = {each.path for each in _unused_prefixes(home, 0)}
@@ -87,25 +87,25 @@ def delete_garbage(home: Home, found: Sequence[Garbage]) -> None:
 
 
 def trash_unused(home: Home, layer_ids: Iterable[str]) -> list[Path]:
-    """Put away those layers that nothing uses; what is returned is to be deleted. Under the lease."""
+    """Move unused layers to the trash; the caller must hold the lease, and delete the returned paths after it."""
     used = used_layers(home)
     unused = [home.layer(home.user, each) for each in layer_ids if each not in used]
     trashed = {path: move_to_trash(home, path) for path in unused if path.is_dir()}
     for path in trashed.keys() & {home.layer(home.user, each) for each in dependents(home)}:
-        (trashed[path] / "it").rename(path)  # somebody came to stand on it just now
+        (trashed[path] / "it").rename(path)  # another user began to depend on it just now
     remove_stale_marks(home)
     return list(trashed.values())
 
 
 def used_layers(home: Home) -> set[str]:
-    """The caller's layers that an environment of anybody has, had before, or stands on now or then."""
+    """The caller's layers that any environment uses or extends, now or in its previous version."""
     used = set(dependents(home))
     for each in list_root(home):
-        before = (
+        previous = (
             read_layer(home, each.owner, each.metadata.previous) if each.metadata.previous else None
         )
         if each.owner == home.user:
             used |= {each.layer_id, each.metadata.previous}
-        for layer in filter(None, (each.layer, before)):
+        for layer in filter(None, (each.layer, previous)):
             used |= {p.layer for p in layer.parents if p.owner == home.user}
     return used

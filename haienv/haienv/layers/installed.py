@@ -1,4 +1,4 @@
-"""Which distributions lie in a directory of packages: told by names and text files, nothing is imported or run."""
+"""Lists the distributions in a site-packages directory from file names and metadata; nothing is imported or run."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _REQUIRES = re.compile(r"^Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)$", r
 
 
 def dist_infos(site: Path) -> Iterator[tuple[str, str, Path]]:
-    """Name, version and directory (or file) of what describes each distribution; no file is opened."""
+    """Name, version and metadata directory (or file) of each distribution; no file is opened."""
     for entry in entries(site):
         if found := _INFO.fullmatch(entry.name):
             yield normalize_name(found[1]), found[2], Path(entry.path)
 
 
 def versions(sites: Iterable[Path]) -> dict[str, str]:
-    """Name to version; the first directory wins."""
+    """Versions by name; the first directory wins."""
     result: dict[str, str] = {}
     for site in sites:
         for name, version, _ in dist_infos(site):
@@ -35,7 +35,7 @@ def versions(sites: Iterable[Path]) -> dict[str, str]:
 
 
 def distributions(sites: Iterable[Path]) -> tuple[Distribution, ...]:
-    """With what they need and whether they are compiled; nearest first."""
+    """All distributions with their requirements, in the order of the directories."""
     return tuple(
         Distribution(name, version, _compiled(info), _requires(info))
         for site in sites
@@ -44,18 +44,18 @@ def distributions(sites: Iterable[Path]) -> tuple[Distribution, ...]:
 
 
 def fingerprint(sites: Iterable[Path]) -> str:
-    """A hash of what a Python outside haienv has."""
+    """A hash of the names and versions of all distributions."""
     lines = sorted(f"{name}=={version}" for name, version in versions(sites).items())
     return sha256("\n".join(lines).encode()).hexdigest()
 
 
 def is_not_from_index(info: Path) -> bool:
-    """True when no index has this version: installed from a path, a repository, or with a local version."""
+    """True if no index has this version: installed from a path or a repository, or a local version."""
     return "+" in info.name or (info / "direct_url.json").exists()
 
 
 def editable_projects(site: Path) -> dict[str, str]:
-    """Projects that lie elsewhere: their directories, by name."""
+    """Directories of projects that are installed in place, by name."""
     found: dict[str, str] = {}
     for name, _, info in dist_infos(site):
         with suppress(Unreadable, ValueError, KeyError, TypeError):
@@ -66,7 +66,7 @@ def editable_projects(site: Path) -> dict[str, str]:
 
 
 def read_metadata(info: Path) -> str:
-    """The METADATA of a distribution; empty: none can be read."""
+    """The METADATA of a distribution; empty if it cannot be read."""
     for path in (info / "METADATA", info / "PKG-INFO", info):
         try:
             return read_text(path, LOCK_LIMIT)

@@ -1,4 +1,4 @@
-"""Are the files of a layer what was installed? Told by the RECORD of each distribution and by the lock's own hash."""
+"""Compares the files of a layer with the RECORD of each distribution, and its lock with the recorded hash."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, read_text
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`what` is changed, missing, added, or lock (the lock is not what the layer was made from)."""
+    """`kind` is changed, missing, added, or lock (the lock differs from the one that the layer was built from)."""
 
     kind: str
     path: str
 
 
 def differences(environment: Environment) -> list[Difference]:
-    """What differs in the own layer; empty: nothing."""
+    """Differences in the layer of an environment, without its parents."""
     found = layer_differences(
         environment.path, environment.sites[0], environment.recorded_layer.lock_hash
     )
@@ -38,7 +38,7 @@ def differences(environment: Environment) -> list[Difference]:
 
 
 def layer_differences(layer: Path, site: Path, lock_hash: str) -> list[Difference]:
-    """The same for a layer that no environment has yet."""
+    """Differences in a layer that may not be published yet."""
     recorded: set[Path] = set()
     found = [*_lock(layer / LOCK_FILE, site, lock_hash)]
     for _, _, info in dist_infos(site):
@@ -70,7 +70,7 @@ def _record(info: Path, site: Path) -> Iterator[tuple[Path, str]]:
         lines = read_text(info / "RECORD", LOCK_LIMIT).splitlines()
     except Unreadable:
         return
-    with suppress(csv.Error):  # what it does not name is added
+    with suppress(csv.Error):  # files after a broken line count as added
         for row in csv.reader(lines):
             if row and "__pycache__/" not in row[0]:
                 yield Path(os.path.normpath(site / row[0])), row[1] if len(row) > 1 else ""

@@ -1,4 +1,4 @@
-"""What runs on this machine: its platform, C library and CUDA, recorded with each layer that is built here."""
+"""What this machine can run: platform, C library and CUDA, which are recorded with each layer that is built here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from haienv.store.records import Layer
 
 
 def cuda_driver(library: str = "libcuda.so.1") -> str:
-    """The newest CUDA that the driver serves, as in 12.4; empty: there is no driver."""
+    """The newest CUDA version that the driver supports, as in 12.4; empty if there is no driver."""
     from ctypes import CDLL, byref, c_int
 
     number = c_int()
@@ -24,16 +24,18 @@ def cuda_driver(library: str = "libcuda.so.1") -> str:
 
 
 def require_cuda(required: str, available: str) -> None:
-    """Refused where the driver serves no such CUDA: `wanted` is as in >=12.4."""
+    """Raises Refused if the driver does not support a range of CUDA versions, such as >=12.4."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
         fits = bool(available) and available in SpecifierSet(required)
     except InvalidSpecifier as error:
-        raise UsageError(f"{required!r} is no range of versions", "as in '>=12.4,<13'") from error
+        raise UsageError(
+            f"{required!r} is not a range of versions", "as in '>=12.4,<13'"
+        ) from error
     if not fits:
-        has = f"its driver serves CUDA {available}" if available else "it has no driver"
-        raise Refused(f"CUDA {required} is required, and this machine has not: {has}")
+        reason = f"its driver supports CUDA {available}" if available else "it has no driver"
+        raise Refused(f"CUDA {required} is required, but this machine cannot run it: {reason}")
 
 
 def libc() -> str:
@@ -45,12 +47,14 @@ def libc() -> str:
 
 
 def require_runnable(layer: Layer) -> None:
-    """Refused where files of a layer, made elsewhere, cannot run."""
+    """Raises Refused if a layer that was built on another machine cannot run here."""
     if layer.platform != sysconfig.get_platform():
-        raise Refused(f"it is for {layer.platform}, this is {sysconfig.get_platform()}",
-                      "make it from its lock instead: haienv create NAME --from LOCK")  # fmt: skip
+        raise Refused(f"the archive is for {layer.platform}, this machine is {sysconfig.get_platform()}",
+                      "build it from its lock instead: haienv create NAME --from LOCK")  # fmt: skip
     if layer.libc and libc() and _number(layer.libc) > _number(libc()):
-        raise Refused(f"it was made with {layer.libc}, this has {libc()}", "make it from its lock")
+        raise Refused(
+            f"the archive needs {layer.libc}, this machine has {libc()}", "build it from its lock"
+        )
 
 
 def _number(version: str) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
-"""A layer as one file beside it, for nodes that unpack it onto a disk of their own: many small files are slow over NFS.
+"""Packs a layer into one image file, which nodes unpack onto local disks: many small files are slow over NFS.
 
-The image says with its SHA-256 what is in it, and the same layer makes the same bytes: names are sorted, times and
-owners left out, and modules are compiled for it anew (by hash, so that no time of a file counts). Agents unpack it
-(hai_backend.environments.unpack); the form is told in docs/contributing/environments.md.
+Images are reproducible and identified by their SHA-256: names are sorted, times and owners omitted, and modules are
+compiled again with hash-based invalidation, so that no modification time counts. Agents unpack them
+(hai_backend.environments.unpack); backend/docs/environments.md describes the format.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _COMPILE_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class PackedLayer:
-    """A layer of a chain. `image` is None where it belongs to another, who has not packed it."""
+    """A layer of a chain. `image` is None if its owner, another user, has not packed it."""
 
     environment: str
     path: Path
@@ -58,28 +58,28 @@ class PackedLayer:
 
 
 def pack(home: Home, environment: Environment) -> list[PackedLayer]:
-    """Images of an environment's layer and of those below it that are the caller's; those that are there stay."""
+    """Pack the layer of an environment and those of its parents that belong to the caller; intact images stay."""
     layer = require_owner(home, environment).usable
     if layer.editable:
         raise Refused(
             f"{environment} has projects in place: {', '.join(layer.editable)}",
-            "what changes cannot be packed; install them as packages",
+            "they may change, so they cannot be packed; install them as packages",
         )
     return [_pack_layer(home, link) for link in _chain(environment, layer)]
 
 
 def remove_image(home: Home, environment: Environment) -> list[Path]:
-    """Take the image of an environment away again; those of its parents stay."""
+    """Remove the image of an environment's layer; images of its parents stay."""
     path = require_owner(home, environment).path
     existing = [path / name for name in (IMAGE_METADATA_FILE, IMAGE_FILE) if (path / name).exists()]
     with committing(home):
-        for each in existing:  # what says that it is whole goes first
+        for each in existing:  # the metadata first: it marks the image as complete
             each.unlink(missing_ok=True)
     return existing
 
 
 def read_image(layer: Path) -> Image | None:
-    """What is said of a layer's image; None: it has none."""
+    """The metadata of a layer's image; None if the layer is not packed."""
     try:
         return parse_image(read_text(layer / IMAGE_METADATA_FILE))
     except (Unreadable, MalformedRecord):
@@ -100,7 +100,7 @@ def _pack_layer(home: Home, link: Parent) -> PackedLayer:
         return PackedLayer(environment, path, existing)
     layer = read_layer(home, link.owner, link.layer)
     if layer is None:
-        raise Busy(f"the layer of {environment} was removed meanwhile", "run it again")
+        raise Busy(f"the layer of {environment} was removed by another command", "run it again")
     return PackedLayer(environment, path, _build_image(home, path, layer), made=True)
 
 
@@ -109,9 +109,9 @@ def _build_image(home: Home, path: Path, layer: Layer) -> Image:
         modules = _compile_aside(path, layer, work / "modules")
         files, size = _write(path, modules, work / IMAGE_FILE)
         facts = Image(_sha256(work / IMAGE_FILE), (work / IMAGE_FILE).stat().st_size, size, files)
-        (work / IMAGE_FILE).chmod(0o444)  # the layer's directory says who comes in
+        (work / IMAGE_FILE).chmod(0o444)  # the mode of the layer's directory limits access
         replace_text(work / IMAGE_METADATA_FILE, to_toml(facts))
-        with committing(home):  # what needs room is done
+        with committing(home):  # everything that needs disk space is done
             (path / IMAGE_METADATA_FILE).unlink(missing_ok=True)
             (work / IMAGE_FILE).rename(path / IMAGE_FILE)
             (work / IMAGE_METADATA_FILE).rename(path / IMAGE_METADATA_FILE)
@@ -119,19 +119,19 @@ def _build_image(home: Home, path: Path, layer: Layer) -> Image:
 
 
 def _compile_aside(path: Path, layer: Layer, cache_dir: Path) -> dict[str, Path]:
-    """Bytecode made aside, by its name in the image. What does not compile is of another Python, and left out."""
+    """Bytecode in a temporary directory, by its name in the image. Modules that do not compile are left out."""
     site = site_packages(path, layer.minor)
     command = [str(path / "bin" / "python"), *_COMPILE_OPTIONS, "-s", str(site), str(site)]
     variables = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     variables |= {
         "PYTHONHASHSEED": "0",
         "PYTHONPYCACHEPREFIX": str(cache_dir),
-    }  # -I would not hear of them
+    }  # -I would ignore them
     result = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=variables
     )
     if unwritten := _WRITE_FAILED.search(result.stdout):
-        raise DiskFull(f"{cache_dir} has no room for bytecode: {unwritten[1].decode()}")
+        raise DiskFull(f"{cache_dir} has no space left for bytecode: {unwritten[1].decode()}")
     base = cache_dir.joinpath(*site.parts[1:])
     found = (each.relative_to(base) for each in base.rglob("*.pyc"))
     return {
@@ -141,7 +141,7 @@ def _compile_aside(path: Path, layer: Layer, cache_dir: Path) -> dict[str, Path]
 
 
 def _write(path: Path, modules: dict[str, Path], target: Path) -> tuple[int, int]:
-    """How many files it holds, and their bytes."""
+    """Write the image; returns the number of files and the sum of their sizes."""
     from zstandard import ZstdCompressor
 
     found = {**dict(layer_files(path)), **modules}
@@ -161,7 +161,7 @@ def _write(path: Path, modules: dict[str, Path], target: Path) -> tuple[int, int
 
 
 def layer_files(path: Path) -> Iterator[tuple[str, Path]]:
-    """Files and links of a layer by their names in it; not what tells of it, which differs with each place."""
+    """Files and links of a layer with their relative names, without the files that describe the layer."""
     for folder, folders, names in os.walk(path):
         folders[:] = [each for each in folders if each != "__pycache__"]
         links = [each for each in folders if os.path.islink(os.path.join(folder, each))]
@@ -180,7 +180,7 @@ def _add_member(archive: tarfile.TarFile, name: str, path: Path) -> int:
         return 0
     if not path.is_file():
         raise BuildFailed(f"{path} is neither a file nor a link, so it cannot be packed")
-    with path.open("rb") as file:  # those of CUDA have gigabytes
+    with path.open("rb") as file:  # libraries of CUDA have gigabytes
         facts = os.fstat(file.fileno())
         info.size, info.mode = facts.st_size, 0o555 if facts.st_mode & 0o100 else 0o444
         archive.addfile(info, file)

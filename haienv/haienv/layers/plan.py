@@ -1,9 +1,9 @@
-"""What must be done so that an environment has what is wanted. Pure: values in, steps out.
+"""Plans which distributions a layer installs, replaces, drops or takes from its parents. Pure: values in, steps out.
 
-`installed` are the distributions of its own layer, `wanted` those that the resolver chose (its own and those of the
-parents), `provided` what the parents bring. A distribution that the parents provide in the wanted version is used
-from there; in another version it is shadowed. A new shadow is refused where a compiled distribution of a parent needs
-what it hides: compiled code was built against one version, and breaks at run time with another.
+`installed` are the distributions of the environment's layer, `resolved` those that the resolver chose (for the layer
+and its parents), `provided` those of the parents. A distribution that a parent provides in the resolved version is
+shared; another version shadows it. A new shadow is refused where a compiled distribution of a parent needs the
+shadowed one: compiled code was built against one version, and breaks at run time with another.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """What happens to a distribution of the own layer."""
+    """What happens to a distribution."""
 
     INSTALL = "install"
     REPLACE = "replace"
     DROP = "drop"
     KEEP = "keep"
-    SHARE = "share"  # it comes from a parent
-    SHADOW = "shadow"  # its own version comes before a parent's
+    SHARE = "share"  # a parent provides it
+    SHADOW = "shadow"  # the layer's version precedes a parent's
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A distribution: `requires` are names, normalised."""
+    """An installed distribution; `requires` are normalized names."""
 
     name: str
     version: str
@@ -36,7 +36,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of a plan. `needed_by` are compiled distributions of parents that a shadow may break."""
+    """One line of a plan. `needed_by`: compiled distributions of parents that a shadow may break."""
 
     action: Action
     name: str
@@ -54,19 +54,19 @@ Versions = Mapping[str, str]
 
 
 def plan(
-    installed: Versions, wanted: Versions, provided: Iterable[Distribution] = ()
+    installed: Versions, resolved: Versions, provided: Iterable[Distribution] = ()
 ) -> tuple[Step, ...]:
-    """The steps, by name."""
-    below = {dist.name: dist for dist in reversed(tuple(provided))}
-    steps = [_step(name, installed, wanted, below) for name in {*installed, *wanted}]
+    """The steps, sorted by name."""
+    by_name = {dist.name: dist for dist in reversed(tuple(provided))}
+    steps = [_step(name, installed, resolved, by_name) for name in {*installed, *resolved}]
     return tuple(sorted(steps, key=lambda step: step.name))
 
 
 def _step(
-    name: str, installed: Versions, wanted: Versions, below: Mapping[str, Distribution]
+    name: str, installed: Versions, resolved: Versions, by_name: Mapping[str, Distribution]
 ) -> Step:
-    before, version = installed.get(name, ""), wanted.get(name, "")
-    parent = below.get(name)
+    before, version = installed.get(name, ""), resolved.get(name, "")
+    parent = by_name.get(name)
     if not version:
         return Step(Action.DROP, name, "", before)
     if parent is not None and parent.version == version:
@@ -74,34 +74,36 @@ def _step(
     if before == version:
         return Step(Action.KEEP, name, version, before)
     if parent is not None:
-        return Step(Action.SHADOW, name, version, parent.version, _compiled_dependents(name, below))
+        return Step(
+            Action.SHADOW, name, version, parent.version, _compiled_dependents(name, by_name)
+        )
     return Step(Action.REPLACE if before else Action.INSTALL, name, version, before)
 
 
-def _compiled_dependents(name: str, below: Mapping[str, Distribution]) -> tuple[str, ...]:
+def _compiled_dependents(name: str, by_name: Mapping[str, Distribution]) -> tuple[str, ...]:
     """Compiled distributions of the parents that need `name`, directly or through others."""
     return tuple(
         dist.name
-        for dist in sorted(below.values(), key=lambda d: d.name)
-        if dist.compiled and dist.name != name and name in _transitive_requires(dist, below)
+        for dist in sorted(by_name.values(), key=lambda d: d.name)
+        if dist.compiled and dist.name != name and name in _transitive_requires(dist, by_name)
     )
 
 
-def _transitive_requires(start: Distribution, below: Mapping[str, Distribution]) -> set[str]:
-    seen: set[str] = set()
-    ahead = list(start.requires)
-    while ahead:
-        name = ahead.pop()
-        if name not in seen:
-            seen.add(name)
-            ahead.extend(below[name].requires if name in below else ())
-    return seen
+def _transitive_requires(start: Distribution, by_name: Mapping[str, Distribution]) -> set[str]:
+    found: set[str] = set()
+    pending = list(start.requires)
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending.extend(by_name[name].requires if name in by_name else ())
+    return found
 
 
 def layer_names(steps: Iterable[Step]) -> frozenset[str]:
-    """Names of what lies in the own layer afterwards."""
-    mine = (Action.INSTALL, Action.REPLACE, Action.KEEP, Action.SHADOW)
-    return frozenset(step.name for step in steps if step.action in mine)
+    """Names of the distributions that the layer contains afterwards."""
+    present = (Action.INSTALL, Action.REPLACE, Action.KEEP, Action.SHADOW)
+    return frozenset(step.name for step in steps if step.action in present)
 
 
 def breaking_shadows(steps: Iterable[Step]) -> tuple[Step, ...]:
@@ -110,5 +112,5 @@ def breaking_shadows(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def changes(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Steps that change something."""
+    """Steps that change the layer."""
     return tuple(step for step in steps if step.action not in (Action.KEEP, Action.SHARE))

@@ -1,8 +1,8 @@
-"""Changes files that the installer has written, and what RECORD says of them, before a layer is closed.
+"""Rewrites two kinds of installed files, and their entries in RECORD, before a layer is sealed.
 
-Two are not as everybody needs them. A `direct_url.json` may hold a token of its URL, and a layer may be shown to all.
-A `.pth` file is read by Python in the encoding of the locale, without blanks at the ends of its lines: a project in
-`/home/ada/проект` would end every Python of the environment at its start under LC_ALL=C.
+A `direct_url.json` may contain a token of its URL, which other users of the layer must not read. A `.pth` file is
+decoded in the encoding of the locale and stripped: under LC_ALL=C, a project in `/home/ada/проект` would crash every
+Python of the environment at start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PTH_LINE = "import os, sys; sys.path.append(os.fsdecode({path!r}))"
 
 
 def sanitize_installed(site: Path) -> None:
-    """Rewrite what is not as it should be in a directory of packages."""
+    """Remove credentials from direct_url.json files, and make .pth files independent of the locale."""
     if changed := {**dict(_direct_urls(site)), **dict(_path_files(site))}:
         for path, data in changed.items():
             _replace(path, data)
@@ -80,7 +80,7 @@ def _csv(rows: Iterable[Iterable[str]]) -> bytes:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """The installer's file may be one with that of its cache."""
+    """Replace a file instead of writing into it: it may be a hard link into the installer's cache."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_bytes(data)
     os.replace(temporary, path)

@@ -1,12 +1,12 @@
-"""How a layer sees those below it, in files of its own: packages through a .pth file, programs through small scripts.
+"""Makes packages and programs of parents available in a layer: packages through a .pth file, programs as copies.
 
 `PYTHONPATH` would put parents before the child and leak to every program; --system-site-packages does not chain. So
-the child's site-packages gets a .pth that runs last (its name sorts so) and adds each directory below with
-`site.addsitedir`, which also runs the .pth files found there. Paths are relative to the root, so it may be mounted
-elsewhere. The whole chain stands in each child: a parent's own .pth finds the module loaded and does nothing.
+the child's site-packages gets a .pth that sorts last and adds each parent's directory with `site.addsitedir`, which
+also runs the .pth files there. Paths are relative to the root, which may be mounted elsewhere. Each child lists all
+its parents: the .pth of a parent finds the module already loaded and does nothing.
 
-A parent's console script would run the parent's Python, which does not see the child; so the child has its own copy
-of each, whose first line finds the Python beside it.
+A parent's console script would run the parent's Python, which does not see the child. So the child gets a copy whose
+first line finds the Python in the same directory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, entries, read_byte
 _PTH = "zzz_haienv.pth"
 _MODULE = "_haienv_layers"
 HAIENV_FILES = (f"{_MODULE}.py", _PTH, "pip", "pip3")
-"""Names of files that haienv puts beside those that a lock names."""
+"""Names of files that haienv adds to those that a lock names."""
 _CODE = '''"""Made by haienv: the packages of parents, after those of this layer."""
 import os
 import site
@@ -53,7 +53,7 @@ exec haienv pip "$@"
 
 
 def link_parents(site: Path, below: Sequence[tuple[str, ...]], outside: Sequence[str]) -> None:
-    """Let a layer see packages: `below` are paths from the root, in parts, nearest first."""
+    """Add packages of parents (`below`: path components below the root, nearest first) and of an external Python."""
     if below or outside:
         code = _CODE.format(below=[list(parts) for parts in below], outside=list(outside))
         (site / f"{_MODULE}.py").write_text(code)
@@ -61,7 +61,7 @@ def link_parents(site: Path, below: Sequence[tuple[str, ...]], outside: Sequence
 
 
 def copy_layer_programs(parent_bin: Path, child_bin: Path) -> None:
-    """Give a child the Python programs of its nearest parent, which has those of its own parents."""
+    """Copy the Python programs of the nearest parent, which already include those of its parents."""
     for entry in entries(parent_bin):
         target = child_bin / entry.name
         if _NOT_PROGRAMS.fullmatch(entry.name) or target.exists():
@@ -71,7 +71,7 @@ def copy_layer_programs(parent_bin: Path, child_bin: Path) -> None:
 
 
 def write_console_scripts(sites: Iterable[Path], child_bin: Path) -> None:
-    """Give a child the console scripts of a Python outside haienv."""
+    """Write the console scripts of a Python outside haienv."""
     for site in sites:
         for _, _, info in dist_infos(site):
             for name, body in _console_scripts(info):
@@ -81,7 +81,7 @@ def write_console_scripts(sites: Iterable[Path], child_bin: Path) -> None:
 
 
 def write_pip_shim(child_bin: Path) -> None:
-    """`pip` in an activated environment goes through haienv."""
+    """Make `pip` in an active environment run `haienv pip`."""
     for name in HAIENV_FILES[2:]:
         (child_bin / name).unlink(missing_ok=True)
         (child_bin / name).write_text(_PIP)
@@ -94,7 +94,7 @@ def _program(target: Path, body: bytes) -> None:
 
 
 def _python_body(path: Path) -> bytes:
-    """What follows the first lines of a Python script; empty: it is none."""
+    """The code of a Python script after its first lines; empty if the file is not a Python script."""
     try:
         text = read_bytes(path)
     except Unreadable:

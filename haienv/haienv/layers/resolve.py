@@ -1,4 +1,4 @@
-"""Which versions: asks the resolver, with what the parents have as constraints."""
+"""Chooses versions: runs the resolver with the packages of the parents as constraints."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What the resolver chose: own distributions and those of parents."""
+    """The pins that the resolver chose, including distributions that parents provide."""
 
     pins: tuple[Pin, ...] = ()
 
     @property
     def versions(self) -> dict[str, str]:
-        """Name to version."""
         return {pin.name: pin.version for pin in self.pins}
 
 
@@ -41,16 +40,22 @@ def resolve(
     upgrade: bool,
     force: bool,
 ) -> Resolution:
-    """Versions for what is wanted; what is installed stays unless it is to be upgraded or does not fit."""
+    """Resolve requirements and projects in place.
+
+    Installed versions stay unless `upgrade` is set or they do not fit. With `force`, versions of parents are
+    preferred, not required.
+    """
     if not requirements and not editable:
         return Resolution()
     provided = base.versions
     parsed = [parse_requirement(line) for line in requirements]
-    hidden = {pin.name for pin in previous_pins}  # by an own version, which stays preferred
+    hidden = {
+        pin.name for pin in previous_pins
+    }  # the layer has its own version, which is preferred
     pinned = {} if force else parent_constraints(provided, parsed)
     pinned = {name: version for name, version in pinned.items() if name not in hidden}
     requirements_file, constraints_file, output_file = (
-        work_dir / n for n in ("wanted.in", "constraints.in", "answer.txt")
+        work_dir / n for n in ("requirements.in", "constraints.in", "output.txt")
     )
     _write(
         requirements_file, [*requirements, *(f"-e {project_url(project)}" for project in editable)]
@@ -73,12 +78,12 @@ def resolve(
 def resolve_for(
     uv: Uv, requirements: Sequence[str], version: str, below: Mapping[str, str], work_dir: Path
 ) -> tuple[Pin, ...]:
-    """Versions for a Python that need not be here, on top of what is below."""
+    """Resolve for a Python version that need not be installed here; `below` are the versions of the parents."""
     if not requirements:
         return ()
     pinned = parent_constraints(below, [parse_requirement(line) for line in requirements])
     requirements_file, constraints_file, output_file = (
-        work_dir / n for n in ("wanted.in", "constraints.in", "answer.txt")
+        work_dir / n for n in ("requirements.in", "constraints.in", "output.txt")
     )
     _write(requirements_file, requirements)
     _write(constraints_file, [f"{name}=={version}" for name, version in pinned.items()])
@@ -86,28 +91,28 @@ def resolve_for(
 
 
 def parent_constraints(
-    provided: Mapping[str, str], parsed: Iterable[Requirement]
+    provided: Mapping[str, str], requirements: Iterable[Requirement]
 ) -> dict[str, str]:
-    """What the parents have, less what is asked for in another version."""
+    """The versions of the parents, without those that a requirement excludes."""
     pinned = dict(provided)
-    for each in parsed:
+    for each in requirements:
         name = normalize_name(each.name)
         if name in pinned and not _fits(each, pinned[name]):
             del pinned[name]
     return pinned
 
 
-def _fits(parsed: Requirement, version: str) -> bool:
+def _fits(requirement: Requirement, version: str) -> bool:
     from packaging.version import InvalidVersion
 
     try:
-        return not parsed.url and parsed.specifier.contains(version, prereleases=True)
+        return not requirement.url and requirement.specifier.contains(version, prereleases=True)
     except InvalidVersion:
         return False
 
 
 def _stub_wheels(sites: Iterable[Path], folder: Path) -> list[Path]:
-    """No index has what a parent built by itself: wheels of metadata only tell the resolver that it is there."""
+    """Wheels with metadata only, for distributions of parents that no index has: the resolver must find them."""
     import zipfile
 
     found = [i for site in sites for i in dist_infos(site) if is_not_from_index(i[2])]

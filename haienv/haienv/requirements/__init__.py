@@ -1,1 +1,1 @@
-"""What a user asks for, and the versions that follow from it."""
+"""Requirements that a user gives on the command line or in files."""

@@ -1,4 +1,4 @@
-"""What files ask for: requirements.txt (or a lock), pyproject.toml, environment.yml of conda."""
+"""Reads requirements from requirements.txt, haienv locks, pyproject.toml and conda's environment.yml."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _NOT_ON_INDEXES = ("pip", "python")
 def collect_requirements(
     requested: RequirementSet, sources: Sequence[str], extras: Sequence[str]
 ) -> RequirementSet:
-    """All that is asked for, on the command line and in files."""
+    """Combine requirements of the command line with those of files. Raises UsageError for all invalid ones."""
     for source in sources:
-        more = read_requirements(Path(source), extras)
-        if more.lock and (len(sources) > 1 or requested.requirements or requested.editable):
-            raise UsageError(f"{source} is a lock: nothing can be added to it")
+        added = read_requirements(Path(source), extras)
+        if added.lock and (len(sources) > 1 or requested.requirements or requested.editable):
+            raise UsageError(f"{source} is a lock: it cannot be combined with other requirements")
         requested = RequirementSet(
-            requested.requirements + more.requirements,
-            requested.editable + more.editable,
-            requested.python or more.python,
-            more.lock,
+            requested.requirements + added.requirements,
+            requested.editable + added.editable,
+            requested.python or added.python,
+            added.lock,
         )
     return _checked(requested)
 
@@ -56,19 +56,19 @@ def _checked(requested: RequirementSet) -> RequirementSet:
 
 def _project_fault(project: str) -> str:
     directory = project_directory(project)
-    if "#" in directory:  # also where it is encoded
-        return f"{directory!r} cannot be installed in place: for uv a path ends at #; rename it"
+    if "#" in directory:  # uv does not decode %23 either
+        return f"{directory!r} cannot be installed in place: for uv a path ends at #; rename the directory"
     if not os.path.isdir(directory):
         return f"{directory!r} is not a directory, so there is no project to install in place"
     return path_fault(directory)
 
 
 def read_requirements(path: Path, extras: Sequence[str] = ()) -> RequirementSet:
-    """What a file asks for; its name tells of which kind it is. `extras` are those of a pyproject.toml."""
+    """Read a file in the format that its name implies; `extras` select those of a pyproject.toml."""
     try:
         return _reader_for(path)(path, extras)
     except RecursionError as error:
-        raise UsageError(f"{path} nests, or names itself, without an end") from error
+        raise UsageError(f"{path} is nested too deeply, or includes itself") from error
 
 
 def _reader_for(path: Path) -> Callable[[Path, Sequence[str]], RequirementSet]:
@@ -78,13 +78,13 @@ def _reader_for(path: Path) -> Callable[[Path, Sequence[str]], RequirementSet]:
 
 
 def _read_text(path: Path) -> str:
-    """Editors and shells of Windows put a mark in front, and write UTF-16."""
+    """Decode UTF-8 or UTF-16: Windows tools write a byte order mark, or UTF-16."""
     data = path.read_bytes()
-    wide = data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
+    is_utf16 = data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
     try:
-        return data.decode("utf-16" if wide else "utf-8-sig")
+        return data.decode("utf-16" if is_utf16 else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not text in UTF-8") from error
+        raise UsageError(f"{path} is not UTF-8 text") from error
 
 
 def _requirements(path: Path, _: Sequence[str] = ()) -> RequirementSet:
@@ -92,12 +92,12 @@ def _requirements(path: Path, _: Sequence[str] = ()) -> RequirementSet:
     if lock := parse_lock(text):
         return RequirementSet(tuple(pin.text for pin in lock.pins), (), lock.python, lock)
     if is_newer_format(text):
-        raise UsageError(f"{path} is a lock of a newer haienv", "update haienv")
+        raise UsageError(f"{path} is a lock of a newer version of haienv", "update haienv")
     found = RequirementSet()
     for line in logical_lines(text):
-        more = _parse_line(path, line)
+        added = _parse_line(path, line)
         found = RequirementSet(
-            found.requirements + more.requirements, found.editable + more.editable
+            found.requirements + added.requirements, found.editable + added.editable
         )
     if found.requirements and "--hash=" in text:
         pins = parse_pins(text)
@@ -115,8 +115,8 @@ def _parse_line(path: Path, line: str) -> RequirementSet:
         case "-e" | "--editable":
             return RequirementSet((), (absolute_project(value.strip(), path.parent),))
     raise UsageError(
-        f"{path}: {line!r} is not understood",
-        "indexes are options of haienv: --index, --find-links; constraints are uv's: UV_CONSTRAINT=FILE",
+        f"{path}: {line!r} is not supported",
+        "set indexes with --index and --find-links, constraints with UV_CONSTRAINT=FILE",
     )
 
 
@@ -134,48 +134,43 @@ def _pyproject(path: Path, extras: Sequence[str]) -> RequirementSet:
 def _extra_lines(
     path: Path, project: Mapping[str, Any], optional: Mapping[str, Any], extras: Sequence[str]
 ) -> Iterator[str]:
-    """Extras may name others of the same project, as its_name[other]: it is not asked of an index."""
-    known, own = (
-        {normalize_name(extra): extra for extra in optional},
-        normalize_name(str(project.get("name", ""))),
-    )
+    """Requirements of extras; an extra may include others of the same project, as its_name[other]."""
+    by_normalized_name = {normalize_name(extra): extra for extra in optional}
+    project_name = normalize_name(str(project.get("name", "")))
     pending = list(extras)
     for extra in pending:
         for line in _require_strings(path, optional[extra]):
-            requested = parse_requirement(line)
-            if normalize_name(requested.name) != own:
+            requirement = parse_requirement(line)
+            if normalize_name(requirement.name) != project_name:
                 yield line
                 continue
-            more = [
-                known[each]
-                for each in sorted(map(normalize_name, requested.extras))
-                if each in known
-            ]
-            pending += [each for each in more if each not in pending]
+            included = sorted(map(normalize_name, requirement.extras))
+            extras_found = [by_normalized_name[e] for e in included if e in by_normalized_name]
+            pending += [each for each in extras_found if each not in pending]
 
 
 def _project_table(path: Path) -> dict[str, Any]:
-    """Its table [project], which says what it depends on."""
+    """The table [project] of a pyproject.toml, with static dependencies."""
     try:
         project = tomllib.loads(_read_text(path)).get("project")
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
     if not isinstance(project, dict) or "dependencies" in str(project.get("dynamic")):
         raise UsageError(
-            f"{path} does not say in [project] what it depends on",
-            "name packages; or install the project, as a package or in place with -e",
+            f"{path} has no static dependencies in [project]",
+            "name packages, or install the project, as a package or in place with -e",
         )
     return project
 
 
 def _require_strings(path: Path, values: object) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise UsageError(f"{path} has something else than a list of requirements: {values!r:.80}")
+        raise UsageError(f"{path}: expected a list of requirements, not {values!r:.80}")
     return values
 
 
 def _environment_yml(path: Path, _: Sequence[str]) -> RequirementSet:
-    """What of conda's file an index of wheels can serve: names and versions; channels mean nothing there."""
+    """Names and versions of conda's file, to be found on an index of wheels; channels are ignored."""
     entries = _conda_entries(path)
     pip = [e.pop("pip") or [] for e in entries if isinstance(e, dict) and "pip" in e]
     plain = [
@@ -207,7 +202,7 @@ def _conda_entries(path: Path) -> list[Any]:
 
 
 def _python_version(path: Path, version: str) -> str:
-    """A version; or a range, of which only another Python than this one need be looked for."""
+    """A version, or a range; empty if the running Python is in the range."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     if version[:1] not in ("<", ">", "!", "~"):
@@ -215,16 +210,16 @@ def _python_version(path: Path, version: str) -> str:
     try:
         return "" if SpecifierSet(version).contains(platform.python_version()) else version
     except InvalidSpecifier as error:
-        raise UsageError(f"{path}: python {version} is not understood") from error
+        raise UsageError(f"{path}: python {version} is not a version or range") from error
 
 
 def _conda_pin(path: Path, entry: str) -> tuple[str, str]:
     found = _CONDA_PIN.fullmatch(entry)
     if found is None:
-        raise UsageError(f"{path}: {entry!r} is not understood")
+        raise UsageError(f"{path}: {entry!r} is not a conda requirement")
     version = found[2].strip()
     if version.startswith("=") and not version.startswith("=="):
-        # =1.26 and =1.26=build mean 1.26 and what follows
+        # =1.26 and =1.26=build mean 1.26.*
         version = version[1:].split("=")[0] + ".*"
     return found[1], version.replace(".*.*", ".*")
 

@@ -1,4 +1,4 @@
-"""What a user asks for, on the command line and in files."""
+"""Sets of requirements and projects in place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXTRAS = re.compile(r"\[[^\[\]/]*\]$")
 
 @dataclass(frozen=True, slots=True)
 class RequirementSet:
-    """Requirements and projects in place; `lock` when a file says exactly what."""
+    """Requirements and projects in place (`editable`); `lock` if they come from a lock file."""
 
     requirements: tuple[str, ...] = ()
     editable: tuple[str, ...] = ()
@@ -29,8 +29,11 @@ class RequirementSet:
 
 
 def parse_requirement(line: str) -> Requirement:
-    """Parse one requirement, or UsageError."""
-    from packaging.requirements import InvalidRequirement, Requirement  # an empty one needs none
+    """Parse one requirement. Raises UsageError."""
+    from packaging.requirements import (
+        InvalidRequirement,
+        Requirement,
+    )  # slow to import, and not needed without requirements
 
     try:
         return Requirement(line)
@@ -38,49 +41,49 @@ def parse_requirement(line: str) -> Requirement:
         raise UsageError(f"{line!r} is not a requirement: {error}".split("\n")[0]) from error
 
 
-def merge_requirements(before: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
-    """Requirements after an install: later ones of a name replace earlier ones."""
-    return _flat({**group_by_name(before), **group_by_name(more)})
+def merge_requirements(existing: Iterable[str], added: Iterable[str]) -> tuple[str, ...]:
+    """Requirements after an install: added ones replace those of the same distribution."""
+    return _flat({**group_by_name(existing), **group_by_name(added)})
 
 
-def merge_projects(before: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
-    """Projects in place after an install: later ones of a directory replace earlier ones, with their extras."""
-    return tuple({project_directory(each): each for each in (*before, *more)}.values())
+def merge_projects(existing: Iterable[str], added: Iterable[str]) -> tuple[str, ...]:
+    """Projects after an install: added ones replace those in the same directory, with their extras."""
+    return tuple({project_directory(each): each for each in (*existing, *added)}.values())
 
 
 def absolute_project(text: str, folder: Path = Path()) -> str:
-    """What `-e` names, seen from a folder: DIR or DIR[extra], absolute. Raises UsageError."""
+    """The absolute form of an argument of `-e`: DIR or DIR[extra], relative to a folder. Raises UsageError."""
     if "://" in text:
         raise UsageError(
-            f"-e takes a directory, not {text}", "ask for 'NAME @ URL', or install a clone in place"
+            f"-e takes a directory, not {text}", "request 'NAME @ URL', or install a clone in place"
         )
     return os.path.abspath(folder / text)
 
 
 def project_directory(project: str) -> str:
-    """Where a project in place lies: DIR of DIR or DIR[extra]. The name of a directory may have brackets itself."""
+    """The directory of DIR or DIR[extra]; names of directories may contain brackets."""
     return project if os.path.isdir(project) else _EXTRAS.sub("", project)
 
 
 def project_url(project: str) -> str:
-    """The same as a URL, in which no letter of a path means anything else."""
+    """A file URL with extras, in which special characters of the path are escaped."""
     directory = project_directory(project)
     return Path(directory).as_uri() + project.removeprefix(directory)
 
 
 def remove_requirements(lines: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Requirements but those of some distributions."""
-    requested = group_by_name(lines)
-    return _flat({name: requested[name] for name in requested if name not in names})
+    """Requirements without those of some distributions."""
+    grouped = group_by_name(lines)
+    return _flat({name: grouped[name] for name in grouped if name not in names})
 
 
 def group_by_name(lines: Iterable[str]) -> dict[str, list[str]]:
-    """Requirements by distribution: there may be several of one, each for other Pythons."""
+    """Requirements by distribution; one may have several, with different environment markers."""
     found: dict[str, list[str]] = {}
     for line in lines:
         found.setdefault(normalize_name(parse_requirement(line).name), []).append(line)
     return found
 
 
-def _flat(requested: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    return tuple(line for lines in requested.values() for line in lines)
+def _flat(grouped: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    return tuple(line for lines in grouped.values() for line in lines)

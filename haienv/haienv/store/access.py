@@ -1,4 +1,4 @@
-"""Who sees an environment: modes of its label and of its layer."""
+"""Who may read and who may change an environment: modes of its directory and of its layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from haienv.store.reverse_dependencies import dependents
 
 
 def group_id(name: str) -> int:
-    """The number of a group of this system."""
+    """The gid of a system group. Raises UsageError."""
     import grp
 
     try:
@@ -23,10 +23,10 @@ def group_id(name: str) -> int:
 
 
 def check_visibility(home: Home, metadata: EnvMetadata, parents: tuple[Parent, ...]) -> None:
-    """What is shown to others must stand on what they see too."""
+    """Raises an error if the group is invalid, or if a parent is less visible than the environment would be."""
     if metadata.visibility == "group":
         if not metadata.group:
-            raise UsageError("visibility group needs a group", "add --group NAME")
+            raise UsageError("visibility group requires a group", "add --group NAME")
         if group_id(metadata.group) not in (os.getgid(), *os.getgroups()) and os.getuid() != 0:
             raise Denied(f"you are not in group {metadata.group}", "`id -Gn` shows yours")
     for parent in parents:
@@ -46,7 +46,7 @@ def _narrower(parent: EnvMetadata, child: EnvMetadata) -> bool:
 
 
 def update_layer_mode(home: Home, layer_id: str, *added: EnvMetadata) -> None:
-    """Let those see a layer who see an environment that uses it; nobody closes it to others who stand on it."""
+    """Give a layer the widest visibility of the environments that use it; never narrower while others extend it."""
     path, widest = (
         home.layer(home.user, layer_id),
         _widest([*_metadata_using(home, layer_id), *added]),
@@ -57,7 +57,7 @@ def update_layer_mode(home: Home, layer_id: str, *added: EnvMetadata) -> None:
 
 
 def layer_mode_is_correct(home: Home, layer_id: str) -> bool:
-    """Whether a layer's mode is that of the environments that use it, or wider for others who stand on it."""
+    """True if the mode is that of the environments that use the layer, or wider while others extend it."""
     mode, expected = (
         _mode(home.layer(home.user, layer_id)),
         MODES[_widest(_metadata_using(home, layer_id)).visibility],
@@ -87,14 +87,14 @@ def _widest(metadata_files: list[EnvMetadata]) -> EnvMetadata:
 
 
 def apply_visibility(path: Path, metadata: EnvMetadata) -> None:
-    """Set mode and group of a directory; nothing below needs it."""
+    """Set mode and group of a directory; its contents need no change."""
     if metadata.visibility == "group":
         os.chown(path, -1, group_id(metadata.group))
     path.chmod(MODES[metadata.visibility])
 
 
 def require_owner(home: Home, environment: Environment) -> Environment:
-    """The environment itself, if the caller may change it."""
+    """Return the environment. Raises Denied if the caller may not change it."""
     if environment.owner != home.user:
         raise Denied(
             f"{environment} belongs to {environment.owner}",
@@ -105,9 +105,9 @@ def require_owner(home: Home, environment: Environment) -> Environment:
 
 
 def require_same_root(home: Home, environment: Environment) -> None:
-    """What lies in another root is looked at and entered there; layers see those of their own root."""
+    """Raises Denied for an environment of another root: it can be read and activated, not changed or extended."""
     if environment.root != home.root:
         raise Denied(
-            f"{environment} lies in {environment.root}, another root",
-            f"change it there: HAIENV_HOME={environment.root} haienv …; or bring it here: haienv export, import",
+            f"{environment} is in {environment.root}, another root",
+            f"change it there: HAIENV_HOME={environment.root} haienv …; or copy it with haienv export and import",
         )

@@ -1,6 +1,6 @@
-"""What was done to a user's environments, when and from where: a line for each change, in a file that only they read.
+"""Records changes to a user's environments: one JSON line per change, in a file that only the user can read.
 
-Written right after a change counts. A process that is killed between the two leaves no line, never a wrong one.
+A line is written after the change is committed. A process that is killed in between leaves no line, never a wrong one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One line. `layer` is what the environment has then; empty: it has none any more."""
+    """One line. `layer` is the layer after the change; empty if the environment was removed."""
 
     time: str
     what: str
@@ -32,7 +32,7 @@ class Change:
 
 
 def record_change(home: Home, what: str, name: str, layer: str = "") -> None:
-    """Under the lease. Where nothing can be written, the change counts all the same."""
+    """Append a line; the caller holds the lease. Errors are ignored: the change is already committed."""
     now = datetime.now(UTC).replace(microsecond=0).isoformat()
     line = json.dumps(asdict(Change(now, what, name, layer, os.getuid(), platform.node())))
     path = home.user_dir / _FILE
@@ -45,7 +45,7 @@ def record_change(home: Home, what: str, name: str, layer: str = "") -> None:
 
 
 def read_changes(home: Home, owner: str) -> list[Change]:
-    """Of one user, oldest first; what is no line of ours is left out."""
+    """Changes of one user, oldest first; invalid lines are skipped."""
     found: list[Change] = []
     for name in (f"{_FILE}.1", _FILE):
         with suppress(Unreadable):
@@ -56,9 +56,9 @@ def read_changes(home: Home, owner: str) -> list[Change]:
 
 
 def _change(line: str) -> Change:
-    """Operators read lines of others. Raises ValueError, TypeError or RecursionError for what is no line of ours."""
+    """Parse an untrusted line. Raises ValueError, TypeError or RecursionError."""
     found = Change(**json.loads(line))
     texts = (found.time, found.what, found.name, found.layer, found.host)
     if not all(isinstance(text, str) and text.isprintable() for text in texts):
-        raise ValueError("it cannot be shown")
+        raise ValueError("not printable")
     return found

@@ -1,4 +1,4 @@
-"""Where things lie: paths below the root, by user, name and layer. Touches no file."""
+"""Paths below the root of environments, by user, name and layer. Accesses no file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ LAYERS_DIR, BUILDING_DIR, TRASH_DIR, CACHE_DIR, LEASE_FILE = (
 CONDA_DIR, DEPENDENCIES_DIR = ".conda", ".uses"
 METADATA_FILE, CURRENT_LINK, LAYER_FILE, LOCK_FILE = "env.toml", "current", "layer.toml", "lock.txt"
 LAST_USED_FILE = "used"
-"""In a layer that an environment has or had; its time is when that was last known."""
+"""In a layer that an environment has used; its modification time is the last known use."""
 IMAGE_FILE, IMAGE_METADATA_FILE = "image.tar.zst", "image.toml"
-"""In a layer that was packed for nodes: the image, and what says that it is whole."""
+"""In a packed layer: the image, and its metadata, which is written last."""
 DESCRIPTION_FILES = (
     IMAGE_FILE,
     IMAGE_METADATA_FILE,
@@ -31,42 +31,41 @@ DESCRIPTION_FILES = (
     LOCK_FILE,
     "CACHEDIR.TAG",
 )
-"""Files that tell of a layer; the rest is what it is."""
+"""Files that describe a layer and do not belong to its contents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The root of all users' environments, and who is asking. `others` are roots where one only looks and enters."""
+    """The root of all users' environments, and the calling user; environments of `other_roots` are read-only."""
 
     root: Path
     user: str
     other_roots: tuple[Path, ...] = ()
 
     def roots(self) -> Iterator[Home]:
-        """This root, then the others, by themselves."""
+        """A Home for this root, then one for each other root."""
         for root in (self.root, *self.other_roots):
             yield Home(root, self.user)
 
     def at(self, root: Path) -> Home:
-        """The same caller, where an environment lies that was found."""
+        """The Home of the same user in another root."""
         return self if root == self.root else Home(root, self.user)
 
     @property
     def user_dir(self) -> Path:
-        """The caller's directory."""
+        """The directory of the calling user."""
         return self.root / self.user
 
     def directory(self, owner: str, name: str) -> Path:
-        """Where an environment's label lies."""
+        """The directory of an environment, with its metadata and the link to its layer."""
         return self.root / owner / name
 
     def layer(self, owner: str, layer: str) -> Path:
-        """Where a layer lies."""
         return self.root / owner / LAYERS_DIR / layer
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Home:
-    """$HAIENV_HOME and $HAIENV_USER, or this account's own; $HAIENV_PATH names other roots."""
+    """Read $HAIENV_HOME, $HAIENV_USER and $HAIENV_PATH (other roots); the default is a directory of the account."""
     chosen = environ.get("HAIENV_HOME")
     root = _checked(Path(chosen).absolute() if chosen else _default_root(environ))
     named = filter(None, environ.get("HAIENV_PATH", "").split(":"))
@@ -80,8 +79,8 @@ def home(environ: Mapping[str, str] = os.environ) -> Home:
 def _checked(root: Path) -> Path:
     if ":" in str(root) or not str(root).isprintable():
         raise UsageError(
-            f"environments cannot lie in {str(root)!r}: PATH could not name it",
-            "HAIENV_HOME is one directory, without colons",
+            f"{str(root)!r} cannot be the root of environments: PATH cannot contain it",
+            "set HAIENV_HOME to one directory, without colons",
         )
     return root
 
@@ -90,12 +89,12 @@ def _default_root(environ: Mapping[str, str]) -> Path:
     data = environ.get("XDG_DATA_HOME") or "~/.local/share"
     try:
         return Path(data).expanduser() / "haienv"
-    except RuntimeError as error:  # a number without an account, as in containers
+    except RuntimeError as error:  # a uid without an account, as in containers
         raise UsageError("this account has no home directory", "set HAIENV_HOME") from error
 
 
 def _account() -> str:
-    """The account's name; containers may run as a number that has none."""
+    """The name of the account, or its uid if it has no name, as in containers."""
     import pwd
 
     try:
@@ -105,5 +104,4 @@ def _account() -> str:
 
 
 def site_packages(layer: Path, minor: str) -> Path:
-    """Where a layer's packages lie."""
     return layer / "lib" / f"python{minor}" / "site-packages"

@@ -1,4 +1,4 @@
-"""The text of a lock: pins with hashes, and on top what else the layer depends on. Pure."""
+"""The format of locks: pins with hashes, after headers for the Python and the base. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIRST = f"{_KIND}1"
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One distribution of a lock. `line` is the whole requirement, with hashes."""
+    """One distribution of a lock. `line` is the complete requirement, with hashes."""
 
     name: str
     version: str
@@ -31,14 +31,14 @@ class Pin:
 
     @property
     def redacted(self) -> Pin:
-        """As it may be stored: without credentials of its URL."""
+        """The pin without credentials in its URL, to be stored."""
         version, line = without_credentials(self.version), without_credentials(self.line)
         return Pin(self.name, version, line)
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """What a layer holds: for a Python, on top of a parent (its lock hash) or of directories (their hash)."""
+    """The pins of a layer; `parent` is the lock hash of its parent, `sites` the hash of an extended Python."""
 
     python: str
     pins: tuple[Pin, ...] = ()
@@ -47,7 +47,6 @@ class Lock:
 
     @property
     def text(self) -> str:
-        """As it is stored."""
         head = [_FIRST, f"# python {self.python}"]
         head += [f"# parent sha256:{self.parent}"] if self.parent else []
         head += [f"# sites sha256:{self.sites}"] if self.sites else []
@@ -55,46 +54,44 @@ class Lock:
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the text."""
         return sha256_hex(self.text)
 
 
 def sha256_hex(text: str) -> str:
-    """SHA-256, in hex."""
     return sha256(text.encode()).hexdigest()
 
 
 def normalize_name(name: str) -> str:
-    """One spelling of a distribution's name."""
+    """The canonical spelling of a distribution's name."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def parse_pins(text: str) -> tuple[Pin, ...]:
-    """The pins of a requirements text with hashes, by name; other lines are left out."""
+    """The pins of a text with requirements, sorted by name; other lines are skipped."""
     found = (parse_pin(line) for line in logical_lines(text))
     return tuple(sorted((pin for pin in found if pin), key=lambda pin: pin.name))
 
 
 def parse_pin(line: str) -> Pin | None:
-    """The pin that a line is; None: it is something else."""
+    """Parse a line; None if it is not a pin."""
     shape = _PIN.match(line) or _DIRECT.match(line)
     return Pin(normalize_name(shape[1]), shape[2], line) if shape else None
 
 
 def logical_lines(text: str) -> Iterable[str]:
-    """Lines without comments, continued ones joined, single blanks."""
+    """Lines without comments, with continuations joined and whitespace collapsed."""
     joined = re.sub(r"\\\s*\n", " ", text)
     lines = (re.sub(r"(^|\s)#.*$", "", line) for line in joined.splitlines())
     return (" ".join(line.split()) for line in lines if line.strip())
 
 
 def is_newer_format(text: str) -> bool:
-    """True for a lock of a form that is not known here."""
+    """True for a lock in an unsupported, newer format."""
     return text.startswith(_KIND) and parse_lock(text) is None
 
 
 def parse_lock(text: str) -> Lock | None:
-    """The lock that a text is; None: it is not one of ours."""
+    """Parse a lock; None if the text is not a lock of haienv."""
     if text.partition("\n")[0].rstrip() != _FIRST:
         return None
     found = (_HEADER.match(line) for line in text.splitlines())

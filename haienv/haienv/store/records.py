@@ -1,7 +1,7 @@
-"""What stands in `env.toml` and `layer.toml`: values, and their way from and to text. Pure.
+"""The records `env.toml`, `layer.toml` and `image.toml`: values, parsing and writing. Pure.
 
-The text may come from anybody (files of other users are read to list them), so each field is checked for type
-and content. docs/contributing/environments.md is the contract; the server mirrors this module.
+Files of other users are untrusted, so type and content of each field are checked. backend/docs/environments.md
+specifies the format; the server has its own parser.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MODES: Mapping[str, int] = {"private": 0o700, "group": 0o750, "public": 0o755}
 
 
 class MalformedRecord(ValueError):
-    """A record that cannot be used, and why."""
+    """An invalid record; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What activation adds beside packages; `hooks` are commands of its owner for when they have changed."""
+    """What an environment has besides packages; `hooks` are commands of the owner that run after packages changed."""
 
     search_dirs: tuple[str, ...] = ()
     bin_dirs: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class EnvMetadata:
-    """`env.toml`: what may change while the packages stay."""
+    """`env.toml`: the part of an environment that can change while its layer stays."""
 
     visibility: Visibility = "private"
     group: str = ""
@@ -55,7 +55,7 @@ class EnvMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """An environment below this one, as it was when this one was made."""
+    """An environment that a layer extends, in the state of the time when the layer was built."""
 
     name: str
     owner: str
@@ -65,7 +65,7 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """`layer.toml`: what an immutable layer is."""
+    """`layer.toml`: how an immutable layer was built; `wanted` are its requirements."""
 
     lock_hash: str
     python: str
@@ -84,13 +84,13 @@ class Layer:
 
     @property
     def minor(self) -> str:
-        """As in 3.11."""
+        """The minor version of its Python, as in 3.11."""
         return minor(self.python)
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """`image.toml`: what the packed form of a layer is; `unpacked_bytes` are those of its files."""
+    """`image.toml`: describes the packed form of a layer; `unpacked_bytes` is the sum of the file sizes."""
 
     sha256: str
     size_bytes: int
@@ -99,13 +99,13 @@ class Image:
 
 
 def minor(version: str) -> str:
-    """The part of a Python version that compiled packages depend on."""
+    """The minor version, which compiled packages depend on."""
     return ".".join(version.split(".")[:2])
 
 
-def minor_matches(wanted: str, version: str) -> bool:
-    """Whether a Python is of the wanted minor version; 3 is any of Python 3."""
-    return f"{minor(version)}.".startswith(f"{minor(wanted)}.")
+def minor_matches(required: str, version: str) -> bool:
+    """True if a version has the required minor version; 3 matches every Python 3."""
+    return f"{minor(version)}.".startswith(f"{minor(required)}.")
 
 
 def parse_metadata(text: str) -> EnvMetadata:
@@ -165,7 +165,7 @@ def parse_image(text: str) -> Image:
 
 
 def to_toml(record: EnvMetadata | Layer | Config | Image) -> str:
-    """The text of a record; what is empty is left out."""
+    """The text of a record, without empty fields."""
     import tomli_w
 
     head = {} if isinstance(record, Config) else {"schema": SCHEMA}
@@ -211,34 +211,34 @@ def _get(table: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
 def _count(table: Mapping[str, Any], key: str) -> int:
     value = _get(table, key, int, 0)
     if not 0 <= value < 1 << 60:
-        raise MalformedRecord(f"{key} is a number that it cannot be")
+        raise MalformedRecord(f"{key} is out of range")
     return cast("int", value)
 
 
 def _text(table: Mapping[str, Any], key: str) -> str:
     value = _get(table, key, str, "")
     if not value.isprintable():
-        raise MalformedRecord(f"{key} has letters that cannot be shown")
+        raise MalformedRecord(f"{key} has unprintable characters")
     if len(value) > _MAX_TEXT_LENGTH:
-        raise MalformedRecord(f"{key} has {len(value)} letters; {_MAX_TEXT_LENGTH} are read")
+        raise MalformedRecord(f"{key} has {len(value)} characters; the limit is {_MAX_TEXT_LENGTH}")
     return cast("str", value)
 
 
 def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     values = _get(table, key, list, [])
     if not all(isinstance(v, str) and v.isprintable() for v in values):
-        raise MalformedRecord(f"{key} is not a list of printable texts")
+        raise MalformedRecord(f"{key} is not a list of printable strings")
     if len(values) > _MAX_ITEMS or max(map(len, values), default=0) > _MAX_TEXT_LENGTH:
         raise MalformedRecord(
-            f"{key} has more than {_MAX_ITEMS} texts, or one of more than {_MAX_TEXT_LENGTH}"
+            f"{key} has more than {_MAX_ITEMS} strings, or one of more than {_MAX_TEXT_LENGTH} characters"
         )
     return tuple(values)
 
 
-def _checked(table: Mapping[str, Any], key: str, minor_matches: Callable[[str], bool]) -> str:
+def _checked(table: Mapping[str, Any], key: str, is_valid: Callable[[str], bool]) -> str:
     value = _text(table, key)
-    if not minor_matches(value):
-        raise MalformedRecord(f"{key} = {value!r} has not its form")
+    if not is_valid(value):
+        raise MalformedRecord(f"{key} = {value!r} is invalid")
     return value
 
 
@@ -251,7 +251,7 @@ def _is_hash(text: str) -> bool:
 
 
 def path_fault(directory: str) -> str:
-    """Why a directory may not stand in a path list; empty: it may."""
+    """Why a directory cannot be part of a path list; empty if it can."""
     if not directory.startswith("/"):
         return f"{directory!r} is not absolute"
     if ":" in directory or not directory.isprintable():
@@ -260,15 +260,15 @@ def path_fault(directory: str) -> str:
 
 
 def hook_fault(command: str) -> str:
-    """Why a text may not be a hook; empty: it may."""
-    import shlex  # whoever enters an environment without hooks need not wait for it
+    """Why a text is not a valid hook; empty if it is."""
+    import shlex  # slow to import, and not needed to activate an environment
 
     if not command.isprintable():
-        return f"{command!r} has letters that cannot be shown"
+        return f"{command!r} has unprintable characters"
     try:
-        return "" if shlex.split(command) else "a hook is a program and its arguments"
+        return "" if shlex.split(command) else "a hook must be a program and its arguments"
     except ValueError as error:
-        return f"{command!r} cannot be read as a command: {error}"
+        return f"{command!r} is not a command: {error}"
 
 
 def _hooks(table: Mapping[str, Any]) -> tuple[str, ...]:
@@ -279,13 +279,13 @@ def _hooks(table: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def value_fault(value: str) -> str:
-    """Why a text may not be the value of a variable; empty: it may."""
+    """Why a text is not a valid value of a variable; empty if it is."""
     if "\n" in value or "\r" in value or "\0" in value:
-        return "values of variables are single lines without NUL"
-    if any("\ud800" <= letter <= "\udfff" for letter in value):
-        return "values of variables are text in UTF-8"
+        return "values of variables must be single lines without NUL"
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        return "values of variables must be UTF-8 text"
     if len(value) > _MAX_VALUE_LENGTH:
-        return f"the value of a variable has at most {_MAX_VALUE_LENGTH} letters"
+        return f"values of variables have at most {_MAX_VALUE_LENGTH} characters"
     return ""
 
 
@@ -299,7 +299,7 @@ def _directories(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
 def _variables(table: Mapping[str, Any]) -> dict[str, str]:
     for name, value in table.items():
         if not isinstance(value, str):
-            raise MalformedRecord(f"variables.{name} is not a text")
+            raise MalformedRecord(f"variables.{name} is not a string")
         if fault := variable_fault(name) or value_fault(value):
             raise MalformedRecord(f"variables: {fault}")
     if len(table) > _MAX_ITEMS:

@@ -1,7 +1,7 @@
-"""Which environments there are: read from the files themselves, which are the only truth.
+"""Lists and finds environments by reading their files, which are the only source of truth.
 
-Nothing of another user is ever run or imported here, and nothing that they wrote can make a reader wait,
-follow a link out of the root, or see another name or owner than those of the directories.
+Files of other users are untrusted: they are never run or imported, and they cannot make a reader block, follow a link
+out of the root, or report another name or owner than those of the directories.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from haienv.store.records import EnvMetadata, Layer, MalformedRecord, parse_laye
 from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, entries, link_text, read_text
 
 _VERSIONED = re.compile(r"python([0-9]+\.[0-9]+)[a-z]*")
-_MAX_BYTES_OF_OTHER_OWNER = 2 << 20  # Python's reader of TOML takes a second for each MiB
+_MAX_BYTES_OF_OTHER_OWNER = 2 << 20  # tomllib needs about a second per MiB
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An environment as its files tell. `fault` says why it cannot be used; then label or layer may be missing.
+    """An environment as its files describe it.
 
-    `text` is that of its label, word for word.
+    `fault` says why it cannot be used; then metadata or layer may be missing. `text` is the exact text of its metadata.
     """
 
     root: Path
@@ -53,36 +53,36 @@ class Environment:
 
     @property
     def ready(self) -> bool:
-        """True when it can be used."""
+        """True if the environment can be used."""
         return not self.fault
 
     @property
     def directory(self) -> Path:
-        """Where its label lies."""
+        """The directory of its metadata."""
         return self.root / self.owner / self.name
 
     @property
     def path(self) -> Path:
-        """Its layer: where its files lie now."""
+        """The directory of its current layer."""
         return self.root / self.owner / LAYERS_DIR / self.layer_id
 
     @property
     def usable(self) -> Layer:
-        """What its layer is, or Broken."""
+        """The record of its layer. Raises Broken if the environment cannot be used."""
         if self.fault:
             raise Broken(f"environment {self} is broken: {self.fault}", "see `haienv doctor`")
         return self.recorded_layer
 
     @property
     def recorded_layer(self) -> Layer:
-        """The same where its Python cannot be run, or a parent is gone: enough to make it anew."""
+        """The record of its layer, even if its Python or a parent is missing: enough to build the layer again."""
         if self.layer is None:
             raise Broken(f"environment {self} is broken: {self.fault}", "see `haienv doctor`")
         return self.layer
 
     @property
     def sites(self) -> tuple[Path, ...]:
-        """Directories of packages, nearest first: its own, those of its parents, of an extended Python."""
+        """Directories of packages: of its layer, its parents (nearest first) and an extended Python."""
         layer = self.recorded_layer
         below = (
             site_packages(self.root / p.owner / LAYERS_DIR / p.layer, layer.minor)
@@ -91,7 +91,7 @@ class Environment:
         return (site_packages(self.path, layer.minor), *below, *map(Path, layer.sites))
 
     def lock(self) -> str:
-        """The text of its lock."""
+        """The text of its lock. Raises Broken."""
         try:
             return read_text(self.path / LOCK_FILE, LOCK_LIMIT)
         except Unreadable as error:
@@ -99,9 +99,9 @@ class Environment:
 
 
 def read_environment(home: Home, owner: str, name: str) -> Environment | None:
-    """One environment; None when there is none that the caller sees."""
+    """Read one environment; None if there is none that the caller can see."""
     found = _read_once(home, owner, name)
-    # Perhaps it is being removed, or switched to another layer
+    # Read again: it may just have been removed, or switched to another layer
     if found is not None and found.fault:
         return _read_once(home, owner, name)
     return found
@@ -125,14 +125,16 @@ def _read_once(home: Home, owner: str, name: str) -> Environment | None:
     return _with_layer(home, replace(empty, metadata=metadata, text=text))
 
 
-def _with_layer(home: Home, known: Environment) -> Environment:
+def _with_layer(home: Home, environment: Environment) -> Environment:
     try:
-        layer_id = layer_of_link(link_text(known.directory / CURRENT_LINK))
+        layer_id = layer_of_link(link_text(environment.directory / CURRENT_LINK))
     except Unreadable as error:
-        return replace(known, fault=str(error))
+        return replace(environment, fault=str(error))
     if not layer_id:
-        return replace(known, fault=f"{CURRENT_LINK} does not point to a layer of {known.owner}")
-    found = replace(known, layer_id=layer_id)
+        return replace(
+            environment, fault=f"{CURRENT_LINK} does not point to a layer of {environment.owner}"
+        )
+    found = replace(environment, layer_id=layer_id)
     try:
         layer = parse_layer(read_text(found.path / LAYER_FILE))
     except (Unreadable, MalformedRecord) as error:
@@ -142,14 +144,14 @@ def _with_layer(home: Home, known: Environment) -> Environment:
 
 
 def _platform_fault(layer: Layer) -> str:
-    """Why its programs cannot run on machines of this kind; empty: they can, or nobody said."""
-    here = os.uname().machine
-    other = layer.platform and not layer.platform.endswith(here)
-    return f"it is for {layer.platform}, this machine is {here}" if other else ""
+    """Why its programs cannot run on this kind of machine; empty if they can, or if the platform is unknown."""
+    machine = os.uname().machine
+    other = layer.platform and not layer.platform.endswith(machine)
+    return f"it is for {layer.platform}, this machine is {machine}" if other else ""
 
 
 def read_layer(home: Home, owner: str, layer_id: str) -> Layer | None:
-    """What a layer is, whether an environment has it or not; None: it cannot be read."""
+    """The record of a layer, whether an environment uses it or not; None if it cannot be read."""
     try:
         return parse_layer(read_text(home.layer(owner, layer_id) / LAYER_FILE))
     except (Unreadable, MalformedRecord):
@@ -157,7 +159,7 @@ def read_layer(home: Home, owner: str, layer_id: str) -> Layer | None:
 
 
 def layer_fault(home: Home, path: Path, layer: Layer) -> str:
-    """Why a layer cannot be used; empty: it can."""
+    """Why a layer cannot be used; empty if it can."""
     python = path / "bin" / "python"
     if not os.access(python, os.X_OK):
         return f"its Python {python} cannot be run on this machine"
@@ -172,18 +174,18 @@ def layer_fault(home: Home, path: Path, layer: Layer) -> str:
 
 
 def _named_minor(python: Path) -> str:
-    """The version in the name of the program that a link leads to, as in python3.11; empty: none is there."""
+    """The minor version in the name of the program that a link resolves to, as in python3.11; empty if it has none."""
     found = _VERSIONED.fullmatch(os.path.basename(os.path.realpath(python)))
     return found[1] if found else ""
 
 
 def owners(home: Home) -> list[str]:
-    """Users that have a directory, by name."""
+    """Users that have a directory, sorted by name."""
     return [e.name for e in entries(home.root) if is_name(e.name) and _is_directory(e)]
 
 
 def list_owner(home: Home, owner: str) -> Iterator[Environment]:
-    """The environments of one user that the caller sees, by name; of another so much is read that none waits long."""
+    """Environments of one user that the caller can see, by name; the bytes read of other users are limited."""
     remaining_bytes = sys.maxsize if owner == home.user else _MAX_BYTES_OF_OTHER_OWNER
     for entry in entries(home.root / owner):
         if is_name(entry.name) and _is_directory(entry):
@@ -198,9 +200,9 @@ def list_owner(home: Home, owner: str) -> Iterator[Environment]:
 
 
 def _unread_placeholder(home: Home, owner: str, name: str) -> Environment | None:
-    fault = f"{owner} has more than {_MAX_BYTES_OF_OTHER_OWNER >> 20} MiB of labels, so this one was not read"
-    there = os.path.lexists(home.directory(owner, name) / METADATA_FILE)
-    return Environment(home.root, owner, name, EnvMetadata(), fault=fault) if there else None
+    fault = f"{owner} has more than {_MAX_BYTES_OF_OTHER_OWNER >> 20} MiB of metadata, so this environment was not read"
+    exists = os.path.lexists(home.directory(owner, name) / METADATA_FILE)
+    return Environment(home.root, owner, name, EnvMetadata(), fault=fault) if exists else None
 
 
 def _file_size(path: Path) -> int:
@@ -211,18 +213,18 @@ def _file_size(path: Path) -> int:
 
 
 def list_root(home: Home) -> Iterator[Environment]:
-    """All environments that the caller sees, by owner and name."""
+    """All environments of one root that the caller can see, by owner and name."""
     for owner in owners(home):
         yield from list_owner(home, owner)
 
 
 def list_all(home: Home, owner: str = "") -> Iterator[Environment]:
-    """Environments (of one user) of every root; one that an earlier root has too is that one."""
-    seen: set[tuple[str, str]] = set()
+    """Environments (of one user) of all roots; an earlier root hides the same name and owner in later ones."""
+    listed: set[tuple[str, str]] = set()
     for each in home.roots():
         for found in list_owner(each, owner) if owner else list_root(each):
-            if (found.owner, found.name) not in seen:
-                seen.add((found.owner, found.name))
+            if (found.owner, found.name) not in listed:
+                listed.add((found.owner, found.name))
                 yield found
 
 
@@ -234,22 +236,25 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def find(home: Home, reference: Reference) -> Environment:
-    """The environment that is meant: own, then the system's, then others' if only one fits; in the first root."""
-    for meant in _candidates(home, reference):
+    """Resolve a reference: the caller's environment, then the system's, then the only one of another user.
+
+    Earlier roots come first. Raises NotFound, or UsageError if several users have the name.
+    """
+    for candidate in _candidates(home, reference):
         for each in home.roots():
-            if found := read_environment(each, meant.owner, meant.name):
+            if found := read_environment(each, candidate.owner, candidate.name):
                 return with_lock_checked(found)
     others = [] if reference.owner else _of_other_owners(home, reference.name)
     if len(others) == 1:
         return with_lock_checked(others[0])
     if others:
         names = ", ".join(map(str, others))
-        raise UsageError(f"{reference} may be {names}", "say which one, as NAME[USER]")
-    raise NotFound(f"there is no environment {reference}", "`haienv list` shows what there is")
+        raise UsageError(f"{reference} is ambiguous: {names}", "name one of them as NAME[USER]")
+    raise NotFound(f"there is no environment {reference}", "`haienv list` shows all environments")
 
 
 def with_lock_checked(found: Environment) -> Environment:
-    """With a fault where its lock is not the one that its layer names. Not for lists: a lock may have megabytes."""
+    """Set a fault if the lock differs from the recorded hash. Too slow for lists: locks may have megabytes."""
     if not found.ready:
         return found
     try:
@@ -262,12 +267,12 @@ def with_lock_checked(found: Environment) -> Environment:
     return (
         found
         if same
-        else replace(found, fault=f"{LOCK_FILE} is not the one that {LAYER_FILE} names")
+        else replace(found, fault=f"{LOCK_FILE} differs from the hash in {LAYER_FILE}")
     )
 
 
 def _candidates(home: Home, reference: Reference) -> Iterator[Reference]:
-    """Whose it may be, before others' are looked through."""
+    """References to try before all other users are searched."""
     if reference.owner:
         yield reference
         return
@@ -281,14 +286,14 @@ def _of_other_owners(home: Home, name: str) -> list[Environment]:
     for each in home.roots():
         for owner in owners(each):
             if owner not in (home.user, SYSTEM, *found) and (
-                seen := read_environment(each, owner, name)
+                match := read_environment(each, owner, name)
             ):
-                found[owner] = seen
+                found[owner] = match
     return list(found.values())
 
 
 def children(home: Home, owner: str, layers: frozenset[str]) -> list[Environment]:
-    """Environments, of anybody, that extend one of a user's layers."""
+    """Environments of any user that extend one of a user's layers."""
     return [
         each
         for each in list_root(home)
@@ -297,19 +302,19 @@ def children(home: Home, owner: str, layers: frozenset[str]) -> list[Environment
     ]
 
 
-def find_by_lock(home: Home, lock_hash: str, meant: Reference) -> Environment | None:
-    """One that can be used and has this lock: the one that is meant, else of the caller, of the system, of others.
+def find_by_lock(home: Home, lock_hash: str, preferred: Reference) -> Environment | None:
+    """A usable environment with this lock: preferably the named one, then the caller's, the system's, others'.
 
-    Locks are what their owners say, so those of others count last.
+    Owners could claim any lock hash, so other users come last.
     """
     candidates = [
         e for e in list_root(home) if e.ready and e.layer and e.layer.lock_hash == lock_hash
     ]
-    trusted = (meant.owner, home.user, SYSTEM)
+    trusted = (preferred.owner, home.user, SYSTEM)
     return min(
         candidates,
         key=lambda e: (
-            Reference(e.name, e.owner) != meant,
+            Reference(e.name, e.owner) != preferred,
             trusted.index(e.owner) if e.owner in trusted else len(trusted),
             str(e),
         ),
@@ -318,7 +323,7 @@ def find_by_lock(home: Home, lock_hash: str, meant: Reference) -> Environment | 
 
 
 def current_parent(home: Home, child: Environment) -> Environment | None:
-    """What has the name of the nearest parent now; None: nothing, or what stands on the child."""
+    """The environment that now has the name of the nearest parent; None if missing, or if it extends the child."""
     if child.layer is None or not child.layer.parents:
         return None
     nearest = child.layer.parents[0]
@@ -327,7 +332,7 @@ def current_parent(home: Home, child: Environment) -> Environment | None:
 
 
 def _extends(found: Environment, child: Environment) -> bool:
-    """Names may change hands, and nothing can stand on itself."""
+    """True if an environment is the child or extends it: names may be reused, and nothing can extend itself."""
     below = found.layer.parents if found.layer else ()
     chain = [(found.owner, found.layer_id), *((p.owner, p.layer) for p in below)]
     return found.directory == child.directory or (child.owner, child.layer_id) in chain

@@ -1,8 +1,8 @@
-"""Who stands on whose layers, told where everybody may read it: a private child is hidden from its parent's owner.
+"""Records which users depend on which layers, in files that every user can read: children may be private.
 
-Before an environment gets a layer, an empty file <root>/<user>/.uses/<owner>/<layer> is made for each layer of somebody
-else below it. Owners keep what is named so: to remove an environment, and to collect garbage, they look into all of
-these directories. A name too many keeps a layer too long, nothing worse.
+Before an environment gets a layer, an empty mark file <root>/<user>/.uses/<owner>/<layer> is created for each layer of
+another user below it. Owners read these directories before they remove environments or collect garbage, and keep
+marked layers. A superfluous mark only keeps a layer longer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from haienv.store.untrusted_io import entries
 
 
 def create_marks(home: Home, parents: Iterable[Parent]) -> None:
-    """Something of the caller's is about to stand on these."""
+    """Mark layers of other users, before a layer of the caller depends on them."""
     with world_readable():
         for mark in _marks(home, parents):
             mark.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def _marks(home: Home, parents: Iterable[Parent]) -> list[Path]:
 
 
 def dependents(home: Home) -> dict[str, list[str]]:
-    """The caller's layers that environments of others stand on, and whose."""
+    """The caller's layers that other users depend on, with the names of these users."""
     found: dict[str, list[str]] = {}
     for user in owners(home):
         for entry in entries(home.root / user / DEPENDENCIES_DIR / home.user):
@@ -45,20 +45,20 @@ def dependents(home: Home) -> dict[str, list[str]]:
 
 
 def remove_stale_marks(home: Home) -> None:
-    """Take away marks that nothing needs any more. Under the lease."""
-    if there := existing_marks(home):
-        for mark in there - needed_marks(home):
+    """Delete marks that no layer needs any more; the caller holds the lease."""
+    if existing := existing_marks(home):
+        for mark in existing - needed_marks(home):
             mark.unlink(missing_ok=True)
 
 
 def needed_marks(home: Home) -> set[Path]:
-    """Marks that the caller's layers need, also those that no environment has any more."""
+    """Marks that the caller's layers need, including layers that no environment uses any more."""
     names = [e.name for e in entries(home.user_dir / LAYERS_DIR) if is_layer(e.name)]
     layers = filter(None, (read_layer(home, home.user, name) for name in names))
     return {mark for layer in layers for mark in _marks(home, layer.parents)}
 
 
 def existing_marks(home: Home) -> set[Path]:
-    """Marks that there are."""
+    """Marks that the caller has."""
     folders = [e for e in entries(home.user_dir / DEPENDENCIES_DIR) if is_name(e.name)]
     return {Path(each.path) for folder in folders for each in entries(folder.path)}

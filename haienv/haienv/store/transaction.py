@@ -1,4 +1,4 @@
-"""What makes changes whole: a place to build in that nobody reads, one rename to publish, a lease while it happens."""
+"""Atomic changes: private build directories, publishing by one rename, and a lease for the critical section."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from haienv.store.layout import BUILDING_DIR, CACHE_DIR, LEASE_FILE, TRASH_DIR, 
 from haienv.store.untrusted_io import entries
 
 TRAVERSABLE = 0o711
-"""Of a directory that others walk through: to what is below, by its name."""
+"""Mode of a directory that others may traverse but not list."""
 _LEASE_TIMEOUT_SECONDS = 60
 _LEASE_SECONDS = 20
 _OTHER_HOST_SECONDS = 24 * 3600
@@ -28,30 +28,30 @@ _EXISTS_ERRNOS = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
 
 def make_user_dir(home: Home) -> None:
-    """The caller's directory; others may walk through it, names and layers say who sees what."""
+    """Create the caller's directory; access is limited by the modes of environments and layers in it."""
     try:
         with world_readable():
             home.user_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Denied(
-            f"{home.user_dir} cannot be made: {error.strerror}",
-            "set HAIENV_HOME to a place of yours",
+            f"{home.user_dir} cannot be created: {error.strerror}",
+            "set HAIENV_HOME to a directory of yours",
         ) from error
 
 
 @contextmanager
 def world_readable() -> Iterator[None]:
-    """What is made inside can be read by all, whatever the account's umask; directories above say who gets there."""
-    before = os.umask(0o022)
+    """Create files with umask 022, whatever the account's umask is; directories above limit access."""
+    previous = os.umask(0o022)
     try:
         yield
     finally:
-        os.umask(before)
+        os.umask(previous)
 
 
 @contextmanager
 def build_directory(home: Home) -> Iterator[Path]:
-    """An empty directory that is gone afterwards, with what was not renamed out of it."""
+    """A private directory, which is deleted afterwards with everything that was not moved out."""
     work = new_private_dir(home, BUILDING_DIR)
     try:
         yield work
@@ -60,7 +60,7 @@ def build_directory(home: Home) -> Iterator[Path]:
 
 
 def new_private_dir(home: Home, kind: str) -> Path:
-    """A new private directory. Its name tells whose it is, so that remains of dead processes can be told."""
+    """Create a private directory. Its name contains the host and pid, so that leftovers can be recognized."""
     make_user_dir(home)
     name = f"{_machine_id()}-{os.getpid()}-{secrets.token_hex(4)}"
     path = home.user_dir / kind / name
@@ -68,21 +68,21 @@ def new_private_dir(home: Home, kind: str) -> Path:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         path.mkdir(mode=0o700)
     except PermissionError as error:
-        raise Denied(f"{home.user_dir} is not yours to change") from error
+        raise Denied(f"{home.user_dir} belongs to another user") from error
     _require_trusted_owner(home, path)
     return path
 
 
 def _machine_id() -> str:
-    """Where a number names one process: containers may have the name of their node, and numbers of their own."""
-    numbers = ""
+    """Host name and pid namespace: a container may have the host name of its node, but other pids."""
+    namespace = ""
     with suppress(OSError):
-        numbers = f".{os.stat('/proc/self/ns/pid').st_ino}"
-    return f"{platform.node() or 'host'}{numbers}"
+        namespace = f".{os.stat('/proc/self/ns/pid').st_ino}"
+    return f"{platform.node() or 'host'}{namespace}"
 
 
 def is_process_alive(path: Path) -> bool:
-    """Is the process at work that made it? Of another machine it is thought so for a day."""
+    """True if the process that created a directory is alive; on other hosts, this is assumed for a day."""
     machine, _, number = path.name.rpartition("-")[0].rpartition("-")
     if machine == _machine_id() and number.isdigit():
         return os.path.exists(f"/proc/{number}") if os.path.isdir("/proc/self") else True
@@ -93,7 +93,7 @@ def is_process_alive(path: Path) -> bool:
 
 
 def active_builds(home: Home) -> list[Path]:
-    """Directories that processes of the caller, here or elsewhere, are building in."""
+    """Build directories of running processes of the caller, on any host."""
     return [
         Path(e.path)
         for e in entries(home.user_dir / BUILDING_DIR)
@@ -102,19 +102,22 @@ def active_builds(home: Home) -> list[Path]:
 
 
 def _require_trusted_owner(home: Home, made: Path) -> None:
-    """Who made the directory can put anything into it; whose it is, a file of ours tells (NFS may rename all users)."""
-    top, ours = home.user_dir.lstat(), made.lstat().st_uid
-    if not stat.S_ISDIR(top.st_mode) or (top.st_uid not in (0, ours) and ours != 0):
+    """Raises Denied if another user owns the caller's directory, and so could change its contents.
+
+    The owner is compared with that of a new file: NFS may map all users.
+    """
+    top, own_uid = home.user_dir.lstat(), made.lstat().st_uid
+    if not stat.S_ISDIR(top.st_mode) or (top.st_uid not in (0, own_uid) and own_uid != 0):
         made.rmdir()
         raise Denied(
-            f"{home.user_dir} was made by uid {top.st_uid}, who could change what is in it",
+            f"{home.user_dir} was made by uid {top.st_uid}, who could change its contents",
             "an operator must remove it, or give it to you",
         )
 
 
 @contextmanager
 def committing(home: Home) -> Iterator[None]:
-    """The only critical section: what decides which name means what. Milliseconds, never a build."""
+    """Hold the caller's lease: the critical section of all changes to names. It lasts milliseconds, never a build."""
     from filelock import SoftFileLease, Timeout
 
     _clear_empty(home.user_dir / LEASE_FILE)
@@ -125,8 +128,8 @@ def committing(home: Home) -> Iterator[None]:
         guard = lease.acquire()
     except Timeout as error:
         raise Busy(
-            f"somebody holds {home.user_dir / LEASE_FILE} for a minute",
-            "the file tells which process of which host",
+            f"another process has held {home.user_dir / LEASE_FILE} for a minute",
+            "the file names the host and the process",
         ) from error
     except OSError as error:
         if error.errno not in DISK_FULL_ERRNOS:
@@ -141,23 +144,23 @@ def committing(home: Home) -> Iterator[None]:
 
 
 def _clear_empty(path: Path) -> None:
-    """One that is killed just when it has made the file leaves it empty, and filelock would wait for ever."""
+    """Remove the empty lease of a process that was killed right after creating it: filelock would wait forever."""
     first = _empty(path)
     if first is None:
         return
-    time.sleep(_EMPTY_LEASE_SECONDS)  # it is empty for microseconds otherwise
+    time.sleep(_EMPTY_LEASE_SECONDS)  # a running process leaves it empty for microseconds only
     aside = path.with_name(f"{LEASE_FILE}.{secrets.token_hex(4)}")
     if _empty(path) == first:
         with suppress(FileNotFoundError):
             path.rename(aside)
             if _empty(aside) == first:
                 aside.unlink()
-            else:  # somebody took it in between
+            else:  # another process acquired it in between
                 aside.rename(path)
 
 
 def _empty(path: Path) -> int | None:
-    """The number of an empty file; None: it is not there, or not empty."""
+    """The inode of an empty file; None if it does not exist or is not empty."""
     with suppress(OSError):
         facts = path.lstat()
         return facts.st_ino if stat.S_ISREG(facts.st_mode) and not facts.st_size else None
@@ -165,12 +168,12 @@ def _empty(path: Path) -> int | None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file as a whole: a reader sees the old one or the new one."""
+    """Replace a file atomically: readers see the old text or the new one."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with open(temporary, "x", encoding="utf-8") as file:
             file.write(text)
-            os.fchmod(file.fileno(), 0o644)  # the directory says who comes in
+            os.fchmod(file.fileno(), 0o644)  # the mode of the directory limits access
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -179,7 +182,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def replace_link(path: Path, target: str) -> None:
-    """Let a link point elsewhere at once."""
+    """Replace a link atomically."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         temporary.symlink_to(target)
@@ -189,7 +192,7 @@ def replace_link(path: Path, target: str) -> None:
 
 
 def publish(source: Path, target: Path) -> bool:
-    """Rename a complete directory to its place; False: there is one already."""
+    """Rename a complete directory to its final name; False if that exists."""
     with world_readable():
         target.parent.mkdir(mode=TRAVERSABLE, exist_ok=True)
     try:
@@ -202,14 +205,14 @@ def publish(source: Path, target: Path) -> bool:
 
 
 def move_to_trash(home: Home, path: Path) -> Path:
-    """Out of sight at once; what is returned is for `delete`, which takes longer than a lease should."""
+    """Move a directory to the trash; pass the result to `delete_tree` after the lease, since it takes longer."""
     trash = new_private_dir(home, TRASH_DIR)
     path.rename(trash / "it")
     return trash
 
 
 def delete_tree(path: Path) -> None:
-    """A whole tree; directories that were made read-only are opened first."""
+    """Delete a directory tree, including read-only directories."""
     for folder, _, _ in os.walk(path):
         if not os.access(folder, os.W_OK):
             os.chmod(folder, 0o700)

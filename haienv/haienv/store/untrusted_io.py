@@ -1,4 +1,4 @@
-"""Reading files of somebody who may want to harm us: no link is followed, no pipe waited for, no size trusted."""
+"""Reads files of untrusted users: follows no links, does not block on pipes, and limits sizes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ LOCK_LIMIT = 16 * 1024 * 1024
 
 
 class Unreadable(Exception):
-    """The file is not there, not ours to read, or not a file."""
+    """The file does not exist, is not readable, or is not a regular file."""
 
 
 def read_text(path: str | Path, limit: int = LIMIT) -> str:
-    """The text of a regular file of bounded size."""
+    """The text of a regular file of limited size."""
     data = read_bytes(path, limit)
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise Unreadable(f"{path} is not text in UTF-8") from error
+        raise Unreadable(f"{path} is not UTF-8 text") from error
 
 
 def read_bytes(path: str | Path, limit: int = LIMIT) -> bytes:
-    """The bytes of a regular file of bounded size."""
+    """The bytes of a regular file of limited size."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -44,15 +44,15 @@ def _bounded(file: int, path: str | Path, limit: int) -> bytes:
     if facts.st_size > limit:
         raise Unreadable(f"{path} is larger than {limit} bytes")
     parts: list[bytes] = []
-    left = limit
-    while left and (part := os.read(file, min(left, 1 << 20))):
+    remaining = limit
+    while remaining and (part := os.read(file, min(remaining, 1 << 20))):
         parts.append(part)
-        left -= len(part)
+        remaining -= len(part)
     return b"".join(parts)
 
 
 def link_text(path: str | Path) -> str:
-    """Where a link points, without going there."""
+    """The target of a link, which is not followed."""
     try:
         return os.readlink(path)
     except OSError as error:
@@ -60,7 +60,7 @@ def link_text(path: str | Path) -> str:
 
 
 def entries(path: str | Path) -> list[os.DirEntry[str]]:
-    """What is in a directory, sorted by name; nothing when it cannot be read."""
+    """Entries of a directory, sorted by name; none if it cannot be read."""
     try:
         with os.scandir(path) as found:
             return sorted(found, key=lambda entry: entry.name)

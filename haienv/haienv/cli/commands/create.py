@@ -163,7 +163,7 @@ def _build_request(
 
     compile_bytecode = options["compiled"]
     return BuildRequest(
-        wanted=requested.requirements,
+        requirements=requested.requirements,
         editable=requested.editable,
         exact=exact_pins(requested, base),
         force=options["force"],

@@ -77,9 +77,11 @@ def install(settings: Settings, /, name: str, **options: Any) -> int:
         raise UsageError("nothing to install", "name packages, or --from a file that is not a lock")
 
     def add(request: BuildRequest) -> BuildRequest:
-        wanted = merge_requirements(request.wanted, requested.requirements)
+        requirements = merge_requirements(request.requirements, requested.requirements)
         editable = merge_projects(request.editable, requested.editable)
-        return _with_options(replace(request, wanted=wanted, editable=editable), options)
+        return _with_options(
+            replace(request, requirements=requirements, editable=editable), options
+        )
 
     return _rebuild(settings, here, uv, found, add)
 
@@ -110,7 +112,7 @@ def _without(found: Environment, request: BuildRequest, packages: Sequence[str])
     )
     from haienv.store.lock import normalize_name
 
-    requested, projects = group_by_name(request.wanted), editable_projects(found.sites[0])
+    requested, projects = group_by_name(request.requirements), editable_projects(found.sites[0])
     removed = list(map(normalize_name, packages))
     for name in removed:
         if name not in requested and name not in projects:
@@ -125,7 +127,9 @@ def _without(found: Environment, request: BuildRequest, packages: Sequence[str])
     editable = tuple(
         each for each in request.editable if project_directory(each) not in removed_projects
     )
-    return replace(request, wanted=remove_requirements(request.wanted, removed), editable=editable)
+    return replace(
+        request, requirements=remove_requirements(request.requirements, removed), editable=editable
+    )
 
 
 def _with_options(request: BuildRequest, options: dict[str, Any]) -> BuildRequest:
