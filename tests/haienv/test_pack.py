@@ -132,7 +132,7 @@ def test_layers_of_others_are_theirs_to_pack(haienv: Any) -> None:
     ann = haienv.as_user("ann")
     ann.ok("create top --extend 'base[bob]' plain")
     told = ann.ok("pack top")
-    assert "base[bob] is another's and has no image" in told.err
+    assert "base[bob] belongs to another user and has no image" in told.err
     assert images(ann, "top")["base[bob]"] == ""
     assert ann("pack 'base[bob]'").code == 4
     haienv.as_user("bob").ok("pack base")

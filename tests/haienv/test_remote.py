@@ -62,7 +62,7 @@ def test_what_is_pushed_is_the_same_there_and_back(
     assert haienv.ok("list --remote --names").out == "base\n"
     assert "`haienv list --remote` shows them" in haienv("pull bsae --json").error["message"]
     nobody = haienv.ok("list --remote -u zoe").err
-    assert "zoe has no environments that you see on the cluster" in nobody
+    assert "zoe has no environments that you can see on the cluster" in nobody
     # As if it were theirs.
     shutil.copytree(cluster.root / OWNER, cluster.root / "aaa", symlinks=True)
     haienv.ok("push top")

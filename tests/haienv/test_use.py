@@ -155,7 +155,7 @@ def test_config_in_an_editor(haienv: Any, script: str, code: int, after: dict[st
 def test_looking_at_who_uses_one_and_at_nobodys(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
     assert haienv.ok("info one --tasks --json").json["used_by"] == []
-    assert "bob has no environments that you see" in haienv.ok("list -u bob").err
+    assert "bob has no environments that you can see" in haienv.ok("list -u bob").err
     haienv.monkeypatch.setenv("HAIENV_HOME", "/a:/b")
     assert haienv("list").code == 2
     assert haienv.ok("--version").out.startswith("haienv, version ")

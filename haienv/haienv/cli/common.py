@@ -1,4 +1,4 @@
-"""What all commands have in common: options, the way answers are printed, questions that scripts never meet."""
+"""Shared by all commands: common options, output, confirmation, and lookup of environments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hai.redaction import redact, redact_values
 from haienv.errors import UsageError
 from haienv.names import Reference, parse_reference
 from haienv.store.layout import Home, home
-from haienv.store.registry import Environment, find
+from haienv.store.registry import Environment, find, list_all
 
 if TYPE_CHECKING:
     from haienv.backends.uv import Uv
@@ -28,20 +28,20 @@ FILE = click.Path(exists=True, dir_okay=False)
 
 @dataclass(slots=True)
 class Settings:
-    """Filled in by the common options, then only read."""
+    """The values of the common options, and output in the selected format."""
 
     json: bool = False
     quiet: bool = False
 
     def answer(self, value: object, text: str) -> None:
-        """The result, without credentials: for a program, or for a person."""
+        """Print the result without credentials: the value as JSON, or the text."""
         if self.json:
             click.echo(json.dumps(redact_values(value), indent=2, ensure_ascii=False))
         elif text:
             click.echo(redact(text))
 
     def note(self, sentence: str) -> None:
-        """Something for a person, beside the result."""
+        """Print a sentence for people to standard error."""
         if sentence and not self.quiet and not self.json:
             click.echo(redact(sentence), err=True)
 
@@ -61,20 +61,18 @@ def _quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 COMMON = (
-    click.Option(
-        ["--json"], is_flag=True, expose_value=False, callback=_json, help="For programs."
-    ),
+    click.Option(["--json"], is_flag=True, expose_value=False, callback=_json, help="Print JSON."),
     click.Option(
         ["-o", "--output"],
         type=click.Choice(("table", "json")),
         expose_value=False,
         callback=_json,
-        help="Format.",
+        help="Output format.",
     ),
     click.Option(
-        ["-q", "--quiet"], is_flag=True, expose_value=False, callback=_quiet, help="No notes."
+        ["-q", "--quiet"], is_flag=True, expose_value=False, callback=_quiet, help="Print no notes."
     ),
-    click.Option(["--debug"], is_flag=True, expose_value=False, help="Show a trace of errors."),
+    click.Option(["--debug"], is_flag=True, expose_value=False, help="Print tracebacks of errors."),
 )
 
 
@@ -86,17 +84,17 @@ class EnvCommand(click.Command):
         super().__init__(*args, **attrs)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Own parameters, then the common ones."""
+        """The parameters of the command, then the common ones."""
         return [*super().get_params(ctx), *COMMON]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """With settings, however it was reached."""
+        """Make sure that settings exist, however the command was called."""
         _settings(ctx)
         return super().invoke(ctx)
 
 
 class EnvGroup(click.Group):
-    """A family of commands, such as `haienv config …`."""
+    """A group of commands, such as `haienv config …`."""
 
     command_class = EnvCommand
 
@@ -106,49 +104,47 @@ class EnvGroup(click.Group):
 
 
 def reference(text: str, user: str | None = None) -> Reference:
-    """NAME or NAME[USER]; `.` is the active environment."""
+    """Parse NAME or NAME[USER]; `.` is the active environment."""
     if text != ".":
         return parse_reference(text, user)
     name = os.environ.get("HF_ENV_NAME")
     if not name:
-        raise UsageError("no environment is active", "give its name, or `source haienv NAME` first")
+        raise UsageError("no environment is active", "name one, or run `source haienv NAME` first")
     return Reference(name, os.environ.get("HF_ENV_OWNER", ""))
 
 
-def environment(text: str, user: str | None = None) -> tuple[Home, Environment]:
-    """The environment that is meant, and where."""
+def find_environment(text: str, user: str | None = None) -> tuple[Home, Environment]:
+    """Find an environment, and the Home with its root."""
     here = home()
     found = find(here, reference(text, user))
     return here.at(found.root), found
 
 
 def own_environment(text: str) -> tuple[Home, Environment]:
-    """An environment of the caller's in the first root; of others, or elsewhere, only to be refused."""
+    """Find an environment to change; the name alone means the caller's. Others are found too, to be refused later."""
     here = home()
     named = reference(text)
     return here, find(here, named if named.owner else Reference(named.name, here.user))
 
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Names that begin so, for completion."""
-    from haienv.store.registry import list_all
-
+    """Completions for a name."""
     here = home()
     environments = [e.name if e.owner == here.user else str(e) for e in list_all(here)]
     return [name for name in environments if name.startswith(incomplete)]
 
 
 def require_confirmation(question: str, yes: bool) -> None:
-    """Ask a person; a script must have said --yes."""
+    """Ask for confirmation; without a terminal, --yes is required."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} Nobody is there to say so", "add --yes")
+        raise UsageError(f"{question} There is no terminal to confirm", "add --yes")
     click.confirm(question, abort=True, err=True)
 
 
 def source_option(function: Any) -> Any:
-    """Files that say what is wanted; haienv.requirements.requirement_set tells them by their names."""
+    """The option --from: files with requirements."""
     return click.option(
         "--from",
         "sources",
@@ -160,21 +156,23 @@ def source_option(function: Any) -> Any:
 
 
 def index_options(function: Any) -> Any:
-    """Where packages come from."""
+    """Options for package sources."""
     for option in (
-        click.option("--offline", is_flag=True, help="Use what is in the cache."),
-        click.option("--no-index", is_flag=True, help="Only --find-links."),
+        click.option("--offline", is_flag=True, help="Use only packages in the cache."),
+        click.option("--no-index", is_flag=True, help="Use only --find-links."),
         click.option(
-            "--find-links", multiple=True, metavar="DIR|URL", help="Look for wheels there too."
+            "--find-links", multiple=True, metavar="DIR|URL", help="Also search wheels there."
         ),
-        click.option("--index", "index_url", metavar="URL", default="", help="Instead of PyPI."),
+        click.option(
+            "--index", "index_url", metavar="URL", default="", help="Index to use instead of PyPI."
+        ),
     ):
         function = option(function)
     return function
 
 
 def installer(here: Home, options: dict[str, Any]) -> Uv:
-    """The installer with what `index_options` gave; they are taken out of the options."""
+    """The installer with the values of `index_options`, which are removed from the options."""
     from haienv.backends.uv import Index, Uv
 
     return Uv(
@@ -193,7 +191,7 @@ def _absolute(location: str) -> str:
 
 
 def steps_dict(steps: Sequence[Step]) -> list[dict[str, object]]:
-    """A plan for programs."""
+    """A plan as JSON values."""
     return [
         {
             "action": s.action.value,

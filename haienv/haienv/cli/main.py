@@ -1,7 +1,7 @@
-"""The `haienv` command: the table of commands, and the one place where errors become exit codes.
+"""The `haienv` command, also `hai env …`: the table of commands, and the conversion of errors to exit codes.
 
 0 ok, 1 failure, 2 usage, 3 not found, 4 denied, 5 unreachable, 124 time-out, 130 interrupted; `run` and `shell`
-end with the code of what they ran. `hai env …` is the same.
+return the code of the program that they ran.
 """
 
 from __future__ import annotations
@@ -19,47 +19,52 @@ from hai.redaction import redact
 from haienv.errors import DISK_FULL_ERRNOS, DISK_FULL_HINT, DiskFull, EnvError
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "create": ("create:create", "Make an environment."),
+    "create": ("create:create", "Create an environment."),
     "list": ("inspect:listing", "List environments."),
-    "info": ("inspect:info", "Tell all about one."),
+    "info": ("inspect:info", "Show details of an environment."),
     "install": ("packages:install", "Add packages to an environment."),
-    "uninstall": ("packages:uninstall", "Take packages out."),
+    "uninstall": ("packages:uninstall", "Remove packages from an environment."),
     "upgrade": (
         "packages:upgrade",
-        "Newer packages, a newer parent, another Python; or roll back.",
+        "Upgrade packages, the parent or the Python; or roll back.",
     ),
     "run": ("run_shell:run", "Run a program in an environment."),
     "shell": ("run_shell:shell", "Start a shell in an environment."),
-    "init": ("run_shell:init", "What a shell's start-up file needs."),
-    "config": ("config:config", "Search directories, variables, visibility, description."),
-    "clone": ("create:clone", "Another name for the same packages."),
-    "rename": ("packages:rename", "Another name."),
+    "init": ("run_shell:init", "Print what a shell's start-up file needs."),
+    "config": ("config:config", "Show or change directories, variables, visibility, description."),
+    "clone": ("create:clone", "Create another environment with the same packages."),
+    "rename": ("packages:rename", "Rename an environment."),
     "remove": ("remove_gc:remove", "Remove environments."),
-    "freeze": ("inspect:freeze", "Packages as name==version."),
-    "lock": ("inspect:lock", "The lock, with hashes."),
+    "freeze": ("inspect:freeze", "Print packages as name==version."),
+    "lock": ("inspect:lock", "Print the lock, with hashes."),
     "diff": ("inspect:diff", "Compare two environments by package."),
-    "which": ("inspect:which", "The path of the interpreter, or of a program."),
-    "export": ("export_import:export", "Write an environment into an archive."),
-    "import": ("export_import:import_", "Make one from an archive, or all of an old venv.db."),
-    "pack": ("pack:pack", "Make an image of it that nodes unpack onto their own disks."),
-    "kernel": ("kernel:kernel", "Kernels for Jupyter."),
+    "which": ("inspect:which", "Print the path of the interpreter, or of a program."),
+    "export": ("export_import:export", "Write an environment to an archive."),
+    "import": (
+        "export_import:import_",
+        "Create an environment from an archive, or all of a venv.db of HAI.",
+    ),
+    "pack": ("pack:pack", "Pack an image that nodes unpack onto their local disks."),
+    "kernel": ("kernel:kernel", "Install or remove kernels for Jupyter."),
     "push": ("remote:push", "Build a local environment on the cluster."),
-    "pull": ("remote:pull", "Make an environment of the cluster here."),
+    "pull": ("remote:pull", "Build an environment of the cluster here."),
     "build": ("remote:build", "Build on the cluster, from a lock or requirements."),
-    "verify": ("verify:verify", "Compare files with what was installed."),
-    "doctor": ("verify:doctor", "Find what is broken or left over; --fix mends it."),
-    "history": ("verify:history", "What was done to your environments, and when."),
+    "verify": ("verify:verify", "Compare files with those that were installed."),
+    "doctor": ("verify:doctor", "Find what is broken or left over; --fix repairs it."),
+    "history": ("verify:history", "List changes to your environments."),
     "gc": ("remove_gc:gc", "Delete layers that nothing uses."),
-    "pip": ("packages:pip", "What `pip` does inside an environment."),
+    "pip": ("packages:pip", "Run pip commands in the active environment."),
 }
-"""Every command: module:name, and its sentence in `haienv --help`."""
+"""Every command: module:name, and its description in `haienv --help`."""
 
-_EXTRA = "what makes environments comes with it: pip install 'hai-platform[env]'"
-_EPILOG = "Enter one with `source haienv NAME` (bash, zsh, fish: see `haienv init --help`)."
+_EXTRA = "install the missing part: pip install 'hai-platform[env]'"
+_EPILOG = (
+    "Activate an environment with `source haienv NAME` (bash, zsh, fish: see `haienv init --help`)."
+)
 
 
 def group() -> click.Group:
-    """The command with all of its commands."""
+    """The group of all commands."""
     made = LazyGroup(
         name="haienv",
         package="haienv.cli.commands",
@@ -81,11 +86,12 @@ def _help_without_command(ctx: click.Context) -> None:
 
 
 def main(argv: Sequence[str] | None = None, program: str = "haienv") -> int:
-    """Run one command line; the exit code is returned. `program`: as what it was called, for help."""
+    """Run one command line, and return the exit code; `program` is the name in help texts."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if sys.platform == "win32":
         return _report(
-            EnvError("Windows has no haienv", "use it in WSL, or on a login node"), arguments
+            EnvError("haienv does not run on Windows", "use it in WSL, or on a login node"),
+            arguments,
         )
     try:
         return _run(arguments, program)
@@ -98,16 +104,16 @@ def main(argv: Sequence[str] | None = None, program: str = "haienv") -> int:
     except ModuleNotFoundError as error:
         return _report(_missing(error), arguments)
     except (KeyboardInterrupt, click.Abort):
-        print("haienv: interrupted; what was not done yet is as it was", file=sys.stderr)
+        print("haienv: interrupted; unfinished changes were not made", file=sys.stderr)
         return 130
 
 
 def _missing(error: ModuleNotFoundError) -> EnvError:
-    """Raises the error when it is a fault of ours."""
-    from hai.client.errors import NotGenerated, explain_error
+    """The error for a missing optional package. Raises other errors again."""
+    from hai.client.errors import NotGenerated, explained
 
-    if isinstance(known := explain_error(error), NotGenerated):
-        return EnvError(known.message, known.hint)
+    if isinstance(explanation := explained(error), NotGenerated):
+        return EnvError(explanation.message, explanation.hint)
     if (error.name or "").startswith("haienv"):
         raise error
     return EnvError(f"{error.name} is not installed", _EXTRA)
@@ -137,9 +143,9 @@ def _report(error: EnvError | click.ClickException | OSError, arguments: list[st
     if _json_requested(arguments):
         print(json.dumps({"error": {**facts, "exit_code": code}}), file=sys.stderr)
         return code
-    # who reads a log, such as that of a build on the cluster, keeps its last line
-    apart = "\n  hint: " if sys.stderr.isatty() else "; hint: "
-    text = facts["message"] + (apart + facts["hint"] if facts["hint"] else "")
+    # without a terminal on one line: readers of logs, such as those of remote builds, take the last line
+    separator = "\n  hint: " if sys.stderr.isatty() else "; hint: "
+    text = facts["message"] + (separator + facts["hint"] if facts["hint"] else "")
     print(f"haienv: {text}", file=sys.stderr)
     return code
 

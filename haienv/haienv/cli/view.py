@@ -1,4 +1,4 @@
-"""Environments as rows and as documents. The shape of the JSON is documented in docs/environments.md."""
+"""Environments as JSON documents and as tables. docs/environments.md describes the JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from haienv.store.registry import Environment
 
 
 def as_dict(found: Environment) -> dict[str, Any]:
-    """For programs."""
+    """The JSON document of an environment."""
     layer, metadata = found.layer, found.metadata
     return {
         "name": found.name,
@@ -35,7 +35,7 @@ def as_dict(found: Environment) -> dict[str, Any]:
 
 
 def parent(found: Environment) -> str:
-    """As name[owner]; a Python outside haienv by its directory; empty: none."""
+    """The nearest parent as name[owner], or the site-packages of an extended Python; empty if there is none."""
     if found.layer is None:
         return ""
     if found.layer.parents:
@@ -48,7 +48,7 @@ _HEADS = ("NAME", "OWNER", "PYTHON", "PARENT", "PACKAGES", "SIZE", "STATE", "SHO
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:
-    """For people."""
+    """A table of environments."""
     return aligned([_HEADS, *map(_row, found)])
 
 
@@ -67,7 +67,7 @@ def _row(facts: dict[str, Any]) -> tuple[str, ...]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Cells under one another."""
+    """Rows with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)) for row in rows

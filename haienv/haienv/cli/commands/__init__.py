@@ -1,1 +1,1 @@
-"""One file for each family of commands; imported when it is used."""
+"""One module per group of commands, imported on use."""

@@ -1,4 +1,4 @@
-"""`haienv config show|append|remove|set|clear|edit`: what belongs to an environment beside its packages."""
+"""`haienv config show|append|remove|set|clear|edit`: settings of an environment besides its packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 import click
 
 from hai.toml import loads
-from haienv.cli.common import EnvGroup, Settings, complete_names, environment, own_environment
+from haienv.cli.common import EnvGroup, Settings, complete_names, find_environment, own_environment
 from haienv.cli.view import aligned
 from haienv.errors import NotFound, UsageError
 from haienv.names import variable_fault
@@ -41,10 +41,10 @@ _LIST = click.argument("key", type=click.Choice(LISTS))
 
 @click.group("config", cls=EnvGroup)
 def config() -> None:
-    """Search directories, variables, hooks, visibility, description.
+    """Show or change search directories, variables, hooks, visibility, description.
 
-    A hook is a command that runs in the environment, without a shell, after its packages have
-    changed by a command of yours: when it was created, installed into, upgraded, rolled back.
+    A hook is a command that runs in the environment, without a shell, after a command of yours
+    has changed its packages: create, install, uninstall, upgrade, roll back.
 
     \b
     Examples:
@@ -57,11 +57,11 @@ def config() -> None:
 
 @config.command("show")
 @_NAME
-@click.option("-u", "--user", help="Whose it is.")
+@click.option("-u", "--user", help="Owner of the environment.")
 @click.pass_obj
 def show(settings: Settings, name: str, user: str | None) -> int:
-    """Show all of it."""
-    _, found = environment(name, user)
+    """Show all settings."""
+    _, found = find_environment(name, user)
     return _print_config(settings, found.metadata)
 
 
@@ -69,19 +69,19 @@ def show(settings: Settings, name: str, user: str | None) -> int:
 @click.argument("name", shell_complete=complete_names)
 @_KEY
 @click.argument("values", nargs=-1, required=True)
-@click.option("--group", help="For visibility group.")
+@click.option("--group", help="The group, for visibility group.")
 @click.pass_obj
 def set_(
     settings: Settings, name: str, key: str, values: tuple[str, ...], group: str | None
 ) -> int:
-    """Set it to VALUES, instead of what it is."""
+    """Replace the values of KEY by VALUES."""
 
     def change(metadata: EnvMetadata) -> EnvMetadata:
         metadata = replace(metadata, group=group) if group is not None else metadata
         if key in LISTS:
             return _with_entries(metadata, key, _parsed(key, values))
         if len(values) != 1:
-            raise UsageError(f"{key} is one value")
+            raise UsageError(f"{key} takes one value")
         return _with_text(metadata, key, values[0])
 
     return _configure(settings, name, change)
@@ -93,7 +93,7 @@ def set_(
 @click.argument("values", nargs=-1, required=True)
 @click.pass_obj
 def append(settings: Settings, name: str, key: str, values: tuple[str, ...]) -> int:
-    """Add VALUES; a variable that is there gets another value."""
+    """Add VALUES to KEY; an existing variable gets the new value."""
 
     def change(metadata: EnvMetadata) -> EnvMetadata:
         return _with_entries(metadata, key, {**_entries(metadata, key), **_parsed(key, values)})
@@ -107,7 +107,7 @@ def append(settings: Settings, name: str, key: str, values: tuple[str, ...]) -> 
 @click.argument("values", nargs=-1, required=True)
 @click.pass_obj
 def remove(settings: Settings, name: str, key: str, values: tuple[str, ...]) -> int:
-    """Take VALUES out; variables are named without their value."""
+    """Remove VALUES from KEY; variables are named without their values."""
 
     def change(metadata: EnvMetadata) -> EnvMetadata:
         entries = dict(_entries(metadata, key))
@@ -126,7 +126,7 @@ def remove(settings: Settings, name: str, key: str, values: tuple[str, ...]) -> 
 @_KEY
 @click.pass_obj
 def clear(settings: Settings, name: str, key: str) -> int:
-    """Empty it; visibility becomes private."""
+    """Clear KEY; visibility becomes private."""
 
     def change(metadata: EnvMetadata) -> EnvMetadata:
         if key in LISTS:
@@ -140,7 +140,7 @@ def clear(settings: Settings, name: str, key: str) -> int:
 @click.argument("name", default=".", shell_complete=complete_names)
 @click.pass_obj
 def edit(settings: Settings, name: str) -> int:
-    """Change directories and variables in $EDITOR; what is not valid is refused as a whole."""
+    """Edit directories and variables in $EDITOR; if anything is invalid, nothing is changed."""
     if not sys.stdin.isatty():
         raise UsageError("config edit needs a terminal", "scripts use set, append and remove")
     _, found = own_environment(name)
@@ -155,10 +155,10 @@ def _edited(found: Environment, text: str) -> Config:
     try:
         table = loads(text)
         if unknown := table.keys() - {field.name for field in fields(Config)}:
-            raise MalformedRecord(f"there is no {', '.join(sorted(unknown))}")
+            raise MalformedRecord(f"unknown keys: {', '.join(sorted(unknown))}")
         return parse_config(table)
     except ValueError as error:
-        raise UsageError(f"{found} is as it was: {error}") from error
+        raise UsageError(f"{found} was not changed: {error}") from error
 
 
 def _configure(settings: Settings, name: str, change: Callable[[EnvMetadata], EnvMetadata]) -> int:
@@ -169,7 +169,7 @@ def _configure(settings: Settings, name: str, change: Callable[[EnvMetadata], En
     if found.metadata.visibility == "private" != after.metadata.visibility and after.ready:
         from haienv.layers.bytecode import compile_modules
 
-        settings.note("compiling its modules, for others cannot")
+        settings.note("compiling modules, since other users cannot write bytecode")
         compile_modules(after.path / "bin" / "python", after.sites[0])
     if found.metadata.visibility != after.metadata.visibility != "public":
         _note_dependents(settings, here, after)
@@ -180,7 +180,7 @@ def _note_dependents(settings: Settings, here: Home, after: Environment) -> None
     from haienv.store.reverse_dependencies import dependents
 
     if users := dependents(here).get(after.layer_id):
-        settings.note(f"its packages stay as open as they were: {', '.join(users)} extended them")
+        settings.note(f"its packages stay visible: {', '.join(users)} extended them")
 
 
 def _print_config(settings: Settings, metadata: EnvMetadata) -> int:
@@ -199,7 +199,7 @@ def _value_text(value: object) -> str:
 
 
 def _entries(metadata: EnvMetadata, key: str) -> Mapping[str, str]:
-    """What a list has; its entries are the keys, so that nothing stands there twice."""
+    """The entries of a list as keys, so that none is listed twice; variables with their values."""
     if key == VARIABLES:
         return metadata.config.variables
     values = metadata.tags if key == "tags" else getattr(metadata.config, FIELDS[key])
@@ -227,14 +227,14 @@ def _parsed(key: str, values: tuple[str, ...]) -> dict[str, str]:
 
 
 def _tag_fault(tag: str) -> str:
-    return "" if tag.isprintable() and tag else f"{tag!r} cannot be a tag"
+    return "" if tag.isprintable() and tag else f"{tag!r} is not a valid tag"
 
 
 def _with_text(metadata: EnvMetadata, key: str, value: str) -> EnvMetadata:
     if not value.isprintable():
-        raise UsageError(f"{key} has letters that cannot be shown")
+        raise UsageError(f"{key} has unprintable characters")
     if key != "visibility":
         return replace(metadata, **cast("dict[str, Any]", {key: value}))
     if value not in VISIBILITIES:
-        raise UsageError(f"visibility is one of {', '.join(VISIBILITIES)}")
+        raise UsageError(f"visibility must be one of {', '.join(VISIBILITIES)}")
     return replace(metadata, visibility=value)

@@ -14,7 +14,7 @@ from haienv.cli.common import (
     EnvCommand,
     Settings,
     complete_names,
-    environment,
+    find_environment,
     index_options,
     installer,
     reference,
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from haienv.layers.plan import Step
     from haienv.requirements.requirement_set import RequirementSet
 
-_CREATE = """Make an environment, with packages as pip names them.
+_CREATE = """Create an environment with packages, in the syntax of pip.
 
 It extends the active environment, or else the Python that the shell finds; --extend names another,
---no_extend makes a clean one.
+--no_extend creates a clean one.
 
 \b
 Examples:
@@ -60,58 +60,65 @@ Examples:
 @click.argument("requirements", nargs=-1)
 @source_option
 @click.option("--from-extra", "extras", multiple=True, help="An extra of pyproject.toml.")
-@click.option("-e", "--editable", multiple=True, metavar="DIR", help="A project, in place.")
+@click.option("-e", "--editable", multiple=True, metavar="DIR", help="Install a project in place.")
 @click.option(
     "--extend",
     "parent",
     metavar="NAME[USER]",
     shell_complete=complete_names,
-    help="What to extend.",
+    help="Environment to extend.",
 )
-@click.option("--no_extend", "--no-extend", is_flag=True, help="Extend nothing.")
-@click.option("-p", "--py", "python", default="", help="Version or path of Python; $HAIENV_PY.")
+@click.option("--no_extend", "--no-extend", is_flag=True, help="Create a clean environment.")
+@click.option(
+    "-p", "--py", "python", default="", help="Version or path of Python; default: $HAIENV_PY."
+)
 @click.option(
     "--conda",
     "conda_packages",
     multiple=True,
     metavar="SPEC",
-    help="Let conda make the Python below, with this package.",
+    help="Extend a Python that conda creates, with this package.",
 )
-@click.option("--channel", "channels", multiple=True, help="Where conda looks.")
+@click.option("--channel", "channels", multiple=True, help="Channel of conda.")
 @click.option(
-    "--extra-search-dir", "search_dirs", multiple=True, metavar="DIR", help="Put into PYTHONPATH."
-)
-@click.option(
-    "--extra-search-bin-dir", "bin_dirs", multiple=True, metavar="DIR", help="Put into PATH."
-)
-@click.option("--extra-environment", "variables", multiple=True, metavar="K=V", help="A variable.")
-@click.option(
-    "--hook", "hooks", multiple=True, metavar="COMMAND", help="Run it there when packages changed."
+    "--extra-search-dir", "search_dirs", multiple=True, metavar="DIR", help="Add to PYTHONPATH."
 )
 @click.option(
-    "--visibility", type=click.Choice(VISIBILITIES), default="private", help="Who sees it."
+    "--extra-search-bin-dir", "bin_dirs", multiple=True, metavar="DIR", help="Add to PATH."
+)
+@click.option(
+    "--extra-environment", "variables", multiple=True, metavar="K=V", help="Set a variable."
+)
+@click.option(
+    "--hook", "hooks", multiple=True, metavar="COMMAND", help="Run after packages changed."
+)
+@click.option(
+    "--visibility",
+    type=click.Choice(VISIBILITIES),
+    default="private",
+    help="Who can see the environment.",
 )
 @click.option("--group", default="", help="A group of this system, for --visibility group.")
-@click.option("--description", default="", help="What it is for.")
+@click.option("--description", default="", help="Description.")
 @click.option(
     "--compile/--no-compile",
     "compiled",
     default=None,
-    help="Compile modules now; default: if others see it.",
+    help="Compile modules now; default: if others can see it.",
 )
 @click.option(
-    "--require-cuda", metavar="RANGE", default="", help="Only where the driver serves it."
+    "--require-cuda", metavar="RANGE", default="", help="Fail unless the driver supports it."
 )
+@click.option("--verify", is_flag=True, help="Compare all files with their RECORD first.")
 @click.option(
-    "--verify", is_flag=True, help="Compare all files with their records before it counts."
+    "--force", is_flag=True, help="Allow other versions than compiled packages of a parent need."
 )
-@click.option("--force", is_flag=True, help="Allow other versions of what a parent was built with.")
-@click.option("-y", "--yes", is_flag=True, help="Accepted for scripts; nothing is asked.")
-@click.option("--dry-run", is_flag=True, help="Show the plan only.")
+@click.option("-y", "--yes", is_flag=True, help="Ignored; create asks no questions.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @index_options
 @click.pass_obj
 def create(settings: Settings, /, name: str, **options: Any) -> int:
-    """The function behind the command."""
+    """Click shows _CREATE."""
     from haienv import operations
     from haienv.hooks import run_hooks
     from haienv.layers.machine import cuda_driver, require_cuda
@@ -179,7 +186,7 @@ def _summary(plan: Sequence[Step]) -> str:
     from haienv.layers.plan import Action
 
     shared = sum(step.action is Action.SHARE for step in plan)
-    return f"{len(plan) - shared} packages of its own, {shared} of those asked for from below"
+    return f"{len(plan) - shared} packages installed, {shared} shared with its parents"
 
 
 def _plan_text(plan: Sequence[Step]) -> str:
@@ -219,7 +226,7 @@ def _base(here: Home, options: dict[str, Any], requested_python: str) -> Base:
         return _conda_base(here, options, python or running_minor())
     if options["no_extend"]:
         if options["parent"]:
-            raise UsageError("--extend and --no_extend contradict each other")
+            raise UsageError("--extend and --no_extend are mutually exclusive")
         return empty_base(python or running_python())
     meant = reference(options["parent"]) if options["parent"] else default_parent(os.environ)
     if isinstance(meant, Reference):
@@ -235,8 +242,8 @@ def _conda_base(here: Home, options: dict[str, Any], python: str) -> Base:
 
     if options["parent"] or options["no_extend"] or options["dry_run"] or "/" in python:
         raise UsageError(
-            "--conda makes the Python that is extended, at once",
-            "it goes with neither --extend, --no_extend, --dry-run nor a path for -p",
+            "--conda creates the Python to extend at once",
+            "it cannot be combined with --extend, --no_extend, --dry-run or a path for -p",
         )
     prefix = create_prefix(
         here, [f"python={python}", *options["conda_packages"]], options["channels"]
@@ -245,7 +252,7 @@ def _conda_base(here: Home, options: dict[str, Any], python: str) -> Base:
 
 
 def _with_programs(config: Config, base: Base) -> Config:
-    """Programs of conda's packages are in PATH too."""
+    """Add the programs of conda's packages to PATH."""
     prefix = Path(base.external_sites[0]).parents[2]  # of <prefix>/lib/pythonX.Y/site-packages
     return replace(config, bin_dirs=(*config.bin_dirs, str(prefix / "bin")))
 
@@ -255,10 +262,10 @@ def _with_programs(config: Config, base: Base) -> Config:
 @click.argument("name")
 @click.pass_obj
 def clone(settings: Settings, source: str, name: str) -> int:
-    """Give NAME the packages of SOURCE, to be changed by itself. Costs no disk."""
+    """Create NAME with the packages of SOURCE. Both can change independently; no files are copied."""
     from haienv import operations
 
     here = home()
-    made = operations.clone(here, environment(source)[1], name)
+    made = operations.clone(here, find_environment(source)[1], name)
     settings.answer(as_dict(made), str(made.path))
     return 0

@@ -1,4 +1,4 @@
-"""`haienv export` and `haienv import`: environments as files, and those of HAI's haienv."""
+"""`haienv export` and `haienv import`: archives of environments, and environments of HAI's haienv."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from haienv.cli.common import (
     EnvCommand,
     Settings,
     complete_names,
-    environment,
+    find_environment,
     index_options,
     installer,
 )
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 @click.command("export", cls=EnvCommand)
 @click.argument("name", shell_complete=complete_names)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("-u", "--user", help="Whose it is.")
-@click.option("--recipe", is_flag=True, help="The lock only: whoever takes it needs an index.")
+@click.option("-u", "--user", help="Owner of the environment.")
+@click.option("--recipe", is_flag=True, help="Only the lock; an import then needs an index.")
 @click.pass_obj
 def export(settings: Settings, name: str, file: Path, user: str | None, recipe: bool) -> int:
-    """Write an environment into FILE (.tar, .tar.gz, .tar.xz; its own layer, not its parents)."""
+    """Write an environment to FILE (.tar, .tar.gz, .tar.xz), without its parents."""
     from haienv import archive
 
-    _, found = environment(name, user)
+    _, found = find_environment(name, user)
     if recipe:
         file.write_text(found.lock())
     else:
@@ -55,7 +55,7 @@ def export(settings: Settings, name: str, file: Path, user: str | None, recipe: 
 @index_options
 @click.pass_obj
 def import_(settings: Settings, /, file: str, name: str, **options: Any) -> int:
-    """Make NAME from an archive of `haienv export`; or all environments of an old venv.db."""
+    """Create NAME from an archive of `haienv export`, or all environments of a venv.db of HAI."""
     from haienv.legacy_db import is_database
 
     here, path = home(), Path(file)
@@ -63,7 +63,7 @@ def import_(settings: Settings, /, file: str, name: str, **options: Any) -> int:
     if is_database(path):
         return _import_legacy_db(settings, here, uv, path)
     if not name:
-        raise UsageError("which name shall it have?", f"haienv import {file} NAME")
+        raise UsageError("a name is required", f"haienv import {file} NAME")
     made = _from_archive(here, uv, path, name)
     settings.answer(as_dict(made), str(made.path))
     return 0
@@ -79,9 +79,9 @@ def _from_archive(here: Home, uv: Uv, path: Path, name: str) -> Environment:
     request = BuildRequest(
         contents.layer.wanted,
         exact=contents.lock.pins,
-        populate=lambda *places: archive.extract_files(path, *places),
+        populate=lambda *targets: archive.extract_files(path, *targets),
     )
-    config = replace(contents.metadata.config, hooks=())  # nobody else's commands run here
+    config = replace(contents.metadata.config, hooks=())  # commands of other users never run here
     metadata = EnvMetadata(
         description=contents.metadata.description, tags=contents.metadata.tags, config=config
     )
@@ -97,7 +97,8 @@ def _base(here: Home, layer: Layer) -> Base:
 
     if layer.sites:
         raise Refused(
-            f"it extends the Python of another machine: {layer.sites[0]}", "extend an environment"
+            f"it extends the Python of another machine: {layer.sites[0]}",
+            "extend an environment instead",
         )
     if not layer.parents:
         return empty_base(layer.minor)
@@ -106,7 +107,7 @@ def _base(here: Home, layer: Layer) -> Base:
     if parent is None:
         raise Refused(
             f"it extends {nearest.name}[{nearest.owner}], lock {nearest.lock_hash[:12]}, which is not here",
-            f"import that first: haienv export {nearest.name} there",
+            f"import the parent first: `haienv export {nearest.name}` on the other machine",
         )
     return environment_base(parent)
 
@@ -123,14 +124,14 @@ def _import_legacy_db(settings: Settings, here: Home, uv: Uv, path: Path) -> int
 
 
 def _import_legacy(here: Home, uv: Uv, row: LegacyEnvironment) -> dict[str, str]:
-    """One row as an environment that extends the old one's files, which stay where they are."""
+    """Create an environment that extends the files of a legacy one, which stay in their directory."""
     from haienv import operations
     from haienv.layers.base import python_base
     from haienv.layers.build import BuildRequest
 
     try:
         if row.fault or not is_name(row.name):
-            raise UsageError(row.fault or "its name is not a name")
+            raise UsageError(row.fault or "its name is invalid")
         if read_environment(here, here.user, row.name):
             return {"name": row.name, "path": str(here.directory(here.user, row.name)), "error": ""}
         base = python_base(str(Path(row.path) / "bin" / "python"))

@@ -1,4 +1,4 @@
-"""`haienv list`, `info`, `which`, `freeze`, `lock`, `diff`: looking without touching."""
+"""`haienv list`, `info`, `which`, `freeze`, `lock`, `diff`: read-only commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from hai.client.sizes import size_text
-from haienv.cli.common import EnvCommand, Settings, complete_names, environment
+from haienv.cli.common import EnvCommand, Settings, complete_names, find_environment
 from haienv.cli.view import aligned, as_dict, table
 from haienv.errors import NotFound
 from haienv.layers.installed import versions
@@ -16,19 +16,21 @@ from haienv.store.layout import CURRENT_LINK, home
 from haienv.store.registry import Environment, children, current_parent, list_all
 
 _NAME = click.argument("name", default=".", shell_complete=complete_names)
-_USER = click.option("-u", "--user", help="Whose it is.")
+_USER = click.option("-u", "--user", help="Owner of the environment.")
 
 
 @click.command("list", cls=EnvCommand)
-@click.option("-u", "--user", help="Only of this user.")
-@click.option("-a", "--all", "include_broken", is_flag=True, help="Broken ones of others too.")
-@click.option("--names", "only_names", is_flag=True, help="Only names, one a line.")
-@click.option("--remote", is_flag=True, help="Those of the cluster, as `haienv pull` takes them.")
+@click.option("-u", "--user", help="Only environments of this user.")
+@click.option(
+    "-a", "--all", "include_broken", is_flag=True, help="Include broken environments of others."
+)
+@click.option("--names", "only_names", is_flag=True, help="Only print names.")
+@click.option("--remote", is_flag=True, help="List environments on the cluster, for `haienv pull`.")
 @click.pass_obj
 def listing(
     settings: Settings, user: str | None, include_broken: bool, only_names: bool, remote: bool
 ) -> int:
-    """List environments: the system's, your own, and others' that you may use."""
+    """List environments: the system's, yours, and those of others that you may use."""
     owner = check_name(user, "user") if user else ""
     me, found = _on_cluster(owner) if remote else _here(owner)
     visible = [
@@ -65,9 +67,9 @@ def _on_cluster(owner: str) -> tuple[str, list[dict[str, Any]]]:
 
 def _empty_note(user: str | None, remote: bool) -> str:
     if user:
-        return f"{user} has no environments that you see{' on the cluster' if remote else ''}"
+        return f"{user} has no environments that you can see{' on the cluster' if remote else ''}"
     if remote:
-        return "the cluster has no environments that you see: haienv push NAME"
+        return "the cluster has no environments that you can see: haienv push NAME"
     return "no environments yet: haienv create NAME"
 
 
@@ -84,12 +86,12 @@ def _short(each: dict[str, Any], user: str) -> str:
 @click.command("info", cls=EnvCommand)
 @_NAME
 @_USER
-@click.option("--tasks", is_flag=True, help="Ask the server which unfinished tasks use it.")
-@click.option("--disk", is_flag=True, help="How many bytes are its alone: removing it frees them.")
+@click.option("--tasks", is_flag=True, help="Also list unfinished tasks that use it.")
+@click.option("--disk", is_flag=True, help="Also show how many bytes removing it would free.")
 @click.pass_obj
 def info(settings: Settings, name: str, user: str | None, tasks: bool, disk: bool) -> int:
-    """Tell all about an environment: parents, children, size, what is newer."""
-    here, found = environment(name, user)
+    """Show details of an environment: parents, children, size, whether its parent changed."""
+    here, found = find_environment(name, user)
     layer = found.layer
     below = [p.name + f"[{p.owner}]" for p in layer.parents] if layer else []
     above = children(here, found.owner, frozenset({found.layer_id})) if found.layer_id else []
@@ -117,7 +119,7 @@ def info(settings: Settings, name: str, user: str | None, tasks: bool, disk: boo
         document["freed_bytes"] = freed_bytes(found.path) if found.layer_id else 0
     settings.answer(document, _document(document))
     if newer:
-        settings.note(f"its parent has changed since: `haienv upgrade {found.name}` follows it")
+        settings.note(f"its parent has changed: `haienv upgrade {found.name}` updates it")
     return 0
 
 
@@ -159,13 +161,11 @@ def _text(value: object) -> str:
 @_NAME
 @click.argument("program", default="python")
 @_USER
-@click.option(
-    "--pinned", is_flag=True, help="The path in the layer: it stays when packages change."
-)
+@click.option("--pinned", is_flag=True, help="The path in the layer, which does not change.")
 @click.pass_obj
 def which(settings: Settings, name: str, program: str, user: str | None, pinned: bool) -> int:
-    """The path of the interpreter (for an IDE), or of a program."""
-    here, found = environment(name, user)
+    """Print the path of the interpreter (for an IDE), or of a program."""
+    here, found = find_environment(name, user)
     layer = found.usable
     top = found.path if pinned else found.directory / CURRENT_LINK
     for folder in (top, *(here.layer(p.owner, p.layer) for p in layer.parents)):
@@ -179,11 +179,11 @@ def which(settings: Settings, name: str, program: str, user: str | None, pinned:
 @click.command("freeze", cls=EnvCommand)
 @_NAME
 @_USER
-@click.option("--own", is_flag=True, help="Without what its parents bring.")
+@click.option("--own", is_flag=True, help="Without packages of parents.")
 @click.pass_obj
 def freeze(settings: Settings, name: str, user: str | None, own: bool) -> int:
-    """Packages as name==version, those of parents included."""
-    _, found = environment(name, user)
+    """Print packages as name==version, including those of parents."""
+    _, found = find_environment(name, user)
     sites = found.sites[:1] if own else found.sites
     packages = dict(sorted(versions(sites).items()))
     settings.answer(packages, "\n".join(f"{name}=={version}" for name, version in packages.items()))
@@ -195,8 +195,8 @@ def freeze(settings: Settings, name: str, user: str | None, own: bool) -> int:
 @_USER
 @click.pass_obj
 def lock(settings: Settings, name: str, user: str | None) -> int:
-    """The lock of its own layer, with hashes: `haienv create --from` makes the same one."""
-    _, found = environment(name, user)
+    """Print the lock of an environment, with hashes, for `haienv create --from`."""
+    _, found = find_environment(name, user)
     layer = found.recorded_layer
     text = found.lock()
     settings.answer({"lock": text, "lock_hash": layer.lock_hash}, text.rstrip("\n"))
@@ -209,8 +209,8 @@ def lock(settings: Settings, name: str, user: str | None) -> int:
 @click.pass_obj
 def diff(settings: Settings, left: str, right: str) -> int:
     """Compare two environments by package. The exit code is 0 whether they differ or not."""
-    before = versions(environment(left)[1].sites)
-    after = versions(environment(right)[1].sites)
+    before = versions(find_environment(left)[1].sites)
+    after = versions(find_environment(right)[1].sites)
     include_broken = sorted({*before, *after})
     changed = [
         (n, before.get(n, ""), after.get(n, ""))

@@ -1,4 +1,4 @@
-"""`haienv kernel`: environments as kernels of Jupyter."""
+"""`haienv kernel`: Jupyter kernels that run in environments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from haienv.cli.common import EnvGroup, Settings, complete_names, environment
+from haienv.cli.common import EnvGroup, Settings, complete_names, find_environment
 from haienv.errors import EnvError, Exists, NotFound, Refused
 from haienv.layers.installed import versions
 from haienv.store.registry import Environment
@@ -22,15 +22,15 @@ _NAME = click.argument("name", default=".", shell_complete=complete_names)
 
 @click.group("kernel", cls=EnvGroup)
 def kernel() -> None:
-    """Kernels for Jupyter."""
+    """Install or remove kernels for Jupyter."""
 
 
 @kernel.command("install")
 @_NAME
 @click.pass_obj
 def install(settings: Settings, name: str) -> int:
-    """Let Jupyter of this account offer an environment; it needs ipykernel, its own or a parent's."""
-    _, found = environment(name)
+    """Install a Jupyter kernel for an environment, which needs ipykernel (or a parent has it)."""
+    _, found = find_environment(name)
     if "ipykernel" not in versions(found.sites):
         raise Refused(
             f"{found} has no ipykernel, so Jupyter cannot run it",
@@ -39,8 +39,8 @@ def install(settings: Settings, name: str) -> int:
     folder = _folder(found)
     if (other := _environment_of_kernel(folder)) != str(found) and _environment_exists(other):
         raise Exists(
-            f"Jupyter's kernel {folder.name} is that of {other}: to it, capitals are small letters",
-            f"haienv kernel remove '{other}', or give one of them another name",
+            f"Jupyter's kernel {folder.name} is that of {other}: kernel names ignore case",
+            f"haienv kernel remove '{other}', or rename one of them",
         )
     folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "kernel.json", json.dumps(specification(found), indent=2))
@@ -52,8 +52,8 @@ def install(settings: Settings, name: str) -> int:
 @_NAME
 @click.pass_obj
 def remove(settings: Settings, name: str) -> int:
-    """Take it away again; the environment stays."""
-    _, found = environment(name)
+    """Remove the kernel; the environment stays."""
+    _, found = find_environment(name)
     folder = _folder(found)
     if not folder.is_dir() or _environment_of_kernel(folder) not in ("", str(found)):
         raise NotFound(f"Jupyter has no kernel of {found} here")
@@ -63,7 +63,7 @@ def remove(settings: Settings, name: str) -> int:
 
 
 def specification(found: Environment) -> dict[str, Any]:
-    """What Jupyter runs: through haienv, so that variables and parents' programs are there."""
+    """The kernel specification; it starts through haienv, which sets variables and PATH."""
     layer = found.usable
     run = [sys.executable, "-m", "haienv", "run", str(found), "--"]
     return {
@@ -76,7 +76,7 @@ def specification(found: Environment) -> dict[str, Any]:
 
 
 def _environment_of_kernel(folder: Path) -> str:
-    """The environment of a kernel that is there; empty: it does not say, or there is none."""
+    """The environment of an installed kernel; empty if there is none, or if it does not say."""
     try:
         return str(json.loads((folder / "kernel.json").read_text())["metadata"]["haienv"])
     except (OSError, ValueError, LookupError, TypeError):
@@ -85,13 +85,13 @@ def _environment_of_kernel(folder: Path) -> str:
 
 def _environment_exists(name: str) -> bool:
     try:
-        return bool(name and environment(name))
+        return bool(name and find_environment(name))
     except EnvError:
         return False
 
 
 def _folder(found: Environment) -> Path:
-    """Where Jupyter looks for the kernels of an account."""
+    """The directory of a kernel in the account's Jupyter data."""
     data = os.environ.get("JUPYTER_DATA_DIR") or os.path.join(
         os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "jupyter"
     )

@@ -1,4 +1,4 @@
-"""`haienv pack`: an environment as an image, for nodes whose own disks are faster than shared storage."""
+"""`haienv pack`: images of environments, for nodes whose local disks are faster than shared storage."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @click.command("pack", cls=EnvCommand)
 @click.argument("name", default=".", shell_complete=complete_names)
-@click.option("--remove", is_flag=True, help="Take its image away again.")
+@click.option("--remove", is_flag=True, help="Remove the image.")
 @click.pass_obj
 def pack(settings: Settings, name: str, remove: bool) -> int:
-    """Make an image of an environment's layer, and of those below it that are yours.
+    """Pack images of an environment's layer and of those of your parents.
 
-    Nodes that keep environments on their own disks unpack it once; tasks run in the copy. Where a
-    layer has no image, they run from shared storage as always.
+    Nodes that copy environments to local disks unpack each image once; tasks run in the copy. They
+    run from shared storage if a layer has no image.
     """
     from haienv.layers import packing
 
@@ -30,7 +30,7 @@ def pack(settings: Settings, name: str, remove: bool) -> int:
     if remove:
         removed = [str(path) for path in packing.remove_image(here, found)]
         settings.answer({"removed": removed}, "")
-        settings.note(f"{found} is packed no more" if removed else f"{found} was not packed")
+        settings.note(f"{found} is no longer packed" if removed else f"{found} was not packed")
         return 0
     packed_layers = packing.pack(here, found)
     settings.answer(
@@ -40,8 +40,8 @@ def pack(settings: Settings, name: str, remove: bool) -> int:
     for each in packed_layers:
         if each.image is None:
             settings.note(
-                f"{each.environment} is another's and has no image, so tasks run from shared storage until "
-                f"its owner says: haienv pack {each.environment.partition('[')[0]}"
+                f"{each.environment} belongs to another user and has no image: tasks run from shared storage "
+                f"until the owner runs haienv pack {each.environment.partition('[')[0]}"
             )
     return 0
 

@@ -1,4 +1,4 @@
-"""`haienv install`, `uninstall`, `upgrade`, `rename`, `remove`, and what `pip` means inside an environment."""
+"""`haienv install`, `uninstall`, `upgrade`, `rename`, and `pip` in an active environment."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _NAME = click.argument("name", shell_complete=complete_names)
 _FORCE = click.option(
-    "--force", is_flag=True, help="Allow other versions of what a parent was built with."
+    "--force", is_flag=True, help="Allow other versions than compiled packages of a parent need."
 )
 _PIP_OPTIONS = {
     "-r": "--from",
@@ -40,24 +40,24 @@ _PIP_OPTIONS = {
     "-i": "--index",
     "--index-url": "--index",
 }
-_DRY = click.option("--dry-run", is_flag=True, help="Show the plan only.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Only show the plan.")
 
 
 @click.command("install", cls=EnvCommand)
 @_NAME
 @click.argument("requirements", nargs=-1)
 @source_option
-@click.option("-e", "--editable", multiple=True, metavar="DIR", help="A project, in place.")
-@click.option("-U", "--upgrade", is_flag=True, help="Newer versions of everything of its own too.")
+@click.option("-e", "--editable", multiple=True, metavar="DIR", help="Install a project in place.")
+@click.option("-U", "--upgrade", is_flag=True, help="Also upgrade installed packages.")
 @_FORCE
-@_DRY
+@_DRY_RUN
 @index_options
 @click.pass_obj
 def install(settings: Settings, /, name: str, **options: Any) -> int:
     """Add packages to an environment (`.`: the active one).
 
-    Parents are never changed; what they have in a fitting version is used from there. Running
-    programs keep what they have: a new layer is built and switched to.
+    Parents are never changed; their packages are used if the version fits. A new layer is built,
+    and running programs keep the old one.
     """
     from haienv.requirements.files import collect_requirements
     from haienv.requirements.requirement_set import (
@@ -89,11 +89,11 @@ def install(settings: Settings, /, name: str, **options: Any) -> int:
 @click.command("uninstall", cls=EnvCommand)
 @_NAME
 @click.argument("packages", nargs=-1, required=True)
-@_DRY
+@_DRY_RUN
 @index_options
 @click.pass_obj
 def uninstall(settings: Settings, /, name: str, packages: tuple[str, ...], **options: Any) -> int:
-    """Take packages out, with what only they needed."""
+    """Remove packages, and dependencies that nothing else needs."""
     here, found = own_environment(name)
     uv = installer(here, options)
 
@@ -118,10 +118,10 @@ def _without(found: Environment, request: BuildRequest, packages: Sequence[str])
         if name not in requested and name not in projects:
             below = name in versions(found.sites[1:])
             raise Refused(
-                f"{name} was not asked for in {found}",
-                "it belongs to a parent, whose packages cannot be taken out here"
+                f"{name} is not a requirement of {found}",
+                "it belongs to a parent, whose packages cannot be removed here"
                 if below
-                else f"it asks for: {', '.join((*requested, *projects)) or 'nothing'}",
+                else f"its requirements are: {', '.join((*requested, *projects)) or 'nothing'}",
             )
     removed_projects = {projects.get(name) for name in removed}
     editable = tuple(
@@ -173,22 +173,28 @@ def _note_children(settings: Settings, here: Home, found: Environment) -> None:
     below = children(here, found.owner, frozenset({found.layer_id}))
     if below:
         dependents = ", ".join(map(str, below))
-        settings.note(f"{dependents} extend what it was before; `haienv upgrade` follows")
+        settings.note(
+            f"{dependents} still extend its previous state; `haienv upgrade` updates them"
+        )
 
 
 @click.command("upgrade", cls=EnvCommand)
 @_NAME
-@click.option("-p", "--py", "python", default="", help="Another Python (version or path).")
-@click.option("--keep-versions", is_flag=True, help="Only follow the parent, or the Python.")
-@click.option("--rollback", is_flag=True, help="Back to the packages before the last change.")
+@click.option("-p", "--py", "python", default="", help="Change the Python (version or path).")
+@click.option(
+    "--keep-versions", is_flag=True, help="Only change to the current parent, or to the Python."
+)
+@click.option(
+    "--rollback", is_flag=True, help="Switch back to the packages before the last change."
+)
 @_FORCE
-@_DRY
+@_DRY_RUN
 @index_options
 @click.pass_obj
 def upgrade(settings: Settings, /, name: str, **options: Any) -> int:
-    """Newer packages, on top of the parent as it is now.
+    """Upgrade packages, on the current state of the parent.
 
-    A new layer is built and then switched to; the old one stays for --rollback until gc.
+    A new layer is built; the old one is kept for --rollback until gc deletes it.
     """
     from haienv import operations
 
@@ -215,24 +221,24 @@ def _upgraded_base(here: Home, found: Environment, python: str) -> Base:
         if parent is None:
             return layer_base(found, found.usable)
         return environment_base(parent, python)
-    now = layer_base(found, layer)
+    current = layer_base(found, layer)
     if layer.sites and "/" in python:
         return python_base(python)
     if layer.sites and python:
         raise UsageError(
-            f"{found} extends {layer.sites[0]}, so its Python is given",
-            "leave out -p, or give the path of another Python that it shall extend",
+            f"{found} extends {layer.sites[0]}, so its Python version is fixed",
+            "leave out -p, or pass the path of another Python to extend",
         )
-    return replace(now, python=python, required_minor="") if python else now
+    return replace(current, python=python, required_minor="") if python else current
 
 
 @click.command("rename", cls=EnvCommand)
 @_NAME
 @click.argument("to")
-@click.option("--force", is_flag=True, help="Even if tasks use it: they will not find it.")
+@click.option("--force", is_flag=True, help="Also if tasks use it, which will not find it.")
 @click.pass_obj
 def rename(settings: Settings, name: str, to: str, force: bool) -> int:
-    """Give an environment another name; what extends it goes on. One that unfinished tasks use keeps its name."""
+    """Rename an environment, unless unfinished tasks use it. Environments that extend it keep working."""
     from haienv import operations
     from haienv.cluster import require_unused
     from haienv.store.access import require_owner
@@ -250,38 +256,37 @@ def rename(settings: Settings, name: str, to: str, force: bool) -> int:
     cls=EnvCommand,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-def pip(ctx: click.Context, words: tuple[str, ...]) -> int:
-    """`pip install|uninstall|list|freeze` in the active environment, done by haienv."""
+def pip(ctx: click.Context, arguments: tuple[str, ...]) -> int:
+    """Run `pip install|uninstall|list|freeze` in the active environment, through haienv."""
     from haienv.cli.commands.inspect import freeze
 
-    match words:
+    match arguments:
         case ("install", *pip_arguments):
-            chosen, arguments = install, [".", *_translated(pip_arguments)]
+            command, translated = install, [".", *_translated(pip_arguments)]
         case ("uninstall", *pip_arguments):
-            chosen, arguments = (
-                uninstall,
-                [".", *(word for word in pip_arguments if word not in ("-y", "--yes"))],
-            )
+            names = (each for each in pip_arguments if each not in ("-y", "--yes"))
+            command, translated = uninstall, [".", *names]
         case ("list" | "freeze", *pip_arguments):
-            chosen, arguments = freeze, [".", *pip_arguments]
+            command, translated = freeze, [".", *pip_arguments]
         case _:
             raise UsageError(
-                "packages of this environment are changed as a whole, so of pip there are "
+                "haienv manages the packages of this environment, so pip only has "
                 "install, uninstall, list and freeze",
-                "`haienv --help` shows the rest; `python -m pip` is pip itself, if it is installed",
+                "see `haienv --help`; `python -m pip` runs pip itself, if it is installed",
             )
-    with chosen.make_context(chosen.name, arguments, parent=ctx.parent) as inner:
-        return int(chosen.invoke(inner))
+    with command.make_context(command.name, translated, parent=ctx.parent) as inner:
+        return int(command.invoke(inner))
 
 
-def _translated(words: Sequence[str]) -> list[str]:
-    """pip's -r FILE is our --from FILE, its -i URL our --index URL."""
-    return [ours for word in words for ours in _translate_option(word)]
+def _translated(arguments: Sequence[str]) -> list[str]:
+    """Translate options of pip: -r FILE to --from FILE, -i URL to --index URL."""
+    return [each for argument in arguments for each in _translate_option(argument)]
 
 
-def _translate_option(word: str) -> list[str]:
-    name, _, value = word.partition("=") if word.startswith("--") else (word[:2], "", word[2:])
-    same = word.startswith("-") and _PIP_OPTIONS.get(name)
-    return [same, *([value] if value else [])] if same else [word]
+def _translate_option(argument: str) -> list[str]:
+    is_long = argument.startswith("--")
+    name, _, value = argument.partition("=") if is_long else (argument[:2], "", argument[2:])
+    option = argument.startswith("-") and _PIP_OPTIONS.get(name)
+    return [option, *([value] if value else [])] if option else [argument]

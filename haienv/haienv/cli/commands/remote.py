@@ -1,4 +1,4 @@
-"""`haienv push`, `pull` and `build --remote`: environments of the cluster."""
+"""`haienv push`, `pull` and `build --remote`: environments on the cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from haienv.cli.common import (
     EnvCommand,
     Settings,
     complete_names,
-    environment,
+    find_environment,
     index_options,
     installer,
     source_option,
@@ -29,19 +29,21 @@ if TYPE_CHECKING:
     from haienv.backends.uv import Uv
     from haienv.layers.base import Base
 
-_REPLACE = click.option("--replace", is_flag=True, help="Instead of one of that name.")
-_VISIBILITY = click.option("--visibility", type=click.Choice(VISIBILITIES), help="Who sees it.")
+_REPLACE = click.option("--replace", is_flag=True, help="Replace an environment of that name.")
+_VISIBILITY = click.option(
+    "--visibility", type=click.Choice(VISIBILITIES), help="Who can see the environment."
+)
 _GROUP = click.option("--group", default="", help="A user group, for --visibility group.")
 
 
 @click.command("push", cls=EnvCommand)
 @click.argument("name", shell_complete=complete_names)
-@click.option("--as", "target", default="", help="Its name on the cluster; as here.")
+@click.option("--as", "target", default="", help="Name on the cluster; default: the local name.")
 @click.option(
     "--wheels",
     multiple=True,
     type=click.Path(exists=True, file_okay=False),
-    help="Send wheels of this directory that no index has.",
+    help="Upload needed wheels of this directory.",
 )
 @_VISIBILITY
 @_GROUP
@@ -50,12 +52,12 @@ _GROUP = click.option("--group", default="", help="A user group, for --visibilit
 def push(settings: Settings, /, name: str, **options: Any) -> int:
     """Build a local environment on the cluster, from its lock.
 
-    Packages come from the cluster's indexes; only what describes its own layer travels, and wheels
-    that no index has. What it extends must be there, with the same lock.
+    Packages come from the cluster's indexes; only the lock and wheels that no index has are
+    uploaded. Its parent must exist there, with the same lock.
     """
     from haienv import cluster
 
-    _, found = environment(name)
+    _, found = find_environment(name)
     target = check_name(options["target"] or found.name)
     wheels = [
         path for directory in options["wheels"] for path in sorted(Path(directory).glob("*.whl"))
@@ -86,11 +88,13 @@ def _print_made(settings: Settings, made: Remote) -> int:
 @click.command("pull", cls=EnvCommand)
 @click.argument("source", metavar="NAME[USER]")
 @click.argument("name", default="")
-@click.option("--extend", "parent", default="", help="What stands for its parent here.")
+@click.option(
+    "--extend", "parent", default="", help="Local environment to extend instead of its parent."
+)
 @index_options
 @click.pass_obj
 def pull(settings: Settings, /, source: str, name: str, parent: str, **options: Any) -> int:
-    """Make an environment of the cluster here, from its lock, as NAME."""
+    """Build an environment of the cluster here as NAME, from its lock."""
     from haienv import cluster, operations
     from haienv.layers.build import BuildRequest
 
@@ -114,7 +118,7 @@ def _config(text: str) -> Any:
     try:
         return parse_config(loads(text))
     except ValueError as error:
-        raise UsageError(f"its configuration cannot be read: {error}") from error
+        raise UsageError(f"the configuration of the environment is invalid: {error}") from error
 
 
 def _base(here: Home, lock: Lock, parent: str, chosen: str) -> Base:
@@ -127,18 +131,19 @@ def _base(here: Home, lock: Lock, parent: str, chosen: str) -> Base:
         return environment_base(find(here, parse_reference(chosen)))
     found = find_by_lock(here, lock.parent, parse_reference(parent))
     if found is None:
-        raise Refused(f"it extends {parent}, which is not here", f"first: haienv pull '{parent}'")
+        raise Refused(
+            f"it extends {parent}, which is not here",
+            f"pull it first: haienv pull '{parent}'",
+        )
     return environment_base(found)
 
 
 @click.command("build", cls=EnvCommand)
 @click.argument("name")
 @click.argument("requirements", nargs=-1)
-@click.option(
-    "--remote", is_flag=True, required=True, help="On the cluster (the only place so far)."
-)
+@click.option("--remote", is_flag=True, required=True, help="Required: build on the cluster.")
 @source_option
-@click.option("-p", "--py", "python", default="", help="Minor version, as in 3.11.")
+@click.option("-p", "--py", "python", default="", help="Minor version of Python, as in 3.11.")
 @click.option(
     "--extend", "parent", default="", metavar="NAME[USER]", help="An environment of the cluster."
 )
@@ -148,9 +153,9 @@ def _base(here: Home, lock: Lock, parent: str, chosen: str) -> Base:
 @index_options
 @click.pass_obj
 def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int:
-    """Build an environment on the cluster that need not be here.
+    """Build an environment on the cluster only.
 
-    Versions are chosen here, for the cluster's Python; a lock is taken as it is.
+    Versions are resolved here, for the cluster's Python; a lock is used as it is.
     """
     from haienv import cluster
     from haienv.layers.base import running_minor
@@ -162,7 +167,9 @@ def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int
         RequirementSet(options["requirements"]), options["sources"], ()
     )
     if requested.editable:
-        raise UsageError("projects in place exist on this machine only")
+        raise UsageError(
+            "projects in place cannot be built on the cluster: their files are on this machine"
+        )
     parent = parse_reference(options["parent"]) if options["parent"] else None
     chain = cluster.locks_of_chain(parent.name, parent.owner) if parent else []
     python = chain[0].python if chain else options["python"] or requested.python or running_minor()
@@ -182,12 +189,12 @@ def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int
     return _print_made(settings, made)
 
 
-def _locked(uv: Uv, wanted: tuple[str, ...], python: str, chain: list[Lock]) -> Lock:
+def _locked(uv: Uv, requirements: tuple[str, ...], python: str, chain: list[Lock]) -> Lock:
     from haienv.layers.resolve import resolve_for
     from haienv.store.transaction import build_directory
 
     below = {pin.name: pin.version for lock in reversed(chain) for pin in lock.pins}
     with build_directory(uv.home) as work:
-        found = resolve_for(uv, wanted, python, below, work)
+        found = resolve_for(uv, requirements, python, below, work)
     pins = tuple(pin for pin in found if below.get(pin.name) != pin.version)
     return Lock(python, pins, chain[0].hash if chain else "")

@@ -1,4 +1,4 @@
-"""`haienv remove` and `haienv gc`: what goes for good, once nobody needs it."""
+"""`haienv remove` and `haienv gc`: delete environments, and layers that nothing uses."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from haienv.store.layout import Home, home
 
 @click.command("remove", cls=EnvCommand)
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_names)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Even if others extend it or tasks use it.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--force", is_flag=True, help="Also if others extend it or tasks use it.")
 @click.pass_obj
 def remove(settings: Settings, names: tuple[str, ...], yes: bool, force: bool) -> int:
-    """Remove environments. What others extend, and what unfinished tasks use, is kept."""
+    """Remove environments, unless others extend them or unfinished tasks use them."""
     from haienv import operations
     from haienv.cluster import require_unused
     from haienv.store.access import require_owner
 
     here = home()
-    each_once = {
+    unique = {
         str(each): each
         for each in (require_owner(here, own_environment(name)[1]) for name in names)
     }
-    found = list(each_once.values())
+    found = list(unique.values())
     if not force:
         for each in found:
             require_unused(each)
@@ -46,16 +46,17 @@ def remove(settings: Settings, names: tuple[str, ...], yes: bool, force: bool) -
 
 
 @click.command("gc", cls=EnvCommand)
-@click.option("--days", default=7.0, show_default=True, help="Since when nothing has used it.")
-@click.option("--cache", is_flag=True, help="What the cache of wheels no longer needs, too.")
-@click.option("--dry-run", is_flag=True, help="Show it only.")
-@click.option("--force", is_flag=True, help="Even if no server tells what tasks use.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--days", default=7.0, show_default=True, help="Minimum days since the last use.")
+@click.option("--cache", is_flag=True, help="Also prune the cache of wheels.")
+@click.option("--dry-run", is_flag=True, help="Only list the layers.")
+@click.option("--force", is_flag=True, help="Also if the server cannot report what tasks use.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def gc(settings: Settings, days: float, cache: bool, dry_run: bool, force: bool, yes: bool) -> int:
-    """Delete layers that no environment has had for some days.
+    """Delete layers that no environment has used for some days.
 
-    What programs of tasks run in stays. The layer before the last change is kept for --rollback.
+    Layers that programs of tasks run in are kept, and so is the previous layer of each environment,
+    for --rollback.
     """
     from haienv.backends.uv import Uv
     from haienv.layers.gc import delete_garbage, find_garbage
@@ -76,12 +77,12 @@ def gc(settings: Settings, days: float, cache: bool, dry_run: bool, force: bool,
         delete_garbage(here, found)
     if not dry_run and cache:
         Uv(here).prune()
-    settings.note(f"{size_text(size)} {'would be' if dry_run else 'are'} free")
+    settings.note(f"{size_text(size)} {'would be freed' if dry_run else 'freed'}")
     return 0
 
 
 def _busy_layers(here: Home, force: bool) -> frozenset[str]:
-    """Layers that programs run in; with --force none where nobody can be asked."""
+    """Layers that programs run in; with --force none if the server cannot be reached."""
     from haienv.cluster import ServerError, layers_in_use
 
     try:

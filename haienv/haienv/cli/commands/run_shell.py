@@ -1,4 +1,4 @@
-"""`haienv run`, `shell` and `init`: being inside an environment."""
+"""`haienv run`, `shell` and `init`: run programs and shells in an environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from haienv.activate import shells
 from haienv.activate.activation import Activation, activation
 from haienv.activate.shells import SHELLS, text_for
-from haienv.cli.common import EnvCommand, Settings, complete_names, environment
+from haienv.cli.common import EnvCommand, Settings, complete_names, find_environment
 from haienv.errors import NotFound, UsageError
 
 _FISH = """function source
@@ -26,9 +26,9 @@ _STARTUP_OPTIONS = {
     "bash": ("--rcfile", str(Path(shells.__file__).with_name("enter.bash")), "-i"),
     "fish": ("-C", "printf %s $_HAIENV_ENTER | builtin source; set -e _HAIENV_ENTER"),
 }
-_INIT = """What a shell's start-up file needs.
+_INIT = """Print what a shell's start-up file needs.
 
-bash and zsh need nothing while haienv is on PATH; fish needs this line in config.fish:
+bash and zsh need nothing if haienv is on PATH; fish needs this line in config.fish:
 
 \b
   haienv init fish | source
@@ -48,16 +48,16 @@ For completion add, in bash: eval "$(haienv init bash)"; in zsh: eval "$(haienv 
 def run(settings: Settings, name: str, command: tuple[str, ...]) -> int:
     """Run a program in an environment: haienv run NAME -- python train.py
 
-    The program takes the place of haienv, so signals and the exit code are its own.
+    The program replaces haienv, so signals and the exit code are those of the program.
     """
     arguments = command[1:] if command[0] == "--" else command
     if not arguments:
-        raise UsageError("which program?", "haienv run NAME -- COMMAND")
-    here, found = environment(name)
+        raise UsageError("a command is required", "haienv run NAME -- COMMAND")
+    here, found = find_environment(name)
     variables = activation(here, found).applied(os.environ)
     program = shutil.which(arguments[0], path=variables["PATH"])
     if program is None:
-        raise NotFound(f"{found} has no program {arguments[0]!r}, and PATH has none")
+        raise NotFound(f"{found} has no program {arguments[0]!r}, and it is not on PATH")
     os.execve(program, list(arguments), variables)
 
 
@@ -65,18 +65,18 @@ def run(settings: Settings, name: str, command: tuple[str, ...]) -> int:
 @click.argument("name", shell_complete=complete_names)
 @click.pass_obj
 def shell(settings: Settings, name: str) -> int:
-    """Start a shell in an environment; `exit` leaves it."""
-    here, found = environment(name)
+    """Start a shell in an environment; `exit` ends it."""
+    here, found = find_environment(name)
     program = shutil.which(os.environ.get("SHELL") or "sh")
     if program is None:
-        raise NotFound(f"there is no shell {os.environ.get('SHELL')!r}", "set SHELL")
-    settings.note(f"{found}: exit leaves it")
+        raise NotFound(f"cannot find the shell {os.environ.get('SHELL')!r}", "set SHELL")
+    settings.note(f"{found}: `exit` ends the shell")
     arguments, variables = _shell_command(program, activation(here, found, follow=True))
     os.execve(program, arguments, variables)
 
 
 def _shell_command(program: str, entered: Activation) -> tuple[list[str], dict[str, str]]:
-    """A shell enters after its start-up files, which may set PATH; where that cannot be said, before them."""
+    """The command and variables: bash and fish activate after their start-up files, which may set PATH."""
     name = os.path.basename(program)
     if name not in _STARTUP_OPTIONS:
         return [program], entered.applied(os.environ)
@@ -90,7 +90,7 @@ def _shell_command(program: str, entered: Activation) -> tuple[list[str], dict[s
 @click.argument("which", type=click.Choice(SHELLS))
 @click.pass_obj
 def init(settings: Settings, which: str) -> int:
-    """The function behind the command."""
+    """Click shows _INIT."""
     from click.shell_completion import get_completion_class
 
     from haienv.activate.shells import fish_quoted

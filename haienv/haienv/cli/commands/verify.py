@@ -1,10 +1,10 @@
-"""`haienv verify`, `doctor`, `history`: are files what they should be, what should not be there, what was done?"""
+"""`haienv verify`, `doctor`, `history`: integrity of files, broken environments, past changes."""
 
 from __future__ import annotations
 
 import click
 
-from haienv.cli.common import EnvCommand, Settings, complete_names, environment
+from haienv.cli.common import EnvCommand, Settings, complete_names, find_environment
 from haienv.cli.view import aligned
 from haienv.names import check_name
 from haienv.store.layout import home
@@ -12,13 +12,13 @@ from haienv.store.layout import home
 
 @click.command("verify", cls=EnvCommand)
 @click.argument("name", default=".", shell_complete=complete_names)
-@click.option("-u", "--user", help="Whose it is.")
+@click.option("-u", "--user", help="Owner of the environment.")
 @click.pass_obj
 def verify(settings: Settings, name: str, user: str | None) -> int:
-    """Compare the files of an environment with what was installed. The exit code is 1 if they differ."""
+    """Compare the files of an environment with those that were installed. The exit code is 1 if they differ."""
     from haienv.layers.integrity import differences
 
-    _, found = environment(name, user)
+    _, found = find_environment(name, user)
     differences_found = differences(found)
     document = [{"what": each.kind, "path": each.path} for each in differences_found]
     settings.answer(
@@ -33,10 +33,10 @@ def verify(settings: Settings, name: str, user: str | None) -> int:
 
 
 @click.command("doctor", cls=EnvCommand)
-@click.option("--fix", is_flag=True, help="Mend what can be mended.")
+@click.option("--fix", is_flag=True, help="Repair what can be repaired.")
 @click.pass_obj
 def doctor(settings: Settings, fix: bool) -> int:
-    """Find what is broken or left over among your environments. The exit code is 1 if something stays."""
+    """Find what is broken or left over in your environments. The exit code is 1 if a problem remains."""
     from haienv.doctor import findings, repair
 
     here = home()
@@ -54,7 +54,7 @@ def doctor(settings: Settings, fix: bool) -> int:
         for each in found
     ]
     rows = [
-        ("mended" if each in repaired else "found", each.problem, each.path, _hint(each))
+        ("fixed" if each in repaired else "found", each.problem, each.path, _hint(each))
         for each in found
     ]
     settings.answer(document, aligned(rows) if rows else "")
@@ -72,10 +72,12 @@ def _hint(each: object) -> str:
 
 @click.command("history", cls=EnvCommand)
 @click.argument("name", default="", shell_complete=complete_names)
-@click.option("-u", "--user", help="Whose; that of others only operators can read.")
+@click.option(
+    "-u", "--user", help="Owner of the environments; only operators can read changes of others."
+)
 @click.pass_obj
 def history(settings: Settings, name: str, user: str | None) -> int:
-    """What was done to your environments (to NAME), oldest first: create, switch, configure, rename, remove."""
+    """List changes to your environments (to NAME), oldest first: create, switch, configure, rename, remove."""
     from dataclasses import asdict
 
     from haienv.store.history import read_changes
