@@ -14,9 +14,9 @@ import pytest
 
 from hai.client.profile import Profile
 from hai.v1.environment_pb2 import Environment
-from hai_backend.testing.server import ServerProcess
 from haienv.store.layout import Home
 from haienv.store.registry import read_environment
+from tests.support.servers import ServerProcess
 
 OWNER = getuser()  # an embedded server's admin is its account
 pytestmark = pytest.mark.e2e
