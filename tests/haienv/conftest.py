@@ -110,20 +110,20 @@ def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fast 1.0 and 2.0; torchy is compiled and needs fast<2; tool has a console script; app needs tool and fast;
     greedy needs fast>=2.
     """
-    place = tmp_path_factory.mktemp("wheels")
-    wheel(place, "fast", "1.0")
-    wheel(place, "fast", "2.0")
-    wheel(place, "plain", "1.0")
-    wheel(place, "plain", "2.0")
-    wheel(place, "torchy", "1.0", requires=["fast"], compiled=True)
-    wheel(place, "tool", "1.0", script="tool")
-    wheel(place, "app", "1.0", requires=["tool", "fast"], script="app")
-    wheel(place, "greedy", "1.0", requires=["fast>=2"])
-    return place
+    directory = tmp_path_factory.mktemp("wheels")
+    wheel(directory, "fast", "1.0")
+    wheel(directory, "fast", "2.0")
+    wheel(directory, "plain", "1.0")
+    wheel(directory, "plain", "2.0")
+    wheel(directory, "torchy", "1.0", requires=["fast"], compiled=True)
+    wheel(directory, "tool", "1.0", script="tool")
+    wheel(directory, "app", "1.0", requires=["tool", "fast"], script="app")
+    wheel(directory, "greedy", "1.0", requires=["fast>=2"])
+    return directory
 
 
 def wheel(
-    place: Path,
+    directory: Path,
     name: str,
     version: str,
     requires: Sequence[str] = (),
@@ -146,7 +146,7 @@ def wheel(
     if script:
         files[f"{info}/entry_points.txt"] = f"[console_scripts]\n{script} = {name}:main\n"
     files |= more
-    path = place / f"{name}-{version}-py3-none-any.whl"
+    path = directory / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for file, text in files.items():
             archive.writestr(file, text)
@@ -162,9 +162,9 @@ def _digest(text: str) -> str:
 @pytest.fixture
 def make_wheel(tmp_path: Path) -> Callable[..., Path]:
     """Makes wheels beside those of the wheelhouse."""
-    place = tmp_path / "wheels"
-    place.mkdir()
-    return lambda *args, **kwargs: wheel(place, *args, **kwargs)
+    directory = tmp_path / "wheels"
+    directory.mkdir()
+    return lambda *args, **kwargs: wheel(directory, *args, **kwargs)
 
 
 @pytest.fixture
@@ -197,13 +197,15 @@ RUN = {
 def run_shell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """Runs a text in a shell that has read no start-up files, in a home of its own."""
     home = str(tmp_path_factory.mktemp("home"))
-    few = {"PATH": os.environ["PATH"], "HOME": home, "LC_ALL": "C.UTF-8", "TERM": "dumb"}
+    minimal = {"PATH": os.environ["PATH"], "HOME": home, "LC_ALL": "C.UTF-8", "TERM": "dumb"}
 
     def run(shell: str, text: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
         if shutil.which(shell) is None:
             pytest.skip(f"{shell} is not installed")
         command = [*RUN[shell], "-c", text]
-        return subprocess.run(command, env={**few, **variables}, capture_output=True, timeout=60)
+        return subprocess.run(
+            command, env={**minimal, **variables}, capture_output=True, timeout=60
+        )
 
     return run
 

@@ -22,12 +22,12 @@ def hook(tmp_path: Path) -> str:
     return f"python {shlex.quote(str(program))} '$HOME; x' "
 
 
-def told(tmp_path: Path) -> list[str]:
+def hook_runs(tmp_path: Path) -> list[str]:
     path = tmp_path / "told"
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_it_runs_after_each_change_of_packages(haienv: Any, hook: str, tmp_path: Path) -> None:
+def test_hooks_run_after_each_change_of_packages(haienv: Any, hook: str, tmp_path: Path) -> None:
     haienv.ok("create one --no_extend --hook", hook)
     layers = [haienv.get("one").layer_id]
     for line in ("install one plain==1.0", "install one plain==1.0", "upgrade one --rollback"):
@@ -35,10 +35,10 @@ def test_it_runs_after_each_change_of_packages(haienv: Any, hook: str, tmp_path:
         layers.append(haienv.get("one").layer_id)
     haienv.ok("config set one description x")
     del layers[2]  # nothing was installed the second time
-    assert told(tmp_path) == [f"one {layer} $HOME; x" for layer in layers]
+    assert hook_runs(tmp_path) == [f"one {layer} $HOME; x" for layer in layers]
 
 
-def test_one_that_fails_is_told_and_undoes_nothing(haienv: Any) -> None:
+def test_a_failed_hook_is_reported_and_undoes_nothing(haienv: Any) -> None:
     line = f"{sys.executable} -c 'raise SystemExit(7)'"
     done = haienv("create one --no_extend plain --json --hook", line)
     assert done.code == 1
@@ -53,15 +53,13 @@ def test_one_that_fails_is_told_and_undoes_nothing(haienv: Any) -> None:
 
 
 @pytest.mark.parametrize("line", ["'", "", "a\nb"])
-def test_what_is_no_command_is_refused(haienv: Any, line: str) -> None:
+def test_invalid_commands_are_refused(haienv: Any, line: str) -> None:
     assert haienv("create one --no_extend --hook", line).code == 2
     haienv.ok("create one --no_extend")
     assert haienv("config append one hook", line).code == 2
 
 
-def test_an_interruption_says_nothing_that_is_not_so(
-    haienv: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_hook_keeps_the_change(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in a hook: the change is made."""
 
     def interrupted(*_: object) -> int:
@@ -75,12 +73,12 @@ def test_an_interruption_says_nothing_that_is_not_so(
 
 def test_hooks_of_others_never_run(haienv: Any, hook: str, tmp_path: Path) -> None:
     haienv.as_user("bob").ok("create base --no_extend fast --visibility public --hook", hook)
-    assert len(told(tmp_path)) == 1
+    assert len(hook_runs(tmp_path)) == 1
     haienv.ok("export base", tmp_path / "base.tar")
     ann = haienv.as_user("ann")
     ann.ok("create top --extend 'base[bob]' plain")
     ann.ok("import", tmp_path / "base.tar", "mine")
     ann.ok("install mine plain")
     ann.ok("list --json")
-    assert len(told(tmp_path)) == 1
+    assert len(hook_runs(tmp_path)) == 1
     assert ann.ok("config show mine --json").json["hook"] == []

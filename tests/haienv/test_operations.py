@@ -18,7 +18,7 @@ from haienv.layers.base import running_python
 NEWEST = "import fast; print(fast.VERSION)"
 
 
-def test_install_keeps_what_is_there_and_upgrade_renews_it(haienv: Any) -> None:
+def test_install_keeps_versions_and_upgrade_changes_them(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast==1.0")
     haienv.ok("install one tool")
     assert haienv.run("one", NEWEST) == "1.0"
@@ -30,7 +30,7 @@ def test_install_keeps_what_is_there_and_upgrade_renews_it(haienv: Any) -> None:
     assert haienv.run("one", NEWEST) == "1.0"
 
 
-def test_upgrade_tells_what_it_changes(haienv: Any) -> None:
+def test_upgrade_prints_what_it_changes(haienv: Any) -> None:
     haienv.ok("create base --no_extend tool fast==1.0")
     haienv.ok("create top --extend base plain==1.0")
     assert haienv.ok("upgrade base").out == haienv.ok("upgrade top").out == "nothing to change\n"
@@ -41,7 +41,7 @@ def test_upgrade_tells_what_it_changes(haienv: Any) -> None:
     assert [(step["action"], step["name"]) for step in plan] == [("install", "plain")]
 
 
-def test_lines_for_several_pythons_stay_together(haienv: Any, tmp_path: Path) -> None:
+def test_requirements_with_several_markers_stay_together(haienv: Any, tmp_path: Path) -> None:
     lines = ["fast<2; python_version<'4'", "fast>=2; python_version>='4'", "plain"]
     haienv.ok("create one --no_extend", *lines)
     haienv.ok("install one tool")
@@ -61,13 +61,13 @@ def test_lines_for_several_pythons_stay_together(haienv: Any, tmp_path: Path) ->
     assert haienv.get("one").usable.wanted == ("tool",)
 
 
-def test_uninstall_takes_what_only_it_needed(haienv: Any) -> None:
+def test_uninstall_removes_unneeded_dependencies(haienv: Any) -> None:
     haienv.ok("create one --no_extend app plain")
     haienv.ok("uninstall one app")
     assert set(haienv.ok("freeze one --json").json) == {"plain"}
 
 
-def test_a_parents_package_cannot_be_taken_out(haienv: Any) -> None:
+def test_a_package_of_a_parent_cannot_be_uninstalled(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast")
     haienv.ok("create top --extend base plain")
     refused = haienv("uninstall top fast")
@@ -86,7 +86,7 @@ def test_upgrade_follows_the_parent(haienv: Any) -> None:
     assert not haienv.ok("info top --json").json["parent_changed"]
 
 
-def test_nothing_comes_to_stand_on_itself(haienv: Any) -> None:
+def test_an_environment_never_extends_itself(haienv: Any) -> None:
     """The name of a parent may become that of a child, or of a child's child."""
     haienv.ok("create base --no_extend fast")
     haienv.ok("create top --extend base tool")
@@ -103,15 +103,15 @@ def test_nothing_comes_to_stand_on_itself(haienv: Any) -> None:
         haienv.ok("rename spare base")
 
 
-def test_an_upgrade_follows_what_has_the_name_of_the_parent_now(haienv: Any) -> None:
+def test_upgrade_follows_the_name_of_the_parent(haienv: Any) -> None:
     """Not what another with the same packages calls its own."""
     haienv.ok("create base --no_extend fast==1.0 --extra-environment A=base")
     haienv.ok("clone base other")
     haienv.ok("config set other extra-environment A=other")
     for name in ("base", "other"):
         haienv.ok(f"create on-{name} --extend {name} tool --visibility private")
-        told = haienv.ok(f"info on-{name} --json").json["parents"]
-        assert told == [f"{name}[ann]"]
+        result = haienv.ok(f"info on-{name} --json").json["parents"]
+        assert result == [f"{name}[ann]"]
         assert activation(haienv.home, haienv.get(f"on-{name}")).variables == {"A": name}
     haienv.ok("remove other --force --yes")
     haienv.ok("create other --no_extend fast==2.0")
@@ -119,7 +119,7 @@ def test_an_upgrade_follows_what_has_the_name_of_the_parent_now(haienv: Any) -> 
     assert haienv.run("on-other", NEWEST) == "2.0"
 
 
-def test_an_upgrade_onto_what_is_hidden_is_refused(haienv: Any) -> None:
+def test_upgrade_onto_a_hidden_parent_is_refused(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast --visibility public")
     haienv.ok("create top --extend base tool --visibility public")
     before = haienv.get("top").layer_id
@@ -129,7 +129,7 @@ def test_an_upgrade_onto_what_is_hidden_is_refused(haienv: Any) -> None:
     assert haienv.get("top").layer_id == before
 
 
-def test_an_older_layer_runs_on_while_the_environment_changes(haienv: Any) -> None:
+def test_an_older_layer_stays_while_the_environment_changes(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast==1.0")
     old = haienv.get("one").path
     haienv.ok("install one fast==2.0")
@@ -137,9 +137,7 @@ def test_an_older_layer_runs_on_while_the_environment_changes(haienv: Any) -> No
     assert (old / "bin" / "python").exists()
 
 
-def test_an_upgrade_takes_another_python_where_the_old_one_is_gone(
-    haienv: Any, tmp_path: Path
-) -> None:
+def test_upgrade_replaces_a_missing_python(haienv: Any, tmp_path: Path) -> None:
     old, new = (tmp_path / name / "python3" for name in ("old", "new"))
     for each in (old, new):
         each.parent.mkdir()
@@ -158,7 +156,7 @@ def test_an_upgrade_takes_another_python_where_the_old_one_is_gone(
     assert haienv.run("top", "import fast, plain; print(fast.VERSION, plain.VERSION)") == "1.0 1.0"
 
 
-def test_a_python_that_is_another_by_now_is_told_and_upgraded(haienv: Any, tmp_path: Path) -> None:
+def test_upgrade_repairs_a_changed_python(haienv: Any, tmp_path: Path) -> None:
     python, another = tmp_path / "python3", tmp_path / "python3.2"
     python.symlink_to(running_python())
     another.write_text("#!/bin/sh\n")
@@ -180,7 +178,7 @@ def test_a_python_that_is_another_by_now_is_told_and_upgraded(haienv: Any, tmp_p
         pytest.param(lambda lock: lock.unlink(), "BROKEN", id="gone"),
     ],
 )
-def test_a_damaged_lock_is_told_and_mended_by_an_upgrade(
+def test_upgrade_repairs_a_damaged_lock(
     haienv: Any, damage: Callable[[Path], object], state: str
 ) -> None:
     haienv.ok("create base --no_extend tool")
@@ -200,12 +198,12 @@ def test_a_damaged_lock_is_told_and_mended_by_an_upgrade(
     haienv.ok("verify mine")
 
 
-def test_an_upgrade_takes_the_parent_as_it_is_where_its_old_layer_is_gone(haienv: Any) -> None:
+def test_upgrade_repairs_a_missing_parent_layer(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast==1.0")
     haienv.ok("create top --extend base plain")
-    gone = haienv.get("base").path
+    missing = haienv.get("base").path
     haienv.ok("install base tool")
-    shutil.move(gone, f"{gone}.away")
+    shutil.move(missing, f"{missing}.away")
     assert not haienv.get("top").ready
     haienv.ok("upgrade top --keep-versions")
     assert haienv.run("top", "import fast, plain, tool; print(fast.VERSION)") == "1.0"
@@ -223,7 +221,7 @@ def test_rename_and_clone(haienv: Any) -> None:
     assert haienv("rename other copy").code == 1
 
 
-def test_a_name_is_taken_as_it_is_before_it_is_one_of_hais(haienv: Any) -> None:
+def test_current_names_take_precedence_over_legacy_names(haienv: Any) -> None:
     system = haienv.as_user("system")
     system.ok("create 202111 --no_extend tool --visibility public")
     ann = haienv.as_user("ann")
@@ -235,7 +233,7 @@ def test_a_name_is_taken_as_it_is_before_it_is_one_of_hais(haienv: Any) -> None:
     ann.ok("remove py311-202111 --yes")
 
 
-def test_remove_refuses_what_others_extend(haienv: Any) -> None:
+def test_remove_refuses_environments_that_others_extend(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast --visibility public")
     bob = haienv.as_user("bob")
     bob.ok("create his --extend 'base[ann]' tool")
@@ -248,13 +246,13 @@ def test_remove_refuses_what_others_extend(haienv: Any) -> None:
     assert bob.get("his").ready
 
 
-def test_who_names_one_twice_removes_it_once(haienv: Any) -> None:
+def test_remove_accepts_the_same_environment_twice(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
     haienv.ok("remove one 'one[ann]' --yes")
     assert haienv.ok("list --names").out == ""
 
 
-def test_scripts_must_say_yes(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remove_requires_confirmation(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     haienv.ok("create one --no_extend")
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert haienv("remove one").code == 2
@@ -280,7 +278,7 @@ def test_scripts_must_say_yes(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> N
         pytest.param("list --nonsense", 2, id="no such option"),
     ],
 )  # fmt: skip
-def test_errors_have_codes_and_leave_everything(haienv: Any, line: str, code: int) -> None:
+def test_errors_have_exit_codes_and_change_nothing(haienv: Any, line: str, code: int) -> None:
     haienv.ok("create one --no_extend")
     result = haienv(line, "--json")
     assert result.code == code, result.err
@@ -289,14 +287,14 @@ def test_errors_have_codes_and_leave_everything(haienv: Any, line: str, code: in
     assert [*(haienv.home.user_dir / ".building").iterdir()] == []
 
 
-def test_a_wrong_word_is_told_in_one_sentence_with_what_helps(haienv: Any) -> None:
-    told = haienv("nonsense").err
+def test_an_unknown_command_is_reported_with_a_hint(haienv: Any) -> None:
+    result = haienv("nonsense").err
     assert (
-        told == "haienv: No such command 'nonsense'; hint: `haienv --help` shows how it is used\n"
+        result == "haienv: No such command 'nonsense'; hint: `haienv --help` shows how it is used\n"
     )
 
 
-def test_nobody_changes_what_belongs_to_another(haienv: Any) -> None:
+def test_environments_of_other_users_cannot_be_changed(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast --visibility public")
     bob = haienv.as_user("bob")
     for line in ("remove 'base[ann]' --yes", "install 'base[ann]' tool", "rename 'base[ann]' mine",
@@ -304,21 +302,21 @@ def test_nobody_changes_what_belongs_to_another(haienv: Any) -> None:
         assert bob(line).code == 4, line
 
 
-def test_a_label_that_could_not_be_read_again_is_not_written(haienv: Any) -> None:
+def test_metadata_that_could_not_be_read_is_not_written(haienv: Any) -> None:
     large = ["--extra-environment", f"A={'x' * 60_000}"]
     haienv.ok("create one --no_extend", *large)
     label = haienv.get("one").directory / "env.toml"
     text = label.read_text()
     more = [f"{name}={'x' * 60_000}" for name in "BCDEF"]
-    for words in (["description", "x" * 5000], ["tags", "x" * 5000], ["extra-environment", *more],
+    for arguments in (["description", "x" * 5000], ["tags", "x" * 5000], ["extra-environment", *more],
                   ["extra-environment", f"B={'x' * 70_000}"], ["hook", "x " * 5000]):  # fmt: skip
-        assert haienv("config set one", *words).code == 2, words[0]
+        assert haienv("config set one", *arguments).code == 2, arguments[0]
         assert label.read_text() == text
     assert haienv("create two --no_extend --description", "x" * 5000).code == 2
     assert haienv.ok("list --names").out == "one\n"
 
 
-def test_a_label_that_cannot_be_read_is_not_overwritten(haienv: Any) -> None:
+def test_unreadable_metadata_is_not_overwritten(haienv: Any) -> None:
     haienv.ok("create one --no_extend --extra-environment A=b")
     label = haienv.get("one").directory / "env.toml"
     label.write_text(text := label.read_text() + "[half")
@@ -329,7 +327,7 @@ def test_a_label_that_cannot_be_read_is_not_overwritten(haienv: Any) -> None:
     assert haienv.get("one").metadata.config.variables == {"A": "b"}
 
 
-def test_what_was_done_is_told(haienv: Any) -> None:
+def test_history_lists_changes(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
     first = haienv.get("one").layer_id
     haienv.ok("install one plain")
@@ -337,25 +335,25 @@ def test_what_was_done_is_told(haienv: Any) -> None:
     second = haienv.get("one").layer_id
     haienv.ok("rename one two")
     haienv.ok("remove two --yes")
-    told = haienv.ok("history --json").json
-    assert [(c["what"], c["name"], c["layer"]) for c in told] == [
+    result = haienv.ok("history --json").json
+    assert [(c["what"], c["name"], c["layer"]) for c in result] == [
         ("create", "one", first),
         ("switch", "one", second),
         ("configure", "one", second),
         ("rename to two", "one", second),
         ("remove", "two", ""),
     ]
-    assert {c["uid"] for c in told} == {os.getuid()}
-    assert haienv.ok("history two --json").json == told[-1:]
+    assert {c["uid"] for c in result} == {os.getuid()}
+    assert haienv.ok("history two --json").json == result[-1:]
     path = haienv.home.user_dir / ".history"
     assert path.stat().st_mode & 0o777 == 0o600
-    bad = [{**told[0], "time": 1}, {**told[0], "what": "\x1b[2J"}]
+    bad = [{**result[0], "time": 1}, {**result[0], "what": "\x1b[2J"}]
     lines = ["no line of ours", "[" * 100_000, *map(json.dumps, bad)]
     path.write_text("\n".join(lines) + "\n" + path.read_text())
-    assert haienv.ok("history --json").json == told
+    assert haienv.ok("history --json").json == result
 
 
-def test_a_history_that_cannot_be_written_stops_nothing(haienv: Any, tmp_path: Path) -> None:
+def test_an_unwritable_history_is_ignored(haienv: Any, tmp_path: Path) -> None:
     haienv.ok("create one --no_extend")
     path = haienv.home.user_dir / ".history"
     path.unlink()

@@ -37,7 +37,7 @@ def test_the_same_packages_are_the_same_bytes(haienv: Any, tmp_path: Path) -> No
     assert images(haienv, "top") == first
 
 
-def test_an_image_holds_modules_that_need_no_compiling(haienv: Any) -> None:
+def test_an_image_contains_bytecode(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast tool")
     haienv.ok("pack one")
     path = haienv.get("one").path
@@ -55,7 +55,7 @@ def test_an_image_holds_modules_that_need_no_compiling(haienv: Any) -> None:
     assert haienv.ok("verify one").code == 0
 
 
-def test_large_files_are_not_held_in_memory(
+def test_large_files_are_not_read_into_memory(
     haienv: Any, tmp_path: Path, make_wheel: Callable[..., Path]
 ) -> None:
     size = 32 << 20
@@ -75,15 +75,17 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], None]]:
     """The root of environments; called, it has another size."""
 
     def mount(options: str) -> bool:
-        words = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
-        return subprocess.run(words, capture_output=True).returncode == 0
+        mount_command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(mount_point)]
+        return subprocess.run(mount_command, capture_output=True).returncode == 0
 
-    place = tmp_path / "ro ot"
-    place.mkdir()
+    mount_point = tmp_path / "ro ot"
+    mount_point.mkdir()
     if not mount("size=2500k"):
         pytest.skip("needs the right to mount a small file system")
-    yield lambda size: subprocess.run(["mount", "-o", f"remount,size={size}", place], check=True)
-    subprocess.run(["umount", "-l", place], check=True)
+    yield lambda size: subprocess.run(
+        ["mount", "-o", f"remount,size={size}", mount_point], check=True
+    )
+    subprocess.run(["umount", "-l", mount_point], check=True)
 
 
 def test_a_full_disk_leaves_no_image_without_bytecode(
@@ -104,7 +106,9 @@ def test_a_full_disk_leaves_no_image_without_bytecode(
     assert image.unpacked_bytes > 3_000_000
 
 
-def test_what_the_disk_does_not_take_is_told(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_fsync_is_reported_as_a_full_disk(
+    haienv: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -117,7 +121,7 @@ def test_what_the_disk_does_not_take_is_told(haienv: Any, monkeypatch: pytest.Mo
     assert "all is well" in haienv.ok("doctor").err
 
 
-def test_what_is_damaged_is_packed_again(haienv: Any) -> None:
+def test_a_damaged_image_is_packed_again(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast")
     before = images(haienv, "one")
     image = haienv.get("one").path / "image.tar.zst"
@@ -127,12 +131,12 @@ def test_what_is_damaged_is_packed_again(haienv: Any) -> None:
     assert image.stat().st_size > 1
 
 
-def test_layers_of_others_are_theirs_to_pack(haienv: Any) -> None:
+def test_only_owners_pack_their_layers(haienv: Any) -> None:
     haienv.as_user("bob").ok("create base --no_extend fast --visibility public")
     ann = haienv.as_user("ann")
     ann.ok("create top --extend 'base[bob]' plain")
-    told = ann.ok("pack top")
-    assert "base[bob] belongs to another user and has no image" in told.err
+    result = ann.ok("pack top")
+    assert "base[bob] belongs to another user and has no image" in result.err
     assert images(ann, "top")["base[bob]"] == ""
     assert ann("pack 'base[bob]'").code == 4
     haienv.as_user("bob").ok("pack base")
@@ -148,12 +152,12 @@ def test_projects_in_place_cannot_be_packed(haienv: Any, tmp_path: Path) -> None
     record.write_text(
         record.read_text().replace('backend = "uv"', 'backend = "uv"\neditable = ["/x"]')
     )
-    told = haienv("pack one --json")
-    assert told.code == 1
-    assert "projects in place" in told.error["message"]
+    result = haienv("pack one --json")
+    assert result.code == 1
+    assert "projects in place" in result.error["message"]
 
 
-def test_it_goes_with_its_layer_and_by_itself(haienv: Any) -> None:
+def test_an_image_is_removed_alone_or_with_its_layer(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast")
     haienv.ok("pack one")
     path = haienv.get("one").path
@@ -166,11 +170,11 @@ def test_it_goes_with_its_layer_and_by_itself(haienv: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["image.tar.zst", "image.toml.01234567"])
-def test_what_is_half_is_mended(haienv: Any, name: str) -> None:
+def test_doctor_deletes_incomplete_images(haienv: Any, name: str) -> None:
     haienv.ok("create one --no_extend")
-    left = haienv.get("one").path / (name if name.endswith("zst") else f".{name}")
-    left.touch()
+    leftover = haienv.get("one").path / (name if name.endswith("zst") else f".{name}")
+    leftover.touch()
     (found,) = haienv("doctor --json").json
-    assert found["path"] == str(left)
+    assert found["path"] == str(leftover)
     haienv.ok("doctor --fix")
-    assert not left.exists()
+    assert not leftover.exists()

@@ -43,16 +43,16 @@ def killed_at(step: int, line: str) -> bool:
 
 
 def _die_at(step: int) -> None:
-    left = step
+    remaining = step
 
     def count() -> bool:
-        nonlocal left
-        left -= 1
-        return left == 0
+        nonlocal remaining
+        remaining -= 1
+        return remaining == 0
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         touches = event in TOUCHES and ".building" not in str(arguments[0])
-        opens = event == "open" and left > 0 and _writes(arguments)
+        opens = event == "open" and remaining > 0 and _writes(arguments)
         if (event in CHANGES or touches or opens) and count():
             os.kill(os.getpid(), signal.SIGKILL)
         if opens and count():  # killed with the file open, and nothing written yet
@@ -64,24 +64,24 @@ def _die_at(step: int) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv is not installed")
-def test_the_installer_ends_with_haienv(haienv: Any, tmp_path: Path) -> None:
+def test_the_installer_dies_with_haienv(haienv: Any, tmp_path: Path) -> None:
     """One that went on would write where doctor has cleaned."""
-    told, slow = tmp_path / "told", tmp_path / "slow"
-    os.mkfifo(told)
-    slow.write_text(f"#!/bin/sh\necho $$ > '{told}'\nexec sleep 60\n")
+    pid_pipe, slow = tmp_path / "told", tmp_path / "slow"
+    os.mkfifo(pid_pipe)
+    slow.write_text(f"#!/bin/sh\necho $$ > '{pid_pipe}'\nexec sleep 60\n")
     slow.chmod(0o755)
     haienv.monkeypatch.setattr(uv, "_binary", lambda: str(slow))
     child = os.fork()
     if child == 0:
         main(["create", "one", "--no_extend"])
         os._exit(0)
-    installer = os.pidfd_open(int(told.read_text()))
+    installer = os.pidfd_open(int(pid_pipe.read_text()))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     ended, _, _ = select.select([installer], [], [], 30)
     os.close(installer)
     assert ended
-    nothing_is_left(haienv)
+    require_nothing_left(haienv)
 
 
 def _writes(arguments: tuple[Any, ...]) -> bool:
@@ -89,7 +89,7 @@ def _writes(arguments: tuple[Any, ...]) -> bool:
     return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
 
 
-def listed_is_whole(haienv: Any) -> dict[str, str]:
+def require_complete(haienv: Any) -> dict[str, str]:
     """Name to layer and visibility; fails if anything listed is not whole."""
     found = list(list_owner(haienv.home, haienv.home.user))
     for each in found:
@@ -98,17 +98,22 @@ def listed_is_whole(haienv: Any) -> dict[str, str]:
     return {each.name: f"{each.layer_id} {each.metadata.visibility}" for each in found}
 
 
-def nothing_is_left(haienv: Any) -> None:
+def require_nothing_left(haienv: Any) -> None:
     haienv.ok("doctor --fix")
     assert haienv.ok("doctor --json").json == []
-    own = haienv.home.user_dir
+    user_dir = haienv.home.user_dir
     assert not [
-        p for d in (".building", ".trash") if (own / d).exists() for p in (own / d).iterdir()
+        p
+        for d in (".building", ".trash")
+        if (user_dir / d).exists()
+        for p in (user_dir / d).iterdir()
     ]
     used = {each.layer_id for each in list_owner(haienv.home, haienv.home.user)}
     used |= {each.metadata.previous for each in list_owner(haienv.home, haienv.home.user)}
-    retired = {path.parent.name for path in (own / ".layers").glob("*/used")}  # gc takes them later
-    assert {path.name for path in (own / ".layers").glob("*")} <= used | retired
+    retired = {
+        path.parent.name for path in (user_dir / ".layers").glob("*/used")
+    }  # gc takes them later
+    assert {path.name for path in (user_dir / ".layers").glob("*")} <= used | retired
 
 
 @pytest.mark.timeout(400)
@@ -134,17 +139,17 @@ def test_killed_at_every_step(haienv: Any, line: str, undo: str) -> None:
     if "old" in line:  # it has fast 1.0, and would take 2.0
         haienv.ok("create old --no_extend fast==1.0")
         haienv.ok("install old fast>=1")
-    before = listed_is_whole(haienv)
+    before = require_complete(haienv)
     step = 1
     while killed_at(step, line):
-        after = listed_is_whole(haienv)
-        nothing_is_left(haienv)
+        after = require_complete(haienv)
+        require_nothing_left(haienv)
         assert reverse_dependencies.existing_marks(
             haienv.home
         ) == reverse_dependencies.needed_marks(haienv.home)
-        assert listed_is_whole(haienv) == after
+        assert require_complete(haienv) == after
         if after != before:  # else the next try is the repetition
             haienv.ok(undo)
-            assert listed_is_whole(haienv) == before
+            assert require_complete(haienv) == before
         step += 1
     assert step > 3

@@ -35,11 +35,11 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "log"
 
 
-def test_conda_makes_the_python_and_uv_the_rest(haienv: Any, log: Path) -> None:
+def test_conda_creates_the_python_and_uv_installs_packages(haienv: Any, log: Path) -> None:
     haienv.ok("create one --conda gcc=12 --channel forge -p 3.11 plain app")
     haienv.ok("create two --conda gcc=12 --channel forge -p 3.11 plain")
     assert log.read_text().splitlines() == [
-        f"create --yes --prefix {haienv.home.user_dir}/.conda/{log_hash(haienv)} --channel forge python=3.11 gcc=12"
+        f"create --yes --prefix {haienv.home.user_dir}/.conda/{prefix_name(haienv)} --channel forge python=3.11 gcc=12"
     ]
     assert haienv.ok("freeze one --own --json").json == {"app": "1.0", "plain": "2.0"}
     assert haienv.run("one", "import app, fast; print(fast.VERSION)") == "1.0"
@@ -50,19 +50,19 @@ def test_conda_makes_the_python_and_uv_the_rest(haienv: Any, log: Path) -> None:
     assert [*(haienv.home.user_dir / ".conda").iterdir()] == []
 
 
-def log_hash(haienv: Any) -> str:
+def prefix_name(haienv: Any) -> str:
     (prefix,) = (haienv.home.user_dir / ".conda").iterdir()
     return str(prefix.name)
 
 
-def test_what_conda_cannot_make_leaves_nothing(haienv: Any, log: Path) -> None:
+def test_a_failed_create_leaves_nothing(haienv: Any, log: Path) -> None:
     refused = haienv("create one --conda nowhere -p 3.11")
     assert (refused.code, "nothing provides nowhere" in refused.err) == (1, True)
     assert haienv.ok("list --names").out == ""
     assert [*(haienv.home.user_dir / ".conda").iterdir()] == []
 
 
-def test_a_half_made_prefix_is_mended(haienv: Any, log: Path) -> None:
+def test_doctor_deletes_an_incomplete_prefix(haienv: Any, log: Path) -> None:
     haienv.ok("create one --conda gcc -p 3.11")
     (haienv.home.user_dir / ".conda" / "half").mkdir()
     assert haienv("doctor").code == 1
@@ -70,9 +70,9 @@ def test_a_half_made_prefix_is_mended(haienv: Any, log: Path) -> None:
     assert len([*(haienv.home.user_dir / ".conda").iterdir()]) == 1
 
 
-def test_what_another_command_lets_conda_make_is_left_alone(haienv: Any, log: Path) -> None:
+def test_a_prefix_that_another_command_creates_is_not_touched(haienv: Any, log: Path) -> None:
     haienv.ok("create one --conda gcc -p 3.11")
-    prefix = haienv.home.user_dir / ".conda" / log_hash(haienv)
+    prefix = haienv.home.user_dir / ".conda" / prefix_name(haienv)
     (prefix / DONE_MARK).unlink()
     with build_directory(haienv.home) as work:  # by a process that lives
         (work / prefix.name).touch()
@@ -83,7 +83,7 @@ def test_what_another_command_lets_conda_make_is_left_alone(haienv: Any, log: Pa
     haienv.ok("create two --conda gcc -p 3.11")
 
 
-def test_a_prefix_that_comes_into_use_is_no_garbage(haienv: Any, log: Path) -> None:
+def test_a_prefix_in_use_is_not_deleted(haienv: Any, log: Path) -> None:
     haienv.ok("create one --conda gcc -p 3.11")
     haienv.ok("remove one --yes")
     found = find_garbage(haienv.home, 0)
@@ -92,12 +92,12 @@ def test_a_prefix_that_comes_into_use_is_no_garbage(haienv: Any, log: Path) -> N
     assert haienv.run("two", "import fast, plain; print(fast.VERSION)") == "1.0"
     haienv.ok("remove two --yes")
     aged = time.time() - 8 * 86400
-    os.utime(haienv.home.user_dir / ".conda" / log_hash(haienv) / DONE_MARK, (aged, aged))
+    os.utime(haienv.home.user_dir / ".conda" / prefix_name(haienv) / DONE_MARK, (aged, aged))
     create_prefix(haienv.home, ["python=3.11", "gcc"], [])  # somebody begins to stand on it
     assert find_garbage(haienv.home, 7) == []
 
 
-def test_without_conda_it_says_so(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_conda_is_reported(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("haienv.backends.conda.PROGRAMS", ("no-conda-here",))
     assert haienv("create one --conda gcc -p 3.11").code == 3
     assert haienv("create one --conda gcc --no_extend").code == 2

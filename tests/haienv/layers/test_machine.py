@@ -23,7 +23,7 @@ from haienv.layers.machine import cuda_driver, require_cuda
         pytest.param("twelve", "12.4", UsageError, id="no range"),
     ],
 )
-def test_what_is_required(required: str, available: str, error: type[Exception] | None) -> None:
+def test_required_cuda_ranges(required: str, available: str, error: type[Exception] | None) -> None:
     if error is None:
         require_cuda(required, available)
         return
@@ -31,7 +31,7 @@ def test_what_is_required(required: str, available: str, error: type[Exception] 
         require_cuda(required, available)
 
 
-def test_the_driver_tells(tmp_path: Path) -> None:
+def test_the_driver_version_is_read(tmp_path: Path) -> None:
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler")
     source, library = tmp_path / "cuda.c", tmp_path / "libcuda.so"
@@ -41,7 +41,7 @@ def test_the_driver_tells(tmp_path: Path) -> None:
     assert cuda_driver("libnothing-of-the-kind.so.1") == ""
 
 
-def test_an_environment_is_refused_before_anything_is_made(haienv: Any) -> None:
+def test_an_unsupported_range_creates_nothing(haienv: Any) -> None:
     done = haienv("create one --no_extend --require-cuda '>=99'")
     assert done.code == 1
     assert "CUDA >=99 is required" in done.err

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-OURS = ("used",)  # a file of the registry, not of a package
+NOT_SEALED = ("used",)  # a file of the registry, not of a package
 VERSIONS = "import {0}; print({0}.VERSION, {0}.__file__)"
 
 
-def test_a_child_sees_its_parents_and_brings_only_the_difference(haienv: Any) -> None:
+def test_a_child_sees_its_parents_and_contains_only_the_difference(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast==1.0 tool")
     haienv.ok("create middle --extend base plain==1.0")
     haienv.ok("create top --extend middle app")
@@ -38,16 +38,16 @@ def test_nothing_in_a_child_changes_a_parent(haienv: Any, digest: Callable[..., 
     assert digest(haienv.get("base").path) == before
 
 
-def test_a_parents_program_runs_with_the_childs_view(haienv: Any) -> None:
+def test_a_parents_program_sees_the_childs_packages(haienv: Any) -> None:
     haienv.ok("create base --no_extend tool fast==1.0")
     haienv.ok("create middle --extend base")
     haienv.ok("create top --extend middle plain fast==2.0")
     tool = haienv.get("top").path / "bin" / "tool"
-    told = subprocess.run([tool, "plain", "fast"], capture_output=True, text=True, check=True)
-    assert told.stdout == "plain 2.0\nfast 2.0\n"
+    done = subprocess.run([tool, "plain", "fast"], capture_output=True, text=True, check=True)
+    assert done.stdout == "plain 2.0\nfast 2.0\n"
 
 
-def test_programs_that_are_called_like_uvs_are_programs(
+def test_programs_named_like_those_of_uv_are_kept(
     haienv: Any, tmp_path: Path, make_wheel: Callable[..., Path]
 ) -> None:
     haienv.monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
@@ -63,7 +63,7 @@ def test_programs_that_are_called_like_uvs_are_programs(
     haienv.ok("import", tmp_path / "base.tar", "again")
 
 
-def test_pth_files_and_projects_in_place_of_a_parent_are_seen(haienv: Any, tmp_path: Path) -> None:
+def test_pth_files_of_a_parent_are_processed(haienv: Any, tmp_path: Path) -> None:
     project = tmp_path / "proj"
     (project / "src").mkdir(parents=True)
     (project / "src" / "inplace.py").write_text("VERSION = 'here'\n")
@@ -75,7 +75,7 @@ def test_pth_files_and_projects_in_place_of_a_parent_are_seen(haienv: Any, tmp_p
     assert haienv.run("top", VERSIONS.format("inplace")).startswith("here")
 
 
-def test_what_compiled_packages_of_a_parent_need_is_not_shadowed(haienv: Any) -> None:
+def test_requirements_of_compiled_parent_packages_are_not_shadowed(haienv: Any) -> None:
     haienv.ok("create base --no_extend torchy fast==1.0")
     refused = haienv("create top --extend base fast==2.0 --json")
     assert refused.code == 1
@@ -86,7 +86,7 @@ def test_what_compiled_packages_of_a_parent_need_is_not_shadowed(haienv: Any) ->
     assert haienv.run("top", "import fast; print(fast.VERSION)") == "2.0"
 
 
-def test_a_requirement_that_does_not_fit_the_parent_is_told(haienv: Any) -> None:
+def test_a_requirement_that_conflicts_with_the_parent_needs_force(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast==1.0")
     refused = haienv("create top --extend base greedy")
     assert refused.code == 1
@@ -95,7 +95,7 @@ def test_a_requirement_that_does_not_fit_the_parent_is_told(haienv: Any) -> None
     assert haienv.run("top", "import fast; print(fast.VERSION)") == "2.0"
 
 
-def test_a_major_version_is_any_minor_one(haienv: Any) -> None:
+def test_a_major_version_matches_every_minor_version(haienv: Any) -> None:
     haienv.ok("create base --no_extend -p 3")
     haienv.ok("create top --extend base -p 3")
     major, minor = haienv.get("top").layer.minor.split(".")
@@ -120,12 +120,12 @@ def test_the_root_may_be_mounted_elsewhere(haienv: Any) -> None:
     shutil.move(haienv.home.root, elsewhere)
     haienv.monkeypatch.setenv("HAIENV_HOME", str(elsewhere))
     bin_ = elsewhere / "ann" / "top" / "current" / "bin"
-    told = subprocess.run([bin_ / "tool", "plain", "fast"], capture_output=True, text=True)
-    assert told.stdout == "plain 2.0\nfast 1.0\n"
+    done = subprocess.run([bin_ / "tool", "plain", "fast"], capture_output=True, text=True)
+    assert done.stdout == "plain 2.0\nfast 1.0\n"
     assert haienv.ok("list --json").json["own"][1]["state"] == "READY"
 
 
-def test_what_no_index_has_counts_all_the_same(
+def test_parent_packages_that_no_index_has_are_used(
     haienv: Any, make_wheel: Callable[..., Path]
 ) -> None:
     ours = make_wheel("fast", "1.5+lab")
@@ -142,12 +142,12 @@ def test_a_python_outside_haienv_can_be_extended(haienv: Any, tmp_path: Path) ->
     haienv.monkeypatch.setenv("VIRTUAL_ENV", str(venv))
     haienv.ok("create top app plain")
     assert haienv.ok("freeze top --own --json").json == {"app": "1.0", "plain": "2.0"}
-    told = subprocess.run([haienv.get("top").path / "bin" / "tool", "app", "fast"],
+    done = subprocess.run([haienv.get("top").path / "bin" / "tool", "app", "fast"],
                           capture_output=True, text=True)  # fmt: skip
-    assert told.stdout == "app 1.0\nfast 1.0\n"
+    assert done.stdout == "app 1.0\nfast 1.0\n"
 
 
-def test_what_is_no_python_is_told_and_one_that_greets_is_one(haienv: Any, tmp_path: Path) -> None:
+def test_a_program_that_is_not_python_is_refused(haienv: Any, tmp_path: Path) -> None:
     assert haienv("create one -p /bin/true").code == 1
     greeting = tmp_path / "python"
     greeting.write_text(f'#!/bin/sh\necho hello\nexec {sys.executable} "$@"\n')
@@ -155,7 +155,7 @@ def test_what_is_no_python_is_told_and_one_that_greets_is_one(haienv: Any, tmp_p
     haienv.ok("create one fast -p", greeting)
 
 
-def test_a_python_outside_haienv_may_be_made_anew_elsewhere(haienv: Any, tmp_path: Path) -> None:
+def test_upgrade_replaces_a_deleted_external_python(haienv: Any, tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     for venv, version in ((old, "1.0"), (new, "2.0")):
         subprocess.run(["uv", "venv", "-q", venv], check=True)
@@ -168,9 +168,7 @@ def test_a_python_outside_haienv_may_be_made_anew_elsewhere(haienv: Any, tmp_pat
 
 
 @pytest.mark.parametrize("folder", ["a:b", "全　角"])
-def test_a_python_that_no_record_can_name_is_refused_at_once(
-    haienv: Any, tmp_path: Path, folder: str
-) -> None:
+def test_an_unsupported_path_of_python_is_refused(haienv: Any, tmp_path: Path, folder: str) -> None:
     subprocess.run(["uv", "venv", "-q", tmp_path / folder], check=True)
     result = haienv("create top fast -p", tmp_path / folder / "bin" / "python")
     assert (result.code, "meanwhile" in result.err) == (2, False), result.err
@@ -192,18 +190,18 @@ def test_the_same_contents_are_one_layer_and_files_are_shared(
     assert haienv.run("two", "import fast, tool; print('still')") == "still"
 
 
-def test_files_are_closed_against_editing(haienv: Any) -> None:
+def test_files_of_a_layer_are_read_only(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast")
     path = haienv.get("base").path
     files = [p for p in path.rglob("*") if p.is_file() and not p.is_symlink()]
-    assert [p for p in files if p.name not in OURS and p.stat().st_mode & 0o222] == []
+    assert [p for p in files if p.name not in NOT_SEALED and p.stat().st_mode & 0o222] == []
     assert haienv.get("base").sites[0].stat().st_mode & 0o222 == 0
 
 
 @pytest.mark.parametrize(
     "line", ["create top --extend base --dry-run app", "install base app --dry-run"]
 )
-def test_a_dry_run_tells_and_changes_nothing(
+def test_a_dry_run_prints_the_plan_and_changes_nothing(
     haienv: Any, line: str, digest: Callable[..., Any]
 ) -> None:
     haienv.ok("create base --no_extend fast==1.0")
@@ -213,7 +211,7 @@ def test_a_dry_run_tells_and_changes_nothing(
     assert digest(haienv.home.root) == before
 
 
-def test_the_hint_about_parents_is_given_where_they_are_concerned(haienv: Any) -> None:
+def test_the_hint_mentions_parents_only_if_they_conflict(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast==1.0")
     for command, parents in (
         ("create top --extend base greedy --json", True),
@@ -227,7 +225,7 @@ def test_the_hint_about_parents_is_given_where_they_are_concerned(haienv: Any) -
         assert ("request other versions" in error["hint"]) is not parents
 
 
-def test_a_list_says_broken_in_a_word_and_info_tells_why(haienv: Any) -> None:
+def test_list_shows_broken_and_info_shows_why(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
     python = haienv.get("one").path / "bin" / "python"
     python.parent.chmod(0o755)
@@ -239,7 +237,7 @@ def test_a_list_says_broken_in_a_word_and_info_tells_why(haienv: Any) -> None:
     assert f"its Python {python} cannot be run" in haienv.ok("info one").out
 
 
-def test_what_was_forced_once_stays_until_the_parent_changes(haienv: Any) -> None:
+def test_a_forced_version_stays_until_the_parent_changes(haienv: Any) -> None:
     haienv.ok("create base --no_extend torchy fast==1.0")
     haienv.ok("create top --extend base greedy --force")
     haienv.ok("install top plain")
@@ -248,7 +246,7 @@ def test_what_was_forced_once_stays_until_the_parent_changes(haienv: Any) -> Non
     haienv.ok("upgrade top --force")
 
 
-def test_compiled_environments_hold_bytecode(haienv: Any) -> None:
+def test_environments_visible_to_others_contain_bytecode(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast --visibility public")
     assert [*haienv.get("base").sites[0].glob("fast/__pycache__/*.pyc")]
     haienv.ok("create mine --no_extend fast tool")

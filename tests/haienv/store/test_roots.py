@@ -30,9 +30,9 @@ def roots(haienv: Any, tmp_path: Path) -> Any:
     return haienv
 
 
-def test_all_are_listed_each_once_from_the_first_root_that_has_it(roots: Any) -> None:
-    told = roots.ok("list --json").json
-    names = {key: {e["name"]: e["description"] for e in found} for key, found in told.items()}
+def test_environments_are_listed_from_the_first_root_with_their_name(roots: Any) -> None:
+    listed = roots.ok("list --json").json
+    names = {key: {e["name"]: e["description"] for e in found} for key, found in listed.items()}
     assert names == {
         "own": {"both": "here", "far": ""},
         "system": {"base": ""},
@@ -42,11 +42,11 @@ def test_all_are_listed_each_once_from_the_first_root_that_has_it(roots: Any) ->
     assert roots.ok("list -u bob --names").out == "his[bob]\n"
 
 
-def test_one_of_another_root_is_entered_there_with_its_parents(roots: Any, tmp_path: Path) -> None:
+def test_an_environment_of_another_root_is_activated_there(roots: Any, tmp_path: Path) -> None:
     here = home()
-    entered = activation(here, find(here, parse_reference("far")))
-    assert len(entered.path) == 2
-    assert all(path.startswith(str(tmp_path / "site")) for path in entered.path)
+    activated = activation(here, find(here, parse_reference("far")))
+    assert len(activated.path) == 2
+    assert all(path.startswith(str(tmp_path / "site")) for path in activated.path)
     assert roots.ok("info far --json").json["parents"] == ["base[system]"]
     assert roots.ok("which far tool").out.startswith(str(tmp_path / "site"))
     assert roots.ok("verify far").code == 0
@@ -65,13 +65,15 @@ def test_one_of_another_root_is_entered_there_with_its_parents(roots: Any, tmp_p
         pytest.param("create near --extend base", 4, id="extend"),
     ],
 )
-def test_nothing_there_is_changed_nor_stood_on(roots: Any, line: str, code: int) -> None:
+def test_environments_of_other_roots_cannot_be_changed_or_extended(
+    roots: Any, line: str, code: int
+) -> None:
     done = roots(line)
     assert (done.code, "another root" in done.err) == (code, True), done.err
     assert roots.ok("list --names").out.split() == ["base[system]", "both", "far", "his[bob]"]
 
 
-def test_it_can_be_brought_here(roots: Any, tmp_path: Path) -> None:
+def test_an_environment_can_be_copied_between_roots(roots: Any, tmp_path: Path) -> None:
     roots.ok("export base", tmp_path / "base.tar")
     roots.ok("import", tmp_path / "base.tar", "base")
     roots.ok("create near --extend base plain")

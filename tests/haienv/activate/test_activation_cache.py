@@ -16,23 +16,23 @@ import pytest
 from haienv.activate.activation import Activation
 from haienv.activate.shells import SHELLS, quoted, text_for
 
-BIN = Path(__file__).parents[2] / "haienv" / "bin"
+BIN = Path(__file__).parents[3] / "haienv" / "bin"
 ODD = 'it\'s "a" $b `c` \\ é=:;'
 
 
 @dataclass(frozen=True)
-class Entering:
+class Activator:
     """`source haienv NAME` in a new shell each time; its Python leaves a mark whenever it is run."""
 
     shell: str
-    place: Path
+    bin_dir: Path
     run_shell: Callable[..., Any]
     variables: dict[str, str]
 
     def __call__(self, name: str, **variables: str) -> tuple[str, int]:
         """What was entered (empty: nothing), and how often Python was needed for it."""
         self.mark.write_text("")
-        file = self.place / ("haienv.fish" if self.shell == "fish" else "haienv")
+        file = self.bin_dir / ("haienv.fish" if self.shell == "fish" else "haienv")
         text = (
             f'source {quoted(str(file))} {quoted(name)}\necho "$HF_ENV_NAME $HF_ENV_OWNER $WITH"\n'
         )
@@ -41,42 +41,42 @@ class Entering:
 
     @property
     def mark(self) -> Path:
-        return self.place / "mark"
+        return self.bin_dir / "mark"
 
     @property
-    def kept(self) -> Path:
+    def cache_dir(self) -> Path:
         return Path(self.variables["XDG_CACHE_HOME"]) / "haienv" / f"enter-3-{self.shell}"
 
 
 @pytest.fixture(params=SHELLS)
-def enter(request: Any, haienv: Any, tmp_path: Path, run_shell: Callable[..., Any]) -> Entering:
-    place = tmp_path / "b in"
-    place.mkdir()
+def enter(request: Any, haienv: Any, tmp_path: Path, run_shell: Callable[..., Any]) -> Activator:
+    bin_dir = tmp_path / "b in"
+    bin_dir.mkdir()
     for file in BIN.iterdir():
-        shutil.copy(file, place)
-    python = place / "python"
+        shutil.copy(file, bin_dir)
+    python = bin_dir / "python"
     python.write_text(
-        f'#!/bin/sh\nprintf x >> {quoted(str(place / "mark"))}\nexec {sys.executable} "$@"\n'
+        f'#!/bin/sh\nprintf x >> {quoted(str(bin_dir / "mark"))}\nexec {sys.executable} "$@"\n'
     )
     python.chmod(0o755)
-    own = {
+    variables = {
         "HAIENV_HOME": str(haienv.home.root),
         "HAIENV_USER": "ann",
         "XDG_CACHE_HOME": str(tmp_path / "ca che"),
     }
-    return Entering(request.param, place, run_shell, own)
+    return Activator(request.param, bin_dir, run_shell, variables)
 
 
-def test_the_second_time_needs_no_python(haienv: Any, enter: Entering) -> None:
+def test_a_second_activation_needs_no_python(haienv: Any, enter: Activator) -> None:
     haienv.ok("create base --no_extend --extra-environment", f"WITH={ODD}")
     haienv.ok("create top --extend base")
-    for name, told in (("top", f"top ann {ODD}"), ("base[ann]", f"base ann {ODD}")):
-        assert enter(name) == (told, 1)
-        assert enter(name) == (told, 0)
+    for name, expected in (("top", f"top ann {ODD}"), ("base[ann]", f"base ann {ODD}")):
+        assert enter(name) == (expected, 1)
+        assert enter(name) == (expected, 0)
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         pytest.param("config append top extra-environment WITH=top", "top ann top", id="its own label"),
         pytest.param("config append base extra-environment WITH=new", "top ann new", id="a parent's label"),
@@ -86,16 +86,18 @@ def test_the_second_time_needs_no_python(haienv: Any, enter: Entering) -> None:
         pytest.param("config set top deprecated 'use another'", "top ann base", id="a note"),
     ],
 )  # fmt: skip
-def test_what_changed_is_asked_again(haienv: Any, enter: Entering, line: str, told: str) -> None:
+def test_changes_invalidate_the_cache(
+    haienv: Any, enter: Activator, line: str, expected: str
+) -> None:
     haienv.ok("create base --no_extend --extra-environment WITH=base")
     haienv.ok("create top --extend base")
     assert [enter("top"), enter("top")] == [("top ann base", 1), ("top ann base", 0)]
     haienv.ok(line)
-    assert enter("top") == (told, 1)
-    assert enter("top") == (told, 0 if told else 1)
+    assert enter("top") == (expected, 1)
+    assert enter("top") == (expected, 0 if expected else 1)
 
 
-def test_a_name_that_means_another_now(haienv: Any, enter: Entering) -> None:
+def test_a_name_that_now_means_another_environment(haienv: Any, enter: Activator) -> None:
     haienv.as_user("system").ok("create base --no_extend --visibility public")
     assert [enter("base"), enter("base")] == [("base system", 1), ("base system", 0)]
     assert enter("base", HAIENV_USER="bob") == ("base system", 1)
@@ -103,13 +105,15 @@ def test_a_name_that_means_another_now(haienv: Any, enter: Entering) -> None:
     assert enter("base") == ("base ann", 1)
 
 
-def test_what_only_another_has_is_always_looked_for(haienv: Any, enter: Entering) -> None:
+def test_environments_of_other_users_are_cached_by_full_name_only(
+    haienv: Any, enter: Activator
+) -> None:
     haienv.as_user("bob").ok("create base --no_extend --visibility public")
     assert [enter("base"), enter("base")] == [("base bob", 1)] * 2
     assert [enter("base[bob]"), enter("base[bob]")] == [("base bob", 1), ("base bob", 0)]
 
 
-def test_a_name_of_hais_is_always_looked_for(haienv: Any, enter: Entering) -> None:
+def test_legacy_names_are_not_cached(haienv: Any, enter: Activator) -> None:
     system = haienv.as_user("system")
     system.ok("create 202111 --no_extend --visibility public")
     haienv.as_user("ann")
@@ -120,7 +124,7 @@ def test_a_name_of_hais_is_always_looked_for(haienv: Any, enter: Entering) -> No
     assert enter("py3-202111") == ("py3-202111 system", 1)
 
 
-def test_another_root_and_a_root_that_is_not_absolute(haienv: Any, enter: Entering) -> None:
+def test_another_root_and_a_root_that_is_not_absolute(haienv: Any, enter: Activator) -> None:
     haienv.ok("create base --no_extend")
     enter("base")
     assert enter("base", HAIENV_HOME=str(haienv.home.root / "none")) == ("", 1)
@@ -128,7 +132,7 @@ def test_another_root_and_a_root_that_is_not_absolute(haienv: Any, enter: Enteri
     assert enter("base") == ("base ann", 0)
 
 
-def test_a_python_that_is_gone_is_told(haienv: Any, enter: Entering) -> None:
+def test_a_missing_python_is_reported(haienv: Any, enter: Activator) -> None:
     haienv.ok("create base --no_extend")
     enter("base")
     haienv.get("base").path.joinpath("bin").chmod(0o755)
@@ -136,7 +140,7 @@ def test_a_python_that_is_gone_is_told(haienv: Any, enter: Entering) -> None:
     assert enter("base") == ("", 1)
 
 
-def test_a_label_that_is_a_pipe_or_a_link_now(haienv: Any, enter: Entering) -> None:
+def test_metadata_that_became_a_pipe_or_a_link(haienv: Any, enter: Activator) -> None:
     haienv.ok("create base --no_extend")
     enter("base")
     label = haienv.get("base").directory / "env.toml"
@@ -148,38 +152,38 @@ def test_a_label_that_is_a_pipe_or_a_link_now(haienv: Any, enter: Entering) -> N
     assert enter("base") == ("", 1)
 
 
-def test_a_directory_that_others_may_write_is_not_used(haienv: Any, enter: Entering) -> None:
+def test_a_cache_directory_that_others_may_write_is_not_used(haienv: Any, enter: Activator) -> None:
     haienv.ok("create base --no_extend")
-    enter.kept.mkdir(parents=True)
-    enter.kept.chmod(0o777)
+    enter.cache_dir.mkdir(parents=True)
+    enter.cache_dir.chmod(0o777)
     assert [enter("base"), enter("base")] == [("base ann", 1)] * 2
-    assert list(enter.kept.iterdir()) == []
-    assert enter.kept.parent.stat().st_mode & 0o777 == 0o755  # made by the test
+    assert list(enter.cache_dir.iterdir()) == []
+    assert enter.cache_dir.parent.stat().st_mode & 0o777 == 0o755  # made by the test
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_what_another_made_is_not_run(haienv: Any, enter: Entering) -> None:
+def test_files_of_other_users_are_not_run(haienv: Any, enter: Activator) -> None:
     haienv.ok("create base --no_extend")
     enter("base")
-    (enter.kept / "base").write_text("echo HACKED\n")
-    os.chown(enter.kept / "base", 12345, -1)
+    (enter.cache_dir / "base").write_text("echo HACKED\n")
+    os.chown(enter.cache_dir / "base", 12345, -1)
     assert enter("base") == ("base ann", 1)
-    os.chown(enter.kept, 12345, -1)
+    os.chown(enter.cache_dir, 12345, -1)
     assert enter("base") == ("base ann", 1)
 
 
-def test_where_nothing_can_be_kept_it_works_all_the_same(haienv: Any, enter: Entering) -> None:
+def test_activation_works_without_a_cache_directory(haienv: Any, enter: Activator) -> None:
     haienv.ok("create base --no_extend")
     assert enter("base", XDG_CACHE_HOME="/proc/nothing") == ("base ann", 1)
 
 
-def test_what_lies_in_the_current_directory_is_not_run(
-    haienv: Any, enter: Entering, tmp_path: Path
+def test_relative_cache_directories_are_ignored(
+    haienv: Any, enter: Activator, tmp_path: Path
 ) -> None:
     """As in a repository that somebody cloned."""
     haienv.ok("create base --no_extend")
     haienv.monkeypatch.chdir(tmp_path)
-    trap = tmp_path / "rel" / "haienv" / enter.kept.name
+    trap = tmp_path / "rel" / "haienv" / enter.cache_dir.name
     trap.mkdir(parents=True)
     (trap / "base").write_text("echo HACKED\n")
     assert enter("base", XDG_CACHE_HOME="rel") == ("base ann", 1)
@@ -187,10 +191,10 @@ def test_what_lies_in_the_current_directory_is_not_run(
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "-u", "a b", "x\ny", "$(id)", "*"])
-def test_odd_names_lead_nowhere(haienv: Any, enter: Entering, name: str) -> None:
+def test_invalid_names_activate_nothing(haienv: Any, enter: Activator, name: str) -> None:
     haienv.ok("create base --no_extend")
     assert enter(name) == ("", 1)
-    assert not enter.kept.parent.exists()
+    assert not enter.cache_dir.parent.exists()
 
 
 TEXTS = {
@@ -201,7 +205,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_number_in_the_scripts_is_raised_with_the_text(shell: str) -> None:
+def test_the_cache_version_changes_with_the_text(shell: str) -> None:
     sample = Activation("n", "o", "h", "/p", ("/b",), ("/s",), {"V": "v"}, "[n] ", "note")
     digest = sha256(text_for(shell, sample).encode()).hexdigest()[:16]
     assert digest == TEXTS[shell], "shells keep this text: raise enter-N in haienv/bin, then this"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.haienv.test_use import BACKEND, BUILD
+from tests.haienv.cli.test_commands import BACKEND, BUILD
 
 WORKING = [
     *("a[b]", "${HOME}", "$HOME", "trailing ", "проект", "s p", "it's", 'qu"ote'),
@@ -35,11 +35,11 @@ def project(folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", WORKING)
 @pytest.mark.parametrize("extra", ["", "[more]"])
-def test_a_project_works_wherever_it_lies(
+def test_a_project_works_in_any_directory(
     haienv: Any, tmp_path: Path, name: str, extra: str
 ) -> None:
-    place = project(tmp_path / name)
-    haienv.ok("create one --no_extend -e", f"{place}{extra}")
+    project_dir = project(tmp_path / name)
+    haienv.ok("create one --no_extend -e", f"{project_dir}{extra}")
     haienv.ok("verify one")
     python = haienv.get("one").path / "bin" / "python"
     for variables in ({"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8"}):
@@ -48,24 +48,24 @@ def test_a_project_works_wherever_it_lies(
             env=variables,
             capture_output=True,
         )
-        assert done.stdout == os.fsencode(place), done.stderr.decode()
+        assert done.stdout == os.fsencode(project_dir), done.stderr.decode()
     assert ("tool" in haienv.ok("freeze one --json").json) is bool(extra)
     assert haienv.ok("uninstall one inplace").out.startswith("drop ")
     assert haienv.ok("freeze one --json").json == {}
 
 
-@pytest.mark.parametrize(("name", "why"), REFUSED)
-def test_a_refusal_names_the_directory_and_why(
-    haienv: Any, tmp_path: Path, name: str, why: str
+@pytest.mark.parametrize(("name", "reason"), REFUSED)
+def test_unsupported_directories_are_refused(
+    haienv: Any, tmp_path: Path, name: str, reason: str
 ) -> None:
-    place = project(tmp_path / name)
-    failed = haienv("create one --no_extend --json -e", place)
+    project_dir = project(tmp_path / name)
+    failed = haienv("create one --no_extend --json -e", project_dir)
     assert failed.code == 2
-    assert repr(str(place)) in failed.error["message"]
-    assert why in failed.error["message"]
+    assert repr(str(project_dir)) in failed.error["message"]
+    assert reason in failed.error["message"]
 
 
-def test_a_project_that_is_not_there_is_named(haienv: Any, tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported(haienv: Any, tmp_path: Path) -> None:
     failed = haienv("create one --no_extend --json -e", tmp_path / "nowhere[more]")
     assert failed.code == 2
     assert f"'{tmp_path}/nowhere' is not a directory" in failed.error["message"]
@@ -77,8 +77,8 @@ def test_an_environment_extends_a_python_in_a_directory_with_any_letters(
     """`.pth` files of ours, too, are read in the encoding of the locale."""
     root = tmp_path / "среда"
     haienv.monkeypatch.setenv("HAIENV_HOME", str(root))
-    place = project(tmp_path / "проект")
-    haienv.ok("create base --no_extend -e", place)
+    project_dir = project(tmp_path / "проект")
+    haienv.ok("create base --no_extend -e", project_dir)
     haienv.ok("create child --extend base")
     python = root / haienv.home.user / "child" / "current" / "bin" / "python"
     done = subprocess.run(

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from hai.v1.environment_pb2 import Environment
 from haienv.activate.activation import activation
 from haienv.cli import main as cli
+from haienv.cluster import _as_dict
 from haienv.layers.bytecode import compile_modules
 
 HERE = [sys.executable, "-m", "haienv"]
@@ -28,20 +30,20 @@ def test_run_passes_arguments_variables_and_the_exit_code(haienv: Any) -> None:
     assert haienv("run base -- no-such-program").code == 3
 
 
-def test_parents_directories_and_variables_count_and_the_nearest_wins(haienv: Any) -> None:
+def test_settings_of_parents_are_inherited(haienv: Any) -> None:
     haienv.ok("create base --no_extend --extra-search-dir '/b dir' --extra-search-bin-dir /b/bin "
               "--extra-environment A=base --extra-environment B=base")  # fmt: skip
     haienv.ok("create top --extend base --extra-search-dir /t --extra-environment A=top")
     done = subprocess.run([*HERE, "run", "top", "--", "env", "-0"], capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": "/was"})  # fmt: skip
-    seen = dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
+    environ = dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
     top, base = haienv.get("top").path, haienv.get("base").path
-    assert (seen["A"], seen["B"], seen["PYTHONPATH"]) == ("top", "base", "/t:/b dir:/was")
-    assert seen["PATH"].startswith(f"{top}/bin:{base}/bin:/b/bin:")
-    assert seen["HF_ENV_LOCK"] == haienv.get("top").layer.lock_hash
+    assert (environ["A"], environ["B"], environ["PYTHONPATH"]) == ("top", "base", "/t:/b dir:/was")
+    assert environ["PATH"].startswith(f"{top}/bin:{base}/bin:/b/bin:")
+    assert environ["HF_ENV_LOCK"] == haienv.get("top").layer.lock_hash
 
 
-def test_jupyter_finds_what_lies_below(haienv: Any, tmp_path: Path) -> None:
+def test_jupyter_finds_files_of_parents(haienv: Any, tmp_path: Path) -> None:
     """Each layer has a prefix of its own, and Jupyter looks into that of its Python only."""
     haienv.ok("create base --no_extend")
     haienv.ok("create none --extend base")
@@ -53,15 +55,17 @@ def test_jupyter_finds_what_lies_below(haienv: Any, tmp_path: Path) -> None:
     assert "JUPYTER_PATH" not in activation(haienv.home, haienv.get("top")).applied({})
     (base / "etc" / "jupyter").mkdir(parents=True)
     (tmp_path / "venv" / "share" / "jupyter").mkdir(parents=True)
-    for name, places in (
+    for name, prefixes in (
         ("base", []),
         ("top", [top, base]),
         ("outside", [outside, tmp_path / "venv"]),
     ):
-        seen = activation(haienv.home, haienv.get(name)).applied({"JUPYTER_PATH": "/was"})
-        assert seen["JUPYTER_PATH"] == ":".join([*(f"{p}/share/jupyter" for p in places), "/was"])
-        config = ":".join(f"{place}/etc/jupyter" for place in places)
-        assert seen.get("JUPYTER_CONFIG_PATH", "") == config
+        environ = activation(haienv.home, haienv.get(name)).applied({"JUPYTER_PATH": "/was"})
+        assert environ["JUPYTER_PATH"] == ":".join(
+            [*(f"{p}/share/jupyter" for p in prefixes), "/was"]
+        )
+        config = ":".join(f"{prefix}/etc/jupyter" for prefix in prefixes)
+        assert environ.get("JUPYTER_CONFIG_PATH", "") == config
 
 
 def test_set_env_and_get_envs(haienv: Any) -> None:
@@ -89,7 +93,7 @@ def test_set_env_refuses_another_python(haienv: Any, other_python: str) -> None:
     assert "is for Python" in done.stdout
 
 
-def test_pip_inside_goes_through_haienv(haienv: Any) -> None:
+def test_pip_in_an_environment_runs_haienv(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
     haienv.monkeypatch.setenv("HF_ENV_NAME", "one")
     haienv.monkeypatch.setenv("HF_ENV_OWNER", "ann")
@@ -100,26 +104,26 @@ def test_pip_inside_goes_through_haienv(haienv: Any) -> None:
     assert haienv("pip download x").code == 2
 
 
-@pytest.mark.parametrize("words", ["-r {file}", "-r{file}", "--requirement={file}", "tool -i x://y",
+@pytest.mark.parametrize("arguments", ["-r {file}", "-r{file}", "--requirement={file}", "tool -i x://y",
                                    "tool --index-url=x://y"])  # fmt: skip
-def test_pip_inside_takes_what_people_write(haienv: Any, tmp_path: Path, words: str) -> None:
+def test_options_of_pip_are_translated(haienv: Any, tmp_path: Path, arguments: str) -> None:
     (tmp_path / "a=b.txt").write_text("tool\n")
     haienv.ok("create one --no_extend")
     haienv.monkeypatch.setenv("HF_ENV_NAME", "one")
-    haienv.ok(f"pip install {words.format(file=tmp_path / 'a=b.txt')}")
+    haienv.ok(f"pip install {arguments.format(file=tmp_path / 'a=b.txt')}")
     assert haienv.ok("pip freeze").out == "tool==1.0\n"
     assert "`haienv install --help`" in haienv("pip install --user tool").err
 
 
-def test_config_in_all_its_ways(haienv: Any) -> None:
+def test_config_commands(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
     haienv.ok("config append one extra-environment A=1 B=x:y=z")
     haienv.ok("config append one extra-environment A=2")
     haienv.ok("config append one extra-search-dir /x /y /x")
     haienv.ok("config remove one extra-search-dir /x")
     haienv.ok("config set one description 'what it is for'")
-    told = haienv.ok("config show one --json").json
-    assert (told["extra-environment"], told["extra-search-dir"]) == (
+    result = haienv.ok("config show one --json").json
+    assert (result["extra-environment"], result["extra-search-dir"]) == (
         {"A": "2", "B": "x:y=z"},
         ["/y"],
     )
@@ -142,17 +146,17 @@ def test_config_in_all_its_ways(haienv: Any) -> None:
         pytest.param("", 0, {"A": "b c"}, id="nothing"),
     ],
 )
-def test_config_in_an_editor(haienv: Any, script: str, code: int, after: dict[str, str]) -> None:
+def test_config_edit(haienv: Any, script: str, code: int, after: dict[str, str]) -> None:
     haienv.ok("create one --no_extend --extra-search-dir /x --extra-environment", "A=b c")
     assert haienv("config edit one").code == 2
     haienv.monkeypatch.setenv("EDITOR", f"sed -i '{script}'")
     haienv.monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     assert haienv("config edit one").code == code
-    told = haienv.ok("config show one --json").json
-    assert (told["extra-environment"], told["extra-search-dir"]) == (after, ["/x"])
+    result = haienv.ok("config show one --json").json
+    assert (result["extra-environment"], result["extra-search-dir"]) == (after, ["/x"])
 
 
-def test_looking_at_who_uses_one_and_at_nobodys(haienv: Any) -> None:
+def test_info_tasks_and_empty_lists(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
     assert haienv.ok("info one --tasks --json").json["used_by"] == []
     assert "bob has no environments that you can see" in haienv.ok("list -u bob").err
@@ -161,7 +165,7 @@ def test_looking_at_who_uses_one_and_at_nobodys(haienv: Any) -> None:
     assert haienv.ok("--version").out.startswith("haienv, version ")
 
 
-def test_verify_finds_what_was_changed_lost_or_added(haienv: Any) -> None:
+def test_verify_finds_changed_missing_and_added_files(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast tool")
     haienv.ok("verify one")
     site = haienv.get("one").sites[0]
@@ -178,21 +182,21 @@ def test_verify_finds_what_was_changed_lost_or_added(haienv: Any) -> None:
     }  # fmt: skip
 
 
-def test_bytecode_that_a_full_disk_has_cut_off_is_found_and_taken_away(haienv: Any) -> None:
+def test_doctor_deletes_truncated_bytecode(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast --visibility public")
     (module,) = haienv.get("one").sites[0].glob("fast/__pycache__/*.pyc")
     module.chmod(0o644)
     module.write_bytes(module.read_bytes()[:-9])
     with pytest.raises(AssertionError, match="EOFError"):
         haienv.run("one", "import fast")
-    told = haienv("doctor --json")
-    assert (told.code, [each["path"] for each in told.json]) == (1, [str(module)])
+    result = haienv("doctor --json")
+    assert (result.code, [each["path"] for each in result.json]) == (1, [str(module)])
     haienv.ok("doctor --fix")
     assert haienv.run("one", "import fast; print(fast.VERSION)") == "2.0"
     assert haienv.ok("doctor --json").json == []
 
 
-def test_modules_are_not_compiled_by_halves(haienv: Any) -> None:
+def test_truncated_bytecode_is_not_kept(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast")
     found = haienv.get("one")
     usual = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -205,7 +209,7 @@ def test_modules_are_not_compiled_by_halves(haienv: Any) -> None:
 
 
 @pytest.mark.parametrize("line", ["/../../x,,", "../" * 90 + "x,,", "x" * 200_000, '"x'])
-def test_any_record_can_be_read(haienv: Any, line: str) -> None:
+def test_verify_accepts_any_record(haienv: Any, line: str) -> None:
     haienv.ok("create one --no_extend fast")
     site = haienv.get("one").sites[0]
     (record,) = site.glob("*.dist-info/RECORD")
@@ -218,7 +222,7 @@ def test_any_record_can_be_read(haienv: Any, line: str) -> None:
     assert (result.code, result.json != []) == (1, True)
 
 
-def test_gc_takes_what_nothing_uses_any_more(haienv: Any) -> None:
+def test_gc_deletes_unused_layers(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast==1.0")
     haienv.ok("create top --extend one tool")
     first = haienv.get("one").path
@@ -235,7 +239,7 @@ def test_gc_takes_what_nothing_uses_any_more(haienv: Any) -> None:
     haienv.ok("upgrade one --rollback")
 
 
-def test_gc_leaves_what_a_roll_back_needs(haienv: Any) -> None:
+def test_gc_keeps_layers_for_rollback(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast==1.0")
     haienv.ok("create top --extend base plain")
     first = haienv.get("base").path
@@ -248,7 +252,7 @@ def test_gc_leaves_what_a_roll_back_needs(haienv: Any) -> None:
     assert haienv.run("top", "import fast; print(fast.VERSION)") == "1.0"
 
 
-def test_no_roll_back_to_what_stands_on_nothing(haienv: Any) -> None:
+def test_rollback_needs_the_layers_of_parents(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast==1.0")
     haienv.ok("create top --extend base plain")
     haienv.ok("install base tool")
@@ -273,16 +277,16 @@ def test_a_kernel_runs_through_haienv(haienv: Any, make_wheel: Any, tmp_path: Pa
     )
     haienv.ok("kernel install one")
     (spec,) = (tmp_path / "jupyter" / "kernels").glob("*/kernel.json")
-    told = json.loads(spec.read_text())
-    start = told["argv"].index("python")
-    done = subprocess.run([*told["argv"][:start], "python", "-c", "import fast; print(fast.VERSION)"],
-                          capture_output=True, text=True, env={**os.environ, **told["env"]})  # fmt: skip
+    result = json.loads(spec.read_text())
+    start = result["argv"].index("python")
+    done = subprocess.run([*result["argv"][:start], "python", "-c", "import fast; print(fast.VERSION)"],
+                          capture_output=True, text=True, env={**os.environ, **result["env"]})  # fmt: skip
     assert done.stdout == "2.0\n"
     haienv.ok("kernel remove one")
     assert not spec.exists()
 
 
-def test_kernels_of_names_that_differ_in_capitals_are_not_mistaken(
+def test_kernel_names_that_differ_in_case_only(
     haienv: Any, make_wheel: Any, tmp_path: Path
 ) -> None:
     haienv.monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
@@ -300,17 +304,17 @@ def test_kernels_of_names_that_differ_in_capitals_are_not_mistaken(
     assert "one[ann]" in spec.read_text()
 
 
-@pytest.mark.parametrize("words", [("create two --no_extend -e", "a:b"), ("install one -e", "\udcff"),
+@pytest.mark.parametrize("arguments", [("create two --no_extend -e", "a:b"), ("install one -e", "\udcff"),
                                    ("config append one extra-environment", "A=\udcff")])  # fmt: skip
-def test_what_no_record_can_hold_is_refused(haienv: Any, words: tuple[str, str]) -> None:
+def test_unprintable_values_are_refused(haienv: Any, arguments: tuple[str, str]) -> None:
     """A colon would be two directories; bytes that are no UTF-8 come from the shell like this."""
     haienv.ok("create one --no_extend")
-    assert haienv(*words).code == 2
+    assert haienv(*arguments).code == 2
     assert haienv.ok("list --names").out == "one\n"
     assert haienv.get("one").ready
 
 
-def test_a_project_in_place(haienv: Any, tmp_path: Path) -> None:
+def test_install_a_project_in_place(haienv: Any, tmp_path: Path) -> None:
     project = tmp_path / "a pr%j"
     (project / "inplace").mkdir(parents=True)
     (project / "inplace" / "__init__.py").write_text("VERSION = 1\n")
@@ -329,9 +333,7 @@ def test_a_project_in_place(haienv: Any, tmp_path: Path) -> None:
     haienv.ok("install one plain")
 
 
-def test_a_project_in_place_is_installed_again_when_it_says_something_else(
-    haienv: Any, tmp_path: Path
-) -> None:
+def test_a_changed_project_in_place_is_installed_again(haienv: Any, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(BUILD)
     (tmp_path / "backend.py").write_text(BACKEND)
     haienv.ok("create one --no_extend -e", tmp_path)
@@ -344,7 +346,7 @@ def test_a_project_in_place_is_installed_again_when_it_says_something_else(
     assert (haienv.get("one").path / "bin" / "say").is_file()
 
 
-def test_a_project_in_place_with_extras_is_one_project(haienv: Any, tmp_path: Path) -> None:
+def test_extras_of_a_project_in_place_can_change(haienv: Any, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(BUILD)
     (tmp_path / "backend.py").write_text(BACKEND)
     haienv.ok("create one --no_extend -e", f"{tmp_path}[more]")
@@ -391,7 +393,7 @@ def test_hai_env_is_haienv(haienv: Any) -> None:
     assert main(["env", "--nonsense"]) == 2
 
 
-def test_stubs_older_than_the_checkout_ask_for_the_set_up(
+def test_missing_generated_modules_are_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "hai.v1.new_service_pb2"
@@ -401,6 +403,11 @@ def test_stubs_older_than_the_checkout_ask_for_the_set_up(
 
     monkeypatch.setattr(cli, "_run", fail)
     assert cli.main(["list"]) == 1
-    said = capsys.readouterr().err
-    assert f"{name} was never generated" in said
-    assert "bash scripts/setup" in said
+    error_output = capsys.readouterr().err
+    assert f"{name} was never generated" in error_output
+    assert "bash scripts/setup" in error_output
+
+
+def test_unknown_enum_values_of_a_newer_server() -> None:
+    document = _as_dict(Environment(name="base", owner="ada", state=99, visibility=98))  # type: ignore[arg-type]
+    assert (document["state"], document["visibility"]) == ("UNKNOWN_99", "unknown_98")

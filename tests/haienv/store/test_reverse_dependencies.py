@@ -37,7 +37,7 @@ def children(haienv: Any) -> tuple[Any, Any]:
     return haienv.as_user("ann"), bob
 
 
-def test_a_hidden_child_keeps_its_parent(children: tuple[Any, Any]) -> None:
+def test_a_hidden_child_protects_its_parent(children: tuple[Any, Any]) -> None:
     ann, bob = children
     layer = ann.get("base").path
     refused = ann("remove base --yes --json")
@@ -55,12 +55,12 @@ def test_a_hidden_child_keeps_its_parent(children: tuple[Any, Any]) -> None:
     assert not layer.exists()
 
 
-def test_a_parent_that_is_hidden_stays_open_below_its_children(children: tuple[Any, Any]) -> None:
+def test_layers_of_hidden_parents_stay_readable_for_children(children: tuple[Any, Any]) -> None:
     ann, bob = children
     base = ann.get("base")
     ann.ok("clone base twin")
-    told = ann.ok("config set base visibility private")
-    assert "bob extended them" in told.err
+    result = ann.ok("config set base visibility private")
+    assert "bob extended them" in result.err
     ann.ok("config set twin visibility private")
     assert (base.directory.stat().st_mode & 0o777, base.path.stat().st_mode & 0o777) == (
         0o700,
@@ -75,7 +75,9 @@ def test_a_parent_that_is_hidden_stays_open_below_its_children(children: tuple[A
     assert base.path.stat().st_mode & 0o777 == 0o700
 
 
-def test_an_upgrade_of_the_parent_leaves_what_others_stand_on(children: tuple[Any, Any]) -> None:
+def test_an_upgrade_of_the_parent_keeps_layers_that_others_extend(
+    children: tuple[Any, Any],
+) -> None:
     ann, _ = children
     layer = ann.get("base").path
     ann.ok("install base tool")
@@ -84,7 +86,7 @@ def test_an_upgrade_of_the_parent_leaves_what_others_stand_on(children: tuple[An
     assert layer.is_dir()
 
 
-def test_marks_that_are_lost_or_left_over_are_mended(children: tuple[Any, Any]) -> None:
+def test_doctor_repairs_missing_and_stale_marks(children: tuple[Any, Any]) -> None:
     ann, _ = children
     show(ann, "bob")
     bob = ann.as_user("bob")
@@ -96,7 +98,7 @@ def test_marks_that_are_lost_or_left_over_are_mended(children: tuple[Any, Any]) 
     assert mark.stat().st_mode & 0o004
 
 
-def test_a_child_that_comes_while_its_parent_goes(
+def test_a_child_created_during_the_removal_of_its_parent(
     haienv: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The owner has looked, and puts the layer away; then a child tells that it stands on it."""
@@ -105,19 +107,19 @@ def test_a_child_that_comes_while_its_parent_goes(
     real = gc.move_to_trash
 
     def late(home: Home, path: Path) -> Path:
-        away = real(home, path)
+        trashed = real(home, path)
         if path == layer:
             mark = home.root / "bob" / ".uses" / "ann" / layer.name
             mark.parent.mkdir(parents=True)
             mark.touch()
-        return away
+        return trashed
 
     monkeypatch.setattr(gc, "put_away", late)
     haienv.ok("remove base --yes")
     assert (layer / "bin" / "python").exists()
 
 
-def test_a_parent_that_goes_while_its_child_is_made(haienv: Any) -> None:
+def test_a_parent_removed_during_the_creation_of_its_child(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast==1.0 --visibility public")
     layer = haienv.get("base").path
     bob = haienv.as_user("bob")
@@ -155,12 +157,12 @@ def test_with_real_accounts(haienv: Any, wheelhouse: Path, tmp_path: Path) -> No
     root = tmp_path / "shared"
     root.mkdir()
     root.chmod(0o1777)
-    for place in (tmp_path, *tmp_path.parents[:-2]):
-        place.chmod(place.stat().st_mode | 0o011)
-    for place in (wheelhouse, *wheelhouse.parents[:-2]):
-        place.chmod(place.stat().st_mode | 0o015)
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(folder.stat().st_mode | 0o011)
+    for folder in (wheelhouse, *wheelhouse.parents[:-2]):
+        folder.chmod(folder.stat().st_mode | 0o015)
 
-    def run(uid: int, user: str, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(uid: int, user: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         more = {
             "HAIENV_HOME": str(root),
             "HAIENV_USER": user,
@@ -169,11 +171,11 @@ def test_with_real_accounts(haienv: Any, wheelhouse: Path, tmp_path: Path) -> No
             "UV_CACHE_DIR": str(root / user / ".cache"),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        return subprocess.run([SYSTEM, "-c", AS.format(uid), *words], env={**os.environ, **more},
+        return subprocess.run([SYSTEM, "-c", AS.format(uid), *arguments], env={**os.environ, **more},
                               cwd="/", capture_output=True, text=True, umask=0o077)  # fmt: skip
 
-    def ok(uid: int, user: str, *words: str) -> str:
-        done = run(uid, user, *words)
+    def ok(uid: int, user: str, *arguments: str) -> str:
+        done = run(uid, user, *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -184,8 +186,8 @@ def test_with_real_accounts(haienv: Any, wheelhouse: Path, tmp_path: Path) -> No
     assert ok(20002, "bob", "run", "top", "--", "python", "-c", program) == "1.0\n"
     assert ok(20002, "bob", "list", "--names").split() == ["top", "base[ann]"]
     assert run(20002, "bob", "info", "secret[ann]").returncode == 3
-    for words in ("remove base --yes --force", "install base plain", "create evil --no_extend"):
-        assert run(20002, "ann", *words.split()).returncode == 4, words
+    for arguments in ("remove base --yes --force", "install base plain", "create evil --no_extend"):
+        assert run(20002, "ann", *arguments.split()).returncode == 4, arguments
     refused = run(20001, "ann", "remove", "base", "--yes")
     assert refused.returncode == 1
     assert "one of bob's" in refused.stderr

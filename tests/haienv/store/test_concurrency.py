@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from haienv.cli.main import main
-from haienv.doctor import findings, mend
+from haienv.doctor import findings, repair
 from haienv.store.layout import Home
 from haienv.store.registry import list_root
 from haienv.store.transaction import build_directory, committing
 
 
-def at_once(lines: Sequence[str]) -> list[int]:
+def run_concurrently(lines: Sequence[str]) -> list[int]:
     """Exit codes of command lines that run at the same time."""
     children = []
     for line in lines:
@@ -33,8 +33,8 @@ def at_once(lines: Sequence[str]) -> list[int]:
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
-def test_of_two_creates_one_wins(haienv: Any) -> None:
-    codes = at_once(["create one --no_extend fast", "create one --no_extend plain"] * 2)
+def test_one_of_concurrent_creates_wins(haienv: Any) -> None:
+    codes = run_concurrently(["create one --no_extend fast", "create one --no_extend plain"] * 2)
     assert sorted(codes) == [0, 1, 1, 1]
     assert haienv.ok("list --names").out == "one\n"
     haienv.ok("verify one")
@@ -44,35 +44,35 @@ def test_of_two_creates_one_wins(haienv: Any) -> None:
 
 def test_no_change_is_lost(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
-    wanted = ["fast", "plain", "tool"]
-    codes = at_once([f"install one {name}" for name in wanted])
-    there = set(haienv.ok("freeze one --json").json)
-    assert there == {name for name, code in zip(wanted, codes, strict=True) if code == 0}
-    assert there
+    packages = ["fast", "plain", "tool"]
+    codes = run_concurrently([f"install one {name}" for name in packages])
+    installed = set(haienv.ok("freeze one --json").json)
+    assert installed == {name for name, code in zip(packages, codes, strict=True) if code == 0}
+    assert installed
 
 
-def test_appends_at_once_are_all_there(haienv: Any) -> None:
+def test_concurrent_appends_are_all_kept(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
-    assert at_once([f"config append one tags t{n}" for n in range(5)]) == [0] * 5
+    assert run_concurrently([f"config append one tags t{n}" for n in range(5)]) == [0] * 5
     assert set(haienv.ok("config show one --json").json["tags"]) == {f"t{n}" for n in range(5)}
 
 
-def test_who_looks_meanwhile_sees_whole_things(haienv: Any) -> None:
+def test_readers_see_complete_environments_only(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast")
     child = os.fork()
     if child == 0:
         for n in range(4):
-            at_once([f"clone base e{n}", f"create f{n} --extend base plain"])
-            at_once([f"remove e{n} f{n} --yes"])
+            run_concurrently([f"clone base e{n}", f"create f{n} --extend base plain"])
+            run_concurrently([f"remove e{n} f{n} --yes"])
         os._exit(0)
-    looks = 0
+    reads = 0
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         assert [each.fault for each in list_root(haienv.home) if each.fault] == []
-        looks += 1
-    assert looks > 10
+        reads += 1
+    assert reads > 10
 
 
-def test_what_came_into_use_since_the_doctor_looked_is_left_alone(haienv: Any) -> None:
+def test_doctor_keeps_a_layer_that_came_into_use(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast")
     layer = haienv.get("one").path
     shutil.rmtree(haienv.home.user_dir / "one")  # as if it had never been: its create was killed
@@ -81,29 +81,31 @@ def test_what_came_into_use_since_the_doctor_looked_is_left_alone(haienv: Any) -
     assert [each.path for each in found] == [str(layer)]
     haienv.ok("create two --no_extend fast")
     assert haienv.get("two").path == layer
-    mend(haienv.home, found)
+    repair(haienv.home, found)
     assert haienv.run("two", "import fast; print(fast.VERSION)") == "2.0"
 
 
 @pytest.mark.parametrize(
-    ("machine", "left"),
+    ("machine", "findings_count"),
     [
         pytest.param("{here}", 1, id="here, and it is dead"),
         pytest.param("another-host", 0, id="another host"),
         pytest.param("{name}.1", 0, id="a container that has the name of this host"),
     ],
 )
-def test_only_what_is_known_to_be_dead_is_left_over(haienv: Any, machine: str, left: int) -> None:
+def test_only_directories_of_dead_processes_are_leftovers(
+    haienv: Any, machine: str, findings_count: int
+) -> None:
     haienv.ok("create one --no_extend")
     with build_directory(haienv.home) as work:
         here = work.name.rsplit("-", 2)[0]
     name = machine.format(here=here, name=platform.node())
     (haienv.home.user_dir / ".building" / f"{name}-{2**22 + 1}-00000000").mkdir()
-    assert len(findings(haienv.home)) == left
+    assert len(findings(haienv.home)) == findings_count
 
 
 @pytest.mark.parametrize("line", ["remove one --yes", "rename one three"])
-def test_of_two_that_take_a_name_away_one_is_told(
+def test_a_concurrent_removal_is_reported(
     haienv: Any, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     from haienv import operations
@@ -121,7 +123,7 @@ def test_of_two_that_take_a_name_away_one_is_told(
     assert not list(haienv.home.user_dir.glob(".trash/*"))
 
 
-def test_a_lease_of_a_dead_process_is_taken_over(haienv: Any) -> None:
+def test_the_lease_of_a_dead_process_is_acquired(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
     child = os.fork()
     if child == 0:
@@ -131,14 +133,14 @@ def test_a_lease_of_a_dead_process_is_taken_over(haienv: Any) -> None:
     haienv.ok("clone one two")
 
 
-def test_a_lease_that_was_killed_while_it_was_made_is_cleared(haienv: Any) -> None:
+def test_an_empty_lease_is_cleared(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
     (haienv.home.user_dir / ".lock").touch()
     haienv.ok("config set one description x")
     assert not list(haienv.home.user_dir.glob(".lock*"))
 
 
-def test_a_full_disk_is_told_with_what_helps(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_with_a_hint(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

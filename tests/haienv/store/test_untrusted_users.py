@@ -20,18 +20,18 @@ LABEL = 'schema = 1\nvisibility = "public"\n'
 GOOD = "../.layers/" + "a" * 24
 
 
-def lay(home: Path, label: str = LABEL, current: str = GOOD, layer: str = "") -> Path:
+def write_environment(home: Path, label: str = LABEL, current: str = GOOD, layer: str = "") -> Path:
     """An environment named `trap` of mallory, written by hand."""
     trap = home / "mallory" / "trap"
     trap.mkdir(parents=True)
     (trap / "env.toml").write_text(label)
     (trap / "current").symlink_to(current)
-    place = home / "mallory" / ".layers" / ("a" * 24)
-    (place / "bin").mkdir(parents=True)
-    (place / "layer.toml").write_text(layer or LAYER)
-    (place / "lock.txt").write_text("")
-    (place / "bin" / "python").write_text("#!/bin/sh\necho EXECUTED > ../executed\n")
-    (place / "bin" / "python").chmod(0o755)
+    layer_dir = home / "mallory" / ".layers" / ("a" * 24)
+    (layer_dir / "bin").mkdir(parents=True)
+    (layer_dir / "layer.toml").write_text(layer or LAYER)
+    (layer_dir / "lock.txt").write_text("")
+    (layer_dir / "bin" / "python").write_text("#!/bin/sh\necho EXECUTED > ../executed\n")
+    (layer_dir / "bin" / "python").chmod(0o755)
     return trap
 
 
@@ -82,11 +82,11 @@ def link(path: Path) -> None:
                      + f'"\nlock_hash="{"0" * 64}"\n', id="a parent that climbs"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_broken_and_hurts_nobody(
+def test_invalid_environments_are_broken_and_harmless(
     haienv: Any, label: str, current: str, layer: str
 ) -> None:
     haienv.ok("create mine --no_extend")
-    lay(haienv.home.root, label, current, layer)
+    write_environment(haienv.home.root, label, current, layer)
     assert haienv.ok("list --names").out == "mine\n"
     listed = haienv.ok("list --all --json").json["others"][0]
     assert (listed["name"], listed["owner"], listed["state"]) == ("trap", "mallory", "BROKEN")
@@ -99,12 +99,12 @@ def test_what_is_wrong_is_broken_and_hurts_nobody(
 def test_pipes_and_links_are_not_followed(
     haienv: Any, trick: Callable[[Path], None], file: str
 ) -> None:
-    trap = lay(haienv.home.root)
+    trap = write_environment(haienv.home.root)
     trick(trap / file)
     assert haienv.ok("list --all --json").json["others"][0]["state"] == "BROKEN"
 
 
-LOOKING = (
+READ_ONLY_COMMANDS = (
     "list --all",
     "list -u mallory --json",
     "info 'trap[mallory]'",
@@ -119,44 +119,44 @@ LOOKING = (
 )
 
 
-def test_looking_never_runs_anything_of_theirs(haienv: Any, tmp_path: Path) -> None:
+def test_read_only_commands_never_run_code_of_others(haienv: Any, tmp_path: Path) -> None:
     """A whole environment with traps in its Python, its modules, its programs and its hooks."""
-    sprung = tmp_path / "sprung"
+    executed = tmp_path / "sprung"
     mallory = haienv.as_user("mallory")
     mallory.ok("create trap --no_extend tool --visibility public --hook true")
     layer = mallory.get("trap").path
     label = mallory.home.user_dir / "trap" / "env.toml"
-    label.write_text(label.read_text().replace('"true"', f'"touch {sprung}"'))
+    label.write_text(label.read_text().replace('"true"', f'"touch {executed}"'))
     for folder in (layer / "bin", layer / "lib/python3.11/site-packages"):
         folder.chmod(0o755)
-    for name, code in (("evil.pth", f"import os; os.mkdir({str(sprung)!r})\n"),
-                       ("sitecustomize.py", f"open({str(sprung)!r}, 'w')\n")):  # fmt: skip
+    for name, code in (("evil.pth", f"import os; os.mkdir({str(executed)!r})\n"),
+                       ("sitecustomize.py", f"open({str(executed)!r}, 'w')\n")):  # fmt: skip
         (layer / "lib/python3.11/site-packages" / name).write_text(code)
     for name in ("python", "tool"):
         (layer / "bin" / name).unlink()
-        (layer / "bin" / name).write_text(f"#!/bin/sh\ntouch '{sprung}'\n")
+        (layer / "bin" / name).write_text(f"#!/bin/sh\ntouch '{executed}'\n")
         (layer / "bin" / name).chmod(0o755)
     ann = haienv.as_user("ann")
     ann.ok("create mine --no_extend")
-    for line in LOOKING:
+    for line in READ_ONLY_COMMANDS:
         ann.ok(line)
-        assert not sprung.exists(), line
+        assert not executed.exists(), line
     assert ann("verify 'trap[mallory]'").code == 1  # what was put there is told
     here = home()
     assert activation(here, find(here, parse_reference("trap"))).prompt
     assert [row[0] for row in get_envs("mallory")] == ["mallory"]
-    assert not sprung.exists()
+    assert not executed.exists()
     subprocess.run([layer / "bin" / "tool"], check=True)  # the trap works
-    assert sprung.exists()
+    assert executed.exists()
 
 
-def test_a_directory_says_the_name_and_the_owner(haienv: Any) -> None:
-    lay(haienv.home.root, LABEL + 'name = "base"\nowner = "system"\n')
+def test_name_and_owner_come_from_the_directory(haienv: Any) -> None:
+    write_environment(haienv.home.root, LABEL + 'name = "base"\nowner = "system"\n')
     assert haienv.ok("list --json").json["others"][0]["owner"] == "mallory"
     assert haienv.ok("list --json").json["system"] == []
 
 
-def test_who_has_endless_labels_keeps_nobody_waiting(haienv: Any) -> None:
+def test_the_metadata_read_per_user_is_limited(haienv: Any) -> None:
     mallory = haienv.as_user("mallory")
     mallory.ok("create e00 --no_extend --visibility public")
     for number in range(1, 20):
@@ -165,9 +165,9 @@ def test_who_has_endless_labels_keeps_nobody_waiting(haienv: Any) -> None:
         label.write_text(label.read_text() + ("#" + "x" * 998 + "\n") * 250)
     assert len(mallory.ok("list --json").json["own"]) == 20
     ann = haienv.as_user("ann")
-    told = [each["state"] for each in ann.ok("list -a --json").json["others"]]
-    assert (len(told), told) == (20, sorted(told, reverse=True))
-    assert 0 < told.count("READY") < 10
+    states = [each["state"] for each in ann.ok("list -a --json").json["others"]]
+    assert (len(states), states) == (20, sorted(states, reverse=True))
+    assert 0 < states.count("READY") < 10
     assert "not shown (-a shows them)" in ann.ok("list").err
     ann.ok("info 'e19[mallory]'")
 
@@ -181,8 +181,8 @@ def test_linked_directories_are_not_found_by_name(haienv: Any, link: str, to: st
     assert haienv(f"create two --extend '{meant}'").code == 3
 
 
-def test_linked_directories_are_not_entered(haienv: Any, tmp_path: Path) -> None:
-    lay(tmp_path / "elsewhere")
+def test_linked_directories_are_not_listed(haienv: Any, tmp_path: Path) -> None:
+    write_environment(tmp_path / "elsewhere")
     haienv.home.root.mkdir()
     (haienv.home.root / "mallory").symlink_to(tmp_path / "elsewhere" / "mallory")
     (haienv.home.root / "eve").mkdir()
@@ -190,7 +190,7 @@ def test_linked_directories_are_not_entered(haienv: Any, tmp_path: Path) -> None
     assert haienv.ok("list --all --json").json["others"] == []
 
 
-def test_of_several_others_none_is_chosen(haienv: Any) -> None:
+def test_a_name_of_several_users_is_ambiguous(haienv: Any) -> None:
     for user in ("bob", "eve"):
         haienv.as_user(user).ok("create shared --no_extend --visibility public")
     ann = haienv.as_user("ann")
@@ -201,7 +201,7 @@ def test_of_several_others_none_is_chosen(haienv: Any) -> None:
     assert haienv.as_user("ann").ok("info shared --json").json["owner"] == "system"
 
 
-def test_modes_say_who_sees_it(haienv: Any) -> None:
+def test_modes_follow_the_visibility(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast")
     one = haienv.get("one")
     assert (one.directory.stat().st_mode & 0o777, one.path.stat().st_mode & 0o777) == (0o700, 0o700)
@@ -218,7 +218,7 @@ def test_modes_say_who_sees_it(haienv: Any) -> None:
     assert one.path.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_narrow_umask_does_not_hide_what_is_shown(haienv: Any) -> None:
+def test_a_strict_umask_does_not_hide_public_environments(haienv: Any) -> None:
     before = os.umask(0o077)
     try:
         haienv.ok("create base --no_extend fast tool --visibility public")
@@ -236,14 +236,14 @@ def test_a_narrow_umask_does_not_hide_what_is_shown(haienv: Any) -> None:
     assert haienv.home.user_dir.stat().st_mode & 0o755 == 0o755
 
 
-def test_what_is_shown_stands_on_what_is_shown(haienv: Any) -> None:
+def test_parents_must_be_as_visible_as_their_children(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast")
     assert haienv("create top --extend base --visibility public").code == 1
     haienv.ok("config set base visibility public")
     haienv.ok("create top --extend base --visibility public")
 
 
-def test_a_child_of_what_was_hidden_since_can_be_configured(haienv: Any) -> None:
+def test_a_child_of_a_hidden_parent_can_be_configured(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast --visibility public")
     haienv.ok("create top --extend base plain --visibility public")
     haienv.ok("config set base visibility private")
@@ -252,7 +252,7 @@ def test_a_child_of_what_was_hidden_since_can_be_configured(haienv: Any) -> None
     assert haienv.ok("config show top --json").json["visibility"] == "public"
 
 
-def test_names_of_distributions_are_names(haienv: Any) -> None:
+def test_invalid_names_of_distributions_are_skipped(haienv: Any) -> None:
     """A parent's directories become constraints, which are lines that an installer reads."""
     from haienv.layers.installed import versions
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from haienv.activate.__main__ import main as enter
+from haienv.activate.__main__ import main as print_activation
 from haienv.cli.main import main
 from haienv.errors import UsageError
 from haienv.store.layout import home
@@ -22,7 +22,7 @@ DEPTH = 8
 WRITES = ("os.rename", "os.mkdir", "os.symlink", "os.remove", "os.rmdir", "os.chmod", "os.utime")
 
 
-def test_a_chain_is_as_deep_as_one_likes(haienv: Any) -> None:
+def test_a_deep_chain_of_parents(haienv: Any) -> None:
     haienv.ok("create e0 --no_extend fast==1.0 tool")
     for n in range(1, DEPTH):
         own = "plain==1.0" if n == 3 else ""
@@ -35,12 +35,12 @@ def test_a_chain_is_as_deep_as_one_likes(haienv: Any) -> None:
         == "1.0 1.0"
     )
     tool = haienv.get(last).path / "bin" / "tool"
-    told = subprocess.run([tool, "plain"], capture_output=True, text=True, check=True)
-    assert told.stdout == "plain 1.0\n"
+    done = subprocess.run([tool, "plain"], capture_output=True, text=True, check=True)
+    assert done.stdout == "plain 1.0\n"
     assert haienv.ok(f"freeze {last} --own --json").json == {}
     text = io.StringIO()
     with redirect_stdout(text):
-        assert enter(["bash", last]) == 0
+        assert print_activation(["bash", last]) == 0
     assert f"AT='{DEPTH - 1}'" in text.getvalue()
     assert all(f"export E{n}='x'" in text.getvalue() for n in range(1, DEPTH))
 
@@ -53,8 +53,8 @@ def test_a_long_path_in_another_script(haienv: Any, tmp_path: Path, run_shell: A
     haienv.ok("create top --extend base plain")
     for name in ("base", "top"):
         tool = root / "ann" / name / "current" / "bin" / "tool"
-        told = subprocess.run([tool, "fast"], capture_output=True, text=True, check=True)
-        assert told.stdout == "fast 1.0\n"
+        done = subprocess.run([tool, "fast"], capture_output=True, text=True, check=True)
+        assert done.stdout == "fast 1.0\n"
     command = Path(sys.executable).parent / "haienv"
     done = run_shell(
         "bash", f"source '{command}' top && tool plain", HAIENV_HOME=str(root), HAIENV_USER="ann"
@@ -73,10 +73,10 @@ def test_a_long_path_in_another_script(haienv: Any, tmp_path: Path, run_shell: A
         pytest.param(lambda: main(["config", "show", "top"]), id="config show"),
         pytest.param(lambda: main(["diff", "top", "base[bob]"]), id="diff"),
         pytest.param(lambda: main(["doctor"]), id="doctor"),
-        pytest.param(lambda: enter(["bash", "top"]), id="enter"),
+        pytest.param(lambda: print_activation(["bash", "top"]), id="enter"),
     ],
 )
-def test_looking_and_entering_write_nothing_there(haienv: Any, work: Callable[[], int]) -> None:
+def test_read_only_commands_write_nothing(haienv: Any, work: Callable[[], int]) -> None:
     haienv.as_user("bob").ok("create base --no_extend tool --visibility public")
     haienv.as_user("ann").ok("create top --extend 'base[bob]' plain")
     assert _in_a_child(work, str(haienv.home.root)) == 0
@@ -86,16 +86,20 @@ def _in_a_child(work: Callable[[], int], root: str) -> int:
     """Its exit code; 99 when it changes something below the root."""
     child = os.fork()
     if child == 0:
-        sys.addaudithook(lambda event, given: _end_if_writing(event, given, root))
+        sys.addaudithook(lambda event, arguments: _end_if_writing(event, arguments, root))
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             code = work()
         os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _end_if_writing(event: str, given: tuple[Any, ...], root: str) -> None:
-    opened = event == "open" and isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_RDWR)
-    if (opened or event in WRITES) and str(given[0]).startswith(root):
+def _end_if_writing(event: str, arguments: tuple[Any, ...], root: str) -> None:
+    opened = (
+        event == "open"
+        and isinstance(arguments[2], int)
+        and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+    )
+    if (opened or event in WRITES) and str(arguments[0]).startswith(root):
         os._exit(99)
 
 

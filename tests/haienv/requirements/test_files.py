@@ -32,7 +32,7 @@ dependencies:
         pytest.param("environment.yml", CONDA, {"fast": "1.0", "tool": "1.0"}, id="conda"),
     ],
 )
-def test_what_is_wanted_may_stand_in_files(
+def test_requirements_are_read_from_files(
     haienv: Any, tmp_path: Path, name: str, text: str, expected: dict[str, str]
 ) -> None:
     (tmp_path / "more.txt").write_text("tool\n")
@@ -41,7 +41,7 @@ def test_what_is_wanted_may_stand_in_files(
     assert haienv.ok("freeze one --json").json == expected
 
 
-def test_the_part_of_pip_is_read_as_pip_reads_it(tmp_path: Path) -> None:
+def test_the_pip_section_of_conda_files_is_read(tmp_path: Path) -> None:
     (tmp_path / "r.txt").write_text("fast\n")
     (tmp_path / "e.yml").write_text(
         "dependencies:\n- pip\n- pip:\n  - plain\n  - -r r.txt\n  - -e .\n"
@@ -50,15 +50,15 @@ def test_the_part_of_pip_is_read_as_pip_reads_it(tmp_path: Path) -> None:
     assert (found.requirements, found.editable) == (("plain", "fast"), (str(tmp_path),))
 
 
-def test_extras_of_a_project_may_name_one_another(tmp_path: Path) -> None:
+def test_extras_may_include_one_another(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(
         '[project]\nname = "My_Own"\ndependencies = ["a"]\n[project.optional-dependencies]\n'
-        'all = ["my-own[Train-It]", "b"]\nTrain_it = ["c", "my.user_dir[all]"]\nother = ["d"]\n'
+        'all = ["my-own[Train-It]", "b"]\nTrain_it = ["c", "my.own[all]"]\nother = ["d"]\n'
     )
     assert read_requirements(tmp_path / "pyproject.toml", ["all"]).requirements == ("a", "b", "c")
 
 
-def test_what_has_no_hash_is_refused_with_what_helps(haienv: Any, tmp_path: Path) -> None:
+def test_packages_without_a_hash_are_refused(haienv: Any, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "own"\nversion = "1"\n')
     result = haienv("create one --no_extend --dry-run", f"own @ {tmp_path.as_uri()}")
     assert result.code == 1
@@ -67,27 +67,27 @@ def test_what_has_no_hash_is_refused_with_what_helps(haienv: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["--index-url http://x\nfast\n", "-c x.txt\n", "--pre\n"])
-def test_options_in_files_are_not_passed_over(haienv: Any, tmp_path: Path, text: str) -> None:
+def test_options_in_files_are_refused(haienv: Any, tmp_path: Path, text: str) -> None:
     (tmp_path / "r.txt").write_text(text)
     assert haienv("create one --no_extend --from", tmp_path / "r.txt").code == 2
 
 
-@pytest.mark.parametrize("place", ["UV_CONSTRAINT", "uv.toml"])
-def test_constraints_of_uvs_settings_count(haienv: Any, tmp_path: Path, place: str) -> None:
-    if place == "uv.toml":
+@pytest.mark.parametrize("source", ["UV_CONSTRAINT", "uv.toml"])
+def test_constraints_of_uv_settings_are_applied(haienv: Any, tmp_path: Path, source: str) -> None:
+    if source == "uv.toml":
         haienv.home.root.mkdir()
-        (haienv.home.root / place).write_text("constraint-dependencies = ['fast<2', 'plain<2']\n")
+        (haienv.home.root / source).write_text("constraint-dependencies = ['fast<2', 'plain<2']\n")
     else:
         (tmp_path / "one.txt").write_text("fast<2\n")
         (tmp_path / "two.txt").write_text("plain<2\n")
-        haienv.monkeypatch.setenv(place, f"{tmp_path / 'one.txt'} {tmp_path / 'two.txt'}")
+        haienv.monkeypatch.setenv(source, f"{tmp_path / 'one.txt'} {tmp_path / 'two.txt'}")
     haienv.ok("create base --no_extend fast")
     haienv.ok("create top --extend base plain")
     assert haienv.ok("freeze top --json").json == {"fast": "1.0", "plain": "1.0"}
 
 
 @pytest.mark.parametrize("coding", ["utf-8-sig", "utf-16"])
-def test_what_windows_writes_is_read(tmp_path: Path, coding: str) -> None:
+def test_files_of_windows_are_decoded(tmp_path: Path, coding: str) -> None:
     (tmp_path / "r.txt").write_bytes("fast==1.0\r\nplain\r\n".encode(coding))
     assert read_requirements(tmp_path / "r.txt").requirements == ("fast==1.0", "plain")
 
@@ -113,7 +113,7 @@ def test_what_windows_writes_is_read(tmp_path: Path, coding: str) -> None:
         pytest.param("e.yml", "dependencies: ['python>=a']", id="no range"),
     ],
 )
-def test_what_is_not_understood_is_told(tmp_path: Path, name: str, text: str) -> None:
+def test_invalid_files_are_refused(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_bytes(text.encode("latin-1"))
     with pytest.raises(UsageError, match=name) as why:
         read_requirements(tmp_path / name)
@@ -131,6 +131,6 @@ def test_what_is_not_understood_is_told(tmp_path: Path, name: str, text: str) ->
         ("python>=99", ">=99"),
     ],
 )
-def test_a_range_of_pythons_is_no_version(tmp_path: Path, line: str, python: str) -> None:
+def test_python_versions_of_conda_files(tmp_path: Path, line: str, python: str) -> None:
     (tmp_path / "e.yml").write_text(f"dependencies:\n- {line}\n- pip:\n")
     assert read_requirements(tmp_path / "e.yml").python == python

@@ -6,17 +6,17 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[2] / "docs" / "environments.md"
+PAGE = Path(__file__).parents[3] / "docs" / "environments.md"
 
 
-def test_every_line_of_the_page(haienv: Any) -> None:
+def test_every_command_line_of_the_page(haienv: Any) -> None:
     blocks = PAGE.read_text().split("```console\n")[1:]
     lines = [line for block in blocks for line in block.split("```")[0].splitlines()]
     commands = [shlex.split(line.removeprefix("$ haienv ")) for line in lines]
     assert len(commands) > 20
-    for words in commands:
-        if words[0] != "run":  # it takes this process's place
-            haienv.ok("", *words)
+    for arguments in commands:
+        if arguments[0] != "run":  # it takes this process's place
+            haienv.ok("", *arguments)
 
 
 def test_every_command_has_help(haienv: Any) -> None:

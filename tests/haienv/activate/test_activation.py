@@ -75,7 +75,7 @@ _DUMP = {
 
 
 def program(shell: str, start: Mapping[str, Any], sequence: Sequence[Activation | None]) -> str:
-    """Set variables, tell them; enter and leave; leave; tell them again."""
+    """Set variables and dump them; activate and deactivate; dump them again."""
     lines = [
         _DUMP[shell]
         .replace("{names}", " ".join((*NAMES, "MORE")))
@@ -107,43 +107,43 @@ def _set(shell: str, name: str, state: str, value: str) -> str:
     return f"{name}={quoted(value)}; {'export' if state == 'exported' else hide} {name}"
 
 
-def told(output: bytes) -> tuple[list[str], list[str]]:
-    """What was told before and after."""
-    words = output.decode().split("\0")[:-1]
-    triples = ["\0".join(words[i : i + 3]) for i in range(0, len(words), 3)]
+def parse_dumps(output: bytes) -> tuple[list[str], list[str]]:
+    """The dumps before and after."""
+    fields = output.decode().split("\0")[:-1]
+    triples = ["\0".join(fields[i : i + 3]) for i in range(0, len(fields), 3)]
     middle = triples.index("=\0=\0=")
     return triples[:middle], triples[middle + 1 :]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_everything_is_put_back(run_shell: Any, shell: str) -> None:
+def test_deactivate_restores_everything(run_shell: Any, shell: str) -> None:
     @settings(max_examples=25 if shell == "fish" else 60, deadline=None,
               suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
     @given(starts, sequences)
     def check(start: Mapping[str, Any], sequence: Sequence[Activation | None]) -> None:
         done = run_shell(shell, program(shell, start, sequence))
         assert done.stderr == b""
-        before, after = told(done.stdout)
+        before, after = parse_dumps(done.stdout)
         assert after == before
 
     check()
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_values_arrive_as_they_are(run_shell: Any, shell: str) -> None:
+def test_values_are_passed_literally(run_shell: Any, shell: str) -> None:
     @settings(max_examples=15 if shell == "fish" else 40, deadline=None)
     @given(activations)
     def check(entered: Activation) -> None:
         python = "import os; print(ascii(sorted(os.environ.items())))"
         run = f"{{}} -I -c {quoted(python)}".format(sys.executable)
         done = run_shell(shell, f"{text_for(shell, entered)}\n{run}\n")
-        seen = dict(eval_pairs(done.stdout.decode()))
+        environ = dict(eval_pairs(done.stdout.decode()))
         for name, value in entered.sets().items():
-            mine = seen[name] == value or (entered.jupyter and name == "JUPYTER_PATH")
+            mine = environ[name] == value or (entered.jupyter and name == "JUPYTER_PATH")
             assert mine or (shell == "fish" and "PATH" in name)
         if shell != "fish":
-            assert seen.get("JUPYTER_PATH", "") == entered.applied({}).get("JUPYTER_PATH", "")
-        assert seen["PATH"].startswith("/b:")
+            assert environ.get("JUPYTER_PATH", "") == entered.applied({}).get("JUPYTER_PATH", "")
+        assert environ["PATH"].startswith("/b:")
 
     check()
 
@@ -155,7 +155,9 @@ def eval_pairs(text: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_source_haienv_enters_switches_and_leaves(haienv: Any, run_shell: Any, shell: str) -> None:
+def test_source_haienv_activates_switches_and_deactivates(
+    haienv: Any, run_shell: Any, shell: str
+) -> None:
     haienv.ok("create base --no_extend fast==1.0 tool --extra-environment", "WITH=a b:c=d'e\"")
     haienv.ok("create top --extend base plain")
     command = Path(sys.executable).parent / ("haienv.fish" if shell == "fish" else "haienv")
@@ -169,44 +171,44 @@ def test_source_haienv_enters_switches_and_leaves(haienv: Any, run_shell: Any, s
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_mistyped_name_changes_nothing(haienv: Any, run_shell: Any, shell: str) -> None:
+def test_an_unknown_name_changes_nothing(haienv: Any, run_shell: Any, shell: str) -> None:
     command = Path(sys.executable).parent / ("haienv.fish" if shell == "fish" else "haienv")
-    told = "$status" if shell == "fish" else "$?"
-    text = f"source '{command}' nothing\necho {told}"
+    status = "$status" if shell == "fish" else "$?"
+    text = f"source '{command}' nothing\necho {status}"
     done = run_shell(shell, text, HAIENV_HOME=str(haienv.home.root))
     assert done.stdout.decode().strip() != "0"
     assert "there is no environment nothing" in done.stderr.decode()
 
 
-@pytest.mark.parametrize(("shell", "its_own"), [("bash", "UID"), ("bash", "MINE"), ("zsh", "UID"),
+@pytest.mark.parametrize(("shell", "read_only"), [("bash", "UID"), ("bash", "MINE"), ("zsh", "UID"),
                                                 ("zsh", "path"), ("zsh", "status")])  # fmt: skip
-def test_what_a_shell_keeps_for_itself_stays(run_shell: Any, shell: str, its_own: str) -> None:
+def test_read_only_variables_keep_their_values(run_shell: Any, shell: str, read_only: str) -> None:
     """It cannot be set, or setting it makes another user of the shell; one's own may be read-only, too."""
-    more = {its_own: "7", "OTHER": "x"}
+    more = {read_only: "7", "OTHER": "x"}
     entered = Activation("one", "ann", "0" * 64, "/x", ("/b",), (), more, "[one] ")
-    tell = f'echo "${its_own} $OTHER $HF_ENV_NAME"'
-    text = f"readonly MINE=1\n{tell}\n{text_for(shell, entered)}\n{tell}\ndeactivate\n{tell}\n"
+    show = f'echo "${read_only} $OTHER $HF_ENV_NAME"'
+    text = f"readonly MINE=1\n{show}\n{text_for(shell, entered)}\n{show}\ndeactivate\n{show}\n"
     done = run_shell(shell, text)
     before, inside, after = done.stdout.decode().splitlines()
     assert inside.endswith(f"{before.strip()} x one")
     assert after == before
-    assert done.stderr.decode() == f"haienv: this shell keeps its own {its_own}\n"
+    assert done.stderr.decode() == f"haienv: this shell keeps its own {read_only}\n"
 
 
 @pytest.mark.parametrize("shell", ["dash", "busybox"])
-def test_a_shell_that_cannot_enter_says_so(shell: str, tmp_path: Path) -> None:
+def test_unsupported_shells_print_an_error(shell: str, tmp_path: Path) -> None:
     """There the file is read with the script's own name, and without arguments."""
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     command = Path(sys.executable).parent / "haienv"
     (tmp_path / "job.sh").write_text(f". '{command}' mine\necho $? going on\n")
-    words = [shell, "sh"] if shell == "busybox" else [shell]
-    done = subprocess.run([*words, tmp_path / "job.sh"], capture_output=True, text=True)
+    command_line = [shell, "sh"] if shell == "busybox" else [shell]
+    done = subprocess.run([*command_line, tmp_path / "job.sh"], capture_output=True, text=True)
     assert done.stdout == "2 going on\n"
     assert "haienv run NAME -- PROGRAM" in done.stderr
 
 
-def test_a_deactivate_that_was_there_is_there_again(run_shell: Any) -> None:
+def test_an_existing_deactivate_is_restored(run_shell: Any) -> None:
     entered = Activation("one", "ann", "0" * 64, "/x", ("/b",), (), {}, "[one] ")
     for shell, define in (("bash", "deactivate() { echo old; }"), ("zsh", "deactivate() { echo old; }"),
                           ("fish", "function deactivate; echo old; end")):  # fmt: skip
@@ -215,7 +217,9 @@ def test_a_deactivate_that_was_there_is_there_again(run_shell: Any) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_shell_of_its_own(haienv: Any, tmp_path: Path, shell: str) -> None:
+def test_haienv_shell_activates_after_startup_files(
+    haienv: Any, tmp_path: Path, shell: str
+) -> None:
     """What the account's start-up file puts into PATH does not come before the environment."""
     program = shutil.which(shell)
     if program is None:
@@ -224,10 +228,10 @@ def test_a_shell_of_its_own(haienv: Any, tmp_path: Path, shell: str) -> None:
     (tmp_path / ".config" / "fish").mkdir(parents=True)
     (tmp_path / ".bashrc").write_text("export PATH=/first:$PATH\n")
     (tmp_path / ".config" / "fish" / "config.fish").write_text("set -gx PATH /first $PATH\n")
-    own = {"HOME": str(tmp_path), "SHELL": program, "TERM": "dumb", "PS1": "> "}
-    own["XDG_CONFIG_HOME"] = str(tmp_path / ".config")
-    words = 'echo "$HF_ENV_NAME" "$_HAIENV_ENTER"\ncommand -v tool\nexit 3\n'
-    done = subprocess.run([sys.executable, "-m", "haienv", "shell", "one"], input=words, text=True,
-                          capture_output=True, env={**os.environ, **own}, start_new_session=True)  # fmt: skip
+    variables = {"HOME": str(tmp_path), "SHELL": program, "TERM": "dumb", "PS1": "> "}
+    variables["XDG_CONFIG_HOME"] = str(tmp_path / ".config")
+    script = 'echo "$HF_ENV_NAME" "$_HAIENV_ENTER"\ncommand -v tool\nexit 3\n'
+    done = subprocess.run([sys.executable, "-m", "haienv", "shell", "one"], input=script, text=True,
+                          capture_output=True, env={**os.environ, **variables}, start_new_session=True)  # fmt: skip
     tool = haienv.get("one").directory / "current" / "bin" / "tool"
     assert (done.returncode, done.stdout.split("\n")) == (3, ["one ", str(tool), ""]), done.stderr

@@ -30,26 +30,26 @@ DISTS = st.lists(
 
 
 @given(VERSIONS, VERSIONS, DISTS)
-def test_afterwards_everything_wanted_is_seen_in_its_version(
-    installed: Mapping[str, str], wanted: Mapping[str, str], provided: Sequence[Distribution]
+def test_after_a_plan_every_resolved_version_is_visible(
+    installed: Mapping[str, str], resolved: Mapping[str, str], provided: Sequence[Distribution]
 ) -> None:
-    steps = plan(installed, wanted, provided)
-    mine = {name: wanted[name] for name in layer_names(steps)}
-    below = {dist.name: dist.version for dist in provided}
-    assert {name: {**below, **mine}[name] for name in wanted} == wanted
-    assert all(below.get(name) != version for name, version in mine.items())
-    assert {step.name for step in steps} == {*installed, *wanted}
-    assert steps == plan(dict(reversed(installed.items())), wanted, provided)
+    steps = plan(installed, resolved, provided)
+    present = {name: resolved[name] for name in layer_names(steps)}
+    provided_versions = {dist.name: dist.version for dist in provided}
+    assert {name: {**provided_versions, **present}[name] for name in resolved} == resolved
+    assert all(provided_versions.get(name) != version for name, version in present.items())
+    assert {step.name for step in steps} == {*installed, *resolved}
+    assert steps == plan(dict(reversed(installed.items())), resolved, provided)
 
 
 @given(VERSIONS, DISTS)
 def test_a_second_plan_changes_nothing(
-    wanted: Mapping[str, str], provided: Sequence[Distribution]
+    resolved: Mapping[str, str], provided: Sequence[Distribution]
 ) -> None:
-    mine = layer_names(plan({}, wanted, provided))
-    again = plan({name: wanted[name] for name in mine}, wanted, provided)
+    present = layer_names(plan({}, resolved, provided))
+    again = plan({name: resolved[name] for name in present}, resolved, provided)
     assert changes(again) == ()
-    assert layer_names(again) == mine
+    assert layer_names(again) == present
 
 
 CHAIN = [
@@ -61,7 +61,7 @@ CHAIN = [
 
 
 @pytest.mark.parametrize(
-    ("installed", "wanted", "expected"),
+    ("installed", "resolved", "expected"),
     [
         pytest.param({}, {"x": "1"}, Step(Action.INSTALL, "x", "1"), id="new"),
         pytest.param({"x": "1"}, {"x": "2"}, Step(Action.REPLACE, "x", "2", "1"), id="another version"),
@@ -75,10 +75,10 @@ CHAIN = [
         pytest.param({}, {"torch": "3"}, Step(Action.SHADOW, "torch", "3", "2"), id="hides the compiled one itself"),
     ],
 )  # fmt: skip
-def test_what_is_done_for_one_package(
-    installed: Mapping[str, str], wanted: Mapping[str, str], expected: Step
+def test_the_step_for_one_package(
+    installed: Mapping[str, str], resolved: Mapping[str, str], expected: Step
 ) -> None:
-    steps = plan(installed, wanted, CHAIN)
+    steps = plan(installed, resolved, CHAIN)
     assert steps == (expected,)
     assert bool(breaking_shadows(steps)) == bool(expected.needed_by)
 
@@ -92,7 +92,7 @@ def test_what_is_done_for_one_package(
         pytest.param("x==1 ; python_version>'3'", "x", "1", id="a marker"),
     ],
 )  # fmt: skip
-def test_how_pins_are_read(line: str, name: str, version: str) -> None:
+def test_pins_are_parsed(line: str, name: str, version: str) -> None:
     pin = parse_pin(line)
     assert pin is not None
     assert (pin.name, pin.version, normalize_name(name)) == (name, version, name)

@@ -21,8 +21,8 @@ class Handler(SimpleHTTPRequestHandler):
     """Files for whoever knows the password."""
 
     def do_GET(self) -> None:
-        known = base64.b64encode(f"worker:{SECRET}".encode()).decode()
-        if self.headers.get("Authorization") == f"Basic {known}":
+        expected = base64.b64encode(f"worker:{SECRET}".encode()).decode()
+        if self.headers.get("Authorization") == f"Basic {expected}":
             return super().do_GET()
         self.send_response(401)
         self.send_header("WWW-Authenticate", "Basic realm=packages")
@@ -47,9 +47,9 @@ def private_index(wheelhouse: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     server.server_close()
 
 
-def files_with(word: str, folder: Path) -> list[str]:
+def files_with(text: str, folder: Path) -> list[str]:
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return [str(path) for path in files if word.encode() in path.read_bytes()]
+    return [str(path) for path in files if text.encode() in path.read_bytes()]
 
 
 def test_a_password_is_neither_stored_nor_printed(
@@ -57,20 +57,20 @@ def test_a_password_is_neither_stored_nor_printed(
 ) -> None:
     url = f"http://worker:{SECRET}@{private_index}/{WHEEL}?token={SECRET}"
     (tmp_path / "r.txt").write_text(f"plain @ {url}\n")
-    said = [
+    results = [
         haienv.ok("create one --no_extend --verify --from", tmp_path / "r.txt"),
         *map(haienv.ok, ("info one", "info one --json", "lock one", "freeze one", "verify one")),
         haienv.ok("install one --no-index fast", f"plain @ {url}"),
         haienv.ok("create two --no_extend --json --dry-run", f"plain @ {url}"),
         haienv.ok("export --recipe one", tmp_path / "recipe"),
     ]
-    assert [each for each in said if SECRET in each.out + each.err] == []
+    assert [each for each in results if SECRET in each.out + each.err] == []
     assert files_with(SECRET, haienv.home.root) == []
     assert haienv.run("one", "import plain; print(plain.VERSION)") == "2.0"
     layer = haienv.get("one").layer
     assert layer.wanted == (f"plain @ http://{private_index}/{WHEEL}", "fast")
-    told = (haienv.get("one").sites[0] / "plain-2.0.dist-info/direct_url.json").read_text()
-    assert json.loads(told)["url"] == f"http://{private_index}/{WHEEL}"
+    direct_url = (haienv.get("one").sites[0] / "plain-2.0.dist-info/direct_url.json").read_text()
+    assert json.loads(direct_url)["url"] == f"http://{private_index}/{WHEEL}"
     refused = haienv("install one --no-index tool")
     assert refused.code == 1
     assert "put it into ~/.netrc" in refused.err
@@ -88,7 +88,7 @@ def test_a_password_is_neither_stored_nor_printed(
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("options", ["", "--json", "--debug"])
-def test_no_error_tells_a_password(
+def test_errors_contain_no_password(
     haienv: Any, private_index: str, tmp_path: Path, line: str, options: str
 ) -> None:
     (tmp_path / "r.txt").write_text(line.format(secret=SECRET, index=private_index))
@@ -98,14 +98,14 @@ def test_no_error_tells_a_password(
     assert SECRET not in failed.out + failed.err
 
 
-@pytest.mark.parametrize("way", ["netrc", "variable"])
-def test_credentials_come_from_elsewhere_when_they_are_needed_again(
-    haienv: Any, private_index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+@pytest.mark.parametrize("source", ["netrc", "variable"])
+def test_later_commands_take_credentials_from_netrc_or_variables(
+    haienv: Any, private_index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text(f"machine 127.0.0.1 login worker password {SECRET}\n")
     user = ""
-    if way == "netrc":
+    if source == "netrc":
         monkeypatch.setenv("NETRC", str(netrc))
     else:
         monkeypatch.setenv("WORKER_PASSWORD", SECRET)

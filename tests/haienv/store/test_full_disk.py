@@ -33,36 +33,36 @@ def small(
 
 
 @pytest.mark.parametrize(
-    "left",
+    "remaining_bytes",
     [
         pytest.param(MB, id="the reserve"),
         pytest.param(6 * MB, id="soon"),
         pytest.param(24 * MB, id="in the middle of a file"),
     ],
 )
-def test_a_full_disk_leaves_nothing_half_made(small: Haienv, left: int) -> None:
+def test_a_full_disk_leaves_nothing_incomplete(small: Haienv, remaining_bytes: int) -> None:
     """Whatever it interrupts; the error names the disk, and the same command does it once there is room."""
     small.ok("create good --no_extend fast==1.0")
     disk = small.home.root.parent
-    before = made(small)
-    filling = fill(disk, but=left)
+    before = snapshot(small)
+    filler = fill(disk, but=remaining_bytes)
     for line in ("create other --no_extend large --json", "install good large --json"):
         result = small(line)
         assert (result.code, result.error["reason"]) == (1, "NO_ROOM"), result.err
         assert str(disk) in result.error["message"]
-        assert made(small) == before
+        assert snapshot(small) == before
     assert small.run("good", "import fast; print(fast.VERSION)") == "1.0"
-    filling.unlink()
+    filler.unlink()
     small.ok("create other --no_extend large")
     assert small.run("other", "import large; print(large.VERSION)") == "1.0"
     assert "all is well" in small.ok("doctor").err
 
 
-def made(haienv: Haienv) -> set[str]:
+def snapshot(haienv: Haienv) -> set[str]:
     """Environments and what is being built."""
     root = haienv.home.root
     return {
         str(path.relative_to(root))
-        for pattern in ("*/*", "*/.building/*", "*/.user_dir/building/*")
+        for pattern in ("*/*", "*/.building/*")
         for path in root.glob(pattern)
     }

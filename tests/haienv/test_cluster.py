@@ -43,7 +43,7 @@ def _use(monkeypatch: pytest.MonkeyPatch, profile: Profile) -> None:
     monkeypatch.setenv("HAI_TOKEN", profile.token)
 
 
-def test_what_is_pushed_is_the_same_there_and_back(
+def test_push_and_pull_keep_the_lock(
     haienv: Any, cluster: Home, make_wheel: Callable[..., Path]
 ) -> None:
     ours = make_wheel("secret", "1.5+lab", requires=["fast"])
@@ -66,12 +66,12 @@ def test_what_is_pushed_is_the_same_there_and_back(
     # As if it were theirs.
     shutil.copytree(cluster.root / OWNER, cluster.root / "aaa", symlinks=True)
     haienv.ok("push top")
-    there = read_environment(cluster, OWNER, "top")
-    assert there is not None
-    assert there.usable.parents[0].owner == OWNER
+    remote = read_environment(cluster, OWNER, "top")
+    assert remote is not None
+    assert remote.usable.parents[0].owner == OWNER
     program = "import fast, plain, secret; print(fast.VERSION, secret.VERSION)"
     done = subprocess.run(
-        [there.path / "bin" / "python", "-c", program], capture_output=True, text=True
+        [remote.path / "bin" / "python", "-c", program], capture_output=True, text=True
     )
     assert done.stdout == "1.0 1.5+lab\n"
     base = read_environment(cluster, OWNER, "base")
@@ -85,7 +85,7 @@ def test_what_is_pushed_is_the_same_there_and_back(
     assert ann.get("base").metadata.config.variables == {"A": "b c"}
 
 
-def test_what_extends_another_python_is_refused_with_a_way(haienv: Any, tmp_path: Path) -> None:
+def test_environments_of_an_external_python_cannot_be_pushed(haienv: Any, tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     subprocess.run(["uv", "venv", "-q", venv], check=True)
     subprocess.run(["uv", "pip", "install", "-q", "-p", venv, "tool"], check=True)
@@ -97,22 +97,22 @@ def test_what_extends_another_python_is_refused_with_a_way(haienv: Any, tmp_path
     assert "`haienv create NAME --no_extend plain`" in refused.error["hint"]
 
 
-def test_a_build_resolves_on_top_of_what_the_cluster_has(haienv: Any, cluster: Home) -> None:
+def test_a_build_resolves_on_top_of_a_remote_parent(haienv: Any, cluster: Home) -> None:
     haienv.ok("build base --remote fast==1.0")
     haienv.ok(f"build top --remote --extend 'base[{OWNER}]' app")
-    there = read_environment(cluster, OWNER, "top")
-    assert there is not None
-    assert [line.split()[0] for line in there.lock().splitlines() if line[0] != "#"] == [
+    remote = read_environment(cluster, OWNER, "top")
+    assert remote is not None
+    assert [line.split()[0] for line in remote.lock().splitlines() if line[0] != "#"] == [
         "app==1.0",
         "tool==1.0",
     ]
-    assert there.layer is not None
-    assert [p.name for p in there.layer.parents] == ["base"]
+    assert remote.layer is not None
+    assert [p.name for p in remote.layer.parents] == ["base"]
     assert haienv(f"build top --remote --extend 'base[{OWNER}]' greedy --replace").code == 1
     assert haienv("pull nothing").code == 3
 
 
-def test_the_whole_reason_of_a_failed_build_comes_back(haienv: Any, cluster: Home) -> None:
+def test_a_failed_build_reports_the_full_reason(haienv: Any, cluster: Home) -> None:
     """uv tells in many lines why; the first names the package, and the server's own error must be short."""
     names = [f"no-such-{'x' * 40}-{n}" for n in range(60)]
     lock = "# haienv lock 1\n# python 3.11\n" + "".join(
@@ -123,13 +123,13 @@ def test_the_whole_reason_of_a_failed_build_comes_back(haienv: Any, cluster: Hom
     failed = haienv("build broken --remote --json --from", path)
     assert failed.code == 1
     assert failed.error["reason"] == "BUILD_FAILED"
-    told = failed.error["message"]
-    assert told.startswith("broken was not built: uv pip sync: ")
-    assert "no-such-" in told
-    assert "hint" in told
+    result = failed.error["message"]
+    assert result.startswith("broken was not built: uv pip sync: ")
+    assert "no-such-" in result
+    assert "hint" in result
 
 
-def test_without_a_server_it_says_so(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_server_is_reported(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     haienv.ok("create one --no_extend")
     assert haienv("push one").code == 2
     monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
@@ -138,11 +138,13 @@ def test_without_a_server_it_says_so(haienv: Any, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture
-def server_knows(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Environment], None]:
+def fake_environments(
+    haienv: Any, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Environment], None]:
     """A server whose root is the test's, and what it says of an environment."""
     from hai.client.fake.server import FakeClient
 
-    known: list[Environment] = []
+    registered: list[Environment] = []
 
     class Fake(FakeClient):
         """Knows what it is told."""
@@ -150,12 +152,12 @@ def server_knows(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Envi
         def __init__(self, _: object) -> None:
             super().__init__()
             self.world.user = "ann"
-            self.world.environments |= {("ann", each.name): each for each in known}
+            self.world.environments |= {("ann", each.name): each for each in registered}
 
     monkeypatch.setattr("hai.client.fake.environments.ROOT", str(haienv.home.root))
     monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
     monkeypatch.setattr("hai.client.client.Client", Fake)
-    return known.append
+    return registered.append
 
 
 @pytest.mark.parametrize("line", ["remove one --yes", "rename one two"])
@@ -167,37 +169,35 @@ def server_knows(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Envi
         pytest.param([7, 9], "--force", 0, id="tasks use it, and it is forced"),
     ],
 )
-def test_what_tasks_use_keeps_its_name(
-    haienv: Any, server_knows: Any, used: list[int], force: str, code: int, line: str
+def test_environments_that_tasks_use_keep_their_names(
+    haienv: Any, fake_environments: Any, used: list[int], force: str, code: int, line: str
 ) -> None:
     haienv.ok("create one --no_extend")
-    server_knows(Environment(name="one", owner="ann", used_by=used))
+    fake_environments(Environment(name="one", owner="ann", used_by=used))
     result = haienv(f"{line} {force}")
     assert result.code == code, result.err
     assert ("7, 9" in result.err) == (code == 1)
 
 
-def test_what_programs_run_in_stays_until_they_end(haienv: Any, server_knows: Any) -> None:
+def test_layers_that_programs_run_in_are_kept(haienv: Any, fake_environments: Any) -> None:
     """A run keeps its layer: gc, and the removal of a name that no task has, leave the files."""
     haienv.ok("create one --no_extend fast==1.0")
     first = haienv.get("one").path
     haienv.ok("install one plain")
     haienv.ok("install one tool")
-    server_knows(Environment(name="two", owner="ann", used_by=[7], layer=first.name))
-    told = haienv.ok("gc --days 0 --yes --json").json
-    assert (told["layers"], told["in_use"], first.is_dir()) == ([], [str(first)], True)
+    fake_environments(Environment(name="two", owner="ann", used_by=[7], layer=first.name))
+    result = haienv.ok("gc --days 0 --yes --json").json
+    assert (result["layers"], result["in_use"], first.is_dir()) == ([], [str(first)], True)
     haienv.ok("clone one three")
     third = haienv.get("three").path
-    server_knows(Environment(name="four", owner="ann", used_by=[8], layer=third.name))
+    fake_environments(Environment(name="four", owner="ann", used_by=[8], layer=third.name))
     haienv.ok("remove one three --yes --force")
     assert third.is_dir()
     haienv.ok("doctor --fix")
     assert third.is_dir()
 
 
-def test_gc_takes_nothing_while_nobody_can_tell(
-    haienv: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gc_needs_an_answer_of_the_server(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     haienv.ok("create one --no_extend")
     first = haienv.get("one").path
     haienv.ok("install one plain")
@@ -215,9 +215,7 @@ def test_gc_takes_nothing_while_nobody_can_tell(
     assert haienv.home.layer("ann", second).is_dir()
 
 
-def test_a_shared_root_is_not_changed_while_nobody_can_tell(
-    haienv: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_remove_needs_an_answer_of_the_server(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     haienv.ok("create one --no_extend")
     monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
     monkeypatch.setenv("HAI_TOKEN", "x")

@@ -9,7 +9,7 @@ from hai_backend.environments.errors import Broken
 from haienv.store.records import MalformedRecord, parse_layer, parse_metadata
 
 HASH, LAYER = "a" * 64, "b" * 24
-LABEL = {
+METADATA = {
     "schema": "1",
     "visibility": "'group'",
     "group": "'vision'",
@@ -19,7 +19,7 @@ LABEL = {
     "updated": "2026-11-21T23:50:00Z",
     "config": "{search_dirs = ['/a b'], variables = {A = '1'}}",
 }
-OF_LAYER = {
+LAYER_FIELDS = {
     "schema": "1",
     "lock_hash": f"'{HASH}'",
     "python": "'3.11.9'",
@@ -57,23 +57,23 @@ def text(table: dict[str, str]) -> str:
     return "".join(f"{key} = {value}\n" for key, value in table.items() if value)
 
 
-@pytest.mark.parametrize("key", LABEL)
-def test_of_a_label(key: str) -> None:
+@pytest.mark.parametrize("key", METADATA)
+def test_metadata_fields(key: str) -> None:
     for value in VALUES:
-        _same(text({**LABEL, key: value}), parse_metadata, parse.label)
+        _require_same_answer(text({**METADATA, key: value}), parse_metadata, parse.label)
 
 
-@pytest.mark.parametrize("key", [key for key in OF_LAYER if key != "interpreter"])
-def test_of_a_layer(key: str) -> None:
+@pytest.mark.parametrize("key", [key for key in LAYER_FIELDS if key != "interpreter"])
+def test_layer_fields(key: str) -> None:
     for value in VALUES:
-        _same(text({**OF_LAYER, key: value}), parse_layer, parse.layer)
+        _require_same_answer(text({**LAYER_FIELDS, key: value}), parse_layer, parse.layer)
 
 
-def _same(record: str, ours: object, the_servers: object) -> None:
+def _require_same_answer(record: str, haienv_parser: object, server_parser: object) -> None:
     answers = []
-    for read in (ours, the_servers):
+    for parse_record in (haienv_parser, server_parser):
         try:
-            read(record)  # type: ignore[operator]
+            parse_record(record)  # type: ignore[operator]
             answers.append("")
         except (MalformedRecord, Broken) as error:
             answers.append(str(error))

@@ -37,7 +37,9 @@ def test_an_archive_makes_the_same_environment(haienv: Any, tmp_path: Path) -> N
     other.ok("verify two")
 
 
-def test_all_that_a_wheel_brings_travels(haienv: Any, tmp_path: Path, make_wheel: Any) -> None:
+def test_an_archive_contains_all_files_of_a_wheel(
+    haienv: Any, tmp_path: Path, make_wheel: Any
+) -> None:
     """A kernel's description, a header, modules without their source, and a file with a name of ours."""
     files = ("odd-1.0.data/data/share/jupyter/k.json", "odd-1.0.data/headers/odd.h",
              "odd-1.0.data/data/lib/libodd.so", "odd/bare.pyc", "odd/pip")  # fmt: skip
@@ -56,7 +58,7 @@ def test_all_that_a_wheel_brings_travels(haienv: Any, tmp_path: Path, make_wheel
     assert second == first
 
 
-def test_files_that_share_their_bytes_travel(haienv: Any, tmp_path: Path, make_wheel: Any) -> None:
+def test_hard_links_are_archived_as_files(haienv: Any, tmp_path: Path, make_wheel: Any) -> None:
     haienv.monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
     make_wheel("twin", "1.0", more={"twin/a.txt": "same", "twin/b.txt": "same"})
     haienv.ok("create one --no_extend twin")
@@ -81,9 +83,7 @@ def test_a_layer_finds_its_parent_by_its_lock(haienv: Any, tmp_path: Path) -> No
     assert "which is not here" in refused.err
 
 
-def test_a_lock_that_another_claims_is_not_taken_for_the_parents(
-    haienv: Any, tmp_path: Path
-) -> None:
+def test_a_lock_hash_that_another_user_claims_is_not_preferred(haienv: Any, tmp_path: Path) -> None:
     haienv.ok("create base --no_extend fast==1.0 --visibility public")
     haienv.ok("create top --extend base tool")
     haienv.ok("export top", tmp_path / "top.tar")
@@ -122,7 +122,7 @@ def _changed(source: Path, target: Path, change: Callable[[tarfile.TarInfo], Non
             new.addfile(info, file if info.isreg() else None)
 
 
-def _climbs(info: tarfile.TarInfo) -> None:
+def _leaves_the_layer(info: tarfile.TarInfo) -> None:
     if info.name.endswith("fast/__init__.py"):
         info.name = "site-packages/../../../../../out.py"
 
@@ -132,7 +132,7 @@ def _absolute(info: tarfile.TarInfo) -> None:
         info.name = "/tmp/out.py"
 
 
-def _elsewhere(info: tarfile.TarInfo) -> None:
+def _outside_site_packages(info: tarfile.TarInfo) -> None:
     if info.name.endswith("fast/__init__.py"):
         info.name = "lib/out.py"
 
@@ -147,12 +147,12 @@ def _device(info: tarfile.TarInfo) -> None:
         info.type, info.size = tarfile.CHRTYPE, 0
 
 
-def _lost(info: tarfile.TarInfo) -> None:
+def _differs_from_record(info: tarfile.TarInfo) -> None:
     if info.name.endswith("fast/__init__.py"):
         info.name = "site-packages/fast/other.py"
 
 
-def _as_ours(info: tarfile.TarInfo) -> None:
+def _replaces_generated_file(info: tarfile.TarInfo) -> None:
     if info.name.endswith("fast/__init__.py"):
         info.name = "prefix/image.toml"
 
@@ -163,9 +163,19 @@ def _no_lock(info: tarfile.TarInfo) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [_climbs, _absolute, _elsewhere, _links, _device, _lost, _as_ours, _no_lock]
+    "change",
+    [
+        _leaves_the_layer,
+        _absolute,
+        _outside_site_packages,
+        _links,
+        _device,
+        _differs_from_record,
+        _replaces_generated_file,
+        _no_lock,
+    ],
 )
-def test_archives_that_escape_or_lie_are_refused(haienv: Any, tmp_path: Path, change: Any) -> None:
+def test_malicious_archives_are_refused(haienv: Any, tmp_path: Path, change: Any) -> None:
     haienv.ok("create one --no_extend fast==1.0")
     haienv.ok("export one", tmp_path / "one.tar")
     _changed(tmp_path / "one.tar", tmp_path / "bad.tar", change)
@@ -175,7 +185,7 @@ def test_archives_that_escape_or_lie_are_refused(haienv: Any, tmp_path: Path, ch
     assert haienv.ok("list --names").out == "one\n"
 
 
-def test_files_with_holes_are_refused(haienv: Any, tmp_path: Path) -> None:
+def test_sparse_files_are_refused(haienv: Any, tmp_path: Path) -> None:
     """A few bytes there would be gigabytes here."""
     haienv.ok("create one --no_extend fast==1.0")
     haienv.ok("export one", tmp_path / "one.tar")
@@ -190,7 +200,9 @@ def test_files_with_holes_are_refused(haienv: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("libc", ["", " ", "glibc", "glibc 1.²", f"glibc {'9' * 5000}"])
-def test_any_word_for_the_c_library_may_come(haienv: Any, tmp_path: Path, libc: str) -> None:
+def test_unknown_names_of_the_c_library_are_accepted(
+    haienv: Any, tmp_path: Path, libc: str
+) -> None:
     haienv.ok("create one --no_extend fast==1.0")
     haienv.ok("export one", tmp_path / "one.tar")
     with tarfile.open(tmp_path / "one.tar") as old, tarfile.open(tmp_path / "two.tar", "w") as new:
@@ -204,7 +216,7 @@ def test_any_word_for_the_c_library_may_come(haienv: Any, tmp_path: Path, libc: 
     assert (result.code == 0) == ("9" not in libc), result.err
 
 
-def test_two_that_export_to_one_file_leave_one_whole(haienv: Any, tmp_path: Path) -> None:
+def test_concurrent_exports_leave_one_complete_file(haienv: Any, tmp_path: Path) -> None:
     haienv.ok("create one --no_extend fast==1.0 tool")
     environment = haienv.get("one")
     with ThreadPoolExecutor(4) as pool:
@@ -217,23 +229,23 @@ def test_two_that_export_to_one_file_leave_one_whole(haienv: Any, tmp_path: Path
     assert [path.name for path in tmp_path.glob("*one*")] == ["one.tar.gz"]
 
 
-def test_what_is_no_archive_is_told(haienv: Any, tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_archive_is_refused(haienv: Any, tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_text("not a tar")
     result = haienv("import", tmp_path / "x.tar", "two")
     assert (result.code, "not an archive of haienv" in result.err) == (2, True)
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "tar.xz"])
-def test_a_damaged_archive_is_told_and_leaves_nothing(
+def test_a_damaged_archive_is_refused_and_leaves_nothing(
     haienv: Any, tmp_path: Path, kind: str
 ) -> None:
     haienv.ok("create one --no_extend fast==1.0 tool")
     haienv.ok("export one", tmp_path / f"one.{kind}")
-    whole = (tmp_path / f"one.{kind}").read_bytes()
+    complete = (tmp_path / f"one.{kind}").read_bytes()
     bad = tmp_path / f"bad.{kind}"
-    for part in range(0, len(whole), len(whole) // 12):
-        flipped = bytes([whole[part] ^ 0x55])
-        for damaged in (whole[:part], whole[:part] + flipped + whole[part + 1 :]):
+    for part in range(0, len(complete), len(complete) // 12):
+        flipped = bytes([complete[part] ^ 0x55])
+        for damaged in (complete[:part], complete[:part] + flipped + complete[part + 1 :]):
             bad.write_bytes(damaged)
             if (code := haienv("import", bad, "two").code) == 0:
                 haienv.ok("verify two")  # what is not in the lock may differ, as a description
@@ -242,7 +254,7 @@ def test_a_damaged_archive_is_told_and_leaves_nothing(
             assert not any((haienv.home.user_dir / ".building").iterdir())
 
 
-def old_database(path: Path, rows: dict[str, Any], table: str = "haienv") -> Path:
+def legacy_database(path: Path, rows: dict[str, Any], table: str = "haienv") -> Path:
     """As HAI's haienv wrote it: SQLite, key and pickled configuration."""
     with sqlite3.connect(path) as database:
         database.execute(f"create table {table} (key text primary key, value blob)")
@@ -268,10 +280,10 @@ def pickled(protocol: int, **facts: Any) -> bytes:
 
 
 @pytest.mark.parametrize("protocol", range(6))
-def test_rows_of_an_old_database_are_read(tmp_path: Path, protocol: int) -> None:
+def test_rows_of_a_legacy_database_are_read(tmp_path: Path, protocol: int) -> None:
     row = pickled(protocol, path="/old/x_0", extend="True", extend_env="202111", py="3.8",
                   extra_search_dir=["/a b"], extra_search_bin_dir=[], extra_environment=["K=v:w=x"])  # fmt: skip
-    (found,) = read_rows(old_database(tmp_path / "venv.db", {"x": row}))
+    (found,) = read_rows(legacy_database(tmp_path / "venv.db", {"x": row}))
     assert (found.name, found.path, found.python, found.fault) == ("x", "/old/x_0", "3.8", "")
     assert (found.search_dirs, found.variables) == (("/a b",), ("K=v:w=x",))
 
@@ -293,15 +305,15 @@ class _Evil:
         pytest.param((io.open, "/tmp/haienv-evil", "w"), id="open"),
     ],
 )
-def test_rows_that_call_something_are_refused(tmp_path: Path, call: Any) -> None:
+def test_rows_that_call_functions_are_refused(tmp_path: Path, call: Any) -> None:
     rows = {"evil": pickle.dumps(_Evil(*call)), "inside": pickled(2, path=_Evil(*call)),
             "junk": b"\x80\x04junk", "text": "no"}  # fmt: skip
-    found = read_rows(old_database(tmp_path / "venv.db", rows))
+    found = read_rows(legacy_database(tmp_path / "venv.db", rows))
     assert all(each.fault for each in found)
     assert not Path("/tmp/haienv-evil").exists()
 
 
-def test_an_old_environment_is_extended_where_it_lies(haienv: Any, tmp_path: Path) -> None:
+def test_a_legacy_environment_is_extended_in_its_directory(haienv: Any, tmp_path: Path) -> None:
     subprocess.run(["uv", "venv", "-q", tmp_path / "x_0"], check=True)
     subprocess.run(
         ["uv", "pip", "install", "-q", "-p", tmp_path / "x_0", "tool", "fast==1.0"], check=True
@@ -310,7 +322,7 @@ def test_an_old_environment_is_extended_where_it_lies(haienv: Any, tmp_path: Pat
         "x": pickled(4, path=str(tmp_path / "x_0"), py="3.11", extra_environment=["K=v w"]),
         "gone": pickled(4, path="/nowhere", py="3.11"),
     }
-    result = haienv("import --json", old_database(tmp_path / "venv.db", rows))
+    result = haienv("import --json", legacy_database(tmp_path / "venv.db", rows))
     assert result.code == 1
     assert {e["name"]: bool(e["error"]) for e in result.json["environments"]} == {
         "x": False,
