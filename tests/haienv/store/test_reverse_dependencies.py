@@ -114,7 +114,7 @@ def test_a_child_created_during_the_removal_of_its_parent(
             mark.touch()
         return trashed
 
-    monkeypatch.setattr(gc, "put_away", late)
+    monkeypatch.setattr(gc, "move_to_trash", late)
     haienv.ok("remove base --yes")
     assert (layer / "bin" / "python").exists()
 
