@@ -1,5 +1,5 @@
 # fish: source (command -s haienv.fish) NAME; or `haienv init fish | source` once, then `source haienv NAME`
-# What was evaluated the last time, if nothing has changed since (haienv/activate/activation_cache.py). The number is its form.
+# The cached text, valid if nothing has changed (haienv/activate/activation_cache.py). The number is its version.
 set -l _haienv_entered
 set -l _haienv_kept
 if string match -qr '^[A-Za-z0-9][][A-Za-z0-9._-]*$' -- "$argv"

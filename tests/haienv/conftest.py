@@ -1,4 +1,4 @@
-"""A wheelhouse made of nothing, a root of its own for each test, and one call that runs a command line here."""
+"""Generated wheels, a private root for each test, and a fixture that runs command lines in this process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ USER = "ann"
 
 @dataclass(frozen=True)
 class Result:
-    """What a command line has left behind."""
+    """Exit code and output of a command line."""
 
     code: int
     out: str
@@ -47,7 +47,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Haienv:
-    """A root, a user, and the command."""
+    """Runs haienv for a user in a root."""
 
     home: Home
     monkeypatch: pytest.MonkeyPatch
@@ -69,7 +69,7 @@ class Haienv:
         return found
 
     def run(self, name: str, code: str) -> str:
-        """What a Python program prints in an environment."""
+        """The output of a Python program in an environment."""
         python = self.get(name).path / "bin" / "python"
         done = subprocess.run([python, "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -84,7 +84,7 @@ class Haienv:
 def haienv(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wheelhouse: Path, cache: Path
 ) -> Haienv:
-    """The command in a root of its own; packages come from the wheelhouse, never from the network."""
+    """haienv with a private root; packages come from the wheelhouse, never from the network."""
     root = tmp_path / "ro ot"  # a blank: paths may have some
     for name in ("HF_ENV_NAME", "HF_ENV_OWNER", "HAIENV_PY", "CONDA_PREFIX", "UV_CONFIG_FILE"):
         monkeypatch.delenv(name, raising=False)
@@ -105,7 +105,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small packages with the troubles of large ones.
+    """Small packages with dependencies, scripts and conflicts.
 
     fast 1.0 and 2.0; torchy is compiled and needs fast<2; tool has a console script; app needs tool and fast;
     greedy needs fast>=2.
@@ -131,7 +131,7 @@ def wheel(
     compiled: bool = False,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
-    """A wheel whose module tells its version and whose script tells which modules it sees."""
+    """Write a wheel; its script prints the versions of the modules that it is given."""
     info = f"{name}-{version}.dist-info"
     files = {
         f"{name}/__init__.py": f"VERSION = {version!r}\n\n\ndef main():\n    import sys, {name}\n"
@@ -161,7 +161,7 @@ def _digest(text: str) -> str:
 
 @pytest.fixture
 def make_wheel(tmp_path: Path) -> Callable[..., Path]:
-    """Makes wheels beside those of the wheelhouse."""
+    """Writes more wheels, outside of the wheelhouse."""
     directory = tmp_path / "wheels"
     directory.mkdir()
     return lambda *args, **kwargs: wheel(directory, *args, **kwargs)
@@ -195,7 +195,7 @@ RUN = {
 
 @pytest.fixture(scope="session")
 def run_shell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
-    """Runs a text in a shell that has read no start-up files, in a home of its own."""
+    """Runs a text in a shell without start-up files, with a private home directory."""
     home = str(tmp_path_factory.mktemp("home"))
     minimal = {"PATH": os.environ["PATH"], "HOME": home, "LC_ALL": "C.UTF-8", "TERM": "dumb"}
 
@@ -211,7 +211,7 @@ def run_shell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """A hash of every file and link below."""
+    """Hashes of all files and targets of all links in a folder."""
     return {
         str(path.relative_to(folder)): os.readlink(path)
         if path.is_symlink()
@@ -223,5 +223,5 @@ def digests(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def digest() -> Callable[[Path], dict[str, str]]:
-    """Tells whether a tree changed."""
+    """Hashes a tree, to detect changes."""
     return digests

@@ -1,4 +1,4 @@
-"""Environments as files: archives, recipes, an old venv.db; and what is refused of them."""
+"""Archives, recipes and legacy databases: export, import, and refusal of damaged or malicious files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_archive_makes_the_same_environment(haienv: Any, tmp_path: Path) -> N
 def test_an_archive_contains_all_files_of_a_wheel(
     haienv: Any, tmp_path: Path, make_wheel: Any
 ) -> None:
-    """A kernel's description, a header, modules without their source, and a file with a name of ours."""
+    """Data files, headers, modules without source, and a file with a name that haienv uses."""
     files = ("odd-1.0.data/data/share/jupyter/k.json", "odd-1.0.data/headers/odd.h",
              "odd-1.0.data/data/lib/libodd.so", "odd/bare.pyc", "odd/pip")  # fmt: skip
     wheel = make_wheel("odd", "1.0", more=dict.fromkeys(files, "x"))
@@ -186,7 +186,7 @@ def test_malicious_archives_are_refused(haienv: Any, tmp_path: Path, change: Any
 
 
 def test_sparse_files_are_refused(haienv: Any, tmp_path: Path) -> None:
-    """A few bytes there would be gigabytes here."""
+    """A small sparse archive could expand to gigabytes."""
     haienv.ok("create one --no_extend fast==1.0")
     haienv.ok("export one", tmp_path / "one.tar")
     with tarfile.open(tmp_path / "one.tar", "a") as archive:
@@ -255,7 +255,7 @@ def test_a_damaged_archive_is_refused_and_leaves_nothing(
 
 
 def legacy_database(path: Path, rows: dict[str, Any], table: str = "haienv") -> Path:
-    """As HAI's haienv wrote it: SQLite, key and pickled configuration."""
+    """A database as HAI's haienv wrote it: SQLite with keys and pickled configurations."""
     with sqlite3.connect(path) as database:
         database.execute(f"create table {table} (key text primary key, value blob)")
         database.executemany(f"insert into {table} values (?, ?)", rows.items())

@@ -1,4 +1,4 @@
-"""Push, pull and builds with a real server, which runs the real haienv in a root of its own."""
+"""Push, pull and remote builds with a real server, which runs haienv in its own root."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def cluster(haienv: Any, tmp_path: Path) -> Iterator[Home]:
-    """The server's root of environments; the profile of this process leads to the server."""
+    """The server's root of environments; this process uses a profile for the server."""
     root = tmp_path / "cluster"
     home = tmp_path / "server"
     home.mkdir()
@@ -113,7 +113,7 @@ def test_a_build_resolves_on_top_of_a_remote_parent(haienv: Any, cluster: Home) 
 
 
 def test_a_failed_build_reports_the_full_reason(haienv: Any, cluster: Home) -> None:
-    """uv tells in many lines why; the first names the package, and the server's own error must be short."""
+    """uv explains a failure in many lines, more than the server's error may have."""
     names = [f"no-such-{'x' * 40}-{n}" for n in range(60)]
     lock = "# haienv lock 1\n# python 3.11\n" + "".join(
         f"{name}==1.0 --hash=sha256:{'0' * 64}\n" for name in names
@@ -141,14 +141,12 @@ def test_a_missing_server_is_reported(haienv: Any, monkeypatch: pytest.MonkeyPat
 def fake_environments(
     haienv: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Environment], None]:
-    """A server whose root is the test's, and what it says of an environment."""
+    """Registers environments at a fake server with the same root."""
     from hai.client.fake.server import FakeClient
 
     registered: list[Environment] = []
 
     class Fake(FakeClient):
-        """Knows what it is told."""
-
         def __init__(self, _: object) -> None:
             super().__init__()
             self.world.user = "ann"
@@ -180,7 +178,7 @@ def test_environments_that_tasks_use_keep_their_names(
 
 
 def test_layers_that_programs_run_in_are_kept(haienv: Any, fake_environments: Any) -> None:
-    """A run keeps its layer: gc, and the removal of a name that no task has, leave the files."""
+    """gc and remove keep layers that programs of tasks run in."""
     haienv.ok("create one --no_extend fast==1.0")
     first = haienv.get("one").path
     haienv.ok("install one plain")

@@ -1,4 +1,4 @@
-"""Hooks: commands of an owner, in the environment, when its packages have changed, and only by its owner's commands."""
+"""Hooks run in the environment after its packages changed, and only after commands of its owner."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture
 def hook(tmp_path: Path) -> str:
-    """Adds a line to a file: which environment it runs in, and what it was told."""
+    """A hook that appends its environment and its arguments to a file."""
     program = tmp_path / "a hook.py"
     program.write_text(
         "import os, sys\nfrom pathlib import Path\n"
@@ -60,7 +60,7 @@ def test_invalid_commands_are_refused(haienv: Any, line: str) -> None:
 
 
 def test_an_interrupted_hook_keeps_the_change(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C in a hook: the change is made."""
+    """Ctrl-C in a hook does not undo the change."""
 
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt

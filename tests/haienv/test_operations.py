@@ -1,4 +1,4 @@
-"""What changes an environment: install, uninstall, upgrade, roll back, rename, clone, remove."""
+"""Operations that change environments: install, uninstall, upgrade, roll back, rename, clone, remove."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_an_environment_never_extends_itself(haienv: Any) -> None:
 
 
 def test_upgrade_follows_the_name_of_the_parent(haienv: Any) -> None:
-    """Not what another with the same packages calls its own."""
+    """A parent is identified by its name, not by its packages."""
     haienv.ok("create base --no_extend fast==1.0 --extra-environment A=base")
     haienv.ok("clone base other")
     haienv.ok("config set other extra-environment A=other")

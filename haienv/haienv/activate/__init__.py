@@ -1,1 +1,1 @@
-"""What it means to be inside an environment: values, and how each shell is told."""
+"""Activation of environments: the variables to set, and the text that each shell evaluates."""

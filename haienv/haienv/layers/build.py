@@ -85,8 +85,8 @@ def exact_pins(requested: RequirementSet, base: Base) -> tuple[Pin, ...] | None:
         return None
     if requested.lock.parent != base.parent_hash or requested.lock.sites != base.sites_hash:
         raise Refused(
-            "the lock was made for another parent than this",
-            "extend the environment whose lock hash stands on its top, or give requirements",
+            "the lock was made for another parent",
+            "extend the environment whose lock hash is in its first lines, or name requirements instead",
         )
     return requested.lock.pins
 

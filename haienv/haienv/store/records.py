@@ -255,7 +255,9 @@ def path_fault(directory: str) -> str:
     if not directory.startswith("/"):
         return f"{directory!r} is not absolute"
     if ":" in directory or not directory.isprintable():
-        return f"{directory!r} cannot stand in a path list: it has a colon or unprintable letters"
+        return (
+            f"{directory!r} cannot be part of a path list: it has a colon or unprintable characters"
+        )
     return ""
 
 

@@ -169,7 +169,7 @@ def layer_fault(home: Home, path: Path, layer: Layer) -> str:
         return f"it was made for Python {layer.minor}, and {layer.interpreter} is {now} on this machine"
     for parent in layer.parents:
         if not os.access(home.layer(parent.owner, parent.layer), os.R_OK | os.X_OK):
-            return f"the layer of its parent {parent.name}[{parent.owner}] is gone or hidden"
+            return f"the layer of its parent {parent.name}[{parent.owner}] is missing or hidden"
     return ""
 
 

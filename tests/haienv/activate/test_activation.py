@@ -1,4 +1,4 @@
-"""Entering and leaving: everything is put back, in each shell, whatever it was and in whatever order."""
+"""Activation and deactivation restore all variables, in each shell and in any order."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_an_unknown_name_changes_nothing(haienv: Any, run_shell: Any, shell: str
 @pytest.mark.parametrize(("shell", "read_only"), [("bash", "UID"), ("bash", "MINE"), ("zsh", "UID"),
                                                 ("zsh", "path"), ("zsh", "status")])  # fmt: skip
 def test_read_only_variables_keep_their_values(run_shell: Any, shell: str, read_only: str) -> None:
-    """It cannot be set, or setting it makes another user of the shell; one's own may be read-only, too."""
+    """Shells have read-only variables, users may define some, and setting UID in zsh would change the user."""
     more = {read_only: "7", "OTHER": "x"}
     entered = Activation("one", "ann", "0" * 64, "/x", ("/b",), (), more, "[one] ")
     show = f'echo "${read_only} $OTHER $HF_ENV_NAME"'
@@ -197,7 +197,7 @@ def test_read_only_variables_keep_their_values(run_shell: Any, shell: str, read_
 
 @pytest.mark.parametrize("shell", ["dash", "busybox"])
 def test_unsupported_shells_print_an_error(shell: str, tmp_path: Path) -> None:
-    """There the file is read with the script's own name, and without arguments."""
+    """These shells source the file without arguments, and with $0 of the script."""
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     command = Path(sys.executable).parent / "haienv"
@@ -220,7 +220,7 @@ def test_an_existing_deactivate_is_restored(run_shell: Any) -> None:
 def test_haienv_shell_activates_after_startup_files(
     haienv: Any, tmp_path: Path, shell: str
 ) -> None:
-    """What the account's start-up file puts into PATH does not come before the environment."""
+    """Directories that start-up files add to PATH come after those of the environment."""
     program = shutil.which(shell)
     if program is None:
         pytest.skip(f"{shell} is not installed")

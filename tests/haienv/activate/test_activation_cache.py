@@ -1,4 +1,4 @@
-"""What a shell evaluated is used again without any Python, and never after anything has changed."""
+"""The cached text activates an environment without Python, unless anything has changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ODD = 'it\'s "a" $b `c` \\ é=:;'
 
 @dataclass(frozen=True)
 class Activator:
-    """`source haienv NAME` in a new shell each time; its Python leaves a mark whenever it is run."""
+    """Runs `source haienv NAME` in a new shell; each run of Python is counted in a mark file."""
 
     shell: str
     bin_dir: Path
@@ -30,7 +30,7 @@ class Activator:
     variables: dict[str, str]
 
     def __call__(self, name: str, **variables: str) -> tuple[str, int]:
-        """What was entered (empty: nothing), and how often Python was needed for it."""
+        """The active environment (empty if none), and how often Python ran."""
         self.mark.write_text("")
         file = self.bin_dir / ("haienv.fish" if self.shell == "fish" else "haienv")
         text = (
@@ -180,7 +180,7 @@ def test_activation_works_without_a_cache_directory(haienv: Any, enter: Activato
 def test_relative_cache_directories_are_ignored(
     haienv: Any, enter: Activator, tmp_path: Path
 ) -> None:
-    """As in a repository that somebody cloned."""
+    """The current directory may be an untrusted repository."""
     haienv.ok("create base --no_extend")
     haienv.monkeypatch.chdir(tmp_path)
     trap = tmp_path / "rel" / "haienv" / enter.cache_dir.name

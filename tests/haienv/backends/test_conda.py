@@ -1,4 +1,4 @@
-"""conda where it is installed: a stand-in that takes micromamba's arguments makes the prefix, the rest is real."""
+"""Prefixes of conda, which a fake micromamba creates; everything else is real."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from haienv.backends.conda import DONE_MARK, create_prefix
 from haienv.layers.gc import delete_garbage, find_garbage
 from haienv.store.transaction import build_directory
 
-STAND_IN = """#!/bin/sh
+FAKE_MICROMAMBA = """#!/bin/sh
 echo "$@" >> "$CONDA_LOG"
 [ "$1 $2 $3" = "create --yes --prefix" ] || exit 9
 case "$*" in *nowhere*) echo "nothing provides nowhere"; mkdir -p "$4/bin"; exit 1 ;; esac
@@ -25,10 +25,10 @@ printf '#!/bin/sh\\necho of conda\\n' > "$4/bin/compiler" && chmod 755 "$4/bin/c
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the stand-in was asked for."""
+    """The log of the arguments of the fake micromamba."""
     folder = tmp_path / "conda"
     folder.mkdir()
-    (folder / "micromamba").write_text(STAND_IN)
+    (folder / "micromamba").write_text(FAKE_MICROMAMBA)
     (folder / "micromamba").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setenv("CONDA_LOG", str(tmp_path / "log"))

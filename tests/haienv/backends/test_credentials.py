@@ -1,4 +1,4 @@
-"""Passwords and tokens in URLs are used once, and stand in no file and no line that haienv writes."""
+"""Passwords and tokens in URLs are used once; haienv writes them to no file and prints them nowhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WHEEL = "plain-2.0-py3-none-any.whl"
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Files for whoever knows the password."""
+    """Serves files with basic authentication."""
 
     def do_GET(self) -> None:
         expected = base64.b64encode(f"worker:{SECRET}".encode()).decode()
@@ -36,7 +36,7 @@ class Handler(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def private_index(wheelhouse: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """HOST:PORT of a server that asks for a password."""
+    """HOST:PORT of a server that requires a password."""
     monkeypatch.delenv("UV_OFFLINE")
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=wheelhouse))
     thread = Thread(target=server.serve_forever)

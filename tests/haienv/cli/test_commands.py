@@ -1,4 +1,4 @@
-"""Being inside: run, set_env, get_envs, kernels; and the rest of what commands say."""
+"""The commands run, pip, config, verify, doctor, gc and kernel; set_env and get_envs; projects in place."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_settings_of_parents_are_inherited(haienv: Any) -> None:
 
 
 def test_jupyter_finds_files_of_parents(haienv: Any, tmp_path: Path) -> None:
-    """Each layer has a prefix of its own, and Jupyter looks into that of its Python only."""
+    """Each layer has its own prefix, and Jupyter itself searches only the prefix of its Python."""
     haienv.ok("create base --no_extend")
     haienv.ok("create none --extend base")
     haienv.ok("create top --extend none")
@@ -307,7 +307,7 @@ def test_kernel_names_that_differ_in_case_only(
 @pytest.mark.parametrize("arguments", [("create two --no_extend -e", "a:b"), ("install one -e", "\udcff"),
                                    ("config append one extra-environment", "A=\udcff")])  # fmt: skip
 def test_unprintable_values_are_refused(haienv: Any, arguments: tuple[str, str]) -> None:
-    """A colon would be two directories; bytes that are no UTF-8 come from the shell like this."""
+    """A colon separates directories; surrogates stand for bytes that are not UTF-8."""
     haienv.ok("create one --no_extend")
     assert haienv(*arguments).code == 2
     assert haienv.ok("list --names").out == "one\n"

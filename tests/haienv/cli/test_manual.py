@@ -1,4 +1,4 @@
-"""Every command line of the manual's page works, in order, on a root that has nothing."""
+"""The command lines of the manual's page work in order, starting with an empty root."""
 
 from __future__ import annotations
 

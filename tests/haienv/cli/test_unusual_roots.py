@@ -1,4 +1,4 @@
-"""Odd places: deep chains, long paths in other scripts, roots that may not be written, accounts without a name."""
+"""Deep chains of parents, long non-ASCII paths, read-only roots, and accounts without a name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_deep_chain_of_parents(haienv: Any) -> None:
 
 
 def test_a_long_path_in_another_script(haienv: Any, tmp_path: Path, run_shell: Any) -> None:
-    """Longer than the kernel reads of a first line."""
+    """The path is longer than the kernel allows in a shebang line."""
     root = tmp_path / "环境 ünter" / ("x" * 100) / ("y" * 100)
     haienv.monkeypatch.setenv("HAIENV_HOME", str(root))
     haienv.ok("create base --no_extend fast==1.0 tool")
@@ -83,7 +83,7 @@ def test_read_only_commands_write_nothing(haienv: Any, work: Callable[[], int]) 
 
 
 def _in_a_child(work: Callable[[], int], root: str) -> int:
-    """Its exit code; 99 when it changes something below the root."""
+    """Run work in a child process and return its exit code; 99 if it writes below the root."""
     child = os.fork()
     if child == 0:
         sys.addaudithook(lambda event, arguments: _end_if_writing(event, arguments, root))
@@ -105,7 +105,7 @@ def _end_if_writing(event: str, arguments: tuple[Any, ...], root: str) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another account")
 def test_an_account_without_name_and_home(tmp_path: Path) -> None:
-    """As programs of containers are."""
+    """As in containers that run with an unknown uid."""
     child = os.fork()
     if child == 0:
         os._exit(_without_account(str(tmp_path)))

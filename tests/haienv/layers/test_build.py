@@ -1,4 +1,4 @@
-"""Layers: a child sees its parents, brings what is missing, and changes nothing below."""
+"""Layers: a child sees its parents, contains only what they lack, and never changes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUDA is asked for only on purpose, and recorded where there is a driver."""
+"""Requirements on CUDA, and the version of the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images of layers: the same bytes for the same packages, one for each layer, and no half of one."""
+"""Images of layers are reproducible, one per layer, and never incomplete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from haienv.layers.packing import read_image
 
 
 def images(haienv: Any, name: str) -> dict[str, str]:
-    """Hash by environment, as `pack` tells them."""
+    """Hashes of images by environment, from the output of `pack`."""
     return {e["environment"]: e["sha256"] for e in haienv.ok(f"pack {name} --json").json["layers"]}
 
 
@@ -72,7 +72,7 @@ def test_large_files_are_not_read_into_memory(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[str], None]]:
-    """The root of environments; called, it has another size."""
+    """Mounts a small disk as the root of environments; a call resizes it."""
 
     def mount(options: str) -> bool:
         mount_command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(mount_point)]
@@ -91,7 +91,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], None]]:
 def test_a_full_disk_leaves_no_image_without_bytecode(
     haienv: Any, small_disk: Any, tmp_path: Path, make_wheel: Callable[..., Path]
 ) -> None:
-    """Some Pythons leave a part of what they could not write, others nothing, so that the image itself would fit."""
+    """Bytecode is written first: Pythons differ in what they leave on a full disk, and the image itself might fit."""
     haienv.monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
     make_wheel("big", "1.0", more={"big/text.py": f"TEXT = '{'x' * 1_500_000}'\n"})
     haienv.ok("create one --no_extend big")

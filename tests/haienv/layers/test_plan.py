@@ -1,4 +1,4 @@
-"""Plans: what is wanted is there afterwards, what parents have is used, what would break them is found."""
+"""Plans make every resolved version visible, share what parents have, and find shadows that break parents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What files ask for is understood as its makers mean it, or refused in a sentence."""
+"""Files with requirements are read like the tools that define them do, or refused with one sentence."""
 
 from __future__ import annotations
 

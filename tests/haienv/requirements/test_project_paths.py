@@ -1,4 +1,4 @@
-"""Projects in place in oddly named directories: they work, or one sentence names the directory and says why not."""
+"""Projects in place in directories with unusual names work, or are refused with the directory and the reason."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ WORKING = [
 ]
 REFUSED = [
     pytest.param("a#b", "for uv a path ends at #", id="hash"),
-    pytest.param("a:b", "it has a colon or unprintable letters", id="colon"),
-    pytest.param("a\nb", "it has a colon or unprintable letters", id="newline"),
+    pytest.param("a:b", "it has a colon or unprintable characters", id="colon"),
+    pytest.param("a\nb", "it has a colon or unprintable characters", id="newline"),
 ]
 
 
 def project(folder: Path) -> Path:
-    """A project with an extra, whose module tells where it lies."""
+    """A project with an extra, whose module contains its directory."""
     folder.mkdir(parents=True)
     (folder / "pyproject.toml").write_text(BUILD)
     (folder / "backend.py").write_text(BACKEND)
@@ -74,7 +74,7 @@ def test_a_missing_directory_is_reported(haienv: Any, tmp_path: Path) -> None:
 def test_an_environment_extends_a_python_in_a_directory_with_any_letters(
     haienv: Any, tmp_path: Path
 ) -> None:
-    """`.pth` files of ours, too, are read in the encoding of the locale."""
+    """Python also decodes the `.pth` files of haienv in the encoding of the locale."""
     root = tmp_path / "среда"
     haienv.monkeypatch.setenv("HAIENV_HOME", str(root))
     project_dir = project(tmp_path / "проект")

@@ -1,4 +1,4 @@
-"""Several at once: of two creates one wins, of two changes none is lost, who looks meanwhile sees whole things."""
+"""Concurrent commands: one of two creates wins, no change is lost, and readers see complete environments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from haienv.store.transaction import build_directory, committing
 
 
 def run_concurrently(lines: Sequence[str]) -> list[int]:
-    """Exit codes of command lines that run at the same time."""
+    """Run command lines concurrently, and return their exit codes."""
     children = []
     for line in lines:
         child = os.fork()

@@ -30,7 +30,7 @@ TOUCHES = ("os.chmod", "os.chown", "os.utime")  # nobody looks at what is being 
 
 
 def killed_at(step: int, line: str) -> bool:
-    """Run a command line in a child that is killed at a step; False: it ended before."""
+    """Run a command line in a child that is killed at a step; False if it ended before."""
     child = os.fork()
     if child == 0:
         _die_at(step)
@@ -65,7 +65,7 @@ def _die_at(step: int) -> None:
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv is not installed")
 def test_the_installer_dies_with_haienv(haienv: Any, tmp_path: Path) -> None:
-    """One that went on would write where doctor has cleaned."""
+    """A surviving installer would write into directories that doctor has cleaned."""
     pid_pipe, slow = tmp_path / "told", tmp_path / "slow"
     os.mkfifo(pid_pipe)
     slow.write_text(f"#!/bin/sh\necho $$ > '{pid_pipe}'\nexec sleep 60\n")
@@ -90,7 +90,7 @@ def _writes(arguments: tuple[Any, ...]) -> bool:
 
 
 def require_complete(haienv: Any) -> dict[str, str]:
-    """Name to layer and visibility; fails if anything listed is not whole."""
+    """Name to layer and visibility; fails if a listed environment is incomplete."""
     found = list(list_owner(haienv.home, haienv.home.user))
     for each in found:
         assert each.ready, f"{each}: {each.fault}"

@@ -1,4 +1,4 @@
-"""A disk that fills while an environment is built: nothing half made is left, and room that is made is used."""
+"""A disk that becomes full during a build: nothing incomplete is left, and a retry works after space was freed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def small(
     ],
 )
 def test_a_full_disk_leaves_nothing_incomplete(small: Haienv, remaining_bytes: int) -> None:
-    """Whatever it interrupts; the error names the disk, and the same command does it once there is room."""
+    """The error names the disk, and the same command succeeds after space was freed."""
     small.ok("create good --no_extend fast==1.0")
     disk = small.home.root.parent
     before = snapshot(small)
@@ -59,7 +59,7 @@ def test_a_full_disk_leaves_nothing_incomplete(small: Haienv, remaining_bytes: i
 
 
 def snapshot(haienv: Haienv) -> set[str]:
-    """Environments and what is being built."""
+    """Environments and build directories."""
     root = haienv.home.root
     return {
         str(path.relative_to(root))

@@ -1,4 +1,4 @@
-"""Whatever stands in env.toml and layer.toml, haienv and the server say the same of it, where both read it."""
+"""haienv and the server accept and refuse the same values in env.toml and layer.toml."""
 
 from __future__ import annotations
 

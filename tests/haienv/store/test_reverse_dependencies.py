@@ -1,4 +1,4 @@
-"""Whose layers are needed by whom, although a private child is hidden from its parent's owner."""
+"""Marks of needed layers: a private child, which is hidden from its parent's owner, still protects its parent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from haienv.store.layout import Home
 
 
 def hide(haienv: Any, user: str) -> None:
-    """As for another uid: what is private cannot be entered."""
+    """Hide a user's environments, as if they were private and had another uid."""
     for path in (haienv.home.root / user).iterdir():
         if not path.name.startswith("."):
             (path / "env.toml").rename(path / ".hidden")
@@ -29,7 +29,7 @@ def show(haienv: Any, user: str) -> None:
 
 @pytest.fixture
 def children(haienv: Any) -> tuple[Any, Any]:
-    """ann, whose base bob extends where she cannot see it; and bob."""
+    """ann, who owns base, and bob, who extends it with an environment hidden from her."""
     haienv.ok("create base --no_extend fast==1.0 --visibility public")
     bob = haienv.as_user("bob")
     bob.ok("create top --extend base[ann] plain")
@@ -101,7 +101,7 @@ def test_doctor_repairs_missing_and_stale_marks(children: tuple[Any, Any]) -> No
 def test_a_child_created_during_the_removal_of_its_parent(
     haienv: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The owner has looked, and puts the layer away; then a child tells that it stands on it."""
+    """The owner has read the marks and trashes the layer; then a child marks it."""
     haienv.ok("create base --no_extend fast==1.0 --visibility public")
     layer = haienv.get("base").path
     real = gc.move_to_trash
@@ -153,7 +153,7 @@ SAME = SYSTEM and subprocess.run(
     os.geteuid() != 0 or not SAME, reason="needs root, and a Python that all may run"
 )
 def test_with_real_accounts(haienv: Any, wheelhouse: Path, tmp_path: Path) -> None:
-    """A narrow umask, a shared root, and two uids: what is public can be used, nothing of others' changed."""
+    """Two uids with a strict umask share a root: both use public environments, and change only their own."""
     root = tmp_path / "shared"
     root.mkdir()
     root.chmod(0o1777)
@@ -198,7 +198,7 @@ def test_with_real_accounts(haienv: Any, wheelhouse: Path, tmp_path: Path) -> No
     next(
         path for path in (root / "ann" / ".layers").iterdir() if (path / "bin" / "tool").exists()
     ).chmod(0o700)
-    assert "is gone or hidden" in run(20002, "bob", "info", "top").stdout
+    assert "is missing or hidden" in run(20002, "bob", "info", "top").stdout
     (root / "carl").mkdir()
     (root / "carl").chmod(0o777)
     os.chown(root / "carl", 20002, -1)

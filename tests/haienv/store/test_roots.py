@@ -1,4 +1,4 @@
-"""Several roots: one to work in, others to look at and to enter."""
+"""Several roots: environments of other roots can be read and activated, but not changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from haienv.store.registry import find
 
 @pytest.fixture
 def roots(haienv: Any, tmp_path: Path) -> Any:
-    """Another root with environments of ann's, the system's and bob's; and the first, with one that both have."""
+    """Two roots: the other one has environments of ann, bob and the system, and one name exists in both."""
     first = haienv.home.root
     other = tmp_path / "site"
     haienv.monkeypatch.setenv("HAIENV_HOME", str(other))

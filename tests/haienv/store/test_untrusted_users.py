@@ -1,4 +1,4 @@
-"""Other users may be hostile: what they write is read as text, never run, never waited for, never believed."""
+"""Files of hostile users are only read: they are never run or trusted, and cannot block a reader."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GOOD = "../.layers/" + "a" * 24
 
 
 def write_environment(home: Path, label: str = LABEL, current: str = GOOD, layer: str = "") -> Path:
-    """An environment named `trap` of mallory, written by hand."""
+    """Write the files of an environment `trap` of mallory."""
     trap = home / "mallory" / "trap"
     trap.mkdir(parents=True)
     (trap / "env.toml").write_text(label)
@@ -120,7 +120,7 @@ READ_ONLY_COMMANDS = (
 
 
 def test_read_only_commands_never_run_code_of_others(haienv: Any, tmp_path: Path) -> None:
-    """A whole environment with traps in its Python, its modules, its programs and its hooks."""
+    """A working environment with traps in its Python, modules, programs and hooks."""
     executed = tmp_path / "sprung"
     mallory = haienv.as_user("mallory")
     mallory.ok("create trap --no_extend tool --visibility public --hook true")
@@ -253,7 +253,7 @@ def test_a_child_of_a_hidden_parent_can_be_configured(haienv: Any) -> None:
 
 
 def test_invalid_names_of_distributions_are_skipped(haienv: Any) -> None:
-    """A parent's directories become constraints, which are lines that an installer reads."""
+    """Names of distributions become constraints, which the installer parses."""
     from haienv.layers.installed import versions
 
     haienv.ok("create base --no_extend fast==1.0")
