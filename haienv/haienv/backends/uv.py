@@ -46,6 +46,15 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
+class ResolverFiles:
+    """Input and output of the resolver; `constraints` are the versions of parents."""
+
+    requirements: Path
+    constraints: Path
+    output: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Uv:
     """The installer; `index` applies to all its commands."""
 
@@ -57,40 +66,19 @@ class Uv:
         self._run("venv", "--relocatable", "--no-project", "--python", python, str(target))
 
     def resolve(
-        self,
-        python: Path,
-        requirements: Path,
-        constraints_file: Path,
-        output_file: Path,
-        extra_find_links: Sequence[Path] = (),
-        upgrade: bool = False,
+        self, files: ResolverFiles, *options: str, extra_find_links: Sequence[Path] = ()
     ) -> str:
-        """Pins with hashes for a file of requirements; pins that `output_file` already has are preferred."""
-        arguments = [
-            *_compile_arguments(requirements, constraints_file, output_file),
-            "--python",
-            str(python),
-        ]
-        arguments += ["--upgrade"] if upgrade else []
+        """Pins with hashes for requirements; `options` name the Python. Pins in the output file are preferred."""
+        user_constraints = os.environ.get(_CONSTRAINT_VARIABLE, "").split()
         self._run(
-            *arguments,
+            *("pip", "compile", str(files.requirements)),
+            *(f"--constraints={each}" for each in (files.constraints, *user_constraints)),
+            *("--output-file", str(files.output), "--generate-hashes"),
+            *("--no-header", "--no-annotate", "--no-strip-extras", *options),
             *self.index.arguments(*extra_find_links),
-            parent_packages=_constrained_names(constraints_file),
+            parent_packages=_constrained_names(files.constraints),
         )
-        return output_file.read_text(encoding="utf-8")
-
-    def resolve_for(
-        self, version: str, requirements: Path, constraints_file: Path, output_file: Path
-    ) -> str:
-        """Like resolve, for a Python version on Linux that need not be installed here."""
-        arguments = [
-            *_compile_arguments(requirements, constraints_file, output_file),
-            "--python-version",
-            version,
-        ]
-        arguments += ["--python-platform", "linux", *self.index.arguments()]
-        self._run(*arguments, parent_packages=_constrained_names(constraints_file))
-        return output_file.read_text(encoding="utf-8")
+        return files.output.read_text(encoding="utf-8")
 
     def install(self, python: Path, lock: Path, compiled: bool) -> None:
         """Install exactly the pins of a lock; `pip sync` ignores uv settings that would add constraints."""
@@ -130,16 +118,6 @@ class Uv:
         if site.is_file():
             environ.setdefault("UV_CONFIG_FILE", str(site))
         return environ
-
-
-def _compile_arguments(requirements: Path, constraints_file: Path, output_file: Path) -> list[str]:
-    user_constraints = os.environ.get(_CONSTRAINT_VARIABLE, "").split()
-    return [
-        *("pip", "compile", str(requirements)),
-        *(f"--constraints={each}" for each in (constraints_file, *user_constraints)),
-        *("--output-file", str(output_file), "--generate-hashes"),
-        *("--no-header", "--no-annotate", "--no-strip-extras"),
-    ]
 
 
 def _binary() -> str:

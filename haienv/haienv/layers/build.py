@@ -41,7 +41,7 @@ from haienv.store.records import (
     to_toml,
 )
 from haienv.store.transaction import publish, replace_text
-from haienv.store.untrusted_io import LIMIT, LOCK_LIMIT, Unreadable, read_text
+from haienv.store.untrusted_io import LIMIT, LOCK_LIMIT, text_or_empty
 
 PlanCallback = Callable[[Sequence[Step]], None]
 _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
@@ -256,17 +256,10 @@ def _populate_layer(
 
 def _reuse_layer(layer_dir: Path, lock: Lock, layer: Layer, request: BuildRequest) -> None:
     """Use a published layer; rewrite its lock if that was damaged."""
-    if _text(layer_dir / LOCK_FILE) != lock.text:
+    if text_or_empty(layer_dir / LOCK_FILE, LOCK_LIMIT) != lock.text:
         replace_text(layer_dir / LOCK_FILE, lock.text)
     if request.verify:
         _require_intact(layer_dir, site_packages(layer_dir, layer.minor), layer)
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_text(path, LOCK_LIMIT)
-    except Unreadable:
-        return ""
 
 
 def _require_intact(target: Path, site: Path, layer: Layer) -> None:

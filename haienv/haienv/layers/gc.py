@@ -14,7 +14,7 @@ from haienv.store.layout import CONDA_DIR, LAST_USED_FILE, LAYER_FILE, LAYERS_DI
 from haienv.store.registry import list_root, read_layer
 from haienv.store.reverse_dependencies import dependents, remove_stale_marks
 from haienv.store.transaction import committing, delete_tree, move_to_trash
-from haienv.store.untrusted_io import Unreadable, entries, read_text
+from haienv.store.untrusted_io import entries, text_or_empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,10 @@ def find_garbage(home: Home, days: float) -> list[Garbage]:
 
 
 def _unused_prefixes(home: Home, days: float) -> list[Garbage]:
-    texts = [_record(Path(entry.path)) for entry in entries(home.user_dir / LAYERS_DIR)]
+    texts = [
+        text_or_empty(Path(entry.path) / LAYER_FILE)
+        for entry in entries(home.user_dir / LAYERS_DIR)
+    ]
     paths = [
         Path(e.path)
         for e in entries(home.user_dir / CONDA_DIR)
@@ -48,13 +51,6 @@ def _unused_prefixes(home: Home, days: float) -> list[Garbage]:
     ]
     with_age = [(path, _age_days(path, DONE_MARK)) for path in paths]
     return [Garbage(path, freed_bytes(path), age) for path, age in with_age if age >= days]
-
-
-def _record(layer: Path) -> str:
-    try:
-        return read_text(layer / LAYER_FILE)
-    except Unreadable:
-        return ""
 
 
 def _age_days(path: Path, mark: str = LAST_USED_FILE) -> float:

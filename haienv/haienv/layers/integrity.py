@@ -16,7 +16,7 @@ from haienv.layers.pth_links import HAIENV_FILES
 from haienv.store.layout import LOCK_FILE
 from haienv.store.lock import parse_lock, sha256_hex
 from haienv.store.registry import Environment
-from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, read_text
+from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, read_text, text_or_empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,7 @@ def layer_differences(layer: Path, site: Path, lock_hash: str) -> list[Differenc
 
 
 def _lock(path: Path, site: Path, lock_hash: str) -> Iterator[Difference]:
-    try:
-        text = read_text(path, LOCK_LIMIT)
-    except Unreadable:
-        text = ""
+    text = text_or_empty(path, LOCK_LIMIT)
     lock = parse_lock(text)
     if lock is None or sha256_hex(text) != lock_hash:
         yield Difference("lock", str(path))

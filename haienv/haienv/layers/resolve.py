@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haienv.backends.uv import Uv
+from haienv.backends.uv import ResolverFiles, Uv
 from haienv.layers.base import Base
 from haienv.layers.installed import dist_infos, is_not_from_index, read_metadata
 from haienv.requirements.requirement_set import parse_requirement, project_url
@@ -49,30 +49,17 @@ def resolve(
         return Resolution()
     provided = base.versions
     parsed = [parse_requirement(line) for line in requirements]
-    hidden = {
-        pin.name for pin in previous_pins
-    }  # the layer has its own version, which is preferred
     pinned = {} if force else parent_constraints(provided, parsed)
-    pinned = {name: version for name, version in pinned.items() if name not in hidden}
-    requirements_file, constraints_file, output_file = (
-        work_dir / n for n in ("requirements.in", "constraints.in", "output.txt")
-    )
-    _write(
-        requirements_file, [*requirements, *(f"-e {project_url(project)}" for project in editable)]
-    )
-    _write(constraints_file, [f"{name}=={version}" for name, version in pinned.items()])
+    for pin in previous_pins:
+        pinned.pop(pin.name, None)  # the layer has its own version, which is preferred
     preferred = [f"{name}=={version}" for name, version in provided.items()] if force else []
     preferred += [] if upgrade else [pin.text for pin in previous_pins if "://" not in pin.version]
-    _write(output_file, preferred)
+    projects = [f"-e {project_url(project)}" for project in editable]
+    files = _write_files(work_dir, [*requirements, *projects], pinned, preferred)
     find_links = _stub_wheels(base.sites, work_dir / "stubs")
-    upgrade_all = upgrade and not force
-    return Resolution(
-        parse_pins(
-            uv.resolve(
-                python, requirements_file, constraints_file, output_file, find_links, upgrade_all
-            )
-        )
-    )
+    upgrade_all = ["--upgrade"] if upgrade and not force else []
+    text = uv.resolve(files, "--python", str(python), *upgrade_all, extra_find_links=find_links)
+    return Resolution(parse_pins(text))
 
 
 def resolve_for(
@@ -82,12 +69,9 @@ def resolve_for(
     if not requirements:
         return ()
     pinned = parent_constraints(below, [parse_requirement(line) for line in requirements])
-    requirements_file, constraints_file, output_file = (
-        work_dir / n for n in ("requirements.in", "constraints.in", "output.txt")
-    )
-    _write(requirements_file, requirements)
-    _write(constraints_file, [f"{name}=={version}" for name, version in pinned.items()])
-    return parse_pins(uv.resolve_for(version, requirements_file, constraints_file, output_file))
+    files = _write_files(work_dir, requirements, pinned)
+    options = ("--python-version", version, "--python-platform", "linux")
+    return parse_pins(uv.resolve(files, *options))
 
 
 def parent_constraints(
@@ -126,5 +110,17 @@ def _stub_wheels(sites: Iterable[Path], folder: Path) -> list[Path]:
     return [folder] if found else []
 
 
-def _write(path: Path, lines: Iterable[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def _write_files(
+    work_dir: Path,
+    requirements: Iterable[str],
+    pinned: Mapping[str, str],
+    preferred: Iterable[str] = (),
+) -> ResolverFiles:
+    files = ResolverFiles(*(work_dir / f"{name}.txt" for name in ("input", "constraints", "pins")))
+    constraints = [f"{name}=={version}" for name, version in pinned.items()]
+    contents = (requirements, constraints, preferred)
+    for path, lines in zip(
+        (files.requirements, files.constraints, files.output), contents, strict=True
+    ):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return files

@@ -23,6 +23,14 @@ def read_text(path: str | Path, limit: int = LIMIT) -> str:
         raise Unreadable(f"{path} is not UTF-8 text") from error
 
 
+def text_or_empty(path: str | Path, limit: int = LIMIT) -> str:
+    """The text of a regular file of limited size; empty if it cannot be read."""
+    try:
+        return read_text(path, limit)
+    except Unreadable:
+        return ""
+
+
 def read_bytes(path: str | Path, limit: int = LIMIT) -> bytes:
     """The bytes of a regular file of limited size."""
     try:

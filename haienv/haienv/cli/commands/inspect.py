@@ -32,7 +32,13 @@ def listing(
 ) -> int:
     """List environments: the system's, yours, and those of others that you may use."""
     owner = check_name(user, "user") if user else ""
-    me, found = _on_cluster(owner) if remote else _here(owner)
+    if remote:
+        from haienv.cluster import list_remote
+
+        me, found = list_remote(owner)
+    else:
+        here = home()
+        me, found = here.user, [as_dict(each) for each in list_all(here, owner)]
     visible = [
         each for each in found if include_broken or each["state"] == "READY" or each["owner"] == me
     ]
@@ -52,17 +58,6 @@ def listing(
     if hidden := len(found) - len(visible):
         settings.note(f"{hidden} broken environments of others are not shown (-a shows them)")
     return 0
-
-
-def _here(owner: str) -> tuple[str, list[dict[str, Any]]]:
-    here = home()
-    return here.user, [as_dict(each) for each in list_all(here, owner)]
-
-
-def _on_cluster(owner: str) -> tuple[str, list[dict[str, Any]]]:
-    from haienv.cluster import list_remote
-
-    return list_remote(owner)
 
 
 def _empty_note(user: str | None, remote: bool) -> str:

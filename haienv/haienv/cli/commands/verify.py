@@ -54,20 +54,18 @@ def doctor(settings: Settings, fix: bool) -> int:
         for each in found
     ]
     rows = [
-        ("fixed" if each in repaired else "found", each.problem, each.path, _hint(each))
+        (
+            "fixed" if each in repaired else "found",
+            each.problem,
+            each.path,
+            each.hint or "haienv doctor --fix",
+        )
         for each in found
     ]
     settings.answer(document, aligned(rows) if rows else "")
     if not found:
         settings.note("all is well")
     return 1 if remaining else 0
-
-
-def _hint(each: object) -> str:
-    from haienv.doctor import Finding
-
-    assert isinstance(each, Finding)
-    return each.hint or "haienv doctor --fix"
 
 
 @click.command("history", cls=EnvCommand)
