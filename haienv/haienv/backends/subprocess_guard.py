@@ -13,10 +13,7 @@ from typing import IO
 
 
 def run(
-    command: Sequence[str],
-    environ: Mapping[str, str],
-    stdout: int | IO[str],
-    stderr: int | None,
+    command: Sequence[str], environ: Mapping[str, str], stdout: int | IO[str], stderr: int | None
 ) -> subprocess.CompletedProcess[str]:
     """Run an installer without input; it is killed when this process dies."""
     setpriv = shutil.which("setpriv")

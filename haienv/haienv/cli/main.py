@@ -24,10 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "info": ("inspect:info", "Show details of an environment."),
     "install": ("packages:install", "Add packages to an environment."),
     "uninstall": ("packages:uninstall", "Remove packages from an environment."),
-    "upgrade": (
-        "packages:upgrade",
-        "Upgrade packages, the parent or the Python; or roll back.",
-    ),
+    "upgrade": ("packages:upgrade", "Upgrade packages, the parent or the Python; or roll back."),
     "run": ("run_shell:run", "Run a program in an environment."),
     "shell": ("run_shell:shell", "Start a shell in an environment."),
     "init": ("run_shell:init", "Print what a shell's start-up file needs."),

@@ -73,3 +73,10 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
         "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)) for row in rows
     )
     return "\n".join(line.rstrip() for line in lines)
+
+
+def value_text(value: object) -> str:
+    """A field of a document for people."""
+    if isinstance(value, dict):
+        return " ".join(f"{k}={v}" for k, v in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

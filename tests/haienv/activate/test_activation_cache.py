@@ -197,11 +197,7 @@ def test_invalid_names_activate_nothing(haienv: Any, enter: Activator, name: str
     assert not enter.cache_dir.parent.exists()
 
 
-TEXTS = {
-    "bash": "96f6a4f42cf40feb",
-    "zsh": "4b9c6e98519c2af9",
-    "fish": "a5aa70946d28f8e2",
-}
+TEXTS = {"bash": "96f6a4f42cf40feb", "zsh": "4b9c6e98519c2af9", "fish": "a5aa70946d28f8e2"}
 
 
 @pytest.mark.parametrize("shell", SHELLS)

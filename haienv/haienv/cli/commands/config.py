@@ -11,7 +11,7 @@ import click
 
 from hai.toml import loads
 from haienv.cli.common import EnvGroup, Settings, complete_names, find_environment, own_environment
-from haienv.cli.view import aligned
+from haienv.cli.view import aligned, value_text
 from haienv.errors import NotFound, UsageError
 from haienv.names import variable_fault
 from haienv.store.layout import Home
@@ -187,15 +187,9 @@ def _print_config(settings: Settings, metadata: EnvMetadata) -> int:
     document: dict[str, Any] = {key: getattr(metadata, key) for key in ("visibility", *TEXTS)}
     document |= {key: list(_entries(metadata, key)) for key in (*FIELDS, "tags")}
     document[VARIABLES] = dict(metadata.config.variables)
-    rows = [(key, _value_text(value)) for key, value in document.items() if value]
+    rows = [(key, value_text(value)) for key, value in document.items() if value]
     settings.answer(document, aligned(rows))
     return 0
-
-
-def _value_text(value: object) -> str:
-    if isinstance(value, dict):
-        return " ".join(f"{k}={v}" for k, v in value.items())
-    return " ".join(value) if isinstance(value, list) else str(value)
 
 
 def _entries(metadata: EnvMetadata, key: str) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ import click
 
 from hai.client.text.sizes import size_text
 from haienv.cli.common import EnvCommand, Settings, complete_names, find_environment
-from haienv.cli.view import aligned, as_dict, table
+from haienv.cli.view import aligned, as_dict, table, value_text
 from haienv.errors import NotFound
 from haienv.layers.installed import versions
 from haienv.names import SYSTEM, check_name
@@ -143,13 +143,7 @@ def _document(facts: dict[str, Any]) -> str:
     visible = {**facts, **facts["config"], "size": size_text(facts["size_bytes"])}
     for key in ("config", "size_bytes"):
         del visible[key]
-    return aligned([(key.replace("_", " "), _text(v)) for key, v in visible.items() if v])
-
-
-def _text(value: object) -> str:
-    if isinstance(value, dict):
-        return " ".join(f"{k}={v}" for k, v in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return aligned([(key.replace("_", " "), value_text(v)) for key, v in visible.items() if v])
 
 
 @click.command("which", cls=EnvCommand)

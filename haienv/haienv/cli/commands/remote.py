@@ -132,8 +132,7 @@ def _base(here: Home, lock: Lock, parent: str, chosen: str) -> Base:
     found = find_by_lock(here, lock.parent, parse_reference(parent))
     if found is None:
         raise Refused(
-            f"it extends {parent}, which is not here",
-            f"pull it first: haienv pull '{parent}'",
+            f"it extends {parent}, which is not here", f"pull it first: haienv pull '{parent}'"
         )
     return environment_base(found)
 
