@@ -75,8 +75,8 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def value_text(value: object) -> str:
+def value_text(value: object, separator: str = ", ") -> str:
     """A field of a document for people."""
     if isinstance(value, dict):
         return " ".join(f"{k}={v}" for k, v in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return separator.join(map(str, value)) if isinstance(value, list) else str(value)

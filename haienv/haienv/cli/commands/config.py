@@ -187,7 +187,7 @@ def _print_config(settings: Settings, metadata: EnvMetadata) -> int:
     document: dict[str, Any] = {key: getattr(metadata, key) for key in ("visibility", *TEXTS)}
     document |= {key: list(_entries(metadata, key)) for key in (*FIELDS, "tags")}
     document[VARIABLES] = dict(metadata.config.variables)
-    rows = [(key, value_text(value)) for key, value in document.items() if value]
+    rows = [(key, value_text(value, " ")) for key, value in document.items() if value]
     settings.answer(document, aligned(rows))
     return 0
 
