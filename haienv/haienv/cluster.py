@@ -274,19 +274,19 @@ def list_remote(owner: str) -> tuple[str, list[dict[str, Any]]]:
 
 def _as_dict(found: Remote) -> dict[str, Any]:
     """The document of a local environment, without fields that the server does not have."""
-    from hai.client.text.enum_names import word
+    from hai.client.text.enum_names import enum_name
     from hai.v1.environment_pb2 import EnvironmentState, EnvironmentVisibility
 
     return {
         "name": found.name,
         "owner": found.owner,
-        "state": word(EnvironmentState, found.state),
+        "state": enum_name(EnvironmentState, found.state),
         "message": found.message,
         "path": found.path,
         "parent": found.parent,
         "python": found.python_version,
         "lock_hash": found.lock_hash,
-        "visibility": word(EnvironmentVisibility, found.visibility).lower(),
+        "visibility": enum_name(EnvironmentVisibility, found.visibility).lower(),
         "group": found.user_group,
         "packages": found.packages,
         "size_bytes": found.size_bytes,

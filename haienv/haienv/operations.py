@@ -1,4 +1,4 @@
-"""Operations on environments. Each change has one commit point, see backend/docs/environments.md."""
+"""Operations on environments. Each change has one commit point, see docs/contributing/environments.md."""
 
 from __future__ import annotations
 

@@ -107,9 +107,9 @@ def main(argv: Sequence[str] | None = None, program: str = "haienv") -> int:
 
 def _missing(error: ModuleNotFoundError) -> EnvError:
     """The error for a missing optional package. Raises other errors again."""
-    from hai.client.errors import NotGenerated, explained
+    from hai.client.errors import NotGenerated, explain_error
 
-    if isinstance(explanation := explained(error), NotGenerated):
+    if isinstance(explanation := explain_error(error), NotGenerated):
         return EnvError(explanation.message, explanation.hint)
     if (error.name or "").startswith("haienv"):
         raise error

@@ -2,7 +2,7 @@
 
 Images are reproducible and identified by their SHA-256: names are sorted, times and owners omitted, and modules are
 compiled again with hash-based invalidation, so that no modification time counts. Agents unpack them
-(hai_backend.environments.unpack); backend/docs/environments.md describes the format.
+(hai_backend.environments.unpack); docs/contributing/environments.md describes the format.
 """
 
 from __future__ import annotations

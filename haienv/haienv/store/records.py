@@ -1,6 +1,6 @@
 """The records `env.toml`, `layer.toml` and `image.toml`: values, parsing and writing. Pure.
 
-Files of other users are untrusted, so type and content of each field are checked. backend/docs/environments.md
+Files of other users are untrusted, so type and content of each field are checked. docs/contributing/environments.md
 specifies the format; the server has its own parser.
 """
 
