@@ -58,7 +58,7 @@ _FENCE: dict[str, tuple[str, ...]] = {
     "agent/main.py": (),
     "agent/server/session.py": ("beat", "_end_when_silent", "_receive", "_answered", "_attach"),
     "agent/rank.py": ("run", "_attach", "_end_before_expiry", "_beat", "_ended", "_end", "stop"),
-    "agent/program/program.py": ("end_everything", "_kill_rest", "_kill_all", "end"),
+    "agent/program/program.py": ("end_everything", "_kill_remaining", "_kill_all", "end"),
 }
 # What changes nothing that matters to the fence, with the reason.
 _EQUIVALENT = {
@@ -73,8 +73,8 @@ _EQUIVALENT = {
     "agent/supervisor.py: os.kill(self._agent, signal.SIGKILL)": (
         "the line after the next one does it, too, some milliseconds later"
     ),
-    "agent/supervisor.py: if left:": "takes a process that the kernel cannot kill",
-    "agent/supervisor.py: why = f\"{why}. Processes {', '.join(map(str, left))} cannot be ended\"": (
+    "agent/supervisor.py: if remaining:": "takes a process that the kernel cannot kill",
+    "agent/supervisor.py: why = f\"{why}. Processes {', '.join(map(str, remaining))} cannot be ended\"": (
         "takes a process that the kernel cannot kill"
     ),
     "agent/main.py: return EXIT_BUG": "Python's own exit code for what follows is 1, too",
@@ -96,7 +96,7 @@ _EQUIVALENT = {
         "takes a kernel without timers"
     ),
     "agent/program/program.py: noted: set[int] = set()": "takes a process that the kernel cannot kill",
-    "agent/program/program.py: for process in left:": "takes a process that the kernel cannot kill",
+    "agent/program/program.py: for process in remaining:": "takes a process that the kernel cannot kill",
     "agent/program/program.py: if process.pid not in noted:": "takes a process that the kernel cannot kill",
     "agent/program/program.py: noted.add(process.pid)": "takes a process that the kernel cannot kill",
     'agent/program/program.py: agent_log.note(f"process {process.pid} cannot be ended yet; see `ps {process.pid}`")': (
@@ -104,7 +104,7 @@ _EQUIVALENT = {
     ),
     "agent/program/program.py: self._ending = True": "a program that is asked twice gets SIGTERM twice",
     "agent/rank.py: await self._socket.open()": "calls of programs have tests of their own",
-    "agent/rank.py: self._services.leave()": "the end of the rank ends them, too, without a grace",
+    "agent/rank.py: self._services.terminate()": "the end of the rank ends them, too, without a grace",
     "agent/rank.py: self._socket.close()": "it removes a socket file",
     "agent/rank.py: await asyncio.to_thread(self._directory.end_everything)": (
         "the supervisor does it, too, when the agent has ended"
@@ -124,7 +124,7 @@ _EQUIVALENT = {
     "agent/rank.py: continue": "it measures each time",
     "agent/rank.py: measured_at = clock()": "it measures each time",
     "agent/rank.py: if self._welcome and self._welcome.container:": "about idle containers",
-    "agent/rank.py: await self._look_for_people()": "about idle containers",
+    "agent/rank.py: await self._report_idleness()": "about idle containers",
     "agent/rank.py: self._session.beat(usage.measure(processes.descendants(os.getpid())))": (
         "one heartbeat of many is left out"
     ),

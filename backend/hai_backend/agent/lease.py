@@ -29,22 +29,22 @@ class Lease:
         self._seconds = seconds
         self._clock = clock
         # One aligned word, so that the other process reads the old deadline or the new one.
-        self._word = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
-        self._word[0] = clock() + seconds
+        self._cell = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
+        self._cell[0] = clock() + seconds
 
     @property
     def deadline(self) -> float:
         """In `boot_seconds`."""
-        return self._word[0]
+        return self._cell[0]
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds until it expires."""
         return self.deadline - self._clock()
 
     @property
     def expired(self) -> bool:
-        return self.left <= 0
+        return self.remaining <= 0
 
     def now(self) -> float:
         """By the clock of this lease."""
@@ -53,9 +53,11 @@ class Lease:
     def renew(self, sent_at: float) -> None:
         """A server has answered the heartbeat that was sent then. Raises Expired: what has run out stays so."""
         if self.expired:
-            raise Expired(f"the lease had expired {-self.left:.1f} s before a server renewed it")
-        self._word[0] = max(self.deadline, sent_at + self._seconds)
+            raise Expired(
+                f"the lease had expired {-self.remaining:.1f} s before a server renewed it"
+            )
+        self._cell[0] = max(self.deadline, sent_at + self._seconds)
 
     def release(self) -> None:
         """Nothing of the rank runs any more, and nothing will: there is nothing left to fence."""
-        self._word[0] = inf
+        self._cell[0] = inf

@@ -74,10 +74,10 @@ class Parts:
             loop.default_exception_handler(context)
 
 
-async def until(left: Callable[[], float]) -> None:
+async def until(remaining: Callable[[], float]) -> None:
     """Return when no time is `left` (seconds) of what may be prolonged at any moment."""
     while True:
-        seconds = left()
+        seconds = remaining()
         if seconds <= 0:
             return
         await asyncio.sleep(min(seconds, _DAY_SECONDS))

@@ -18,7 +18,7 @@ from hai_backend.agent.output import agent_log
 from hai_backend.agent.output.output import Output
 from hai_backend.agent.output.spool import Spool
 from hai_backend.agent.parts import Parts, until
-from hai_backend.agent.program import activation, environment, preparation, program
+from hai_backend.agent.program import activation, preparation, program
 from hai_backend.agent.program.calls import Calls
 from hai_backend.agent.program.checkpoints import Checkpoints
 from hai_backend.agent.program.control_file import Control
@@ -26,13 +26,13 @@ from hai_backend.agent.program.local_socket import LocalSocket
 from hai_backend.agent.program.preparation import CannotStart
 from hai_backend.agent.program.program import Program
 from hai_backend.agent.program.reaper import Reaper
-from hai_backend.agent.program.suspend import SuspendRequest, tell_program
-from hai_backend.agent.program.suspend_notice import Notice
+from hai_backend.agent.program.suspend import Notice, SuspendRequest, send_suspend_signal
 from hai_backend.agent.program.usage import Usage
+from hai_backend.agent.program.variables import program_variables
 from hai_backend.agent.program.watchdog import Watchdog
 from hai_backend.agent.rank_dir import RankDir
 from hai_backend.agent.server.outgoing import Outgoing
-from hai_backend.agent.server.session import GivenUp, Session
+from hai_backend.agent.server.session import RankRejected, Session
 from hai_backend.agent.server.tunnels import Tunnels
 from hai_backend.agent.services.services import Services
 from hai_backend.agent.supervisor import EXIT_EXPIRED
@@ -51,7 +51,7 @@ async def run(directory: RankDir, lease: Lease) -> int:
     """The whole life of an agent; answers its exit code. Raises what is a bug."""
     agent = RankAgent(directory, lease)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, agent.leave, _STOP_GRACE_SECONDS)
+        asyncio.get_running_loop().add_signal_handler(number, agent.terminate, _STOP_GRACE_SECONDS)
     return await agent.run()
 
 
@@ -70,7 +70,7 @@ class RankAgent:
         self._spool = Spool(directory.spool)
         self._session = Session(directory, self._me.token, self, self._outgoing, self._spool, lease)
         self._output = Output(self._spool, self._session.wake, show=self._show_bar)
-        self._watchdog = Watchdog(0, lambda: self._output.heard_at, self._hung)
+        self._watchdog = Watchdog(0, lambda: self._output.last_output_at, self._hung)
         self._suspending = SuspendRequest(self._control, self._outgoing)
         self._checkpoints = Checkpoints(self._outgoing, self._session.wake)
         self._notice = Notice(directory.notice)
@@ -91,7 +91,7 @@ class RankAgent:
         self._port = _free_port()
         self._free_port = int(self._port.getsockname()[1])
         self._welcome: pb.AgentWelcome | None = None
-        self._going = False
+        self._starting = False
         self._ending: float | None = None  # grace, once asked to end
         self._program: Program | None = None
         self._environment_lock = ""
@@ -141,7 +141,7 @@ class RankAgent:
             case "end":
                 self._end(response.end.grace_seconds)
             case "exit_recorded":
-                self._leave()
+                self._exit()
             case "whole_life_state":
                 self._calls.state_is(response.whole_life_state.value)
             case "priority":
@@ -151,18 +151,18 @@ class RankAgent:
             case "control_service":
                 self._services.control(response.control_service)
 
-    def leave(self, grace: float) -> None:
+    def terminate(self, grace: float) -> None:
         """The machine asks us to go (SIGTERM): let the program save where there is time for it, then end it."""
         if self._program is None or not self._me.leave_within:
             return self.stop(grace)
-        asked = _asked_by_the_node(self._me.leave_within)
-        self._parts.begin("a suspension", self._suspend(asked))
+        request = _suspend_by_node(self._me.leave_within)
+        self._parts.begin("a suspension", self._suspend(request))
         asyncio.get_running_loop().call_later(self._me.leave_within, self.stop, grace)
 
     def stop(self, grace: float) -> None:
         """End the program, and say so if the server can be reached in time."""
         self._end(grace)
-        asyncio.get_running_loop().call_later(2 * grace, self._leave)
+        asyncio.get_running_loop().call_later(2 * grace, self._exit)
 
     def _welcomed(self, welcome: pb.AgentWelcome) -> None:
         self._control.set_whole_life_state(welcome.whole_life_state)
@@ -177,8 +177,8 @@ class RankAgent:
             self._watchdog.limit(welcome.watchdog_seconds)
 
     def _go(self, go: pb.Go) -> None:
-        if not self._going and self._ending is None:
-            self._going = True
+        if not self._starting and self._ending is None:
+            self._starting = True
             self._parts.begin("the program", self._run_program(go))
 
     async def _run_program(self, go: pb.Go) -> None:
@@ -189,7 +189,7 @@ class RankAgent:
                 return  # the end has been reported, and is why
             self._output.say(str(error))
             failed = pb.StartFailed(reason=str(error))
-            self._say("start_failed", pb.AttachRequest(start_failed=failed))
+            self._report("start_failed", pb.AttachRequest(start_failed=failed))
             return
         self._checkpoints.begin()
         started = pb.ProgramStarted(pid=self._program.pid, environment_lock=self._environment_lock)
@@ -207,7 +207,7 @@ class RankAgent:
             self._welcome, self._directory, self._me, self._reaper, self._output.say
         )
         self._environment_lock = active.lock_hash if active else ""
-        variables = environment.for_program(
+        variables = program_variables(
             os.environ, self._welcome, go, self._directory, self._me, workspace, active
         )
         argv = preparation.with_a_shell(self._welcome.argv, variables)
@@ -222,33 +222,33 @@ class RankAgent:
         self._services.begin(self._welcome.services, self._directory.path, workspace, variables)
         return started
 
-    async def _suspend(self, asked: pb.SuspendRequested) -> None:
-        if self._suspending.asked:
+    async def _suspend(self, request: pb.SuspendRequested) -> None:
+        if self._suspending.requested:
             return
-        await self._suspending.ask()
+        await self._suspending.request_suspend()
         self._session.wake()
         if self._program is None or self._welcome is None:
             return
-        tell_program(self._program.pid, self._welcome.suspend_signal)
+        send_suspend_signal(self._program.pid, self._welcome.suspend_signal)
         if self._welcome.container:
-            await self._leave_with_notice(asked)
+            await self._suspend_with_notice(request)
 
-    async def _leave_with_notice(self, asked: pb.SuspendRequested) -> None:
+    async def _suspend_with_notice(self, request: pb.SuspendRequested) -> None:
         """For a program that knows nothing of being suspended, and the people who work beside it."""
         self._suspending.acknowledge()
         self._session.wake()
-        await self._notice.given(asked)
+        await self._notice.give(request)
         self._suspending.give_way()
         self._session.wake()
 
     def _may_be_saving(self) -> bool:
         signalled = self._welcome is not None and bool(self._welcome.suspend_signal)
-        return signalled and self._suspending.asked and self._ending is None
+        return signalled and self._suspending.requested and self._ending is None
 
     def _end(self, grace: float) -> None:
         first = self._ending is None
         self._ending = grace
-        self._services.leave()
+        self._services.terminate()
         if self._program is not None:
             self._program.end(grace)
         elif first:
@@ -287,24 +287,24 @@ class RankAgent:
         assert self._program is not None
         self._output.say(f"nothing printed for {silent_seconds:.0f} s: the program counts as hung")
         fired = pb.WatchdogFired(silent_seconds=silent_seconds)
-        self._say("watchdog", pb.AttachRequest(watchdog_fired=fired))
+        self._report("watchdog", pb.AttachRequest(watchdog_fired=fired))
         self._program.end(_WATCHDOG_GRACE_SECONDS)
 
-    def _say(self, kind: str, message: pb.AttachRequest) -> None:
+    def _report(self, kind: str, message: pb.AttachRequest) -> None:
         self._outgoing.keep(kind, message)
         self._session.wake()
 
     async def _attach(self) -> None:
         try:
             await self._session.run()
-        except GivenUp as error:
+        except RankRejected as error:
             agent_log.note(f"leaving: {error}")
-            self._leave()
+            self._exit()
             await asyncio.Event().wait()  # `run` cancels all parts
 
     async def _end_before_expiry(self) -> None:
         """While the lease lasts, its program has a moment to end by itself; the supervisor gives it none."""
-        await until(lambda: self._lease.left - self._timing.end_before)
+        await until(lambda: self._lease.remaining - self._timing.end_before)
         why = f"no server has renewed the lease of this rank for {self._timing.lease:.0f} s"
         agent_log.note(f"ending: {why}")
         self._directory.report_failure(f"{why}: its program was ended")
@@ -324,10 +324,10 @@ class RankAgent:
                 continue
             measured_at = clock()
             if self._welcome and self._welcome.container:
-                await self._look_for_people()
+                await self._report_idleness()
             self._session.beat(usage.measure(processes.descendants(os.getpid())))
 
-    async def _look_for_people(self) -> None:
+    async def _report_idleness(self) -> None:
         self._idle_seconds = 0.0 if self._tunnels.shells else await self._services.idle_seconds()
         self._report_services()
 
@@ -335,13 +335,13 @@ class RankAgent:
         report = pb.ServicesReported(services=self._services.statuses())
         if self._idle_seconds is not None:
             report.idle_seconds = self._idle_seconds
-        self._say("services", pb.AttachRequest(services=report))
+        self._report("services", pb.AttachRequest(services=report))
 
-    def _leave(self) -> None:
+    def _exit(self) -> None:
         self._over.set()
 
 
-def _asked_by_the_node(seconds: float) -> pb.SuspendRequested:
+def _suspend_by_node(seconds: float) -> pb.SuspendRequested:
     return pb.SuspendRequested(
         save_within_seconds=seconds, reason="the node asks the rank to leave"
     )

@@ -107,26 +107,28 @@ class _Supervisor:
     def _expire(self) -> int:
         """End first, explain later."""
         os.kill(self._agent, signal.SIGKILL)  # its program is bound to it, and dies at once
-        late = -self._lease.left
-        left = self._end_everything()
+        late = -self._lease.remaining
+        remaining = self._end_everything()
         self._report(
-            f"no server renewed the lease of this rank in time: ended {late:.1f} s late", left
+            f"no server renewed the lease of this rank in time: ended {late:.1f} s late", remaining
         )
         return EXIT_EXPIRED
 
     def _clear_after(self, code: int) -> int:
-        left = self._end_everything()
+        remaining = self._end_everything()
         if code != 0 and not self._directory.failure.exists():
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            self._report(f"the agent ended unexpectedly, by {how}; its program was ended", left)
+            self._report(
+                f"the agent ended unexpectedly, by {how}; its program was ended", remaining
+            )
         return code if code >= 0 else 128 - code
 
     def _end_everything(self) -> list[int]:
         return [process.pid for process in self._directory.end_everything()]
 
-    def _report(self, why: str, left: list[int]) -> None:
-        if left:
-            why = f"{why}. Processes {', '.join(map(str, left))} cannot be ended"
+    def _report(self, why: str, remaining: list[int]) -> None:
+        if remaining:
+            why = f"{why}. Processes {', '.join(map(str, remaining))} cannot be ended"
         self._directory.report_failure(why)
         agent_log.note(why)
 

@@ -25,7 +25,7 @@ def clock() -> Clock:
 
 def test_a_lease_begins_when_it_is_made(clock: Clock) -> None:
     lease = Lease(10.0, clock)
-    assert (lease.deadline, lease.left, lease.expired) == (1_010.0, 10.0, False)
+    assert (lease.deadline, lease.remaining, lease.expired) == (1_010.0, 10.0, False)
     clock.now += 10.0
     assert lease.expired
 

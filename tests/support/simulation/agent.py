@@ -21,7 +21,7 @@ from hai_backend.agent.parts import until
 from hai_backend.agent.rank_dir import RankDir, ServerAddress
 from hai_backend.agent.server.connection import Connect
 from hai_backend.agent.server.outgoing import Outgoing
-from hai_backend.agent.server.session import GivenUp, Session
+from hai_backend.agent.server.session import RankRejected, Session
 from hai_backend.agent.supervisor import EXIT_BUG, EXIT_EXPIRED
 from hai_backend.auth import tokens
 from hai_backend.domain.timing import KILL_SECONDS, PAUSE_SECONDS, Timing
@@ -193,8 +193,8 @@ class Agent:
         if self.lease.expired:
             wait = self._random.choice((0.0, self._random.uniform(0.0, self._parts.pause_seconds)))
             loop.call_later(wait, self._arm, None, True)
-        elif self.lease.left < 1e6:
-            loop.call_later(self.lease.left, self._arm, loop.time() + self.lease.left)
+        elif self.lease.remaining < 1e6:
+            loop.call_later(self.lease.remaining, self._arm, loop.time() + self.lease.remaining)
 
     def _stood_still(self, due: float | None) -> bool:
         late = 0.0 if due is None else asyncio.get_running_loop().time() - due
@@ -232,7 +232,7 @@ class Agent:
     async def _attach(self) -> None:
         try:
             await self._session.run()
-        except GivenUp as error:
+        except RankRejected as error:
             self._crowd.tell(f"{self.key} on {self.node} is given up: {error}")
             self.leave(0)
 
@@ -244,7 +244,7 @@ class Agent:
     async def _end_before_expiry(self) -> None:
         if not self._parts.ends_before:
             return
-        await until(lambda: self.lease.left - self._parts.timing.end_before)
+        await until(lambda: self.lease.remaining - self._parts.timing.end_before)
         self._exit_code = EXIT_EXPIRED
         self._stop(min(_EXPIRED_GRACE_SECONDS, self._parts.timing.end_before / 3))
 

@@ -37,18 +37,18 @@ class Descriptor:
 
     async def write(self, data: bytes) -> None:
         """All of it, as fast as the other end takes it. Raises OSError when nobody does."""
-        rest = memoryview(data)
-        while rest:
+        remaining = memoryview(data)
+        while remaining:
             try:
-                rest = rest[os.write(self._number, rest) :]
+                remaining = remaining[os.write(self._number, remaining) :]
             except BlockingIOError:
                 await self._writable()
 
-    def when_readable(self, tell: Callable[[], None]) -> None:
+    def when_readable(self, callback: Callable[[], None]) -> None:
         """Call `tell`, again and again while there is something to read, until `quiet`."""
-        self._loop.add_reader(self._number, tell)
+        self._loop.add_reader(self._number, callback)
 
-    def quiet(self) -> None:
+    def stop_watching(self) -> None:
         """See when_readable."""
         self._loop.remove_reader(self._number)
 

@@ -16,7 +16,7 @@ from hai_backend.logs.lines import MAX_TEXT_BYTES, STAMP_BYTES, stamp
 # long row of them would take for ever.
 _DRAWS = re.compile(rb"(?<!\r)\r+(?=[^\r\n])|\x1b\[(?:[0-9;]*[AF]|\?25l)")
 _RETURNS = re.compile(rb"(?<!\r)\r+\n")
-_KEPT_TAIL_BYTES = 16 * 1024
+_TAIL_BYTES = 16 * 1024
 _BAR_CHARS = 1000
 _BAR_SECONDS = 1.0  # between two states of a bar that are shown
 
@@ -26,7 +26,7 @@ class LineSplitter:
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix.encode()  # before the text of every line
-        self._rest = b""
+        self._incomplete = b""
         self._tail = b""
         self._last = 0.0  # stamp
         self._now: float | None = None
@@ -43,20 +43,20 @@ class LineSplitter:
             lines = self._split(data)
         else:
             self._screen.feed(self._decoder.decode(data), self._age)
-            lines = self._left(self._screen)
+            lines = self._finished(self._screen)
         return self._stamped(lines)
 
     def settle(self, now: float) -> bytes:
         """Bars that the program has left, as far as time tells."""
         self._advance(now)
-        return self._stamped(self._left(self._screen)) if self._screen else b""
+        return self._stamped(self._finished(self._screen)) if self._screen else b""
 
     def flush(self, now: float) -> bytes:
         """What is left when the output has ended, as last lines."""
         self._advance(now)
-        rest, self._rest = self._rest, b""
-        rest = rest.rstrip(b"\r")
-        lines = [rest] if rest else []
+        last, self._incomplete = self._incomplete, b""
+        last = last.rstrip(b"\r")
+        lines = [last] if last else []
         if self._screen is not None:
             self._screen.feed(self._decoder.decode(b"", True), self._age)
             lines = list(map(_encoded, self._screen.end()))
@@ -79,8 +79,8 @@ class LineSplitter:
         if self._screen is None:
             return None
         new = self._screen.bar[:_BAR_CHARS] not in ("", self._bar)
-        moments = (self._bar_at + _BAR_SECONDS if new else None, self._screen.next_at)
-        return min((max(0.0, at - self._age) for at in moments if at is not None), default=None)
+        times = (self._bar_at + _BAR_SECONDS if new else None, self._screen.next_at)
+        return min((max(0.0, at - self._age) for at in times if at is not None), default=None)
 
     def last_lines(self, count: int) -> str:
         """The newest lines without their stamps, for a person who asks why the program failed."""
@@ -94,26 +94,26 @@ class LineSplitter:
         self._last = max(self._last, now)
 
     def _split(self, data: bytes) -> list[bytes]:
-        data, drawn = self._rest + data, b""
+        data, drawn = self._incomplete + data, b""
         if b"\r" in data or b"\x1b" in data:
             data, drawn = _until_drawn(data)
-        *lines, self._rest = data.split(b"\n")
-        if self._rest.endswith(b"\r\r"):
-            self._rest = self._rest.rstrip(b"\r") + b"\r"
-        *pieces, self._rest = _pieces(self._rest)
+        *lines, self._incomplete = data.split(b"\n")
+        if self._incomplete.endswith(b"\r\r"):
+            self._incomplete = self._incomplete.rstrip(b"\r") + b"\r"
+        *pieces, self._incomplete = _pieces(self._incomplete)
         lines += pieces
         if drawn:
             self._screen, self._decoder = Screen(self._age), _decoder()
             self._bar, self._bar_at = "", self._age
             self._screen.feed(self._decoder.decode(drawn), self._age)
-            lines += self._left(self._screen)
+            lines += self._finished(self._screen)
         return lines
 
-    def _left(self, screen: Screen) -> list[bytes]:
-        lines = list(map(_encoded, screen.left(self._age)))
+    def _finished(self, screen: Screen) -> list[bytes]:
+        lines = list(map(_encoded, screen.finished_lines(self._age)))
         if screen.closed:
             self._screen = None
-            lines += self._split(_encoded(screen.rest) + self._decoder.getstate()[0])
+            lines += self._split(_encoded(screen.current_row) + self._decoder.getstate()[0])
         return lines
 
     def _stamped(self, lines: list[bytes]) -> bytes:
@@ -121,10 +121,10 @@ class LineSplitter:
             return b""
         head = stamp(self._last) + self._prefix
         out = b"".join(head + piece + b"\n" for line in lines for piece in _pieces(line))
-        self._tail = (self._tail + out)[-_KEPT_TAIL_BYTES:]
+        self._tail = (self._tail + out)[-_TAIL_BYTES:]
         self._tail = (
             self._tail[self._tail.find(b"\n") + 1 :]
-            if len(self._tail) == _KEPT_TAIL_BYTES
+            if len(self._tail) == _TAIL_BYTES
             else self._tail
         )
         return out

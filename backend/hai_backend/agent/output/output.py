@@ -36,7 +36,7 @@ class Output:
         self._lines = LineSplitter(prefix)
         self._settling: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self.heard_at = time.monotonic()
+        self.last_output_at = time.monotonic()
         self.ended = asyncio.Event()
         self._read_end, self.write_end = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._read_end, False)
@@ -44,10 +44,10 @@ class Output:
             fcntl.fcntl(self._read_end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._loop.add_reader(self._read_end, self._read)
 
-    def program_has_it(self) -> None:
+    def close_write_end(self) -> None:
         """The program was started (or never will be): our own copy of its end must go."""
         os.close(self.write_end)
-        self.heard_at = time.monotonic()
+        self.last_output_at = time.monotonic()
 
     def say(self, message: str) -> None:
         """A line of the platform, without credentials; the program may be in the middle of one."""
@@ -71,7 +71,7 @@ class Output:
         if not data:
             self._end()
             return False
-        self.heard_at = time.monotonic()
+        self.last_output_at = time.monotonic()
         self._keep(self._lines.feed(data, time.time()))
         return True
 

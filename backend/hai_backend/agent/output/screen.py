@@ -26,7 +26,7 @@ _MOST_ROWS = 100
 _MOST_CELLS = 64 * 1024
 _MOST_ESCAPES = 4096  # between two characters
 _SLACK_ROWS = 2  # by which a display may grow
-_LEFT_SECONDS, _IN_REACH_SECONDS = 1.0, 10.0  # after which a row counts as left
+_FINISHED_SECONDS, _IN_REACH_SECONDS = 1.0, 10.0  # after which a row counts as left
 _PLAIN_LINES = 200  # after so many in a row no bar is left
 
 
@@ -81,8 +81,8 @@ class Screen:
         self._row = self._column = 0
         self._escapes: list[str] = []  # before the next character
         self._reach = 0  # how far above the last row the cursor has been
-        self._hidden = self._first_picture = False  # rich hides the cursor while it draws …
-        self._shown = False  # … and shows it again in the end
+        self._cursor_hidden = self._first_picture = False  # rich hides the cursor while it draws …
+        self._cursor_shown = False  # … and shows it again in the end
         self._plain_lines = 0
         self._cut = ""  # an escape whose end is not here yet, or a return that may end a line
         self._lines: list[str] = []
@@ -97,10 +97,10 @@ class Screen:
         for token in _TOKEN.finditer(text):
             self._draw(token, now)
 
-    def left(self, now: float) -> list[str]:
+    def finished_lines(self, now: float) -> list[str]:
         """Rows that the program does not come back to."""
-        while self._row and self._is_left(self._rows[0], now):
-            self._leave_first()
+        while self._row and self._is_finished(self._rows[0], now):
+            self._emit_first_row()
         lines, self._lines = self._lines, []
         return lines
 
@@ -111,29 +111,32 @@ class Screen:
 
     @property
     def _ordinary(self) -> bool:
-        row, bar = self._rows[0], self._hidden or self._rows[0].redrawn
+        row, bar = self._rows[0], self._cursor_hidden or self._rows[0].redrawn
         return len(self._rows) == 1 and not bar and self._column == len(row.cells)
 
     @property
-    def rest(self) -> str:
+    def current_row(self) -> str:
         """The row of the cursor."""
         return self._rows[self._row].text + "".join(self._escapes)
 
     @property
     def bar(self) -> str:
         """The bar that was changed last, as it is now; empty: there is none any more."""
-        held = any(row is self._bar for row in self._rows)
-        return self._bar.text if self._bar is not None and held else ""
+        on_screen = any(row is self._bar for row in self._rows)
+        return self._bar.text if self._bar is not None and on_screen else ""
 
     @property
     def next_at(self) -> float | None:
         """When the uppermost row counts as left, if nothing happens."""
-        return self._leaves_at(self._rows[0]) if self._row else None
+        return self._finished_at(self._rows[0]) if self._row else None
 
     def end(self) -> list[str]:
         """All rows; the program has ended."""
-        row, rest = self._rows[self._row], "".join(self._escapes) + self._cut.rstrip("\r")
-        row.tail, row.drawn = row.tail + rest, row.drawn or (self._ordinary and rest != "")
+        row, current_row = self._rows[self._row], "".join(self._escapes) + self._cut.rstrip("\r")
+        row.tail, row.drawn = (
+            row.tail + current_row,
+            row.drawn or (self._ordinary and current_row != ""),
+        )
         while self._rows and self._rows[-1].erased:
             self._rows.pop()
         lines, self._lines = self._lines + [row.text for row in self._rows if row.drawn], []
@@ -154,15 +157,15 @@ class Screen:
                 self._put_escapes(row)
                 self._column = max(0, self._column - len(token.group()))
             case "verb" if token["verb"] in "AF" or not self._ordinary:
-                self._obey(row, token, now)
+                self._execute(row, token, now)
             case _:
                 self._escape(token.group())
         if row.redrawn:
             self._bar = row
 
     def _write(self, row: _Row, text: str) -> None:
-        if self._shown and not self._column and self._row == len(self._rows) - 1:
-            self._leave_all()
+        if self._cursor_shown and not self._column and self._row == len(self._rows) - 1:
+            self._emit_all_rows()
         while text and category(text[0]) in _MARKS:  # of the character before it
             self._escape(text[0])
             text = text[1:]
@@ -184,16 +187,16 @@ class Screen:
         self._plain_lines += 1
         plain = not row.redrawn
         self._next_row(now)
-        if self._hidden or self._row < len(self._rows) - 1:
+        if self._cursor_hidden or self._row < len(self._rows) - 1:
             return
         if (plain and not self._reach) or self._plain_lines > _PLAIN_LINES:
-            self._leave_all()
+            self._emit_all_rows()
 
     def _next_row(self, now: float) -> None:
         self._column = 0
         self._down(1, now)
-        while self._row and (len(self._rows) > _MOST_ROWS or self._row > self._kept_rows):
-            self._leave_first()
+        while self._row and (len(self._rows) > _MOST_ROWS or self._row > self._overwritable_rows):
+            self._emit_first_row()
 
     def _down(self, count: int, now: float) -> None:
         self._row += min(count, _MOST_ROWS)
@@ -208,7 +211,7 @@ class Screen:
         self._reach = max(self._reach, len(self._rows) - 1 - self._row)
         self._first_picture, self._plain_lines = False, 0
 
-    def _obey(self, row: _Row, token: re.Match[str], now: float) -> None:
+    def _execute(self, row: _Row, token: re.Match[str], now: float) -> None:
         """A command that moves the cursor or erases."""
         first = token["numbers"].partition(";")[0]
         number = int(first[:6] or 0)
@@ -240,8 +243,8 @@ class Screen:
     def _escape(self, escape: str) -> None:
         """What takes no place: a colour, a bell."""
         if escape == _HIDE or (escape == _SHOW and not self._ordinary):
-            self._hidden = escape == _HIDE
-            self._shown, self._first_picture = not self._hidden, self._hidden
+            self._cursor_hidden = escape == _HIDE
+            self._cursor_shown, self._first_picture = not self._cursor_hidden, self._cursor_hidden
         elif len(self._escapes) < _MOST_ESCAPES:
             self._escapes.append(escape)
 
@@ -254,32 +257,32 @@ class Screen:
             self._escapes.clear()
 
     @property
-    def _kept_rows(self) -> int:
+    def _overwritable_rows(self) -> int:
         """So many rows above the cursor may still be overwritten."""
         if self._first_picture:  # as high as it likes
             return _MOST_ROWS
         return self._reach + _SLACK_ROWS
 
-    def _is_left(self, row: _Row, now: float) -> bool:
-        return now >= self._leaves_at(row)
+    def _is_finished(self, row: _Row, now: float) -> bool:
+        return now >= self._finished_at(row)
 
-    def _leaves_at(self, row: _Row) -> float:
-        in_reach = self._row <= self._kept_rows - _SLACK_ROWS
-        awaited = in_reach and not self._shown
-        return row.visited_at + (_IN_REACH_SECONDS if awaited else _LEFT_SECONDS)
+    def _finished_at(self, row: _Row) -> float:
+        in_reach = self._row <= self._overwritable_rows - _SLACK_ROWS
+        awaited = in_reach and not self._cursor_shown
+        return row.visited_at + (_IN_REACH_SECONDS if awaited else _FINISHED_SECONDS)
 
-    def _leave_first(self) -> None:
+    def _emit_first_row(self) -> None:
         row = self._rows.pop(0)
         self._row -= 1
         if row.drawn:
             self._lines.append(row.text)
 
-    def _leave_all(self) -> None:
+    def _emit_all_rows(self) -> None:
         """All rows above that of the cursor, which is the last one; no bar is left."""
         while self._row:
-            self._leave_first()
+            self._emit_first_row()
         self._reach = self._plain_lines = 0
-        self._shown = False
+        self._cursor_shown = False
 
 
 def _halve(cells: list[str], column: int) -> None:

@@ -42,8 +42,8 @@ class Spool:
         self._limit = limit
         self._segment_bytes = segment_bytes
         self._count = 0
-        self._lost = 0
-        self._why_lost = ""
+        self._lost_bytes = 0
+        self._loss_reason = ""
         self._sent = 0  # on this stream: goes back where the server holds less
         self._ever_sent = 0  # on any stream: it may still arrive when a later one has begun
         self.acknowledged = 0
@@ -61,10 +61,10 @@ class Spool:
 
     def append(self, lines: bytes) -> None:
         """Keep whole lines. A disk that is full costs lines, never the program; a line will say so."""
-        notice = _notice(self._lost, self._why_lost) if self._lost else b""
+        notice = _notice(self._lost_bytes, self._loss_reason) if self._lost_bytes else b""
         try:
             self._write(notice + lines)
-            self._lost = 0
+            self._lost_bytes = 0
         except OSError as error:
             self._lose(len(lines), error)
         self._shrink()
@@ -83,7 +83,7 @@ class Spool:
         """The next bytes to send and their offset; whole lines wherever the server's offset allows."""
         for segment in self._segments:
             if segment.end > self._sent:
-                return self._sent, _whole(_read(segment, self._sent - segment.begin))
+                return self._sent, _complete_lines(_read(segment, self._sent - segment.begin))
         return None
 
     def sent(self, offset: int) -> None:
@@ -127,12 +127,12 @@ class Spool:
     def _drop(self, index: int) -> None:
         """Replace a segment, and a notice before it, by one notice; later offsets were never sent and may move."""
         first = index - 1 if index and self._segments[index - 1].dropped else index
-        gone = self._segments[first : index + 1]
-        begin, end = gone[0].begin, gone[-1].end
+        replaced = self._segments[first : index + 1]
+        begin, end = replaced[0].begin, replaced[-1].end
         notice = self._new(begin)
-        notice.dropped = sum(s.dropped or s.size for s in gone)
+        notice.dropped = sum(s.dropped or s.size for s in replaced)
         line = _notice(notice.dropped, "the server was away for too long")
-        for segment in gone:
+        for segment in replaced:
             segment.path.unlink(missing_ok=True)
         try:
             _append(notice, line)
@@ -144,8 +144,8 @@ class Spool:
 
     def _lose(self, size: int, error: OSError) -> None:
         """The next line that can be kept says so."""
-        self._lost += size
-        self._why_lost = f"{self._directory}: {error.strerror}"
+        self._lost_bytes += size
+        self._loss_reason = f"{self._directory}: {error.strerror}"
 
     def _move(self, index: int, by: int) -> None:
         for segment in self._segments[index:]:
@@ -156,7 +156,7 @@ def _notice(count: int, why: str) -> bytes:
     return stamp(time.time()) + f"[hai] {count} bytes of output were lost here: {why}\n".encode()
 
 
-def _whole(data: bytes) -> bytes:
+def _complete_lines(data: bytes) -> bytes:
     return data[: data.rfind(b"\n") + 1] or data
 
 

@@ -30,8 +30,8 @@ class Checkpoints:
         self._wake = wake
         self._clock = clock
         self._begun = self._last = clock()
-        self._told = self._begun - _PACE_SECONDS
-        self._gathered: pb.CheckpointSaved | None = None
+        self._sent_at = self._begun - _PACE_SECONDS
+        self._pending: pb.CheckpointSaved | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -46,11 +46,11 @@ class Checkpoints:
         one = pb.CheckpointSaved(
             seconds=bounded, step=step, count=1, program_seconds=now - self._begun
         )
-        self._gathered = one if self._gathered is None else together(self._gathered, one)
-        if now - self._told >= _PACE_SECONDS:
+        self._pending = one if self._pending is None else merged(self._pending, one)
+        if now - self._sent_at >= _PACE_SECONDS:
             self.flush()
         elif self._timer is None:
-            wait = self._told + _PACE_SECONDS - now
+            wait = self._sent_at + _PACE_SECONDS - now
             self._timer = asyncio.get_running_loop().call_later(wait, self.flush)
 
     def flush(self) -> None:
@@ -58,22 +58,22 @@ class Checkpoints:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._gathered is None:
+        if self._pending is None:
             return
-        message, self._gathered, self._told = self._gathered, None, self._clock()
-        unsaid = self._outgoing.waiting(_KIND)
-        if unsaid is not None:
-            message = together(unsaid.checkpoint, message)
+        message, self._pending, self._sent_at = self._pending, None, self._clock()
+        unsent = self._outgoing.waiting(_KIND)
+        if unsent is not None:
+            message = merged(unsent.checkpoint, message)
         self._outgoing.put(_KIND, pb.AttachRequest(checkpoint=message))
         self._wake()
 
 
-def together(earlier: pb.CheckpointSaved, later: pb.CheckpointSaved) -> pb.CheckpointSaved:
+def merged(earlier: pb.CheckpointSaved, later: pb.CheckpointSaved) -> pb.CheckpointSaved:
     """Both in one message; a save of unknown cost does not change the mean."""
     both = pb.CheckpointSaved()
     both.CopyFrom(later)
     both.count = min(_MOST, earlier.count + later.count)
-    known = [m for m in (earlier, later) if m.seconds > 0]
-    total = sum(m.count for m in known)
-    both.seconds = sum(m.seconds * m.count for m in known) / total if total else 0.0
+    measured = [m for m in (earlier, later) if m.seconds > 0]
+    total = sum(m.count for m in measured)
+    both.seconds = sum(m.seconds * m.count for m in measured) / total if total else 0.0
     return both

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hai.task import control as layout
 
-_WORD = 8
+_WORD_BYTES = 8
 
 
 class Control:
@@ -23,7 +23,7 @@ class Control:
             os.close(handle)
         self._words = self._memory.cast("q")  # stores whole words, as the layout asks
         for slot in range(layout.STEP_SLOTS):
-            self._words[layout.STEPS // _WORD + slot] = -1
+            self._words[layout.STEPS // _WORD_BYTES + slot] = -1
 
     @property
     def flag(self) -> int:
@@ -32,22 +32,22 @@ class Control:
 
     def set_whole_life_state(self, value: int) -> None:
         """Show the program a new value."""
-        self._words[layout.WHOLE_LIFE_STATE // _WORD] = value
+        self._words[layout.WHOLE_LIFE_STATE // _WORD_BYTES] = value
 
     @property
     def whole_life_state(self) -> int:
-        return self._words[layout.WHOLE_LIFE_STATE // _WORD]
+        return self._words[layout.WHOLE_LIFE_STATE // _WORD_BYTES]
 
-    def ask(self) -> None:
+    def request_suspend(self) -> None:
         """Raise the suspend flag."""
         self._memory[layout.FLAG] = layout.REQUESTED
 
     def agree(self, step: int) -> None:
         """Say before which step to stop; the step must stand there before the flag does."""
-        self._words[layout.STOP_STEP // _WORD] = step
+        self._words[layout.STOP_STEP // _WORD_BYTES] = step
         self._memory[layout.FLAG] = layout.AGREED
 
     def largest_step(self) -> int:
         """The last step that any process of this rank has entered; -1: none reports steps."""
-        first = layout.STEPS // _WORD
+        first = layout.STEPS // _WORD_BYTES
         return max(self._words[first : first + layout.STEP_SLOTS])

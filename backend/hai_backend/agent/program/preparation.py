@@ -12,7 +12,7 @@ from hai_backend.agent.program.reaper import Reaper
 from hai_backend.agent.rank_dir import RankDir
 
 _INTERPRETERS = ("python", "python3", "bash", "sh")
-_SAID_BYTES = 2000
+_MAX_MESSAGE_BYTES = 2000
 
 
 class CannotStart(Exception):
@@ -43,8 +43,8 @@ def _existing(workspace: Path) -> Path:
 def with_a_shell(argv: Sequence[str], variables: Mapping[str, str]) -> Sequence[str]:
     """`bash FILE` as `sh FILE` where there is no bash: small images have one shell only."""
     path = variables.get("PATH", os.defpath)
-    asked = bool(argv) and argv[0] == "bash" and _script(argv) is not None
-    return ["sh", *argv[1:]] if asked and not _in_path("bash", path) else argv
+    needs_bash = bool(argv) and argv[0] == "bash" and _script(argv) is not None
+    return ["sh", *argv[1:]] if needs_bash and not _in_path("bash", path) else argv
 
 
 def check_program(argv: Sequence[str], workspace: Path, variables: Mapping[str, str]) -> None:
@@ -85,7 +85,7 @@ def _script(argv: Sequence[str]) -> str | None:
     """The file in `python3 -u FILE …` or `bash FILE …`; None when an option takes its place (-m, -c)."""
     if Path(argv[0]).name not in _INTERPRETERS:
         return None
-    first = next((word for word in argv[1:] if word != "-u"), "-")
+    first = next((argument for argument in argv[1:] if argument != "-u"), "-")
     return None if first.startswith("-") else first
 
 
@@ -96,10 +96,10 @@ async def _clone(welcome: pb.AgentWelcome, target: Path, reaper: Reaper) -> None
         ("fetch", "--quiet", "--depth", "1", "--", repo, revision),
         ("checkout", "--quiet", "--detach", "FETCH_HEAD"),
     ):
-        said, code = await _git(step, target, reaper)
+        message, code = await _git(step, target, reaper)
         if code != 0:
             raise CannotStart(
-                f"cannot get revision {revision} of {repo} (git {step[0]} answered {code}): {said}"
+                f"cannot get revision {revision} of {repo} (git {step[0]} answered {code}): {message}"
             )
 
 
@@ -112,4 +112,4 @@ async def _git(arguments: Sequence[str], target: Path, reaper: Reaper) -> tuple[
             return "there is no git on this node: install it", 127
         code = await child.ended
         output.seek(0)
-        return output.read(_SAID_BYTES).decode("utf-8", "replace").strip(), code
+        return output.read(_MAX_MESSAGE_BYTES).decode("utf-8", "replace").strip(), code

@@ -68,9 +68,9 @@ class Program:
         return code
 
     def _kill_all(self) -> None:
-        self._parts.begin("the end by force", self._kill_rest())
+        self._parts.begin("the end by force", self._kill_remaining())
 
-    async def _kill_rest(self) -> None:
+    async def _kill_remaining(self) -> None:
         await end_everything(self._directory)
         self._killed.set()
 
@@ -85,8 +85,8 @@ class Program:
 async def end_everything(directory: RankDir) -> None:
     """Return when no process of the rank is left: only then may the server hear that it has ended."""
     noted: set[int] = set()
-    while left := await asyncio.to_thread(directory.end_everything):
-        for process in left:
+    while remaining := await asyncio.to_thread(directory.end_everything):
+        for process in remaining:
             if process.pid not in noted:
                 noted.add(process.pid)
                 agent_log.note(f"process {process.pid} cannot be ended yet; see `ps {process.pid}`")
@@ -103,7 +103,7 @@ def start(
 ) -> Program:
     """Start the program through program/exec_program.py, which binds its life to ours."""
     child = reaper.spawn(bound_to_us(argv), output.write_end, workspace, variables)
-    output.program_has_it()
+    output.close_write_end()
     processes.write_pid_file(directory.program_pid, child.pid)
     return Program(child, output, directory, parts)
 
@@ -111,8 +111,8 @@ def start(
 def usual_shell(variables: Mapping[str, str]) -> str:
     """Of who works here. Not for a login: /etc/profile would set PATH anew, without the programs of the environment."""
     path = variables.get("PATH", os.defpath)
-    wanted = (variables.get("SHELL", ""), "bash", "sh")
-    found = (name and shutil.which(name, path=path) for name in wanted)
+    candidates = (variables.get("SHELL", ""), "bash", "sh")
+    found = (name and shutil.which(name, path=path) for name in candidates)
     return next((name for name in found if name), "/bin/sh")
 
 

@@ -42,7 +42,7 @@ class Usage:
     def _cpus(self, processes: Sequence[Process]) -> float:
         now = time.monotonic()
         ticks = {(p.pid, p.started): p.cpu_ticks for p in processes}
-        used = sum(value - self._ticks.get(who, 0) for who, value in ticks.items())
+        used = sum(value - self._ticks.get(process, 0) for process, value in ticks.items())
         seconds = max(now - self._at, 1 / TICKS_PER_SECOND)
         self._ticks, self._at = ticks, now
         return used / TICKS_PER_SECOND / seconds

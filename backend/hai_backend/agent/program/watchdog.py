@@ -11,10 +11,10 @@ class Watchdog:
     """`heard_at` says when the program last printed; 0 seconds: never fires."""
 
     def __init__(
-        self, seconds: float, heard_at: Callable[[], float], fire: Callable[[float], None]
+        self, seconds: float, last_output_at: Callable[[], float], fire: Callable[[float], None]
     ) -> None:
         self._seconds = seconds
-        self._heard_at = heard_at
+        self._last_output_at = last_output_at
         self._fire = fire
         self._watching = False
         self._timer: asyncio.TimerHandle | None = None
@@ -30,8 +30,8 @@ class Watchdog:
         self.stop()
         self._watching = True
         if self._seconds > 0:
-            left = self._heard_at() + self._seconds - time.monotonic()
-            self._timer = asyncio.get_running_loop().call_later(max(left, 0.0), self._look)
+            delay = self._last_output_at() + self._seconds - time.monotonic()
+            self._timer = asyncio.get_running_loop().call_later(max(delay, 0.0), self._check)
 
     def stop(self) -> None:
         """Watch no more."""
@@ -40,8 +40,8 @@ class Watchdog:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
-        silent = time.monotonic() - self._heard_at()
+    def _check(self) -> None:
+        silent = time.monotonic() - self._last_output_at()
         if silent >= self._seconds:
             self._timer = None
             self._fire(silent)

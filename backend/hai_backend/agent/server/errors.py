@@ -5,18 +5,18 @@ from __future__ import annotations
 import grpc
 import grpc.aio
 
-_GIVEN_UP = (
+_REJECTIONS = (
     grpc.StatusCode.UNAUTHENTICATED,  # the run token is not good any more
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.NOT_FOUND,  # the server knows no such task
 )
 
 
-def given_up(error: grpc.aio.AioRpcError) -> bool:
+def is_rejected(error: grpc.aio.AioRpcError) -> bool:
     """True when the program must be ended: nobody will ever ask for its result."""
     if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
         return "FENCED" in _reasons(error)
-    return error.code() in _GIVEN_UP
+    return error.code() in _REJECTIONS
 
 
 def _reasons(error: grpc.aio.AioRpcError) -> set[str]:

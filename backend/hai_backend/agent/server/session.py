@@ -19,7 +19,7 @@ from hai_backend.agent.output.spool import PIECE_BYTES, Spool
 from hai_backend.agent.parts import until
 from hai_backend.agent.rank_dir import RankDir, ServerAddress
 from hai_backend.agent.server.connection import Connect, Connection, Stream, connect
-from hai_backend.agent.server.errors import given_up
+from hai_backend.agent.server.errors import is_rejected
 from hai_backend.agent.server.outgoing import Outgoing
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
@@ -28,7 +28,7 @@ _OUR_PACE = 0.8 + 0.4 * (os.getpid() % 97) / 97  # not all agents at one moment
 _LONGEST_PATIENCE = 4  # times the usual one
 
 
-class GivenUp(Exception):
+class RankRejected(Exception):
     """The server does not want this rank any more."""
 
 
@@ -65,7 +65,7 @@ class Session:
         self._sendable = asyncio.Event()
         self._connection: Connection | None = None  # while the server answers on it
         self._last_note = ""
-        self._heard_at = 0.0
+        self._received_at = 0.0
         self._log_sent_at = 0.0
         self._wait = _FIRST_WAIT
         self._turn = 0  # which of the servers is tried: the first one again when it was the last
@@ -98,7 +98,7 @@ class Session:
         while True:
             await self._try()
             if not self._directory.exists():
-                raise GivenUp(f"{self._directory.path} was removed")
+                raise RankRejected(f"{self._directory.path} was removed")
             await asyncio.sleep(self._wait * self._pace)
             if self._turn == 0:  # all were tried
                 self._wait = min(2 * self._wait, _LONGEST_WAIT)
@@ -110,8 +110,8 @@ class Session:
             await self._attach(servers[self._turn - 1])
         except aio.AioRpcError as error:
             self._note(_why(error))
-            if given_up(error):
-                raise GivenUp(str(error.details())) from error
+            if is_rejected(error):
+                raise RankRejected(str(error.details())) from error
         except (OSError, ValueError, KeyError) as error:
             self._note(f"no way to the server: {error}")  # the server is being started
 
@@ -147,15 +147,15 @@ class Session:
         A server that answers late for want of time must not be visited again and again: patience grows.
         """
         clock = asyncio.get_running_loop().time
-        self._heard_at = clock()
-        await until(lambda: self._heard_at + self._patience - clock())
-        stream.cancel(f"nothing was heard of the server for {clock() - self._heard_at:.0f} s")
+        self._received_at = clock()
+        await until(lambda: self._received_at + self._patience - clock())
+        stream.cancel(f"nothing was heard of the server for {clock() - self._received_at:.0f} s")
         self._patience = min(2 * self._patience, _LONGEST_PATIENCE * self._usual_patience)
 
     def _receive(
         self, response: pb.AttachResponse, connection: Connection, welcomed: asyncio.Event
     ) -> None:
-        self._heard_at = asyncio.get_running_loop().time()
+        self._received_at = asyncio.get_running_loop().time()
         match response.WhichOneof("message"):
             case "welcome":
                 self._connection, self._wait = connection, _FIRST_WAIT
@@ -194,8 +194,8 @@ class Session:
             self._outgoing.written(message)
         elif (piece := self._spool.piece()) is None:
             await self._sendable.wait()
-        elif (left := self._batch_seconds(piece)) > 0:
-            await self._sendable_or(left)
+        elif (wait_seconds := self._batch_seconds(piece)) > 0:
+            await self._sendable_or(wait_seconds)
         else:
             await self._write_log(stream, *piece)
 

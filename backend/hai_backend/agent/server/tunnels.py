@@ -47,17 +47,17 @@ class Tunnels:
         """Nothing may begin in this rank any more: the server may have it started elsewhere."""
         self._refusal, self._environment = _ENDED, None
 
-    async def carry(self, asked: pb.TunnelAsked) -> None:
+    async def carry(self, request: pb.TunnelAsked) -> None:
         """From the first byte to the last. Ends with the connection to the server, whatever happens."""
         hello = pb.CarryHello(
-            task_id=self._me.task_id, run=self._me.run, rank=self._me.rank, tunnel=asked.tunnel
+            task_id=self._me.task_id, run=self._me.run, rank=self._me.rank, tunnel=request.tunnel
         )
         try:
-            end = await self._reach(asked.target)
+            end = await self._reach(request.target)
         except (Unreachable, OSError) as error:  # also when no more processes can be made
             hello.refused = str(error)
             return await self._refuse(hello)
-        is_shell = asked.target.WhichOneof("target") == "shell"
+        is_shell = request.target.WhichOneof("target") == "shell"
         self.shells += is_shell
         try:
             await self._splice(hello, end)
@@ -103,7 +103,7 @@ class _Splice:
     def __init__(self, stream: _Stream, end: TunnelEndpoint) -> None:
         self._stream = stream
         self._end = end
-        self._window, self._taken = SendWindow(), ReceivedBytes()
+        self._window, self._received = SendWindow(), ReceivedBytes()
         # bounded by the server's lead
         self._inward: asyncio.Queue[pb.CarryResponse] = asyncio.Queue()
         self._one_writer = asyncio.Lock()
@@ -113,7 +113,10 @@ class _Splice:
         """Until the stream ends: when one direction has said all, the other may go on."""
         try:
             async with asyncio.TaskGroup() as group:
-                directions = [group.create_task(w) for w in (self._say(hello), self._hand_over())]
+                directions = [
+                    group.create_task(w)
+                    for w in (self._forward_to_caller(hello), self._forward_to_target())
+                ]
                 async for response in self._stream:
                     if response.WhichOneof("message") == "taken":
                         self._window.acknowledge(response.taken)
@@ -126,7 +129,7 @@ class _Splice:
         finally:
             self._stream.cancel("the tunnel is closed")
 
-    async def _say(self, hello: pb.CarryHello) -> None:
+    async def _forward_to_caller(self, hello: pb.CarryHello) -> None:
         """What the target has for the caller."""
         await self._write(pb.CarryRequest(hello=hello))
         async for message in self._end.messages():
@@ -137,15 +140,15 @@ class _Splice:
                 self._done_writing = True
                 await self._stream.done_writing()
 
-    async def _hand_over(self) -> None:
+    async def _forward_to_target(self) -> None:
         """What the caller has for the target."""
         while True:
             response = await self._inward.get()
             match response.WhichOneof("message"):
                 case "data":
                     await self._end.write(response.data)
-                    if self._taken.add(len(response.data)):
-                        await self._write(pb.CarryRequest(taken=self._taken.count))
+                    if self._received.add(len(response.data)):
+                        await self._write(pb.CarryRequest(taken=self._received.count))
                 case "resize":
                     self._end.resize(response.resize)
                 case "end":

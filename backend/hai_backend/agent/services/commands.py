@@ -17,7 +17,7 @@ from hai_backend.domain.spec import JUPYTER
 _LOCAL = "local"
 
 
-async def _never_known() -> float | None:
+async def _unknown_idleness() -> float | None:
     return None
 
 
@@ -30,7 +30,7 @@ class Command:
     variables: Mapping[str, str]
     connect: Callable[[], Awaitable[Connection]]  # raises Unreachable
     answers: Callable[[], Awaitable[bool]]
-    idle_seconds: Callable[[], Awaitable[float | None]] = field(default=_never_known)
+    idle_seconds: Callable[[], Awaitable[float | None]] = field(default=_unknown_idleness)
     prepare: Callable[[], None] = field(default=lambda: None)  # raises CannotServe
 
 
@@ -38,14 +38,14 @@ def command_of(
     spec: pb.AgentServiceSpec, directory: Path, workspace: Path, variables: Mapping[str, str]
 ) -> Command:
     """The command of one service."""
-    known = {**variables, env.SERVICE_NAME: spec.name, env.BASE_URL: spec.base_url}
+    service_variables = {**variables, env.SERVICE_NAME: spec.name, env.BASE_URL: spec.base_url}
     if spec.name == JUPYTER:
-        return _jupyter(spec, directory, workspace, known)
-    connect = _nowhere if spec.type == _LOCAL else (lambda: tunnel_endpoint.to_port(spec.port))
+        return _jupyter(spec, directory, workspace, service_variables)
+    connect = _unreachable if spec.type == _LOCAL else (lambda: tunnel_endpoint.to_port(spec.port))
     return Command(
         argv=tuple(shlex.split(spec.startup_script)),
         cwd=workspace,
-        variables=known,
+        variables=service_variables,
         connect=connect,
         answers=_always if spec.type == _LOCAL else (lambda: _connects(connect)),
     )
@@ -57,7 +57,7 @@ def _jupyter(
     server = jupyter.Server(directory, workspace, spec.base_url)
 
     def prepare() -> None:
-        if why := server.lacks(variables):
+        if why := server.missing_program(variables):
             raise CannotServe(why)
         server.socket.unlink(missing_ok=True)
 
@@ -72,7 +72,7 @@ def _jupyter(
     )
 
 
-async def _nowhere() -> Connection:
+async def _unreachable() -> Connection:
     raise Unreachable("it is local: it has no port")
 
 

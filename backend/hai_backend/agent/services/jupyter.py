@@ -20,7 +20,7 @@ from hai_backend.agent.program.program import usual_shell
 from hai_backend.launch.rank_dirs import LAB_SOCKET
 from hai_backend.launch.short_socket import short
 
-_ASK_SECONDS = 5.0
+_REQUEST_SECONDS = 5.0
 _ANSWER_BYTES = 1024 * 1024
 # It does not answer, or in a form of its own: whatever runs in a container may, and the rank shall not end of it.
 _NO_ANSWER = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -59,15 +59,15 @@ class Server:
             *(f"--{name}={value}" for name, value in settings.items()),
         )
 
-    def variables(self, known: Mapping[str, str]) -> dict[str, str]:
+    def variables(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """A laptop's own Jupyter must not be disturbed, and layouts return with the container."""
-        kept = {
-            name: value for name, value in known.items() if not name.startswith("JUPYTER_TOKEN")
+        passed_on = {
+            name: value for name, value in inherited.items() if not name.startswith("JUPYTER_TOKEN")
         }
         layouts = str(self._workspace / ".jupyter" / "lab" / "workspaces")
-        return {"JUPYTERLAB_WORKSPACES_DIR": layouts, **kept}
+        return {"JUPYTERLAB_WORKSPACES_DIR": layouts, **passed_on}
 
-    def lacks(self, variables: Mapping[str, str]) -> str:
+    def missing_program(self, variables: Mapping[str, str]) -> str:
         """What keeps it from starting; empty: nothing that can be seen from here."""
         path = variables.get("PATH", os.defpath)
         return "" if shutil.which("jupyter-lab", path=path) else _MISSING
@@ -90,7 +90,7 @@ class Server:
 
     async def _get(self, path: str) -> Any:
         """One small GET, marked as not being anybody's doing."""
-        async with asyncio.timeout(_ASK_SECONDS):
+        async with asyncio.timeout(_REQUEST_SECONDS):
             reader, writer = await asyncio.open_unix_connection(self.socket, limit=_ANSWER_BYTES)
             try:
                 writer.write(_request(self._base_url + path))
@@ -109,8 +109,8 @@ def idle_seconds(
     kernels = list(kernels)
     if any(kernel.get("execution_state") in _BUSY for kernel in kernels):
         return 0.0
-    seen = [datetime.fromisoformat(one["last_activity"]) for one in (*kernels, *terminals)]
-    return max(0.0, now - max(seen).timestamp()) if seen else None
+    activity = [datetime.fromisoformat(one["last_activity"]) for one in (*kernels, *terminals)]
+    return max(0.0, now - max(activity).timestamp()) if activity else None
 
 
 def _request(path: str) -> bytes:

@@ -24,8 +24,8 @@ from hai_backend.launch import processes
 if TYPE_CHECKING:
     from hai_backend.agent.services.commands import Command
 
-_LOOK_SECONDS, _LONG_LOOK_SECONDS = 0.1, 5.0
-_LOOK_AGAIN_SECONDS = 10.0  # at one that has answered
+_POLL_SECONDS, _SLOW_POLL_SECONDS = 0.1, 5.0
+_READY_POLL_SECONDS = 10.0  # at one that has answered
 _FIRST_PAUSE = 1.0
 _FAILURES = 5  # in a row: each before the service has lived for this long
 _STEADY_SECONDS = 60.0
@@ -83,7 +83,7 @@ class Service:
         await self._end()
         self._become(states.SERVICE_STATE_STOPPED, "")
 
-    def leave(self) -> None:
+    def terminate(self) -> None:
         """The rank ends: SIGTERM, so that it may clear up meanwhile."""
         if self._life is not None:
             self._life.cancel()
@@ -101,11 +101,11 @@ class Service:
             if code == 0:
                 return self._become(states.SERVICE_STATE_STOPPED, "its command has ended")
             failures = 1 if clock() - began > _STEADY_SECONDS else failures + 1
-            said = f"it ended with exit code {code}; its log says why"
+            text = f"it ended with exit code {code}; its log says why"
             if failures == _FAILURES:
-                said = f"{said}. It is not started again: that was the {failures}th time"
-                return self._become(states.SERVICE_STATE_FAILED, said)
-            self._become(states.SERVICE_STATE_STARTING, said)
+                text = f"{text}. It is not started again: that was the {failures}th time"
+                return self._become(states.SERVICE_STATE_FAILED, text)
+            self._become(states.SERVICE_STATE_STARTING, text)
             await asyncio.sleep(_FIRST_PAUSE * 2.0 ** (failures - 1))
 
     async def _run_once(self) -> int:
@@ -117,7 +117,7 @@ class Service:
             output.say(str(error))
             raise
         finally:
-            output.program_has_it()
+            output.close_write_end()
         try:
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(self._watch())
@@ -144,11 +144,11 @@ class Service:
         began = clock()
         while True:
             if await self.command.answers():
-                pause = _LOOK_AGAIN_SECONDS
+                pause = _READY_POLL_SECONDS
                 self._become(states.SERVICE_STATE_READY, "")
             else:
                 answered = self._state is states.SERVICE_STATE_READY
-                pause = _LOOK_SECONDS if clock() - began < _STEADY_SECONDS else _LONG_LOOK_SECONDS
+                pause = _POLL_SECONDS if clock() - began < _STEADY_SECONDS else _SLOW_POLL_SECONDS
                 message = "it does not answer any more" if answered else self._message
                 self._become(states.SERVICE_STATE_STARTING, message)
             await asyncio.sleep(pause)
@@ -161,7 +161,7 @@ class Service:
         self._signal(signal.SIGTERM)
         await asyncio.wait((child.ended,), timeout=_STOP_SECONDS)
         self._signal(signal.SIGKILL)
-        await asyncio.to_thread(processes.kill_all, lambda: _still(family))
+        await asyncio.to_thread(processes.kill_all, lambda: _alive(family))
         self._child = None
 
     def _signal(self, number: int) -> None:
@@ -175,9 +175,9 @@ class Service:
             self._changed()
 
 
-def _still(family: Sequence[processes.Process]) -> list[processes.Process]:
-    now = ((known, processes.read_process(known.pid)) for known in family)
-    return [p for known, p in now if p is not None and p.started == known.started]
+def _alive(family: Sequence[processes.Process]) -> list[processes.Process]:
+    now = ((process, processes.read_process(process.pid)) for process in family)
+    return [p for process, p in now if p is not None and p.started == process.started]
 
 
 def _close_later(output: Output) -> None:

@@ -56,16 +56,16 @@ class Services:
         """Of each."""
         return [service.status() for service in self._services.values()]
 
-    def control(self, asked: pb.ServiceControlled) -> None:
+    def control(self, request: pb.ServiceControlled) -> None:
         """Start, stop or restart one; who does not exist cannot be."""
-        service = self._services.get(asked.name)
+        service = self._services.get(request.name)
         if service is not None:
-            self._parts.begin("a service", _do(service, asked.action))
+            self._parts.begin("a service", _do(service, request.action))
 
-    def leave(self) -> None:
+    def terminate(self) -> None:
         """The rank ends."""
         for service in self._services.values():
-            service.leave()
+            service.terminate()
 
     async def reach(self, name: str) -> Connection:
         """A connection to one. Raises Unreachable, saying how it is."""
@@ -75,13 +75,13 @@ class Services:
         try:
             return await service.command.connect()
         except Unreachable as error:
-            raise Unreachable(f"service {name}: {_how(service.status()) or error}") from None
+            raise Unreachable(f"service {name}: {_state_text(service.status()) or error}") from None
 
     async def idle_seconds(self) -> float | None:
         """Since one of them was last in use; None: nobody can say."""
         found = [await s.command.idle_seconds() for s in self._services.values()]
-        known = [seconds for seconds in found if seconds is not None]
-        return min(known, default=None)
+        known_seconds = [seconds for seconds in found if seconds is not None]
+        return min(known_seconds, default=None)
 
 
 async def _do(service: Service, action: states.ServiceAction.ValueType) -> None:
@@ -91,6 +91,10 @@ async def _do(service: Service, action: states.ServiceAction.ValueType) -> None:
         service.start()
 
 
-def _how(status: states.ServiceStatus) -> str:
-    word = states.ServiceState.Name(status.state).removeprefix("SERVICE_STATE_").lower()
-    return f"{word}: {status.message}" if status.message else f"{word}, and does not answer"
+def _state_text(status: states.ServiceStatus) -> str:
+    state_name = states.ServiceState.Name(status.state).removeprefix("SERVICE_STATE_").lower()
+    return (
+        f"{state_name}: {status.message}"
+        if status.message
+        else f"{state_name}, and does not answer"
+    )

@@ -41,12 +41,12 @@ class Shell:
         while not self._child.ended.done():
             for message in self._printed():
                 yield message
-            await self._something()
+            await self._wait_for_output()
         for _ in range(_DRAINS):
-            left = list(self._printed())
-            if not left:
+            messages_left = list(self._printed())
+            if not messages_left:
                 break
-            for message in left:
+            for message in messages_left:
                 yield message
         yield pb.CarryRequest(exit_code=self._child.ended.result())
 
@@ -86,7 +86,7 @@ class Shell:
                     descriptor.close()
         return found
 
-    async def _something(self) -> None:
+    async def _wait_for_output(self) -> None:
         """Wait until a descriptor can be read or the command has ended."""
         self._changed.clear()
         if self._child.ended.done():
@@ -97,7 +97,7 @@ class Shell:
             await self._changed.wait()
         finally:
             for descriptor in self._outputs.values():
-                descriptor.quiet()
+                descriptor.stop_watching()
 
     def _signal(self, number: int) -> None:
         if not self._child.ended.done():
@@ -106,13 +106,13 @@ class Shell:
 
 
 def start(
-    asked: tunnel_pb2.ShellTarget, cwd: Path, variables: Mapping[str, str], reaper: Reaper
+    target: tunnel_pb2.ShellTarget, cwd: Path, variables: Mapping[str, str], reaper: Reaper
 ) -> Shell:
     """Raises Unreachable when there is no such command."""
-    argv = tuple(asked.command) or (usual_shell(variables),)
+    argv = tuple(target.command) or (usual_shell(variables),)
     _check(argv, cwd, variables)
-    if asked.HasField("terminal"):
-        return _on_terminal(argv, asked, cwd, variables, reaper)
+    if target.HasField("terminal"):
+        return _on_terminal(argv, target, cwd, variables, reaper)
     return _on_pipes(argv, cwd, variables, reaper)
 
 
@@ -126,7 +126,7 @@ def _check(argv: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> None
 
 def _on_terminal(
     argv: Sequence[str],
-    asked: tunnel_pb2.ShellTarget,
+    target: tunnel_pb2.ShellTarget,
     cwd: Path,
     variables: Mapping[str, str],
     reaper: Reaper,
@@ -134,9 +134,9 @@ def _on_terminal(
     ours, its = os.openpty()
     try:
         os.set_inheritable(ours, False)
-        _set_size(its, asked.terminal)
-        known = {**variables, "TERM": asked.term or "xterm-256color"}
-        child = reaper.spawn(bound_to_us(argv), its, cwd, known, stdin=its)
+        _set_size(its, target.terminal)
+        shell_variables = {**variables, "TERM": target.term or "xterm-256color"}
+        child = reaper.spawn(bound_to_us(argv), its, cwd, shell_variables, stdin=its)
     except BaseException:
         os.close(ours)
         raise

@@ -20,7 +20,7 @@ from hai_backend.agent.lease import Expired, Lease
 from hai_backend.agent.output.spool import Spool
 from hai_backend.agent.rank_dir import RankDir, ServerAddress
 from hai_backend.agent.server.outgoing import Outgoing
-from hai_backend.agent.server.session import GivenUp, Session
+from hai_backend.agent.server.session import RankRejected, Session
 from hai_backend.domain.timing import Timing
 from tests.support.virtual_time import run_virtually
 
@@ -207,7 +207,7 @@ def test_an_answering_server_renews_the_lease_for_ever(tmp_path: Path, prints: b
         rank = start(prints=prints)
         await asyncio.sleep(2_000)
         assert len(rank.network.links) == 1
-        assert rank.lease.left > TIMING.lease - 2 * TIMING.heartbeat
+        assert rank.lease.remaining > TIMING.lease - 2 * TIMING.heartbeat
         assert len(rank.session._beats_sent) <= 2, "answered ones are forgotten"
         await asyncio.sleep(0.5)
         assert rank.spool.piece() is None
@@ -396,7 +396,7 @@ def test_a_stream_that_is_refused_gives_the_rank_up(tmp_path: Path) -> None:
         rank = start()
         await asyncio.sleep(20)
         rank.network.links[0].end(grpc.StatusCode.NOT_FOUND, "there is no such task")
-        with pytest.raises(GivenUp, match="no such task"):
+        with pytest.raises(RankRejected, match="no such task"):
             await asyncio.wait_for(rank.work[0], 1)
 
     play(tmp_path, story)
@@ -413,7 +413,7 @@ def test_who_is_given_up_hears_it_also_after_a_silence(tmp_path: Path, silent_fi
         rank.network.refusal = failed(grpc.StatusCode.NOT_FOUND, "there is no such task")
         for link in rank.network.links:
             link.end(grpc.StatusCode.UNAVAILABLE, "the server stops")
-        with pytest.raises(GivenUp):
+        with pytest.raises(RankRejected):
             await asyncio.wait_for(rank.work[0], 60)
 
     play(tmp_path, story)

@@ -12,7 +12,7 @@ import pytest
 
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import container_pb2 as states
-from hai_backend.agent.program.suspend_notice import MARGIN_SECONDS, Notice
+from hai_backend.agent.program.suspend import MARGIN_SECONDS, Notice
 from hai_backend.agent.server.tunnel_endpoint import CannotServe, Unreachable
 from hai_backend.agent.services import commands, jupyter
 from hai_backend.launch import rank_dirs
@@ -102,14 +102,14 @@ async def test_a_container_acknowledges_warns_and_yields(
 async def test_a_notice_lasts_unless_it_was_wanted_and_all_is_saved(tmp_path: Path) -> None:
     asked = pb.SuspendRequested(save_within_seconds=60, reason="r", wanted=True)
     notice = Notice(tmp_path / "notice.json")
-    giving = asyncio.ensure_future(notice.given(asked))
+    giving = asyncio.ensure_future(notice.give(asked))
     await asyncio.sleep(0)
     assert not giving.done()
     assert json.loads((tmp_path / "notice.json").read_text())["kind"] == "stop"
     notice.saved()
     await asyncio.wait_for(giving, 1)
     asked.wanted = False
-    insisting = asyncio.ensure_future(notice.given(asked))
+    insisting = asyncio.ensure_future(notice.give(asked))
     await asyncio.sleep(0.01)
     assert not insisting.done()
     insisting.cancel()
@@ -165,7 +165,7 @@ async def test_a_notice_that_cannot_be_written_leaves_the_time_to_save(tmp_path:
     """On a full disk: an error would end the agent, and with it the program that was to save."""
     notice = Notice(tmp_path / "gone" / "notice.json")
     asked = pb.SuspendRequested(save_within_seconds=MARGIN_SECONDS + 0.01)
-    await asyncio.wait_for(notice.given(asked), 5)
+    await asyncio.wait_for(notice.give(asked), 5)
 
 
 def test_lab_is_started_without_any_secret(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ _LISTS = ("PATH", "PYTHONPATH")
 _OF_A_SHELL = ("OLDPWD", "SHLVL", "_")  # which has started the agent
 
 
-def for_program(
+def program_variables(
     ours: Mapping[str, str],
     welcome: pb.AgentWelcome,
     go: pb.Go,
@@ -69,8 +69,8 @@ def _rank(directory: RankDir, identity: Identity) -> dict[str, str]:
 
 def _profile(directory: RankDir, task: Mapping[str, str]) -> dict[str, str]:
     """A dev container that was given a token of its owner speaks with it, unless the task says otherwise."""
-    given = directory.profile.exists() and env.CONFIG not in task
-    return {env.CONFIG: str(directory.profile)} if given else {}
+    has_profile = directory.profile.exists() and env.CONFIG not in task
+    return {env.CONFIG: str(directory.profile)} if has_profile else {}
 
 
 def _gpus(identity: Identity) -> dict[str, str]:

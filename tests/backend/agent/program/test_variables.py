@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hai.v1 import agent_service_pb2 as pb
-from hai_backend.agent.program.environment import for_program
+from hai_backend.agent.program.variables import program_variables
 from hai_backend.agent.rank_dir import RankDir
 from hai_backend.domain.environment import EnvironmentName
 from hai_backend.environments.activation import Activation
@@ -32,7 +32,7 @@ def test_a_program_sees_its_own_gpus_only(
     directory = RankDir(path)
     ours = {"CUDA_VISIBLE_DEVICES": "what the node says"}
     identity = directory.identity()
-    variables = for_program(ours, pb.AgentWelcome(), pb.Go(), directory, identity, tmp_path)
+    variables = program_variables(ours, pb.AgentWelcome(), pb.Go(), directory, identity, tmp_path)
     assert identity.gpu_indices == indices
     assert variables["CUDA_VISIBLE_DEVICES"] == visible
 
@@ -53,7 +53,7 @@ def test_an_environment_stands_between_node_and_task(tmp_path: Path) -> None:
     ours = {"PATH": "/node", "PYTHONHOME": "/x", "A": "node"}
     task = {"B": "task", "PATH": "/task", "PYTHONPATH": "/lib"}
     directory = RankDir(path)
-    made = for_program(
+    made = program_variables(
         ours,
         pb.AgentWelcome(environments=task),
         pb.Go(master_port=4000),
@@ -82,6 +82,6 @@ def test_pwd_is_the_working_directory_and_nothing_of_a_shell_is_left(tmp_path: P
     directory = RankDir(path)
     ours = {"PWD": "/where/the/server/began", "OLDPWD": "/", "SHLVL": "2", "_": "/bin/hai"}
     welcome = pb.AgentWelcome(environments={"PWD": "/of/the/task"})
-    made = for_program(ours, welcome, pb.Go(), directory, directory.identity(), workspace)
+    made = program_variables(ours, welcome, pb.Go(), directory, directory.identity(), workspace)
     assert made["PWD"] == str(workspace)
     assert made.keys().isdisjoint({"OLDPWD", "SHLVL", "_"})
