@@ -1,1 +1,1 @@
-"""hai-agent: runs one rank's program, keeps its output until the server has it, and ends it for certain."""
+"""hai-agent: runs the program of one rank, spools its output until the server has stored it, and ends it reliably."""

@@ -1,8 +1,8 @@
-"""The lease of a rank: until when anything of it may run, in memory that the agent and its supervisor share.
+"""The lease of a rank: until when its processes may run, in memory that the agent and its supervisor share.
 
-Only an answered heartbeat moves the deadline, and it counts from when the agent *sent* that heartbeat. So whoever
-answered it knows a moment that is never earlier than the one that the agent counts from: once `fence_after` has passed
-since a server last answered, nothing of the rank runs (docs/contributing/fencing.md).
+Only an answered heartbeat extends the lease, counted from when the agent *sent* that heartbeat, which is never
+later than when a server answered it. So once `fence_after` has passed since a server last answered, nothing of the
+rank runs (docs/contributing/fencing.md).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from math import inf
 
 
 class Expired(Exception):
-    """The lease has run out: another agent may have this rank by now."""
+    """The lease has expired: another agent may have this rank by now."""
 
 
 def boot_seconds() -> float:
-    """The clock of leases: nobody sets it, and it counts while the machine sleeps."""
+    """The clock of leases: it cannot be set, and it counts while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Lease:
-    """Begins when it is made. `seconds` inf: it never expires. Made before the fork, it is one for both processes."""
+    """Begins when it is created. `seconds` inf: it never expires. Create it before the fork, to share it."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = boot_seconds) -> None:
         self._seconds = seconds
@@ -51,7 +51,7 @@ class Lease:
         return self._clock()
 
     def renew(self, sent_at: float) -> None:
-        """A server has answered the heartbeat that was sent then. Raises Expired: what has run out stays so."""
+        """A server has answered the heartbeat that was sent then. Raises Expired: an expired lease stays expired."""
         if self.expired:
             raise Expired(
                 f"the lease had expired {-self.remaining:.1f} s before a server renewed it"
@@ -59,5 +59,5 @@ class Lease:
         self._cell[0] = max(self.deadline, sent_at + self._seconds)
 
     def release(self) -> None:
-        """Nothing of the rank runs any more, and nothing will: there is nothing left to fence."""
+        """No process of the rank runs, and none will: the lease is not needed any more."""
         self._cell[0] = inf

@@ -13,7 +13,7 @@ from hai_backend.agent.supervisor import EXIT_BUG, supervise
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit codes: 0 the server knows how it ended, has given the rank up, or another agent has it; 1 a bug, 2 wrong
+    """Exit codes: 0 the server knows how it ended or rejects the rank, or another agent has it; 1 a bug, 2 wrong
     call, 3 the lease expired, 128+n the agent was killed by signal n."""
     if len(argv) != 2:
         print("usage: python -m hai_backend.agent RANK_DIR", file=sys.stderr)

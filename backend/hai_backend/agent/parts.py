@@ -1,9 +1,8 @@
-"""The coroutines of an agent, in one task group: none ends unnoticed.
+"""Runs the coroutines of an agent in one task group, so that none ends unnoticed.
 
-An agent that has lost a part of itself looks alive and is not: it may never attach again, or never end its program. So
-when a part fails, or one that should never end does, however it does, the whole agent fails, and its program ends with
-it. `CancelledError` is no exception: it leaves a coroutine that nobody has cancelled when something that it waits for
-was cancelled.
+An agent that has lost a coroutine looks alive but is broken: it may never attach again, or never end its program. So if
+a coroutine fails, or one ends that must not, the agent fails, and its program ends with it. This includes
+`CancelledError`: it is raised in a coroutine that nobody has cancelled, if something that it awaits was cancelled.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _Task = asyncio.Task[None]
 
 
 class UnexpectedEnd(Exception):
-    """A part of the agent has ended that should not have."""
+    """A coroutine of the agent has ended unexpectedly."""
 
 
 class Parts:
@@ -30,22 +29,22 @@ class Parts:
         self._closing = False
 
     def open(self, group: asyncio.TaskGroup) -> None:
-        """From now on parts can begin."""
+        """From now on coroutines can begin."""
         self._group = group
         asyncio.get_running_loop().set_exception_handler(self._unhandled)
 
     def close(self) -> None:
-        """The agent is over: cancel what still runs."""
+        """The agent ends: cancel all coroutines."""
         self._closing = True
         for task in self._tasks:
             task.cancel()
 
     def begin(self, name: str, work: _Work) -> _Task:
-        """Work that may end, and that its owner may cancel. It must not fail."""
+        """Run work that may end or be cancelled, but must not fail."""
         return self._create(name, work, _finish)
 
     def keep_running(self, name: str, work: _Work) -> None:
-        """Work without which there is no agent: it must not end before `close`."""
+        """Run work that must not end before `close`."""
         self._create(name, work, self._never_end)
 
     def _create(self, name: str, work: _Work, check: Callable[[str, _Work], _Work]) -> _Task:
@@ -66,7 +65,7 @@ class Parts:
         raise UnexpectedEnd(f"{name} has ended")
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback, or a task of a library, has failed: ours concern us, gRPC's own do not."""
+        """A callback or a task has failed. The agent fails if our code was involved, but not for errors inside gRPC."""
         error = context.get("exception")
         if isinstance(error, Exception) and _went_through_us(error) and not self._closing:
             self.begin("a callback", _fail(error))
@@ -75,7 +74,7 @@ class Parts:
 
 
 async def until(remaining: Callable[[], float]) -> None:
-    """Return when no time is `left` (seconds) of what may be prolonged at any moment."""
+    """Return when no seconds are `remaining` of a time that may be extended meanwhile."""
     while True:
         seconds = remaining()
         if seconds <= 0:

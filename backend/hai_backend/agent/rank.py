@@ -1,8 +1,8 @@
-"""The life of a rank: welcome → go → started → (suspend) → exited → recorded → gone. Everything happens in one loop.
+"""Controls one rank: welcome → go → started → (suspend) → exited → recorded → end. Everything runs in one event loop.
 
-Messages of the server and calls of the program arrive here; what must be reported goes to the outbox, which repeats it
-after a lost stream. `run` returns when the server knows how the program ended, or has given this rank up; either way
-no process of the rank is left.
+Receives messages of the server and calls of the program. Reports go to `Outgoing`, which sends them again after a lost
+stream. `run` returns when the server has recorded how the program ended, or rejects this rank; in both cases no process
+of the rank runs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ENDED_BEFORE_START = 143  # as if SIGTERM had met it
 
 
 async def run(directory: RankDir, lease: Lease) -> int:
-    """The whole life of an agent; answers its exit code. Raises what is a bug."""
+    """Run the agent and return its exit code. Raises errors that are bugs."""
     agent = RankAgent(directory, lease)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, agent.terminate, _STOP_GRACE_SECONDS)
@@ -56,7 +56,7 @@ async def run(directory: RankDir, lease: Lease) -> int:
 
 
 class RankAgent:
-    """One per rank. Public methods are what the server, the program and the machine tell it."""
+    """One per rank. Its public methods handle messages of the server, and signals."""
 
     def __init__(self, directory: RankDir, lease: Lease) -> None:
         self._directory = directory
@@ -101,7 +101,7 @@ class RankAgent:
         self._exit_code = 0
 
     async def run(self) -> int:
-        """See above. Raises what is a bug, in a group of errors."""
+        """See the module. Raises errors that are bugs, in an exception group."""
         await self._socket.open()
         try:
             async with asyncio.TaskGroup() as group:
@@ -117,7 +117,7 @@ class RankAgent:
         return self._exit_code
 
     def hello(self, address: str) -> pb.AgentHello:
-        """How the agent introduces itself on each stream."""
+        """The first message on each stream."""
         return pb.AgentHello(
             task_id=self._me.task_id,
             run=self._me.run,
@@ -152,7 +152,7 @@ class RankAgent:
                 self._services.control(response.control_service)
 
     def terminate(self, grace: float) -> None:
-        """The machine asks us to go (SIGTERM): let the program save where there is time for it, then end it."""
+        """Handle SIGTERM: let the program save if there is time for it, then end it."""
         if self._program is None or not self._me.leave_within:
             return self.stop(grace)
         request = _suspend_by_node(self._me.leave_within)
@@ -160,7 +160,7 @@ class RankAgent:
         asyncio.get_running_loop().call_later(self._me.leave_within, self.stop, grace)
 
     def stop(self, grace: float) -> None:
-        """End the program, and say so if the server can be reached in time."""
+        """End the program, and report it if the server can be reached in time."""
         self._end(grace)
         asyncio.get_running_loop().call_later(2 * grace, self._exit)
 
@@ -234,7 +234,7 @@ class RankAgent:
             await self._suspend_with_notice(request)
 
     async def _suspend_with_notice(self, request: pb.SuspendRequested) -> None:
-        """For a program that knows nothing of being suspended, and the people who work beside it."""
+        """Suspend a dev container: its program does not know the suspend protocol, so notify the people in it."""
         self._suspending.acknowledge()
         self._session.wake()
         await self._notice.give(request)
@@ -255,12 +255,12 @@ class RankAgent:
             self._parts.begin("the end before the start", self._end_before_start())
 
     async def _end_before_start(self) -> None:
-        """A clone or an unpacking may be running; nothing else."""
+        """Only a git clone or an unpacking may be running."""
         await program.end_everything(self._directory)
         self._ended(_ENDED_BEFORE_START)
 
     def _ended(self, code: int) -> None:
-        """No process of the rank is left. The server may start its successor as soon as it hears of it."""
+        """No process of the rank runs. The server may start the next run as soon as it gets this report."""
         self._lease.release()
         self._tunnels.program_ended()
         if self._exit_code == EXIT_EXPIRED:
@@ -303,7 +303,7 @@ class RankAgent:
             await asyncio.Event().wait()  # `run` cancels all parts
 
     async def _end_before_expiry(self) -> None:
-        """While the lease lasts, its program has a moment to end by itself; the supervisor gives it none."""
+        """End the program shortly before the lease expires, with a grace period; the supervisor grants none."""
         await until(lambda: self._lease.remaining - self._timing.end_before)
         why = f"no server has renewed the lease of this rank for {self._timing.lease:.0f} s"
         agent_log.note(f"ending: {why}")
@@ -348,7 +348,7 @@ def _suspend_by_node(seconds: float) -> pb.SuspendRequested:
 
 
 def _free_port() -> socket.socket:
-    """A port that stays ours until the program starts."""
+    """A port that is reserved until the program starts."""
     port = socket.socket()
     port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     port.bind(("", 0))

@@ -1,11 +1,11 @@
-"""The outermost process of a rank: it lives longer than the agent, and ends whatever is left of the rank.
+"""The outermost process of a rank: it outlives the agent, and kills all remaining processes of the rank.
 
-It does nothing but wait, for the end of the agent or for the end of the lease. Nothing that the agent does, or fails to
-do, can keep it from that: an agent that is frozen, hangs in a system call or has lost its way does not renew the lease,
-and is ended with its program. In a pod it is process 1, so its end is that of the container.
+It only waits for the end of the agent or of the lease, and the agent cannot prevent that: an agent that is frozen or
+hangs in a system call does not renew the lease, and is killed with its program. In a pod it is process 1, so the
+container ends with it.
 
-It is a child subreaper: a process that has left its session and its parents behind is still below it. It is forked
-before the agent imports anything large, so that it shares nearly all of its memory.
+It is a child subreaper: also a process that has left its session and lost its parents is its descendant. It forks the
+agent before large imports, so that it needs little memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def supervise(directory: RankDir, lease: Lease, run_agent: Callable[[], int]) ->
     """Run the agent in a child, and return its exit code when nothing of the rank is left. In the child: never."""
     processes.write_pid_file(directory.agent_pid, os.getpid())
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until there is somebody to forward them to
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, _SIGNALS
+    )  # until the agent exists, which they are forwarded to
     supervisor, agent = os.getpid(), os.fork()
     if agent == 0:
         _become_agent(supervisor, run_agent)
@@ -48,7 +50,7 @@ def supervise(directory: RankDir, lease: Lease, run_agent: Callable[[], int]) ->
 def _become_agent(supervisor: int, run_agent: Callable[[], int]) -> None:
     """Never returns."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # Orphans of the program become our children, so that none can hide from us by forking twice.
+    # Orphans of the program become our children, so that none escapes by forking twice.
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     code = EXIT_BUG
     try:
@@ -59,11 +61,11 @@ def _become_agent(supervisor: int, run_agent: Callable[[], int]) -> None:
         with suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(code)  # taking grpc apart would hold the node for a while longer
+        os._exit(code)  # shutting grpc down would occupy the node for longer
 
 
 class _Supervisor:
-    """Of one agent, which is its child."""
+    """Supervises one agent, its child."""
 
     def __init__(self, directory: RankDir, lease: Lease, agent: int) -> None:
         self._directory = directory
@@ -80,7 +82,7 @@ class _Supervisor:
         self._poll.register(self._timer.descriptor, select.POLLIN)
 
     def run(self) -> int:
-        """Until the agent has ended or the lease has. Nothing of the rank is left then."""
+        """Wait until the agent has ended or the lease has expired; then kill all processes of the rank."""
         while True:
             if self._lease.expired:
                 return self._expire()
@@ -97,7 +99,7 @@ class _Supervisor:
                 os.kill(self._agent, number)
 
     def _agent_status(self) -> int | None:
-        """The wait status of the agent, once it has ended. Other children are orphans of a rank that is over."""
+        """The wait status of the agent, once it has ended. Other children are orphans of the rank."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self._agent:
@@ -105,7 +107,7 @@ class _Supervisor:
         return None
 
     def _expire(self) -> int:
-        """End first, explain later."""
+        """Kill first, then report."""
         os.kill(self._agent, signal.SIGKILL)  # its program is bound to it, and dies at once
         late = -self._lease.remaining
         remaining = self._end_everything()
@@ -134,7 +136,7 @@ class _Supervisor:
 
 
 class _Timer:
-    """Becomes readable at a moment of the clock of leases, also after the machine has slept (timerfd_create(2))."""
+    """Becomes readable at a time of the clock of leases, also after the machine has slept (timerfd_create(2))."""
 
     def __init__(self) -> None:
         self.descriptor = _libc.timerfd_create(_CLOCK_BOOTTIME, os.O_CLOEXEC | os.O_NONBLOCK)
@@ -142,7 +144,7 @@ class _Timer:
             raise OSError(ctypes.get_errno(), "the kernel offers no timer for the lease")
 
     def set(self, at: float) -> None:
-        """Never, for an infinite moment."""
+        """Infinite: never."""
         seconds, fraction = divmod(at, 1.0) if isfinite(at) else (0.0, 0.0)
         value = (ctypes.c_long * 4)(0, 0, int(seconds), int(fraction * 1e9))
         if _libc.timerfd_settime(self.descriptor, _TIMER_ABSTIME, value, None) != 0:

@@ -1,7 +1,7 @@
-"""Turns what a program prints into stamped lines, whatever it prints: pure, and never holds more than a few lines.
+"""Splits the output of a program into time-stamped lines. Pure; buffers only a few lines.
 
-Lines go through unchanged. Where a program begins to draw (a carriage return within a line, a cursor that moves up),
-a Screen follows it until its bars are left, and answers each as one line.
+Normal lines pass unchanged. When a program begins to draw (a carriage return within a line, a cursor that moves up), a
+Screen emulates it until its bars are finished, and returns each as one line.
 """
 
 from __future__ import annotations

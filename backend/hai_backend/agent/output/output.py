@@ -1,4 +1,4 @@
-"""The program's standard output and error, one pipe: read whenever something is there, cut into lines, spooled."""
+"""Reads standard output and error of the program from one pipe, splits them into lines, and spools them."""
 
 from __future__ import annotations
 

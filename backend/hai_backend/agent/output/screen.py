@@ -1,9 +1,9 @@
-"""The last rows of a terminal, as far as a program that draws progress bars may still overwrite them: pure.
+"""Emulates the last rows of a terminal, which a program that draws progress bars may still overwrite. Pure.
 
-A bar returns to the beginning of its row, or moves the cursor up to rows that it has drawn before (nested bars of tqdm,
-rich, pip). What is overwritten is gone, as on a terminal; a row that the program has left for good is a line of the
-log. Which rows those are must be guessed: those that lie further up than the cursor has ever moved, and, after some
-seconds, those that it has not visited again. A wrong guess costs a line that shows an earlier state; it loses none.
+A bar returns to the beginning of its row, or moves the cursor up to earlier rows (nested bars of tqdm, rich, pip).
+Overwritten text is lost, as on a terminal; a finished row becomes a line of the log. Which rows are finished is a
+heuristic: those further up than the cursor has ever moved, and, after some seconds, those that it has not visited
+again. A wrong guess adds a line with an earlier state; no line is lost.
 """
 
 from __future__ import annotations

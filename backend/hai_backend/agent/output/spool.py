@@ -1,8 +1,8 @@
-"""Keeps what the program printed until the server has it: on disk, bounded, in order, at the offsets of the server.
+"""Spools the output of the program on disk until the server has stored it: bounded, in order, at the server's offsets.
 
-Offsets are the server's: the first byte stands where the log ended when we attached. What is acknowledged goes, file by
-file. When the server stays away and the limit is reached, the oldest lines that were never sent give way to one line
-that says so. Nothing of this outlives the agent, whose program dies with it.
+Offsets are the server's: the first byte follows the end of the log when the agent attached. Acknowledged segments are
+deleted. If the limit is reached while the server is unavailable, the oldest unsent lines are replaced by a notice. The
+spool is not needed after the end of the agent, because the program ends with it.
 """
 
 from __future__ import annotations

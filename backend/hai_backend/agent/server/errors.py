@@ -1,4 +1,4 @@
-"""Tells a server that is away, which passes, from one that has given this rank up, which does not."""
+"""Distinguishes a server that is unavailable, which is temporary, from one that rejects this rank, which is final."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REJECTIONS = (
 
 
 def is_rejected(error: grpc.aio.AioRpcError) -> bool:
-    """True when the program must be ended: nobody will ever ask for its result."""
+    """Whether the server rejects this rank, so that its program must be ended."""
     if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
         return "FENCED" in _reasons(error)
     return error.code() in _REJECTIONS

@@ -1,4 +1,4 @@
-"""What the agent has to say besides its log. Survives a lost stream: what was not answered is said again."""
+"""Queues the messages of the agent besides its log. After a lost stream, unanswered messages are sent again."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class Outgoing:
         self._entries: dict[str, _Entry] = {}
 
     def put(self, kind: str, message: pb.AttachRequest) -> None:
-        """Say once; a newer one of the same kind replaces it."""
+        """Send once; a newer message of the same kind replaces it."""
         self._add(kind, _Entry(message, repeat=False, after_log=False))
 
     def keep(self, kind: str, message: pb.AttachRequest, *, after_log: bool = False) -> None:
-        """Say on every stream until `drop`; `after_log`: once everything printed has been sent."""
+        """Send on every stream until `drop`; `after_log`: only after all log lines."""
         self._add(kind, _Entry(message, repeat=True, after_log=after_log))
 
     def waiting(self, kind: str) -> pb.AttachRequest | None:
-        """What of this kind has been put and not said yet."""
+        """The message of this kind that was not sent yet."""
         entry = self._entries.get(kind)
         return None if entry is None or entry.written else entry.message
 
     def drop(self, kind: str) -> None:
-        """It was answered."""
+        """Remove the message of this kind: it was answered."""
         self._entries.pop(kind, None)
 
     def reopened(self) -> None:
-        """A new stream: nothing was said on it yet."""
+        """A new stream was opened: nothing was sent on it yet."""
         for entry in self._entries.values():
             entry.written = False
 

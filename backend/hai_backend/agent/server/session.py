@@ -1,4 +1,4 @@
-"""The stream to the server: opened again for ever, and what is sent on it, in the order in which it matters."""
+"""The stream to the server: opens it again whenever it ends, and sends messages and log lines on it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LONGEST_PATIENCE = 4  # times the usual one
 
 
 class RankRejected(Exception):
-    """The server does not want this rank any more."""
+    """The server rejects this rank: its run has ended, or another one has begun."""
 
 
 class Peer(Protocol):
@@ -73,11 +73,11 @@ class Session:
         self._beats_sent: dict[int, float] = {}  # when, by the clock of the lease
 
     def wake(self) -> None:
-        """There is something new to send."""
+        """Something new is to be sent."""
         self._sendable.set()
 
     def beat(self, use: pb.Heartbeat | None = None) -> None:
-        """Send a heartbeat, with what was measured if anything was; its answer renews the lease."""
+        """Send a heartbeat, with a measurement if there is one; its answer renews the lease."""
         if self._connection is None:
             return  # it would be old when it is sent; each new stream begins with one
         self._beats += 1
@@ -90,7 +90,7 @@ class Session:
         self.wake()
 
     def carry(self) -> StreamCall[pb.CarryRequest, pb.CarryResponse] | None:
-        """A stream for one tunnel, on the connection that we are attached by; None: on none just now."""
+        """A stream for one tunnel on the current connection; None: there is none now."""
         return self._connection.carry() if self._connection is not None else None
 
     async def run(self) -> None:
@@ -142,9 +142,9 @@ class Session:
         raise ended
 
     async def _end_when_silent(self, stream: Stream) -> None:
-        """A server that is frozen, or packets that are dropped, end no stream: this does.
+        """End a stream on which nothing arrives: a frozen server or dropped packets do not end it.
 
-        A server that answers late for want of time must not be visited again and again: patience grows.
+        The timeout grows, so that an overloaded server does not get new streams again and again.
         """
         clock = asyncio.get_running_loop().time
         self._received_at = clock()
@@ -205,7 +205,7 @@ class Session:
         await stream.write(pb.AttachRequest(log=pb.LogChunk(offset=offset, data=data)))
 
     def _batch_seconds(self, piece: tuple[int, bytes]) -> float:
-        """How long to wait for more lines: a first one goes at once, a stream of small ones is bundled."""
+        """How long to wait for more lines: the first line is sent at once, many small ones are batched."""
         if len(piece[1]) > PIECE_BYTES // 2 or self._outgoing.next(log_is_sent=True) is not None:
             return 0.0
         return self._log_sent_at + _BATCH_SECONDS - asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""The far end of a tunnel, in the rank: a connection or a command. Nobody reads ahead of who takes it."""
+"""The end of a tunnel in the rank: a connection or a command. Reads only as fast as the other end takes it."""
 
 from __future__ import annotations
 
@@ -55,28 +55,28 @@ class Connection:
         self._writer = writer
 
     async def messages(self) -> AsyncIterator[pb.CarryRequest]:
-        """See Far."""
+        """See TunnelEndpoint."""
         with suppress(ConnectionError):
             while data := await self._reader.read(PIECE_BYTES):
                 yield pb.CarryRequest(data=data)
         yield pb.CarryRequest(end=tunnel_pb2.TunnelEnd())
 
     async def write(self, data: bytes) -> None:
-        """See Far."""
+        """See TunnelEndpoint."""
         with suppress(ConnectionError):
             self._writer.write(data)
             await self._writer.drain()
 
     def resize(self, size: tunnel_pb2.TerminalSize) -> None:
-        """See Far; a connection has none."""
+        """See TunnelEndpoint; a connection has no terminal."""
 
     def end_input(self) -> None:
-        """See Far."""
+        """See TunnelEndpoint."""
         with suppress(OSError):
             self._writer.write_eof()
 
     async def close(self) -> None:
-        """See Far."""
+        """See TunnelEndpoint."""
         self._writer.transport.abort()
 
 

@@ -26,7 +26,7 @@ _DRAINS = 256
 
 
 class Shell:
-    """Implements far.Far."""
+    """Implements TunnelEndpoint."""
 
     def __init__(self, child: Child, feed: Descriptor, outputs: Mapping[str, Descriptor]) -> None:
         self._child = child
