@@ -147,12 +147,12 @@ def window(start: float, end: float, points: int, now: float) -> Window:
     return Window(level, step, begin(start, step), math.ceil(end / step) * step)
 
 
-def parts(asked: Window, done: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+def parts(query: Window, done: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """(level, from, to) of the buckets for a query; `done`: until when each level is complete."""
-    start = asked.start
-    for level in range(asked.level, -1, -1):
-        if start < asked.end:
-            yield level, start, asked.end
+    start = query.start
+    for level in range(query.level, -1, -1):
+        if start < query.end:
+            yield level, start, query.end
         start = max(start, done[level])
 
 

@@ -92,8 +92,10 @@ def _json(text: str, cluster: str, notices: Sequence[Notice]) -> dict[str, Any]:
 
 
 def _event(notice: Notice) -> dict[str, Any]:
-    known: dict[str, Any] = dict(notice.facts)
-    known |= {name: int(known[name]) for name in ("nodes", "seconds") if name in known}
+    fields_of_event: dict[str, Any] = dict(notice.facts)
+    fields_of_event |= {
+        name: int(fields_of_event[name]) for name in ("nodes", "seconds") if name in fields_of_event
+    }
     return {
         "id": notice.id,
         "task": notice.task_id,
@@ -101,7 +103,7 @@ def _event(notice: Notice) -> dict[str, Any]:
         "owner": notice.owner_name,
         "event": str(notice.news),
         "time": _rfc3339(notice.time),
-        **known,
+        **fields_of_event,
     }
 
 

@@ -133,12 +133,12 @@ def _tolerations(settings: ClusterSettings) -> Iterator[Manifest]:
         yield _toleration(toleration)
 
 
-def _toleration(wanted: Toleration) -> Manifest:
-    made: Manifest = {"key": wanted.key, "operator": "Equal" if wanted.value else "Exists"}
-    if wanted.value:
-        made["value"] = wanted.value
-    if wanted.effect:
-        made["effect"] = wanted.effect
-    if wanted.seconds is not None:
-        made["tolerationSeconds"] = wanted.seconds
+def _toleration(source: Toleration) -> Manifest:
+    made: Manifest = {"key": source.key, "operator": "Equal" if source.value else "Exists"}
+    if source.value:
+        made["value"] = source.value
+    if source.effect:
+        made["effect"] = source.effect
+    if source.seconds is not None:
+        made["tolerationSeconds"] = source.seconds
     return made
