@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from hai.client.client import Client
 from hai_backend.domain.environment import EnvironmentName
 from hai_backend.environments.activation import activate
-from hai_backend.environments.read import look
+from hai_backend.environments.read import read_environment
 from tests.bench.figures import Figure
 from tests.support.environments import as_parent, make_environment
 from tests.support.servers import running_server
@@ -46,7 +46,10 @@ def _of_an_agent(root: Path) -> Iterator[Figure]:
     called = EnvironmentName("user0", "child")
     make_environment(root, *_words(called), parents=[as_parent(root, "user0", "env0")])
     yield Figure(
-        "one environment that a task names, read", _cpu(lambda: look(root, called, _any)), "ms", 5.0
+        "one environment that a task names, read",
+        _cpu(lambda: read_environment(root, called, _any)),
+        "ms",
+        5.0,
     )
     yield Figure(
         "an environment with a parent, activated", _cpu(lambda: activate(root, called)), "ms", 100.0

@@ -117,7 +117,7 @@ async def test_one_without_its_python_is_refused_at_submission(local: Here) -> N
             await submit(spec)
         told = str(refused.value)
         assert f"torch[{user}] is BROKEN: {python} leads to /opt/gone/bin/python3.11, which" in told
-        assert "`haienv upgrade torch` (with -p: on another Python) builds it anew" in told
+        assert "`haienv upgrade torch` (with -p: on another Python) rebuilds it" in told
         assert "spec.workspace: /no/such/place is not a directory on this machine" in told
     (listed,) = await local.client.environments.list()
     assert listed.state == ENVIRONMENT_STATE_BROKEN

@@ -15,11 +15,11 @@ import pytest
 from yarl import URL
 
 from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task
-from hai_backend.proxy.connections import Limits
-from hai_backend.proxy.connector import PER_TASK
+from hai_backend.proxy.connections import ConnectionLimits
+from hai_backend.proxy.connector import MAX_PER_SERVICE
 from tests.e2e.reaching import Reach, origin_of, reach, signed_in
 
-STRANGERS = Limits().strangers
+STRANGERS = ConnectionLimits().max_anonymous
 TOKENLIKE = {"Authorization": "Bearer hai_secret", "Proxy-Authorization": "Basic eA=="}
 
 
@@ -154,13 +154,13 @@ async def test_many_websockets_keep_no_request_waiting(
     """Who has many tabs open hears that there are too many, and the service still answers."""
     task = await here.task()
     url = await signed_in(web, here.client, task.id)
-    opened = [await web.ws_connect(f"{url}socket") for _ in range(PER_TASK)]
+    opened = [await web.ws_connect(f"{url}socket") for _ in range(MAX_PER_SERVICE)]
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await web.ws_connect(f"{url}socket")
     assert refused.value.status == 429
     assert (await echoed(web, f"{url}x"))["path"] == "/x"
     await opened.pop().close()
-    while len(opened) < PER_TASK:  # the proxy notices a moment later
+    while len(opened) < MAX_PER_SERVICE:  # the proxy notices a moment later
         with contextlib.suppress(aiohttp.WSServerHandshakeError):
             opened.append(await web.ws_connect(f"{url}socket"))
     for socket in opened:
@@ -172,7 +172,7 @@ async def test_requests_that_last_are_told_from_a_service_that_starts(
 ) -> None:
     """Streams of events, say: whoever comes when no connection is left hears that there are too many."""
     url = await signed_in(web, here.client, (await here.task()).id)
-    lasting = [await web.get(f"{url}large?pieces=4000") for _ in range(PER_TASK)]
+    lasting = [await web.get(f"{url}large?pieces=4000") for _ in range(MAX_PER_SERVICE)]
     session = here.server.app.reign.answering.proxy._server._requests._session  # type: ignore[union-attr]
     monkeypatch.setattr(session, "_timeout", aiohttp.ClientTimeout(connect=0.05))
     assert await status(web, f"{url}x") == 429
@@ -357,10 +357,10 @@ async def test_while_it_waits_the_page_says_why_and_becomes_the_service(
     async with web.get(url, headers=html) as answer:
         page = await answer.text()
         assert answer.status == 503
-        assert "Put away" in page
+        assert "Stopped" in page
         assert f"hai container start {task.id}" in page
     async with web.get(url, headers={**html, "Accept-Language": "zh-CN"}) as answer:
-        assert "已收起" in await answer.text()
+        assert "已停止" in await answer.text()
     async with web.get(f"{url}.hai/events?service=web") as events:
         assert (await _event(events))["key"] == "away"
         await here.client.tasks.resume(task.id)

@@ -27,7 +27,7 @@ from hai_backend.api.server.forwarding import Forwarding
 from hai_backend.api.server.router import Router
 from hai_backend.api.server.server import Endpoint, build_server
 from hai_backend.launch import processes
-from hai_backend.proxy.listener import Listener, passed_on_to
+from hai_backend.proxy.listener import Listener, forward_to
 from hai_tui.cli.containers import forwarding
 from tests.e2e.reaching import PLACES, Reach, browser
 
@@ -288,7 +288,7 @@ async def test_a_follower_passes_tunnels_and_browsers_on(here: Reach) -> None:
     router.to(leader)
     opened = await here.client.containers.open(task.id)
     port = int(opened.url.rpartition(":")[2].rstrip("/"))
-    door.to(passed_on_to("127.0.0.1", port, "127.0.0.2"))
+    door.set_receiver(forward_to("127.0.0.1", port, "127.0.0.2"))
     door.open()
     profile = Profile("follower", follower.address, here.server.profile.token)
     async with Client(profile) as client, browser() as web:

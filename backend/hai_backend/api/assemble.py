@@ -12,11 +12,11 @@ from hai_backend.api.artifacts.service import ArtifactService
 from hai_backend.api.containers.containers import Browsers
 from hai_backend.api.containers.service import ContainerDeps, ContainerService
 from hai_backend.api.datasets.service import DatasetService
-from hai_backend.api.environments.build import EnvironmentBuilding
+from hai_backend.api.environments.build import EnvironmentBuilder
 from hai_backend.api.environments.choice import EnvironmentChoice
 from hai_backend.api.environments.environments import Environments
 from hai_backend.api.environments.service import EnvironmentService
-from hai_backend.api.images.images import Checking, Images, Registries
+from hai_backend.api.images.images import ImageCheck, Images, Registries
 from hai_backend.api.images.service import ImageService
 from hai_backend.api.messages.service import MessageService
 from hai_backend.api.nodes.group_capacity import Capacity
@@ -37,7 +37,7 @@ from hai_backend.api.server.server import Endpoint, Listening, Servicers, build_
 from hai_backend.api.server.server_service import ServerService
 from hai_backend.api.server.watch_service import WatchService
 from hai_backend.api.storage.service import StorageService
-from hai_backend.api.storage.storage import Storage
+from hai_backend.api.storage.storage import MountRules
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.api.tasks.dependencies import TaskDeps
 from hai_backend.api.tasks.log_service import LogService
@@ -49,9 +49,9 @@ from hai_backend.api.users.service import UserService
 from hai_backend.api.users.shares import Shares
 from hai_backend.api.webhooks.service import WebhookDeps, WebhookService
 from hai_backend.api.workspaces.access import Workspaces
-from hai_backend.api.workspaces.cluster_changes import WorkspaceFollowing
+from hai_backend.api.workspaces.cluster_changes import ClusterChangeWatcher
 from hai_backend.api.workspaces.pins import WorkspacePins
-from hai_backend.api.workspaces.push import Pushing
+from hai_backend.api.workspaces.push import PushHandler
 from hai_backend.api.workspaces.revisions import Revisions
 from hai_backend.api.workspaces.service import WorkspaceService
 from hai_backend.api.workspaces.task_trees import TaskTrees
@@ -166,13 +166,13 @@ def servicers(parts: Parts) -> Servicers:
         messages=MessageService(parts.store, parts.directory, parts.clock),
         webhooks=WebhookService(parts.webhooks),
         ports=PortService(NodePorts(parts.store, parts.directory, parts.clock, parts.node_ports)),
-        storage=StorageService(Storage(parts.store, parts.directory), access),
+        storage=StorageService(MountRules(parts.store, parts.directory), access),
         images=ImageService(parts.store, images),
         workspaces=WorkspaceService(
             parts.workspaces,
             trees,
-            WorkspaceFollowing(parts.workspaces.rooms, trees),
-            Pushing(parts.workspaces, parts.store.confirm, parts.pushed),
+            ClusterChangeWatcher(parts.workspaces.registry, trees),
+            PushHandler(parts.workspaces, parts.store.confirm, parts.pushed),
             Revisions(parts.workspaces, parts.store.confirm),
             TaskTrees(parts.workspaces, parts.store.confirm),
         ),
@@ -196,17 +196,17 @@ def _container_rooms(parts: Parts, access: TaskAccess) -> ContainerDeps:
     return ContainerDeps(
         task_manager=parts.task_manager,
         access=access,
-        hub=parts.hub,
-        board=parts.board,
+        agents=parts.hub,
+        service_states=parts.board,
         browsers=parts.browsers,
         clock=parts.clock,
-        remove=parts.remove_container,
+        remove_directory=parts.remove_container,
     )
 
 
-def _building(parts: Parts) -> EnvironmentBuilding:
+def _building(parts: Parts) -> EnvironmentBuilder:
     wheels = Wheels(parts.wheels)
-    return EnvironmentBuilding(
+    return EnvironmentBuilder(
         parts.environments, parts.haienv, wheels, parts.wheels_kept, parts.clock
     )
 
@@ -215,10 +215,10 @@ def _group_rooms(parts: Parts, capacity: Capacity) -> GroupDeps:
     return GroupDeps(parts.cluster, parts.task_manager, parts.scheduling, capacity, parts.policy)
 
 
-def _checking(parts: Parts) -> Checking:
+def _checking(parts: Parts) -> ImageCheck:
     """What a submission does about its image; the process launcher runs none."""
-    usual = Checking.OFF if parts.launcher == "process" else Checking.WARN
-    return Checking(parts.image_check) if parts.image_check else usual
+    usual = ImageCheck.OFF if parts.launcher == "process" else ImageCheck.WARN
+    return ImageCheck(parts.image_check) if parts.image_check else usual
 
 
 def _task_rooms(parts: Parts, capacity: Capacity, images: Images) -> TaskDeps:
@@ -240,7 +240,9 @@ def _task_rooms(parts: Parts, capacity: Capacity, images: Images) -> TaskDeps:
             containers=parts.containers,
             environments=EnvironmentChoice(parts.environments),
             workspaces=parts.pins,
-            storage=None if parts.launcher == "process" else Storage(parts.store, parts.directory),
+            storage=None
+            if parts.launcher == "process"
+            else MountRules(parts.store, parts.directory),
         ),
         clock=parts.clock,
         goodput=parts.goodput,

@@ -69,7 +69,7 @@ class Environment:
     updated_at: float = 0.0
 
     @property
-    def called(self) -> EnvironmentName:
+    def full_name(self) -> EnvironmentName:
         """The name with the owner."""
         return EnvironmentName(self.owner, self.name)
 

@@ -1,5 +1,6 @@
-"""Reads environments as haienv leaves them on the cluster's storage. Text only: nothing of a user's is ever executed.
+"""Reads environments as haienv writes them to the cluster's storage. It reads text only and never executes anything of
+a user.
 
-Used by the server, which lists them, and by agents, which activate one. Other people's files may be hostile: every step
-of a path is opened by itself and without following links, and what is not as the layout says is broken.
+The server uses it to list environments, agents to activate one. The files of users may be hostile: every step of a path
+is opened separately, without following links, and anything that does not match the layout is broken.
 """

@@ -1,8 +1,8 @@
-"""Copies of packed layers on a node's own disk: where they lie, which are whole, and who uses them.
+"""Copies of packed layers on a node's own disk: their paths, which are complete, and who uses them.
 
-Below the operators' directory each account has one of its own: <place>/<uid>/<owner>/.layers/<layer>, as on shared
-storage, so that what a layer says of its parents holds here too. A copy is whole from the moment that it has its name.
-Whoever uses one holds a lock on its directory, which the kernel takes back when the process ends, however it ends.
+Below the operators' directory each account has its own: <root>/<uid>/<owner>/.layers/<layer>, as on shared storage, so
+the paths of a layer's parents are valid here too. A copy is complete once it has its name. A process that uses a copy
+holds a lock on its directory, which the kernel releases when the process ends in any way.
 """
 
 from __future__ import annotations
@@ -16,106 +16,109 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hai_backend.environments import parse
-from hai_backend.environments.errors import Broken
-from hai_backend.environments.open_directories import opened
+from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments.open_directories import open_root
 from hai_backend.environments.parse import Image
-from hai_backend.environments.read import LAYERS, layer_folder, read_image
+from hai_backend.environments.read import LAYERS, layer_directory, read_image
 
 BUILDING, TRASH, LOCK, RECORD = ".unpacking", ".trash", ".lock", "copy.toml"
-_MOST_BYTES = 4096
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_RECORD_BYTES = 4096
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A packed layer of an owner."""
+class LayerRequest:
+    """A packed layer that is needed on this node."""
 
     owner: str
     layer: str
     image: Image
 
 
-def wanted_at(root: Path, owner: str, layer: str) -> Wanted | None:
-    """None: it was not packed. Raises Broken, or OSError."""
-    with opened(root) as folder, layer_folder(folder, owner, layer) as of_layer:
+def packed_layer(root: Path, owner: str, layer: str) -> LayerRequest | None:
+    """Returns None if the layer was not packed. Raises BrokenEnvironment, or OSError."""
+    with open_root(root) as directory, layer_directory(directory, owner, layer) as layer_files:
         try:
-            return Wanted(owner, layer, read_image(of_layer))
+            return LayerRequest(owner, layer, read_image(layer_files))
         except FileNotFoundError:
             return None
 
 
-def own(place: Path) -> Path:
-    """This account's directory below the operators'. Raises Broken when there can be none."""
-    made = place / str(os.geteuid())
+def account_directory(copies_root: Path) -> Path:
+    """Returns this account's directory below the operators'. Raises BrokenEnvironment if it is unsafe."""
+    directory = copies_root / str(os.geteuid())
     try:
-        made.mkdir(mode=0o700, exist_ok=True)
-        facts = made.lstat()
+        directory.mkdir(mode=0o700, exist_ok=True)
+        status = directory.lstat()
     except OSError as error:
-        raise Broken(f"{made} cannot be made: {error.strerror}") from error
-    safe = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o22
-    if not safe:
-        raise Broken(f"{made} is not a directory that only uid {os.geteuid()} may write")
-    return made
+        raise BrokenEnvironment(f"{directory} cannot be created: {error.strerror}") from error
+    is_private = (
+        stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o22
+    )
+    if not is_private:
+        raise BrokenEnvironment(
+            f"{directory} is not a directory that only uid {os.geteuid()} may write"
+        )
+    return directory
 
 
-def place_of(own: Path, wanted: Wanted) -> Path:
-    """Where a copy lies."""
-    return own / wanted.owner / LAYERS / wanted.layer
+def copy_path(account_directory: Path, request: LayerRequest) -> Path:
+    return account_directory / request.owner / LAYERS / request.layer
 
 
-def record(folder: Path, image: Image) -> None:
-    """Say which image a copy is made of; the time of this file is when it was last used."""
-    facts = {"schema": parse.SCHEMA, **asdict(image)}
-    lines = (f"{key} = {json.dumps(value)}\n" for key, value in facts.items())  # the same in TOML
-    (folder / RECORD).write_text("".join(lines))
+def write_record(directory: Path, image: Image) -> None:
+    """Records the image of a copy; the time of this file is when the copy was last used."""
+    status = {"schema": parse.SCHEMA, **asdict(image)}
+    lines = (f"{key} = {json.dumps(value)}\n" for key, value in status.items())  # the same in TOML
+    (directory / RECORD).write_text("".join(lines))
 
 
-def recorded(folder: Path) -> Image | None:
-    """What a copy was made of; None: there is none."""
+def read_record(directory: Path) -> Image | None:
+    """Returns the image of a copy; None if there is no copy."""
     try:
-        with opened(folder) as here:
-            return parse.image(here.text(RECORD, _MOST_BYTES))
-    except (OSError, Broken):
+        with open_root(directory) as copy_directory:
+            return parse.image(copy_directory.text(RECORD, _MAX_RECORD_BYTES))
+    except (OSError, BrokenEnvironment):
         return None
 
 
-def hold(own: Path, every: list[Wanted]) -> list[int] | None:
-    """Keep copies as long as this process lives, or what is answered is closed; None: one of them is not there."""
-    held: list[int] = []
-    for wanted in every:
-        folder = place_of(own, wanted)
-        descriptor = lock(folder, fcntl.LOCK_SH)
+def lock_copies(account_directory: Path, requests: list[LayerRequest]) -> list[int] | None:
+    """Locks copies until this process ends or the returned descriptors are closed; None if one copy does not exist."""
+    descriptors: list[int] = []
+    for request in requests:
+        directory = copy_path(account_directory, request)
+        descriptor = lock(directory, fcntl.LOCK_SH)
         if descriptor is not None:
-            held.append(descriptor)
-        if descriptor is None or recorded(folder) != wanted.image:
-            for each in held:
-                os.close(each)
+            descriptors.append(descriptor)
+        if descriptor is None or read_record(directory) != request.image:
+            for descriptor in descriptors:
+                os.close(descriptor)
             return None
-        os.utime(folder / RECORD)
-    return held
+        os.utime(directory / RECORD)
+    return descriptors
 
 
-def lock(folder: Path, how: int) -> int | None:
-    """A lock on a directory that still has its name; None: it is not there, or somebody has another lock on it."""
+def lock(directory: Path, mode: int) -> int | None:
+    """Locks a directory that still has its name; None if it does not exist or has a conflicting lock."""
     try:
-        descriptor = os.open(folder, _FOLDER)
+        descriptor = os.open(directory, _DIRECTORY)
     except OSError:
         return None
     try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), os.lstat(folder)):
+        fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), os.lstat(directory)):
             return descriptor
-    except OSError:  # including that it is locked
+    except OSError:  # including a conflicting lock
         pass
     os.close(descriptor)
     return None
 
 
-def copies(own: Path) -> Iterator[tuple[Path, float, int]]:
-    """All that are there: directory, when it was last used, bytes."""
-    for folder in own.glob(f"[!.]*/{LAYERS}/*"):
-        image = recorded(folder)
+def list_copies(account_directory: Path) -> Iterator[tuple[Path, float, int]]:
+    """Yields all copies: directory, time of last use, bytes."""
+    for directory in account_directory.glob(f"[!.]*/{LAYERS}/*"):
+        image = read_record(directory)
         if image is None:
-            yield folder, 0.0, 0
+            yield directory, 0.0, 0
             continue
-        yield folder, (folder / RECORD).lstat().st_mtime, image.unpacked_bytes
+        yield directory, (directory / RECORD).lstat().st_mtime, image.unpacked_bytes

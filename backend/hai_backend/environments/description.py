@@ -1,4 +1,4 @@
-"""What an environment is made of, so that the same one can be made elsewhere."""
+"""Describes an environment, so that the same one can be built elsewhere."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ import tomli_w
 
 from hai_backend.domain.environment import Environment
 from hai_backend.domain.errors import Conflict
-from hai_backend.environments.errors import Broken
-from hai_backend.environments.open_directories import opened
+from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments.open_directories import open_root
 from hai_backend.environments.parse import Config
-from hai_backend.environments.read import layer_folder, read_label, read_layer, read_lock
+from hai_backend.environments.read import layer_directory, read_layer, read_lock, read_metadata
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """`config` is TOML, as [config] of env.toml."""
+    """The parts of an environment; `config` is TOML like [config] in env.toml."""
 
     lock: str
     config: str
-    wanted: tuple[str, ...]
+    requested: tuple[str, ...]
     parent_lock_hash: str
 
 
 def describe(root: Path, environment: Environment) -> Description:
-    """Raises Conflict when its files cannot be read, or are not what they were."""
-    called = environment.called
+    """Describes an environment. Raises Conflict when its files cannot be read or have changed."""
+    full_name = environment.full_name
     try:
-        with opened(root) as folder:
-            config = read_label(folder, called).config
-            with layer_folder(folder, called.owner, environment.layer) as of_layer:
-                layer = read_layer(of_layer)
-                lock = read_lock(of_layer, layer.lock_hash)
-    except (Broken, OSError) as error:
-        raise Conflict(f"{called} cannot be read: {error}", reason="NOT_READABLE") from error
+        with open_root(root) as root_directory:
+            config = read_metadata(root_directory, full_name).config
+            with layer_directory(root_directory, full_name.owner, environment.layer) as layer_files:
+                layer = read_layer(layer_files)
+                lock = read_lock(layer_files, layer.lock_hash)
+    except (BrokenEnvironment, OSError) as error:
+        raise Conflict(f"{full_name} cannot be read: {error}", reason="NOT_READABLE") from error
     parent = layer.parents[0].lock_hash if layer.parents else ""
-    return Description(lock, _written(config), layer.wanted, parent)
+    return Description(lock, _config_to_toml(config), layer.requested, parent)
 
 
-def _written(config: Config) -> str:
+def _config_to_toml(config: Config) -> str:
     return tomli_w.dumps(
         {
             "search_dirs": list(config.search_dirs),

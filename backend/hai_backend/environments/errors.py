@@ -1,7 +1,7 @@
-"""What can be wrong with an environment: it is broken. That it is absent, or not to be read, is the OSError."""
+"""Errors of environments. An environment that does not exist or cannot be read is reported by the OSError."""
 
 from __future__ import annotations
 
 
-class Broken(Exception):
-    """Its files are not as the layout says; the message says what, to its owner."""
+class BrokenEnvironment(Exception):
+    """The files do not match the layout; the message tells the owner what is wrong."""

@@ -1,4 +1,4 @@
-"""What servers have left: halves of uploads and directories of builds, wheels that nobody uses any more."""
+"""Deletes leftovers of servers: partial uploads, build directories, and unused wheels."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-_SECONDS = 24 * 3600  # neither a half nor a build is at work for so long
+_SECONDS = 24 * 3600  # no upload and no build takes that long
 
 
 def sweep(folder: Path, names: re.Pattern[str], seconds: float = _SECONDS) -> None:
-    """Delete what has such a name and no newer time than so long ago; other servers may be at work there."""
+    """Deletes entries with such a name that are older than `seconds`; other servers may be using the directory."""
     with suppress(OSError):
         for path in folder.iterdir():
             if names.fullmatch(path.name):
@@ -20,7 +20,7 @@ def sweep(folder: Path, names: re.Pattern[str], seconds: float = _SECONDS) -> No
 
 
 def _delete(path: Path, seconds: float) -> None:
-    """Others may have taken it, or it is another account's."""
+    """Ignores errors: another server may have deleted it, or it belongs to another account."""
     with suppress(OSError):
         if time.time() - path.lstat().st_mtime < seconds:
             return

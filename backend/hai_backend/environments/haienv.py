@@ -1,8 +1,8 @@
-"""Runs haienv in a user's name: the only thing of environments that the server executes, but for what packages that
-have no wheel run while they are built.
+"""Runs haienv as a user.
 
-As the user's uid where the server is root, with a home that is made for it and goes with it, few variables, no shell,
-and an end. All that it forks is in its session, which is ended with it.
+This is the only program of environments that the server executes, apart from build scripts of packages without a wheel.
+It runs with the user's uid if the server is root, with a temporary home, few variables, no shell, and a time limit.
+Everything that it forks is in its session, which is killed at the end.
 """
 
 from __future__ import annotations
@@ -28,34 +28,33 @@ _LINE_BYTES = 8192
 _LAST_LINES = 500
 _ERROR = "haienv: "
 _PREFIX = "hai-build-"
-_PLACE = re.compile(rf"{_PREFIX}\w+")
-_PASSED = (
+_BUILD_DIRECTORY = re.compile(rf"{_PREFIX}\w+")
+_PASSED_VARIABLES = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
     *("http_proxy", "https_proxy", "no_proxy", "all_proxy", "UV_DEFAULT_INDEX", "UV_INDEX"),
     *("UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_OFFLINE", "UV_NATIVE_TLS"),
 )
 
 
-class Failed(Exception):
-    """haienv ended with another code than 0, or not in time; the message is its own."""
+class HaienvFailed(Exception):
+    """haienv failed or exceeded its time limit; the message is haienv's own."""
 
 
 class Haienv:
-    """`uid_of_nobody`: for users without a uid; 0: they are built for as the server's own user.
+    """Runs haienv.
 
-    `program`: empty: the haienv of this Python, or the one in PATH.
+    `fallback_uid`: for users without a uid; 0: such users' builds run as the server's own user. `program`: empty: the
+    haienv beside this Python, or the one in PATH.
     """
 
-    def __init__(
-        self, root: Path, *, pods: bool, uid_of_nobody: int = 0, program: str = ""
-    ) -> None:
+    def __init__(self, root: Path, *, pods: bool, fallback_uid: int = 0, program: str = "") -> None:
         self.root = root
         self._program = program
         self._pods = pods
-        self._uid_of_nobody = uid_of_nobody
+        self._fallback_uid = fallback_uid
 
     def require(self) -> str:
-        """Where haienv is. Raises Conflict when this server cannot build for anybody."""
+        """Returns the path of haienv. Raises Conflict when this server cannot build for any user."""
         beside = Path(sys.executable).with_name("haienv")
         found = self._program or (str(beside) if beside.exists() else shutil.which("haienv"))
         if not found:
@@ -64,42 +63,42 @@ class Haienv:
             )
         if self._pods and os.geteuid() != 0:
             raise Conflict(
-                "this server does not run as root, so it cannot build in the names of users; "
+                "this server does not run as root, so it cannot build as other users; "
                 "run haienv in a dev container, which sees the same storage",
                 reason="NOT_ROOT",
             )
         return found
 
     async def run(
-        self, user: str, uid: int, arguments: Sequence[str], place: Path
+        self, user: str, uid: int, arguments: Sequence[str], build_directory: Path
     ) -> AsyncIterator[str]:
-        """What it prints, line by line. Raises Failed. Leaving the iteration ends it."""
-        process = await self._started(user, uid, arguments, place)
-        said: deque[str] = deque(maxlen=_LAST_LINES)
+        """Yields what haienv prints, line by line. Raises HaienvFailed. Ending the iteration kills the process."""
+        process = await self._start(user, uid, arguments, build_directory)
+        printed: deque[str] = deque(maxlen=_LAST_LINES)
         try:
             async with asyncio.timeout(_SECONDS):
                 async for line in _lines(process):
-                    said.append(line)
+                    printed.append(line)
                     yield line
                 code = await process.wait()
         except TimeoutError:
-            raise Failed(f"it took longer than {_SECONDS:g} s") from None
+            raise HaienvFailed(f"it took longer than {_SECONDS:g} s") from None
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
         if code != 0:
-            raise Failed(error_of(tuple(said)) or f"haienv ended with code {code}")
+            raise HaienvFailed(error_of(tuple(printed)) or f"haienv ended with code {code}")
 
-    async def _started(
-        self, user: str, uid: int, arguments: Sequence[str], place: Path
+    async def _start(
+        self, user: str, uid: int, arguments: Sequence[str], build_directory: Path
     ) -> asyncio.subprocess.Process:
         try:
             return await asyncio.create_subprocess_exec(
                 self.require(),
                 *arguments,
-                cwd=place,
-                env=self._variables(user, place),
+                cwd=build_directory,
+                env=self._variables(user, build_directory),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
@@ -108,60 +107,64 @@ class Haienv:
                 **self._identity(uid),
             )
         except OSError as error:
-            why = f"{error.filename} cannot be started as uid {uid}: {error.strerror}"
-            raise Failed(why) from error
+            message = f"{error.filename} cannot be started as uid {uid}: {error.strerror}"
+            raise HaienvFailed(message) from error
 
     @asynccontextmanager
-    async def place(
+    async def build_directory(
         self, uid: int, texts: Mapping[str, str], wheels: Sequence[Path]
     ) -> AsyncIterator[Path]:
-        """A directory of the build's own, with these files; it goes with the build."""
-        made = Path(await asyncio.to_thread(self._fill, uid, texts, wheels))
+        """Creates a temporary directory for a build, with these files."""
+        directory = Path(await asyncio.to_thread(self._create_build_directory, uid, texts, wheels))
         try:
-            yield made
+            yield directory
         finally:
-            # At once: a server that leaves waits for no thread.
-            shutil.rmtree(made, ignore_errors=True)
+            # Not in a thread: a server that shuts down does not wait for threads.
+            shutil.rmtree(directory, ignore_errors=True)
 
-    def _fill(self, uid: int, texts: Mapping[str, str], wheels: Sequence[Path]) -> str:
-        sweep(Path(tempfile.gettempdir()), _PLACE)
-        made = tempfile.mkdtemp(prefix=_PREFIX)
-        (Path(made) / "wheels").mkdir()
+    def _create_build_directory(
+        self, uid: int, texts: Mapping[str, str], wheels: Sequence[Path]
+    ) -> str:
+        sweep(Path(tempfile.gettempdir()), _BUILD_DIRECTORY)
+        directory = tempfile.mkdtemp(prefix=_PREFIX)
+        (Path(directory) / "wheels").mkdir()
         for name, text in texts.items():
-            (Path(made) / name).write_text(text)
+            (Path(directory) / name).write_text(text)
         for wheel in wheels:
-            shutil.copyfile(wheel, Path(made) / "wheels" / wheel.name)
-        for path in (Path(made), *Path(made).rglob("*")):
-            self._give(path, uid)
-        return made
+            shutil.copyfile(wheel, Path(directory) / "wheels" / wheel.name)
+        for path in (Path(directory), *Path(directory).rglob("*")):
+            self._chown(path, uid)
+        return directory
 
-    def own(self, user: str, uid: int) -> None:
-        """The user's directory below the root; others may pass through it to what is public."""
+    def ensure_user_directory(self, user: str, uid: int) -> None:
+        """Creates the user's directory below the root; other users may traverse it to public environments."""
         self.root.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             (self.root / user).mkdir(mode=0o755)
-            self._give(self.root / user, uid)
+            self._chown(self.root / user, uid)
 
-    def _give(self, path: Path, uid: int) -> None:
-        if os.geteuid() == 0 and (owner := uid or self._uid_of_nobody):
+    def _chown(self, path: Path, uid: int) -> None:
+        if os.geteuid() == 0 and (owner := uid or self._fallback_uid):
             os.chown(path, owner, owner, follow_symlinks=False)
 
     def _identity(self, uid: int) -> dict[str, Any]:
-        """Raises Failed rather than to run as root, for who has no uid, what authors of packages wrote."""
-        owner = uid or self._uid_of_nobody
+        """Raises HaienvFailed for users without a uid, because build scripts of packages must never run as root."""
+        owner = uid or self._fallback_uid
         if self._pods and not owner:
-            raise Failed("you have no uid, and nothing is built as root; ask an operator for one")
+            raise HaienvFailed(
+                "you have no uid, and builds do not run as root; ask an operator for one"
+            )
         if os.geteuid() != 0 or not owner:
             return {}
         return {"user": owner, "group": owner, "extra_groups": ()}
 
-    def _variables(self, user: str, place: Path) -> dict[str, str]:
+    def _variables(self, user: str, build_directory: Path) -> dict[str, str]:
         programs = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
         return {
-            **{name: os.environ[name] for name in _PASSED if name in os.environ},
+            **{name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ},
             "PATH": os.pathsep.join(programs),
-            "HOME": str(place),
-            "TMPDIR": str(place),
+            "HOME": str(build_directory),
+            "TMPDIR": str(build_directory),
             "LANG": "C.UTF-8",
             "HAIENV_HOME": str(self.root),
             "HAIENV_USER": user,
@@ -169,16 +172,16 @@ class Haienv:
 
 
 def error_of(lines: Sequence[str]) -> str:
-    """Its error from the first line to the last, as uv tells why in many; of another program the last line."""
-    spoken = [line.rstrip() for line in lines if line.strip()]
-    errors = [i for i, line in enumerate(spoken) if line.startswith(_ERROR)]
+    """Extracts haienv's error, which may have many lines; of other programs the last line."""
+    non_empty = [line.rstrip() for line in lines if line.strip()]
+    errors = [i for i, line in enumerate(non_empty) if line.startswith(_ERROR)]
     if not errors:
-        return spoken[-1].strip() if spoken else ""
-    return "\n".join(spoken[errors[-1] :]).removeprefix(_ERROR)
+        return non_empty[-1].strip() if non_empty else ""
+    return "\n".join(non_empty[errors[-1] :]).removeprefix(_ERROR)
 
 
 async def _lines(process: asyncio.subprocess.Process) -> AsyncIterator[str]:
-    """Lines as they come; what is longer than a line may be is cut."""
+    """Yields lines as they arrive, and splits lines that are too long."""
     assert process.stdout is not None
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Directories held open while their entries are read, so that no link and no rename leads anywhere else."""
+"""Keeps directories open while their entries are read, so that no link or rename leads elsewhere."""
 
 from __future__ import annotations
 
@@ -9,72 +9,74 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from hai_backend.environments.errors import Broken
+from hai_backend.environments.errors import BrokenEnvironment
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Folder:
-    """An open directory. Raises OSError for what is not there or may not be read."""
+class OpenDirectory:
+    """An open directory. Its methods raise OSError for entries that do not exist or may not be read."""
 
-    def __init__(self, descriptor: int, read: list[int] | None = None) -> None:
+    def __init__(self, descriptor: int, bytes_counter: list[int] | None = None) -> None:
         self._fd = descriptor
-        self._read = read if read is not None else [0]  # shared with those below
+        self._read_at_most = (
+            bytes_counter if bytes_counter is not None else [0]
+        )  # shared with subdirectories
 
     @property
     def bytes_read(self) -> int:
-        """Of texts, here and below."""
-        return self._read[0]
+        """Bytes of texts that were read here and in subdirectories."""
+        return self._read_at_most[0]
 
-    def names(self, most: int) -> list[str]:
-        """Entries but those with a dot first, which are haienv's own; of a flood of them only so many."""
+    def names(self, limit: int) -> list[str]:
+        """Returns at most `limit` entries, without those that begin with a dot, which belong to haienv."""
         with os.scandir(self._fd) as entries:
-            found = (entry.name for entry in islice(entries, most))
+            found = (entry.name for entry in islice(entries, limit))
             return sorted(name for name in found if not name.startswith("."))
 
     def owner(self) -> int:
-        """The uid that it belongs to."""
+        """Returns the uid of the owner."""
         return os.fstat(self._fd).st_uid
 
     @contextmanager
-    def folder(self, name: str) -> Iterator[Folder]:
-        """One directory below; a link to one is none."""
-        descriptor = os.open(name, _FOLDER, dir_fd=self._fd)
+    def directory(self, name: str) -> Iterator[OpenDirectory]:
+        """Opens a subdirectory, but no link to one."""
+        descriptor = os.open(name, _DIRECTORY, dir_fd=self._fd)
         try:
-            yield Folder(descriptor, self._read)
+            yield OpenDirectory(descriptor, self._read_at_most)
         finally:
             os.close(descriptor)
 
     @contextmanager
     def file(self, name: str) -> Iterator[int]:
-        """The descriptor of a regular file. Raises Broken for anything else that is there."""
+        """Opens a regular file. Raises BrokenEnvironment for any other kind of entry."""
         descriptor = os.open(name, _FILE, dir_fd=self._fd)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Broken(f"{name} is not a file")
+                raise BrokenEnvironment(f"{name} is not a file")
             yield descriptor
         finally:
             os.close(descriptor)
 
-    def text(self, name: str, most: int) -> str:
-        """A regular file of at most `most` bytes. Raises Broken for anything else that is there."""
+    def text(self, name: str, limit: int) -> str:
+        """Reads a regular file of at most `limit` bytes. Raises BrokenEnvironment for anything else."""
         with self.file(name) as descriptor:
-            data = _read(descriptor, most + 1)
-        self._read[0] += len(data)
-        if len(data) > most:
-            raise Broken(f"{name} has more than {most} bytes")
+            data = _read_at_most(descriptor, limit + 1)
+        self._read_at_most[0] += len(data)
+        if len(data) > limit:
+            raise BrokenEnvironment(f"{name} has more than {limit} bytes")
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            raise Broken(f"{name} is not UTF-8") from error
+            raise BrokenEnvironment(f"{name} is not UTF-8") from error
 
     def link(self, name: str) -> str:
-        """The text of a link. Raises OSError when it is none."""
+        """Returns the target of a link. Raises OSError when it is not a link."""
         return os.readlink(name, dir_fd=self._fd)
 
     def has(self, name: str) -> bool:
-        """Whether there is an entry of this name; a link's target is not looked at."""
+        """Tells whether there is an entry of this name, without following links."""
         try:
             os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         except OSError:
@@ -83,19 +85,19 @@ class Folder:
 
 
 @contextmanager
-def opened(root: Path) -> Iterator[Folder]:
-    """The root, which the operators chose: it may be a link."""
-    descriptor = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
+def open_root(root: Path) -> Iterator[OpenDirectory]:
+    """Opens the root. Operators chose it, so it may be a link."""
+    descriptor = os.open(root, _DIRECTORY & ~os.O_NOFOLLOW)
     try:
-        yield Folder(descriptor)
+        yield OpenDirectory(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _read(descriptor: int, most: int) -> bytes:
+def _read_at_most(descriptor: int, limit: int) -> bytes:
     parts: list[bytes] = []
-    left = most
-    while left > 0 and (part := os.read(descriptor, min(left, 1 << 20))):
+    remaining = limit
+    while remaining > 0 and (part := os.read(descriptor, min(remaining, 1 << 20))):
         parts.append(part)
-        left -= len(part)
+        remaining -= len(part)
     return b"".join(parts)

@@ -1,4 +1,4 @@
-"""One environment, or all of them, as their files say."""
+"""Reads one environment, or all of them, from their files."""
 
 from __future__ import annotations
 
@@ -12,213 +12,228 @@ from pathlib import Path
 
 from hai_backend.domain.environment import NAME, Environment, EnvironmentName, EnvironmentState
 from hai_backend.environments import parse
-from hai_backend.environments.errors import Broken
-from hai_backend.environments.open_directories import Folder, opened
-from hai_backend.environments.parse import Image, Label, Layer
+from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments.open_directories import OpenDirectory, open_root
+from hai_backend.environments.parse import Image, Layer, Metadata
 
 LAYERS = ".layers"
-MOST_OF_ONE = 2000
+MAX_PER_USER = 2000
 """Environments of one user that are listed."""
 
 IMAGE = "image.tar.zst"
 """The packed form of a layer, in its directory."""
 
-_LABEL, _LAYER, _LOCK, _IMAGE = "env.toml", "layer.toml", "lock.txt", "image.toml"
-_MOST_BYTES = 256 * 1024
-_MOST_BYTES_OF_ONE = 2 << 20
-"""Of records of one user that are read for a list, which takes a second for each MiB. The rest is known from before."""
-_MOST_LOCK_BYTES = 16 * 1024 * 1024
-_MOST_USERS = 100_000
+_METADATA, _LAYER, _LOCK, _IMAGE = "env.toml", "layer.toml", "lock.txt", "image.toml"
+_MAX_RECORD_BYTES = 256 * 1024
+_MAX_BYTES_PER_USER = 2 << 20
+"""The limit of records of one user that are read for a list, which takes a second per MiB; the rest comes from the
+store."""
+_MAX_LOCK_BYTES = 16 * 1024 * 1024
+_MAX_USERS = 100_000
 _CURRENT = re.compile(r"\.\./\.layers/([0-9a-f]{24})")
-_NONE_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_ABSENT_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
-Trusted = Callable[[str, int], bool]
-"""Whether a user's directory may belong to this uid."""
+OwnerCheck = Callable[[str, int], bool]
+"""Tells whether the directory of a user may belong to a uid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Something is there that the reader may not look into, or not now: its owner has too much of it."""
+    """An environment that exists but may not be read, or is skipped because its owner has too many."""
 
-    called: EnvironmentName
-
-
-Seen = Environment | Unreadable | None
+    full_name: EnvironmentName
 
 
-def look(root: Path, called: EnvironmentName, trusted: Trusted) -> Seen:
-    """One environment, its lock compared; None: there is none."""
+ReadResult = Environment | Unreadable | None
+
+
+def read_environment(root: Path, full_name: EnvironmentName, owner_check: OwnerCheck) -> ReadResult:
+    """Reads one environment and verifies its lock; None if it does not exist."""
     try:
-        with opened(root) as folder, folder.folder(called.owner) as home:
-            return _compared(home, _look(folder, home, called, trusted))
+        with open_root(root) as directory, directory.directory(full_name.owner) as home:
+            return _verify_lock(home, _read(directory, home, full_name, owner_check))
     except PermissionError:
-        return Unreadable(called)
+        return Unreadable(full_name)
     except OSError as error:
         _require_absent(error)
         return None
 
 
-def scan(root: Path, trusted: Trusted) -> Iterator[Environment | Unreadable]:
-    """All of them, by owner and name; locks need only be there. Nothing is said of directories that cannot be read."""
+def scan(root: Path, owner_check: OwnerCheck) -> Iterator[Environment | Unreadable]:
+    """Yields all environments by owner and name, without verifying locks. Omits directories that cannot be read."""
     try:
-        with opened(root) as folder:
-            for owner in filter(NAME.fullmatch, folder.names(_MOST_USERS)):
-                with suppress(OSError), folder.folder(owner) as home:
-                    yield from _of_owner(folder, home, owner, trusted)
+        with open_root(root) as directory:
+            for owner in filter(NAME.fullmatch, directory.names(_MAX_USERS)):
+                with suppress(OSError), directory.directory(owner) as home:
+                    yield from _scan_owner(directory, home, owner, owner_check)
     except OSError as error:
         _require_absent(error)
 
 
-def read_label(root: Folder, called: EnvironmentName) -> Label:
-    """Raises Broken, or OSError when it is not there."""
-    with root.folder(called.owner) as home, home.folder(called.name) as folder:
-        return parse.label(folder.text(_LABEL, _MOST_BYTES))
+def read_metadata(root: OpenDirectory, full_name: EnvironmentName) -> Metadata:
+    """Raises BrokenEnvironment, or OSError when it does not exist."""
+    with root.directory(full_name.owner) as home, home.directory(full_name.name) as directory:
+        return parse.metadata(directory.text(_METADATA, _MAX_RECORD_BYTES))
 
 
-def current_layer(root: Folder, called: EnvironmentName) -> str:
-    """The layer that an environment is now. Raises Broken, or OSError."""
-    with root.folder(called.owner) as home, home.folder(called.name) as folder:
-        return _current(folder)
+def current_layer(root: OpenDirectory, full_name: EnvironmentName) -> str:
+    """Returns the current layer of an environment. Raises BrokenEnvironment, or OSError."""
+    with root.directory(full_name.owner) as home, home.directory(full_name.name) as directory:
+        return _current_layer(directory)
 
 
 @contextmanager
-def layer_folder(root: Folder, owner: str, layer: str) -> Iterator[Folder]:
-    """The directory of a layer. Raises OSError."""
-    with root.folder(owner) as home, home.folder(LAYERS) as layers, layers.folder(layer) as folder:
-        yield folder
+def layer_directory(root: OpenDirectory, owner: str, layer: str) -> Iterator[OpenDirectory]:
+    """Opens the directory of a layer. Raises OSError."""
+    with (
+        root.directory(owner) as home,
+        home.directory(LAYERS) as layers,
+        layers.directory(layer) as directory,
+    ):
+        yield directory
 
 
-def read_layer(folder: Folder) -> Layer:
+def read_layer(directory: OpenDirectory) -> Layer:
     """Raises Broken, or OSError."""
-    return parse.layer(folder.text(_LAYER, _MOST_BYTES))
+    return parse.layer(directory.text(_LAYER, _MAX_RECORD_BYTES))
 
 
-def read_image(folder: Folder) -> Image:
-    """Raises Broken, or OSError: FileNotFoundError when it was not packed."""
-    return parse.image(folder.text(_IMAGE, _MOST_BYTES))
+def read_image(directory: OpenDirectory) -> Image:
+    """Raises BrokenEnvironment, or OSError: FileNotFoundError when it was not packed."""
+    return parse.image(directory.text(_IMAGE, _MAX_RECORD_BYTES))
 
 
-def read_lock(folder: Folder, lock_hash: str) -> str:
-    """The lock of a layer, which must be the one that the layer names. Raises Broken, or OSError."""
-    text = folder.text(_LOCK, _MOST_LOCK_BYTES)
+def read_lock(directory: OpenDirectory, lock_hash: str) -> str:
+    """Returns the lock of a layer, whose hash must be the one in layer.toml. Raises BrokenEnvironment, or OSError."""
+    text = directory.text(_LOCK, _MAX_LOCK_BYTES)
     if hashlib.sha256(text.encode()).hexdigest() != lock_hash:
-        raise Broken(f"{_LOCK} is not the one that {_LAYER} names")
+        raise BrokenEnvironment(f"{_LOCK} does not match the hash in {_LAYER}")
     return text
 
 
-def _compared(home: Folder, seen: Environment | None) -> Environment | None:
-    """Not for lists: a lock may have megabytes."""
-    if seen is None or seen.state is not EnvironmentState.READY:
-        return seen
+def _verify_lock(home: OpenDirectory, environment: Environment | None) -> Environment | None:
+    """Verifies the lock of an environment. Not done for lists: a lock may have megabytes."""
+    if environment is None or environment.state is not EnvironmentState.READY:
+        return environment
     try:
-        with home.folder(LAYERS) as layers, layers.folder(seen.layer) as folder:
-            read_lock(folder, seen.lock_hash)
-    except Broken as error:
-        return replace(seen, state=EnvironmentState.BROKEN, message=str(error))
+        with home.directory(LAYERS) as layers, layers.directory(environment.layer) as directory:
+            read_lock(directory, environment.lock_hash)
+    except BrokenEnvironment as error:
+        return replace(environment, state=EnvironmentState.BROKEN, message=str(error))
     except OSError as error:
-        why = f"its {_LOCK} cannot be read: {error.strerror}"
-        return replace(seen, state=EnvironmentState.BROKEN, message=why)
-    return seen
+        problem = f"its {_LOCK} cannot be read: {error.strerror}"
+        return replace(environment, state=EnvironmentState.BROKEN, message=problem)
+    return environment
 
 
-def _of_owner(
-    root: Folder, home: Folder, owner: str, trusted: Trusted
+def _scan_owner(
+    root: OpenDirectory, home: OpenDirectory, owner: str, owner_check: OwnerCheck
 ) -> Iterator[Environment | Unreadable]:
-    most = home.bytes_read + _MOST_BYTES_OF_ONE
-    for name in filter(NAME.fullmatch, home.names(MOST_OF_ONE)):
-        called = EnvironmentName(owner, name)
-        if home.bytes_read > most:
-            yield Unreadable(called)
+    limit = home.bytes_read + _MAX_BYTES_PER_USER
+    for name in filter(NAME.fullmatch, home.names(MAX_PER_USER)):
+        full_name = EnvironmentName(owner, name)
+        if home.bytes_read > limit:
+            yield Unreadable(full_name)
             continue
-        found: Seen
+        found: ReadResult
         try:
-            found = _look(root, home, called, trusted)
+            found = _read(root, home, full_name, owner_check)
         except PermissionError:
-            found = Unreadable(called)
+            found = Unreadable(full_name)
         except OSError:
             continue
         if found is not None:
             yield found
 
 
-def _look(
-    root: Folder, home: Folder, called: EnvironmentName, trusted: Trusted
+def _read(
+    root: OpenDirectory, home: OpenDirectory, full_name: EnvironmentName, owner_check: OwnerCheck
 ) -> Environment | None:
-    known = Environment(called.owner, called.name, EnvironmentState.BROKEN)
-    with home.folder(called.name) as folder:
+    environment = Environment(full_name.owner, full_name.name, EnvironmentState.BROKEN)
+    with home.directory(full_name.name) as directory:
         try:
-            known = _labelled(known, parse.label(folder.text(_LABEL, _MOST_BYTES)))
-            known = replace(known, layer=_current(folder))
-            known = _with_layer(root, home, known, trusted)
-        except Broken as error:
-            return replace(known, message=str(error))
-    return replace(known, state=EnvironmentState.READY)
+            environment = _with_metadata(
+                environment, parse.metadata(directory.text(_METADATA, _MAX_RECORD_BYTES))
+            )
+            environment = replace(environment, layer=_current_layer(directory))
+            environment = _with_layer(root, home, environment, owner_check)
+        except BrokenEnvironment as error:
+            return replace(environment, message=str(error))
+    return replace(environment, state=EnvironmentState.READY)
 
 
-def _with_layer(root: Folder, home: Folder, known: Environment, trusted: Trusted) -> Environment:
-    """What the layer adds. Raises Broken."""
+def _with_layer(
+    root: OpenDirectory, home: OpenDirectory, environment: Environment, owner_check: OwnerCheck
+) -> Environment:
+    """Adds the properties of the layer. Raises BrokenEnvironment."""
     try:
-        with home.folder(LAYERS) as layers, layers.folder(known.layer) as folder:
-            layer = read_layer(folder)
-            _check(root, home, known.called, trusted, folder, layer)
+        with home.directory(LAYERS) as layers, layers.directory(environment.layer) as directory:
+            layer = read_layer(directory)
+            _check(root, home, environment.full_name, owner_check, directory, layer)
     except PermissionError:
         raise
     except OSError as error:
-        raise Broken(f"layer {known.layer} is not whole: {error.strerror}") from error
-    return _described(known, layer)
+        raise BrokenEnvironment(
+            f"layer {environment.layer} is incomplete: {error.strerror}"
+        ) from error
+    return _with_layer_facts(environment, layer)
 
 
-def _current(folder: Folder) -> str:
+def _current_layer(directory: OpenDirectory) -> str:
     try:
-        match = _CURRENT.fullmatch(folder.link("current"))
+        match = _CURRENT.fullmatch(directory.link("current"))
     except OSError as error:
-        raise Broken("current is no link") from error
+        raise BrokenEnvironment("current is not a link") from error
     if match is None:
-        raise Broken(f"current does not lead to a layer of {LAYERS}")
+        raise BrokenEnvironment(f"current does not lead to a layer of {LAYERS}")
     return match[1]
 
 
 def _check(
-    root: Folder,
-    home: Folder,
-    called: EnvironmentName,
-    trusted: Trusted,
-    folder: Folder,
+    root: OpenDirectory,
+    home: OpenDirectory,
+    full_name: EnvironmentName,
+    owner_check: OwnerCheck,
+    directory: OpenDirectory,
     layer: Layer,
 ) -> None:
-    if not trusted(called.owner, home.owner()):
-        raise Broken(f"its directory belongs to uid {home.owner()}, who is not {called.owner}")
-    with folder.folder("bin") as programs:
-        if not programs.has("python"):
-            raise Broken("it has no bin/python")
-    if not folder.has(_LOCK):
-        raise Broken(f"it has no {_LOCK}")
+    if not owner_check(full_name.owner, home.owner()):
+        raise BrokenEnvironment(
+            f"its directory belongs to uid {home.owner()}, which is not that of {full_name.owner}"
+        )
+    with directory.directory("bin") as bin_directory:
+        if not bin_directory.has("python"):
+            raise BrokenEnvironment("it has no bin/python")
+    if not directory.has(_LOCK):
+        raise BrokenEnvironment(f"it has no {_LOCK}")
     for parent in layer.parents:
         try:
-            with layer_folder(root, parent.called.owner, parent.layer):
+            with layer_directory(root, parent.full_name.owner, parent.layer):
                 pass
         except PermissionError:
-            continue  # not ours to look at; whoever may use it will see
+            continue  # the server may not read it; those who may will notice
         except OSError as error:
-            raise Broken(f"its parent {parent.called} is gone: layer {parent.layer}") from error
+            raise BrokenEnvironment(
+                f"its parent {parent.full_name} was deleted: layer {parent.layer}"
+            ) from error
 
 
-def _labelled(known: Environment, label: Label) -> Environment:
+def _with_metadata(environment: Environment, metadata: Metadata) -> Environment:
     return replace(
-        known,
-        visibility=label.visibility,
-        user_group=label.user_group,
-        description=label.description,
-        deprecated=label.deprecated,
-        created_at=label.created_at,
-        updated_at=label.updated_at or label.created_at,
+        environment,
+        visibility=metadata.visibility,
+        user_group=metadata.user_group,
+        description=metadata.description,
+        deprecated=metadata.deprecated,
+        created_at=metadata.created_at,
+        updated_at=metadata.updated_at or metadata.created_at,
     )
 
 
-def _described(known: Environment, layer: Layer) -> Environment:
+def _with_layer_facts(environment: Environment, layer: Layer) -> Environment:
     return replace(
-        known,
-        parent=str(layer.parents[0].called) if layer.parents else "",
+        environment,
+        parent=str(layer.parents[0].full_name) if layer.parents else "",
         python_version=layer.python_version,
         lock_hash=layer.lock_hash,
         packages=layer.packages,
@@ -227,5 +242,5 @@ def _described(known: Environment, layer: Layer) -> Environment:
 
 
 def _require_absent(error: OSError) -> None:
-    if error.errno not in _NONE_THERE:
+    if error.errno not in _ABSENT_ERRORS:
         raise error

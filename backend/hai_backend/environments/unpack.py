@@ -1,9 +1,9 @@
-"""Unpacks images of layers onto a node's own disk, as a program of its own: `python -m … ASKED` with a JSON object.
+"""Unpacks images of layers to a node's own disk. A program of its own: `python -m … REQUEST` with a JSON object.
 
-So it can be ended at any moment, and it was: what is being unpacked or deleted lies in directories that nobody reads,
-and has its name only when it is whole, compared with its hash, and on the disk. One works at a time. What is least
-recently used goes when there is no room, but nothing that a process holds. An image may be hostile: it is read as a
-stream, and nothing in it leads out of its directory.
+It may be killed at any time: what is being unpacked or deleted is in directories that nobody reads, and a copy gets its
+name only when it is complete, verified against its hash, and on disk. One process works at a time. When space is
+needed, the least recently used copies are deleted, except those that a process has locked. An image may be hostile: it
+is read as a stream, and nothing in it can leave its directory.
 """
 
 from __future__ import annotations
@@ -28,42 +28,52 @@ from hai_backend.environments.copies import (
     BUILDING,
     LOCK,
     TRASH,
-    Wanted,
-    copies,
+    LayerRequest,
+    account_directory,
+    copy_path,
+    list_copies,
     lock,
-    own,
-    place_of,
-    record,
-    recorded,
-    wanted_at,
+    packed_layer,
+    read_record,
+    write_record,
 )
-from hai_backend.environments.errors import Broken
-from hai_backend.environments.open_directories import opened
+from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments.open_directories import open_root
 from hai_backend.environments.parse import Image
-from hai_backend.environments.read import IMAGE, layer_folder
+from hai_backend.environments.read import IMAGE, layer_directory
 
-_MOST_MEMORY = 2 << 30  # headers of a hostile archive are read as a whole
+# tarfile reads headers completely, and a hostile archive may have huge ones
+_MAX_MEMORY_BYTES = 2 << 30
 _CHUNK = 1 << 20
 _PYTHON = re.compile(r"bin/python[0-9.]*")
 
 
-def fetch(root: Path, place: Path, limit: int, layers: Sequence[tuple[str, str]]) -> None:
-    """Copies of these layers below `place`, which holds at most `limit` bytes of this account. Raises Broken."""
-    mine = own(place)
-    every = [wanted for owner, layer in layers if (wanted := wanted_at(root, owner, layer))]
-    with _alone(mine):
-        _clean(mine)
-        missing = [wanted for wanted in every if recorded(place_of(mine, wanted)) != wanted.image]
-        for wanted in missing:
-            _put_away_another(mine, place_of(mine, wanted))
-        _make_room(mine, limit, missing, {place_of(mine, wanted) for wanted in every})
-        for wanted in missing:
-            _unpack(root, mine, wanted)
+def copy_layers(
+    root: Path, copies_root: Path, limit: int, layers: Sequence[tuple[str, str]]
+) -> None:
+    """Copies these layers below `copies_root`, which holds at most `limit` bytes of this account. Raises
+    BrokenEnvironment."""
+    directory = account_directory(copies_root)
+    requests = [request for owner, layer in layers if (request := packed_layer(root, owner, layer))]
+    with _exclusive(directory):
+        _remove_leftovers(directory)
+        missing = [
+            request
+            for request in requests
+            if read_record(copy_path(directory, request)) != request.image
+        ]
+        for request in missing:
+            _evict_other_image(directory, copy_path(directory, request))
+        _free_space(
+            directory, limit, missing, {copy_path(directory, request) for request in requests}
+        )
+        for request in missing:
+            _unpack(root, directory, request)
 
 
 @contextmanager
-def _alone(mine: Path) -> Iterator[None]:
-    descriptor = os.open(mine / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _exclusive(directory: Path) -> Iterator[None]:
+    descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -71,75 +81,79 @@ def _alone(mine: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _clean(mine: Path) -> None:
-    """What is here now was left by somebody who was killed."""
+def _remove_leftovers(directory: Path) -> None:
+    """Removes what a killed process left."""
     for kind in (BUILDING, TRASH):
-        shutil.rmtree(mine / kind, ignore_errors=True)
-        (mine / kind).mkdir(exist_ok=True)
+        shutil.rmtree(directory / kind, ignore_errors=True)
+        (directory / kind).mkdir(exist_ok=True)
 
 
-def _put_away_another(mine: Path, path: Path) -> None:
-    """A copy of another image of the same layer."""
-    if path.exists() and not _put_away(mine, path):
-        raise Broken("a task uses a copy of it that was made of another image")
+def _evict_other_image(directory: Path, path: Path) -> None:
+    """Evicts a copy of the same layer that was made from another image."""
+    if path.exists() and not _evict(directory, path):
+        raise BrokenEnvironment("a task uses a copy of it that was made from another image")
 
 
-def _put_away(mine: Path, path: Path) -> bool:
-    """False: somebody holds it."""
-    held = lock(path, fcntl.LOCK_EX)
-    if held is None:
+def _evict(directory: Path, path: Path) -> bool:
+    """Deletes a copy. Returns False if a process uses it."""
+    lock_fd = lock(path, fcntl.LOCK_EX)
+    if lock_fd is None:
         return False
     try:
-        away = mine / TRASH / secrets.token_hex(8)
-        path.rename(away)
+        trashed = directory / TRASH / secrets.token_hex(8)
+        path.rename(trashed)
     finally:
-        os.close(held)
-    shutil.rmtree(away, ignore_errors=True)
+        os.close(lock_fd)
+    shutil.rmtree(trashed, ignore_errors=True)
     return True
 
 
-def _make_room(mine: Path, limit: int, missing: Sequence[Wanted], kept: set[Path]) -> None:
-    """Raises Broken when what is used leaves too little."""
-    there = sorted(copies(mine), key=lambda each: (each[1], each[0]))
-    free = limit - sum(size for *_, size in there) - sum(w.image.unpacked_bytes for w in missing)
-    for path, _, size in there:
-        if free >= 0:
+def _free_space(
+    directory: Path, limit: int, missing: Sequence[LayerRequest], needed: set[Path]
+) -> None:
+    """Deletes the least recently used copies until there is enough space. Raises BrokenEnvironment when too much is in
+    use."""
+    copies_by_age = sorted(list_copies(directory), key=lambda copy: (copy[1], copy[0]))
+    used_bytes = sum(size for *_, size in copies_by_age)
+    free_bytes = limit - used_bytes - sum(each.image.unpacked_bytes for each in missing)
+    for path, _, size in copies_by_age:
+        if free_bytes >= 0:
             return
-        if path not in kept and _put_away(mine, path):
-            free += size
-    if free < 0:
-        raise Broken(
-            f"its copy has no room: {-free} bytes too many for the limit of {limit}, "
-            "and what else is there is in use"
+        if path not in needed and _evict(directory, path):
+            free_bytes += size
+    if free_bytes < 0:
+        raise BrokenEnvironment(
+            f"there is no space for its copy: the limit of {limit} bytes is exceeded by {-free_bytes}, "
+            "and all other copies are in use"
         )
 
 
-def _unpack(root: Path, mine: Path, wanted: Wanted) -> None:
-    work = mine / BUILDING / secrets.token_hex(8)
-    work.mkdir()
+def _unpack(root: Path, directory: Path, request: LayerRequest) -> None:
+    build_directory = directory / BUILDING / secrets.token_hex(8)
+    build_directory.mkdir()
     try:
-        _read(root, wanted, work)
-        record(work, wanted.image)
-        _to_disk(work)
-        target = place_of(mine, wanted)
+        _extract_image(root, request, build_directory)
+        write_record(build_directory, request.image)
+        _sync(build_directory)
+        target = copy_path(directory, request)
         target.parent.mkdir(parents=True, exist_ok=True)
-        work.rename(target)
+        build_directory.rename(target)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(build_directory, ignore_errors=True)
 
 
-def _read(root: Path, wanted: Wanted, work: Path) -> None:
+def _extract_image(root: Path, request: LayerRequest, build_directory: Path) -> None:
     with (
-        opened(root) as folder,
-        layer_folder(folder, wanted.owner, wanted.layer) as of_layer,
-        of_layer.file(IMAGE) as descriptor,
+        open_root(root) as root_directory,
+        layer_directory(root_directory, request.owner, request.layer) as layer_files,
+        layer_files.file(IMAGE) as descriptor,
         open(descriptor, "rb", closefd=False) as file,
     ):
-        _extract(file, wanted.image, work)
+        _extract(file, request.image, build_directory)
 
 
-class _Hashed:
-    """A file that is read once, with the hash of what was read."""
+class _HashingReader:
+    """Wraps a file that is read once, and hashes what is read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -150,8 +164,8 @@ class _Hashed:
         self._hash.update(data)
         return data
 
-    def of_all(self) -> str:
-        """Of the whole file."""
+    def complete_digest(self) -> str:
+        """Returns the hash of the complete file."""
         while self.read(_CHUNK):
             pass
         return self._hash.hexdigest()
@@ -160,51 +174,55 @@ class _Hashed:
 def _extract(file: BinaryIO, image: Image, target: Path) -> None:
     from zstandard import ZstdDecompressor, ZstdError
 
-    hashed, links = _Hashed(file), dict[str, str]()
+    hashed, links = _HashingReader(file), dict[str, str]()
     try:
         with (
             ZstdDecompressor().stream_reader(hashed) as stream,  # type: ignore[arg-type]
             tarfile.open(fileobj=stream, mode="r|") as archive,
         ):
-            _members(archive, image, target, links)
+            _extract_members(archive, image, target, links)
     except (tarfile.TarError, ZstdError, EOFError, ValueError, MemoryError) as error:
-        raise Broken(f"its image is damaged: {error}") from error
-    if hashed.of_all() != image.sha256:
-        raise Broken("its image is damaged: it is not the one that image.toml names")
+        raise BrokenEnvironment(f"its image is damaged: {error}") from error
+    if hashed.complete_digest() != image.sha256:
+        raise BrokenEnvironment("its image is damaged: it does not match the hash in image.toml")
     _link(target, links)
 
 
 def _link(target: Path, links: Mapping[str, str]) -> None:
-    """Last: nothing was written through one."""
-    for name, leads in links.items():
+    """Creates the links last, so that nothing is written through them."""
+    for name, link_target in links.items():
         if any(str(above) in links for above in PurePosixPath(name).parents):
-            raise Broken(f"its image holds {name!r}, which lies below a link")
+            raise BrokenEnvironment(f"its image holds {name!r}, which lies below a link")
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        os.symlink(leads, target / name)
+        os.symlink(link_target, target / name)
 
 
-def _members(archive: tarfile.TarFile, image: Image, target: Path, links: dict[str, str]) -> None:
-    left, files = image.unpacked_bytes, 0
+def _extract_members(
+    archive: tarfile.TarFile, image: Image, target: Path, links: dict[str, str]
+) -> None:
+    remaining_bytes, files = image.unpacked_bytes, 0
     for member in archive:
-        left, files = left - member.size, files + 1
-        if left < 0 or files > image.files:
-            raise Broken("its image holds more than image.toml says")
+        remaining_bytes, files = remaining_bytes - member.size, files + 1
+        if remaining_bytes < 0 or files > image.files:
+            raise BrokenEnvironment("its image holds more than image.toml says")
         _check_name(member.name)
-        if member.issym() and _stays(member):
+        if member.issym() and _is_allowed_link(member):
             links[member.name] = member.linkname
         elif member.isreg() and member.name not in links:
             _write(archive, member, target / member.name)
         else:
-            raise Broken(f"its image holds {member.name!r}, which is no file of an environment")
+            raise BrokenEnvironment(
+                f"its image holds {member.name!r}, which is not a file of an environment"
+            )
 
 
 def _check_name(name: str) -> None:
     if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
-        raise Broken(f"its image holds {name!r}, which leads out of it")
+        raise BrokenEnvironment(f"its image holds {name!r}, which leads out of it")
 
 
-def _stays(link: tarfile.TarInfo) -> bool:
-    """A name beside it; only bin/python leads elsewhere, as in the layer itself."""
+def _is_allowed_link(link: tarfile.TarInfo) -> bool:
+    """Allows links to names in the same directory; only bin/python may lead elsewhere, as in the layer itself."""
     beside = "/" not in link.linkname and link.linkname not in ("", ".", "..")
     return beside or _PYTHON.fullmatch(link.name) is not None
 
@@ -220,9 +238,9 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Non
         shutil.copyfileobj(data, out, _CHUNK)
 
 
-def _to_disk(work: Path) -> None:
-    """Of all its files at once: after a loss of power a copy that has its name is whole."""
-    descriptor = os.open(work, os.O_RDONLY)
+def _sync(build_directory: Path) -> None:
+    """Writes everything to disk, so that a copy that has its name is complete even after a power loss."""
+    descriptor = os.open(build_directory, os.O_RDONLY)
     try:
         ctypes.CDLL(None).syncfs(descriptor)
     finally:
@@ -230,14 +248,14 @@ def _to_disk(work: Path) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """What cannot be done is said in one line; then the exit code is 1."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, resource.RLIM_INFINITY))
-    asked = json.loads(argv[1])
+    """Prints an error in one line and returns 1 when it fails."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, resource.RLIM_INFINITY))
+    request = json.loads(argv[1])
     os.umask(0o022)
     try:
-        layers = [(owner, layer) for owner, layer in asked["layers"]]
-        fetch(Path(asked["root"]), Path(asked["place"]), asked["limit"], layers)
-    except (Broken, OSError) as error:
+        layers = [(owner, layer) for owner, layer in request["layers"]]
+        copy_layers(Path(request["root"]), Path(request["place"]), request["limit"], layers)
+    except (BrokenEnvironment, OSError) as error:
         print(error)
         return 1
     return 0

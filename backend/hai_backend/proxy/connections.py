@@ -1,7 +1,7 @@
-"""Connections of browsers: who is slow on purpose, or opens them without end, takes nothing away from others.
+"""Limits connections of browsers, so that slow or numerous ones do not affect other users.
 
-A connection is a stranger's until it has shown a session. A stranger must have asked for something within seconds, and
-of many strangers the one that came first makes room. What belongs to a user counts for that user alone.
+A connection is anonymous until a request on it has a valid session. An anonymous connection must send a request within
+seconds; when there are too many, the oldest is closed. Connections of a user count against that user's limit only.
 """
 
 from __future__ import annotations
@@ -13,79 +13,79 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What one server bears with."""
+class ConnectionLimits:
+    """Limits of one server."""
 
-    head_seconds: float = 15.0  # from the connection to the end of the first request's head
-    # between two requests of a connection, the head of the second included
+    head_seconds: float = 15.0  # from the connection until the end of the first request's head
+    # between two requests of a connection, until the end of the second one's head
     idle_seconds: float = 75.0
-    body_seconds: float = 60.0  # between two pieces of a request's body
-    strangers: int = 256
-    per_user: int = 256
+    body_seconds: float = 60.0  # between two parts of a request's body
+    max_anonymous: int = 256
+    max_per_user: int = 256
 
 
 class Connections:
-    """Those that are open, by the protocol that serves each."""
+    """The open connections, by the protocol that serves each."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
-        self._strangers: OrderedDict[asyncio.Protocol, Guarded] = OrderedDict()
+        self._anonymous: OrderedDict[asyncio.Protocol, GuardedConnection] = OrderedDict()
         self._owners: dict[asyncio.Protocol, str] = {}
         self._per_user: Counter[str] = Counter()
 
-    def guarded(self, make: Callable[[], asyncio.Protocol]) -> Guarded:
-        """A new one, a stranger's."""
-        connection = Guarded(make(), self._limits.head_seconds, self._lost)
-        self._strangers[connection.inner] = connection
-        if len(self._strangers) > self._limits.strangers:
-            _, first = self._strangers.popitem(last=False)
-            first.abort()
+    def guard(self, make_protocol: Callable[[], asyncio.Protocol]) -> GuardedConnection:
+        """Registers a new, anonymous connection."""
+        connection = GuardedConnection(make_protocol(), self._limits.head_seconds, self._on_lost)
+        self._anonymous[connection.inner] = connection
+        if len(self._anonymous) > self._limits.max_anonymous:
+            _, oldest = self._anonymous.popitem(last=False)
+            oldest.abort()
         return connection
 
-    def asked(self, inner: object) -> None:
-        """The head of a request is there."""
-        if (stranger := self._strangers.get(inner)) is not None:  # type: ignore[call-overload]
-            stranger.asked()
+    def request_started(self, inner: object) -> None:
+        """Records that the head of a request has arrived."""
+        if (connection := self._anonymous.get(inner)) is not None:  # type: ignore[call-overload]
+            connection.request_started()
 
-    def belongs(self, inner: object, user: str) -> bool:
-        """A request on it has shown a session; False: the user has too many, and this one stays a stranger's."""
+    def assign_user(self, inner: object, user: str) -> bool:
+        """Assigns a connection to the user of its session. Returns False if the user has too many; it stays anonymous
+        then."""
         assert isinstance(inner, asyncio.Protocol)
         if self._owners.get(inner) == user:
             return True
-        if self._per_user[user] >= self._limits.per_user:
+        if self._per_user[user] >= self._limits.max_per_user:
             return False
-        self._forget(inner)
-        self._strangers.pop(inner, None)
+        self._release_user(inner)
+        self._anonymous.pop(inner, None)
         self._owners[inner] = user
         self._per_user[user] += 1
         return True
 
     @property
     def count(self) -> int:
-        """How many are open."""
-        return len(self._strangers) + len(self._owners)
+        return len(self._anonymous) + len(self._owners)
 
-    def _lost(self, inner: asyncio.Protocol) -> None:
-        self._strangers.pop(inner, None)
-        self._forget(inner)
+    def _on_lost(self, inner: asyncio.Protocol) -> None:
+        self._anonymous.pop(inner, None)
+        self._release_user(inner)
 
-    def _forget(self, inner: asyncio.Protocol) -> None:
+    def _release_user(self, inner: asyncio.Protocol) -> None:
         if (owner := self._owners.pop(inner, None)) is not None:
-            self._per_user -= Counter([owner])  # no trace is left of whoever has none
+            self._per_user -= Counter([owner])  # removes counters of 0
 
 
-class Guarded(asyncio.Protocol):
-    """A connection, ended when no request has come in time. All else is `inner`'s affair."""
+class GuardedConnection(asyncio.Protocol):
+    """A connection that is aborted when no request arrives in time. Everything else is delegated to `inner`."""
 
     def __init__(
-        self, inner: asyncio.Protocol, seconds: float, lost: Callable[[asyncio.Protocol], None]
+        self, inner: asyncio.Protocol, seconds: float, on_lost: Callable[[asyncio.Protocol], None]
     ) -> None:
         self.inner = inner
-        self._lost = lost
+        self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._aborted = False
-        self._waiting = asyncio.get_running_loop().call_later(seconds, self.abort)
-        self.data_received = inner.data_received  # type: ignore[method-assign]  # the busiest one
+        self._timeout = asyncio.get_running_loop().call_later(seconds, self.abort)
+        self.data_received = inner.data_received  # type: ignore[method-assign]  # called most often
         self.eof_received = inner.eof_received  # type: ignore[method-assign]
         self.pause_writing = inner.pause_writing  # type: ignore[method-assign]
         self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
@@ -101,19 +101,19 @@ class Guarded(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self.inner.connection_lost(exc)
-        self.gone()
+        self.on_closed()
 
-    def asked(self) -> None:
-        """In time."""
-        self._waiting.cancel()
+    def request_started(self) -> None:
+        """Cancels the timeout."""
+        self._timeout.cancel()
 
     def abort(self) -> None:
-        """At once, with nothing said."""
+        """Aborts the connection without a response."""
         self._aborted = True
         if self._transport is not None:
             self._transport.abort()
 
-    def gone(self) -> None:
-        """It is over, or never was: a handshake has failed. Twice is not an error."""
-        self._waiting.cancel()
-        self._lost(self.inner)
+    def on_closed(self) -> None:
+        """Cleans up when the connection ends or its handshake fails. May be called twice."""
+        self._timeout.cancel()
+        self._on_lost(self.inner)

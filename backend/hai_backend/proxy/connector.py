@@ -1,4 +1,5 @@
-"""aiohttp's client over tunnels: a connection of its pool is a tunnel into a rank, kept open for the next request."""
+"""Runs aiohttp's client over tunnels: a pooled connection is a tunnel to a rank, which is kept open for the next
+request."""
 
 from __future__ import annotations
 
@@ -20,47 +21,49 @@ if TYPE_CHECKING:
     from aiohttp import ClientRequest, ClientTimeout
     from aiohttp.tracing import Trace
 
-PER_TASK = 64
-_KEPT_SECONDS = 30.0
+MAX_PER_SERVICE = 64
+_KEEPALIVE_SECONDS = 30.0
 _HIGH_WATER = 4 * PIECE_BYTES
 
 
-class Unreached(OSError):
-    """The service cannot be reached; `error` says why."""
+class ServiceUnreachable(OSError):
+    """The service cannot be reached; `error` tells why."""
 
     def __init__(self, error: HaiError) -> None:
         super().__init__(str(error))
         self.error = error
 
 
-def host_of(key: RankKey, service: str) -> str:
-    """How a service of a rank is called inside: one pool of connections each, never that of another run."""
+def internal_host(key: RankKey, service: str) -> str:
+    """Returns the internal host name of a service of a rank, so that each run has connection pools of its own."""
     return f"{key}.{service}.rank"
 
 
 class TunnelConnector(aiohttp.BaseConnector):
-    """Connects to hosts that `host_of` names."""
+    """Connects to hosts with names of `internal_host`."""
 
     def __init__(self, tunnels: Tunnels) -> None:
-        super().__init__(limit=0, limit_per_host=PER_TASK, keepalive_timeout=_KEPT_SECONDS)
+        super().__init__(
+            limit=0, limit_per_host=MAX_PER_SERVICE, keepalive_timeout=_KEEPALIVE_SECONDS
+        )
         self._tunnels = tunnels
 
     async def _create_connection(
         self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout
     ) -> ResponseHandler:
         rank, service, _ = (req.url.host or "").split(".")
-        key = RankKey(*(int(word) for word in rank.split("-")))
+        key = RankKey(*(int(part) for part in rank.split("-")))
         stack = ExitStack()
         user = f"the proxy for task {key.task_id}"
         try:
             target = TunnelTarget(service=service)
             tunnel = stack.enter_context(
-                self._tunnels.opened(key, target, user, limit=2 * PER_TASK)
+                self._tunnels.opened(key, target, user, limit=2 * MAX_PER_SERVICE)
             )
             await tunnel.reached()
         except HaiError as error:
             stack.close()
-            raise Unreached(error) from error
+            raise ServiceUnreachable(error) from error
         except BaseException:
             stack.close()
             raise
@@ -70,43 +73,43 @@ class TunnelConnector(aiohttp.BaseConnector):
 
 
 class TunnelTransport(asyncio.Transport):
-    """A tunnel as asyncio knows connections. `closed` is called once at the end."""
+    """Adapts a tunnel to an asyncio transport. `on_closed` is called once at the end."""
 
     def __init__(
-        self, tunnel: Tunnel, protocol: asyncio.Protocol, closed: Callable[[], None]
+        self, tunnel: Tunnel, protocol: asyncio.Protocol, on_closed: Callable[[], None]
     ) -> None:
         super().__init__()
         self._tunnel = tunnel
         self._protocol = protocol
-        self._closed = closed
+        self._on_closed = on_closed
         self._closing = False
         self._outgoing = bytearray()
-        self._wanted = asyncio.Event()
+        self._write_requested = asyncio.Event()
         self._reading = asyncio.Event()
         self._reading.set()
         self._paused = False
         self._loop = asyncio.get_running_loop()
         protocol.connection_made(self)
-        self._work = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._write())]
+        self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._write())]
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """See asyncio.WriteTransport."""
         if self._closing:
             return
         self._outgoing += data
-        self._wanted.set()
+        self._write_requested.set()
         if len(self._outgoing) > _HIGH_WATER and not self._paused:
             self._paused = True
             self._protocol.pause_writing()
 
     def close(self) -> None:
-        """What was written still goes out."""
+        """Closes after pending data have been sent."""
         self._closing = True
-        self._wanted.set()
+        self._write_requested.set()
         self._reading.set()
 
     def abort(self) -> None:
-        """Nothing more goes out."""
+        """Closes without sending pending data."""
         self._outgoing.clear()
         self.close()
 
@@ -144,7 +147,7 @@ class TunnelTransport(asyncio.Transport):
         return self._protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """There is no socket to tell of."""
+        """There is no socket."""
         return default
 
     async def _read(self) -> None:
@@ -155,41 +158,41 @@ class TunnelTransport(asyncio.Transport):
                     break
                 self._protocol.data_received(message.data)
         finally:
-            self._end()
+            self._finish()
 
     async def _write(self) -> None:
         try:
             await self._write_all()
-        except BaseException:  # whoever waits for room would wait for ever
-            self._end()
+        except BaseException:  # otherwise a paused writer would wait forever
+            self._finish()
             raise
 
     async def _write_all(self) -> None:
         while True:
-            await self._wanted.wait()
+            await self._write_requested.wait()
             while self._outgoing:
-                piece = bytes(self._outgoing[:PIECE_BYTES])
+                chunk = bytes(self._outgoing[:PIECE_BYTES])
                 del self._outgoing[:PIECE_BYTES]
-                if not await self._tunnel.send_to_rank(CarryResponse(data=piece)):
+                if not await self._tunnel.send_to_rank(CarryResponse(data=chunk)):
                     return
-                self._go_on()
+                self._resume_protocol()
             if self._closing:
                 await self._tunnel.send_to_rank(CarryResponse(end=TunnelEnd()))
-                return self._end()
-            self._wanted.clear()
+                return self._finish()
+            self._write_requested.clear()
 
-    def _go_on(self) -> None:
+    def _resume_protocol(self) -> None:
         if self._paused and len(self._outgoing) <= _HIGH_WATER // 2:
             self._paused = False
             self._protocol.resume_writing()
 
-    def _end(self) -> None:
-        """Once, whichever side comes first."""
+    def _finish(self) -> None:
+        """Ends the transport once, whichever side ends first."""
         self._closing = True
-        if self._work:
-            work, self._work = self._work, []
-            for each in work:
-                if each is not asyncio.current_task():
-                    each.cancel()
-            self._closed()
+        if self._tasks:
+            tasks, self._tasks = self._tasks, []
+            for task in tasks:
+                if task is not asyncio.current_task():
+                    task.cancel()
+            self._on_closed()
             self._loop.call_soon(self._protocol.connection_lost, None)

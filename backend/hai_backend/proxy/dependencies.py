@@ -1,4 +1,4 @@
-"""What the proxy stands on."""
+"""The dependencies of the proxy."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ProxyDeps:
 
     addresses: Addresses
     sessions: Sessions
-    standing: StatusPage
+    status_page: StatusPage
     access: TaskAccess
     task_manager: TaskManager
     tunnels: Tunnels
-    board: ServiceStates
+    service_states: ServiceStates
     clock: Clock
     record: audit.Record
     observe: Callable[[str, str, float], None]  # method, code, seconds

@@ -1,6 +1,6 @@
-"""One request to a service, and its answer: read, checked and written anew on both sides, never spliced.
+"""Forwards one request to a service and streams the response. Both are parsed, checked and serialized again.
 
-So nothing that the two sides could read differently gets through: each is framed by our own client and server.
+So no message that the two sides could parse differently gets through: each is framed by our own client and server.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from hai_backend.proxy.headers import to_browser, to_service
 HEARTBEAT_SECONDS = 30.0
 _MESSAGE_BYTES = 64 * 1024 * 1024
 _CONNECT_SECONDS = 15.0
-_GONE_CODES = (1005, 1006)  # may not be sent
+_UNSENDABLE_CODES = (1005, 1006)  # must not be sent in a close frame
 SESSION_ENDED = 1008
 
 
-class BodyStopped(Exception):
-    """A browser has begun to send a body and does not go on."""
+class BodyTimeout(Exception):
+    """A browser stopped sending a body."""
 
 
-class Forward:
-    """A request on its way: where it goes, and in whose name."""
+class ForwardedRequest:
+    """A request with its destination and the user that it is sent for."""
 
     def __init__(
         self, request: web.Request, host: str, path: str, user: str, scheme: str, cookie: str
@@ -38,12 +38,14 @@ class Forward:
         self.cookie = cookie
         self.url = URL(f"http://{host}{path}", encoded=True)
         connection = request.headers.get("Connection", "")
-        told = to_service(request.headers.items(), connection, request.host, scheme, user, cookie)
-        self.headers: CIMultiDict[str] = CIMultiDict(told)
+        headers = to_service(
+            request.headers.items(), connection, request.host, scheme, user, cookie
+        )
+        self.headers: CIMultiDict[str] = CIMultiDict(headers)
 
 
 def is_websocket(request: web.Request) -> bool:
-    """Whether the browser asks to leave HTTP."""
+    """Tells whether the request is a websocket handshake."""
     return (
         request.method == "GET"
         and request.headers.get("Upgrade", "").lower() == "websocket"
@@ -51,76 +53,84 @@ def is_websocket(request: web.Request) -> bool:
     )
 
 
-async def pass_on(
-    session: aiohttp.ClientSession, passage: Forward, set_cookie: str, body_seconds: float
+async def forward_request(
+    session: aiohttp.ClientSession, forward: ForwardedRequest, set_cookie: str, body_seconds: float
 ) -> web.StreamResponse:
-    """Answer with what the service answers. Raises ClientError when it does not, and BodyStopped."""
-    request = passage.request
+    """Forwards a request and returns the service's response. Raises ClientError without a response, or BodyTimeout."""
+    request = forward.request
     body = _Body(request, body_seconds)
     try:
         async with session.request(
             request.method,
-            passage.url,
-            headers=passage.headers,
-            data=body.pieces() if request.body_exists else None,
+            forward.url,
+            headers=forward.headers,
+            data=body.chunks() if request.body_exists else None,
             allow_redirects=False,
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-        ) as answer:
-            return await _answer(request, answer, passage.cookie, set_cookie)
+        ) as service_response:
+            return await _stream_response(request, service_response, forward.cookie, set_cookie)
     except (aiohttp.ClientError, TimeoutError):
-        if body.stopped:
-            raise BodyStopped from None
+        if body.timed_out:
+            raise BodyTimeout from None
         raise
 
 
 class _Body:
-    """What a browser sends, as it comes; `stopped` when nothing came for so long."""
+    """Streams the body of a browser's request; `timed_out` if nothing arrived for too long."""
 
     def __init__(self, request: web.Request, seconds: float) -> None:
         self._content = request.content
         self._seconds = seconds
-        self.stopped = False
+        self.timed_out = False
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
         try:
-            while piece := await asyncio.wait_for(self._content.readany(), self._seconds):
-                yield piece
+            while chunk := await asyncio.wait_for(self._content.readany(), self._seconds):
+                yield chunk
         except TimeoutError:
-            self.stopped = True
+            self.timed_out = True
             raise
 
 
-async def _answer(
-    request: web.Request, answer: aiohttp.ClientResponse, cookie: str, set_cookie: str
+async def _stream_response(
+    request: web.Request, service_response: aiohttp.ClientResponse, cookie: str, set_cookie: str
 ) -> web.StreamResponse:
-    connection = answer.headers.get("Connection", "")
-    told = CIMultiDict(to_browser(answer.headers.items(), connection, cookie))
+    connection = service_response.headers.get("Connection", "")
+    headers = CIMultiDict(to_browser(service_response.headers.items(), connection, cookie))
     if set_cookie:
-        told.add("Set-Cookie", set_cookie)
-    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=told)
+        headers.add("Set-Cookie", set_cookie)
+    response = web.StreamResponse(
+        status=service_response.status, reason=service_response.reason, headers=headers
+    )
     await response.prepare(request)
-    async for chunk in answer.content.iter_any():
+    async for chunk in service_response.content.iter_any():
         await response.write(chunk)
     await response.write_eof()
     return response
 
 
-async def pass_websocket(
+async def forward_websocket(
     session: aiohttp.ClientSession,
-    passage: Forward,
-    opened: Any,
+    forward: ForwardedRequest,
+    on_open: Any,
     heartbeat: float = HEARTBEAT_SECONDS,
 ) -> web.StreamResponse:
-    """Both sides of a websocket, message by message, until one of them ends. Raises ClientError when there is none.
+    """Forwards a websocket, message by message, until one side closes. Raises ClientError when the handshake fails.
 
-    `opened` is told of the browser's side, so that it can be closed from outside. Each side is pinged every `heartbeat`
-    seconds: nothing between cuts a quiet one, and a side that is gone without a word is noticed after one and a half.
+    `on_open` is entered with the browser's side, so that it can be closed from outside. Each side is pinged every
+    `heartbeat` seconds: nothing in between closes a quiet connection, and a vanished side is noticed after 1.5
+    intervals.
     """
-    wanted = passage.request.headers.getall("Sec-WebSocket-Protocol", [])
-    protocols = [word.strip() for line in wanted for word in line.split(",") if word.strip()]
+    protocol_headers = forward.request.headers.getall("Sec-WebSocket-Protocol", [])
+    protocols = [
+        protocol.strip()
+        for line in protocol_headers
+        for protocol in line.split(",")
+        if protocol.strip()
+    ]
     async with session.ws_connect(
-        passage.url,
-        headers=passage.headers,
+        forward.url,
+        headers=forward.headers,
         protocols=protocols,
         heartbeat=heartbeat,
         max_msg_size=_MESSAGE_BYTES,
@@ -133,32 +143,30 @@ async def pass_websocket(
             compress=False,
             timeout=5.0,
         )
-        await browser.prepare(passage.request)
-        with opened(browser):
-            await _both_ways(browser, service)
+        await browser.prepare(forward.request)
+        with on_open(browser):
+            await _relay(browser, service)
         return browser
 
 
-async def _both_ways(
-    browser: web.WebSocketResponse, service: aiohttp.ClientWebSocketResponse
-) -> None:
-    """Who closes first says why to the other."""
-    ways = {
-        asyncio.ensure_future(_one_way(browser, service)),
-        asyncio.ensure_future(_one_way(service, browser)),
+async def _relay(browser: web.WebSocketResponse, service: aiohttp.ClientWebSocketResponse) -> None:
+    """Copies messages in both directions, and passes the close code of the first side to the other."""
+    tasks = {
+        asyncio.ensure_future(_copy_messages(browser, service)),
+        asyncio.ensure_future(_copy_messages(service, browser)),
     }
     try:
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
-    await service.close(code=_code(browser.close_code))
-    await browser.close(code=_code(service.close_code))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    await service.close(code=_close_code(browser.close_code))
+    await browser.close(code=_close_code(service.close_code))
 
 
-async def _one_way(source: Any, target: Any) -> None:
-    with suppress(ConnectionError):  # the other way says so, too
+async def _copy_messages(source: Any, target: Any) -> None:
+    with suppress(ConnectionError):  # the other direction reports it, too
         async for message in source:
             if message.type is WSMsgType.TEXT:
                 await target.send_str(message.data)
@@ -166,12 +174,12 @@ async def _one_way(source: Any, target: Any) -> None:
                 await target.send_bytes(message.data)
 
 
-def _code(code: int | None) -> int:
-    return 1001 if code is None or code in _GONE_CODES else code
+def _close_code(code: int | None) -> int:
+    return 1001 if code is None or code in _UNSENDABLE_CODES else code
 
 
-def client(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
-    """Keeps no cookies, follows nothing, unpacks nothing, and has no idea of how long a service may think."""
+def new_client(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
+    """Creates a client without cookies, redirects, decompression, or a limit on a service's response time."""
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),

@@ -1,4 +1,4 @@
-"""Which headers go through the proxy, and which requests are refused for theirs. Pure."""
+"""Filters the headers of forwarded requests and responses, and detects cross-origin requests. Pure."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ _HOP_BY_HOP = frozenset(
         *("te", "trailer", "transfer-encoding", "upgrade", "expect", "http2-settings"),
     }
 )
-_SAID_BY_US = frozenset({"forwarded", "x-real-ip", "host"})
-_OUR_PREFIXES = ("x-forwarded-", "x-hai-")
-_SECRET = frozenset({"authorization", "cookie"})
-_OWN_SITES = ("same-origin", "none")
+_SET_BY_PROXY = frozenset({"forwarded", "x-real-ip", "host"})
+_PROXY_PREFIXES = ("x-forwarded-", "x-hai-")
+_CREDENTIALS = frozenset({"authorization", "cookie"})
+_TRUSTED_SITES = ("same-origin", "none")
 
 
 def to_service(
     headers: HEADERS, connection: str, host: str, scheme: str, user: str, cookie: str
 ) -> list[tuple[str, str]]:
-    """What a service is told: what the browser said, less what is between it and us, or speaks for us."""
-    named = _named(connection)
-    kept = [(n, v) for n, v in headers if _goes_in(_read_as(n), named)]
+    """Returns the headers for a service: the browser's, without hop-by-hop headers, credentials, and headers of the
+    proxy."""
+    connection_headers = _connection_headers(connection)
+    passed = [(n, v) for n, v in headers if _is_forwarded(_normalize(n), connection_headers)]
     if others := "; ".join(_other_cookies(headers, cookie)):
-        kept.append(("Cookie", others))
+        passed.append(("Cookie", others))
     return [
-        *kept,
+        *passed,
         ("Host", host),
         ("X-Forwarded-Host", host),
         ("X-Forwarded-Proto", scheme),
@@ -42,49 +43,56 @@ def to_service(
     ]
 
 
-def _read_as(name: str) -> str:
-    """Many servers cannot tell `X_Hai_User` from `X-Hai-User` (WSGI, CGI)."""
+def _normalize(name: str) -> str:
+    """Normalizes a name, since many servers do not distinguish `X_Hai_User` from `X-Hai-User` (WSGI, CGI)."""
     return name.lower().replace("_", "-")
 
 
-def _goes_in(name: str, named: frozenset[str]) -> bool:
-    if name in _HOP_BY_HOP or name in _SAID_BY_US or name in _SECRET or name in named:
+def _is_forwarded(name: str, connection_headers: frozenset[str]) -> bool:
+    if (
+        name in _HOP_BY_HOP
+        or name in _SET_BY_PROXY
+        or name in _CREDENTIALS
+        or name in connection_headers
+    ):
         return False
-    return not name.startswith((*_OUR_PREFIXES, "sec-websocket-"))
+    return not name.startswith((*_PROXY_PREFIXES, "sec-websocket-"))
 
 
 def to_browser(headers: HEADERS, connection: str, cookie: str) -> Iterator[tuple[str, str]]:
-    """What a browser is told: cookies of a service are for its own host only, and never ours."""
-    named = _named(connection)
+    """Returns the headers for a browser. A service may set cookies for its own host only, and never the proxy's."""
+    connection_headers = _connection_headers(connection)
     for name, value in headers:
-        small = name.lower()
-        if small == "set-cookie":
-            if (kept := _own_cookie(value, cookie)) is not None:
-                yield name, kept
-        elif small not in _HOP_BY_HOP and small not in named:
+        lower_name = name.lower()
+        if lower_name == "set-cookie":
+            if (passed := _host_only_cookie(value, cookie)) is not None:
+                yield name, passed
+        elif lower_name not in _HOP_BY_HOP and lower_name not in connection_headers:
             yield name, value
 
 
-def _named(connection: str) -> frozenset[str]:
-    return frozenset(word.strip().lower() for word in connection.split(","))
+def _connection_headers(connection: str) -> frozenset[str]:
+    return frozenset(token.strip().lower() for token in connection.split(","))
 
 
-def _other_cookies(headers: HEADERS, ours: str) -> Iterator[str]:
+def _other_cookies(headers: HEADERS, own_cookie: str) -> Iterator[str]:
     for name, value in headers:
         if name.lower() == "cookie":
             pairs = (pair.strip() for pair in value.split(";"))
-            yield from (p for p in pairs if p and p.partition("=")[0].strip() != ours)
+            yield from (p for p in pairs if p and p.partition("=")[0].strip() != own_cookie)
 
 
-def _own_cookie(value: str, ours: str) -> str | None:
-    first, *rest = value.split(";")
-    if first.partition("=")[0].strip() == ours:
+def _host_only_cookie(value: str, own_cookie: str) -> str | None:
+    first, *attributes = value.split(";")
+    if first.partition("=")[0].strip() == own_cookie:
         return None
-    return ";".join([first, *(a for a in rest if a.partition("=")[0].strip().lower() != "domain")])
+    return ";".join(
+        [first, *(a for a in attributes if a.partition("=")[0].strip().lower() != "domain")]
+    )
 
 
 def cookie_value(header: str, name: str) -> str:
-    """One cookie of a request; empty: it has none, or more than one of that name, which only an attack has."""
+    """Returns a cookie of a request; empty if it has none, or several of that name, which only an attack has."""
     found = [
         value.strip()
         for pair in header.split(";")
@@ -94,24 +102,24 @@ def cookie_value(header: str, name: str) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def foreign(headers: Mapping[str, str], own_origin: str, method: str) -> bool:
-    """Whether a page of another origin has made this request; to browsers, containers are one site."""
+def is_cross_origin(headers: Mapping[str, str], own_origin: str, method: str) -> bool:
+    """Tells whether a page of another origin sent this request; to browsers, all containers are one site."""
     origin = headers.get("Origin")
     if origin is not None and origin != own_origin:
         return True
-    if headers.get("Sec-Fetch-Site", "none") in _OWN_SITES:
+    if headers.get("Sec-Fetch-Site", "none") in _TRUSTED_SITES:
         return False
     return not _is_link(headers, method)
 
 
 def _is_link(headers: Mapping[str, str], method: str) -> bool:
-    """Following a link is all that others may bring about; a frame in their page would steal clicks."""
-    whole_page = headers.get("Sec-Fetch-Dest", "document") == "document"
-    return headers.get("Sec-Fetch-Mode") == "navigate" and whole_page and method in ("GET", "HEAD")
+    """Tells whether a link was followed, which other origins may cause. A frame in their page could capture clicks."""
+    is_document = headers.get("Sec-Fetch-Dest", "document") == "document"
+    return headers.get("Sec-Fetch-Mode") == "navigate" and is_document and method in ("GET", "HEAD")
 
 
 def set_cookie(name: str, value: str, path: str, seconds: int, *, secure: bool) -> str:
-    """A cookie that pages cannot read, and that goes to this host only. Raises ValueError."""
+    """Builds the header of a cookie that scripts cannot read and that is sent to this host only. Raises ValueError."""
     cookie: SimpleCookie = SimpleCookie()
     try:
         cookie[name] = value

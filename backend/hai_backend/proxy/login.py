@@ -1,4 +1,4 @@
-"""Who a browser is: a link that is good once is traded for a cookie, and the cookie is asked for ever after."""
+"""Authenticates browsers: a one-time link is exchanged for a cookie, which identifies all later requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aiohttp import web
 
 from hai_backend.api.server import audit
 from hai_backend.api.server.refused_logins import RefusedLogins
-from hai_backend.proxy.addresses import Place
+from hai_backend.proxy.addresses import Target
 from hai_backend.proxy.dependencies import ProxyDeps
 from hai_backend.proxy.headers import cookie_value, set_cookie
 from hai_backend.proxy.replies import PRIVATE, page
@@ -21,58 +21,60 @@ _NAME = re.compile(r"[a-z0-9-]{1,63}")
 
 
 class Login:
-    """Reads and gives cookies."""
+    """Reads and sets the session cookie."""
 
-    def __init__(self, rooms: ProxyDeps) -> None:
-        self._r = rooms
-        self._refused = RefusedLogins(rooms.record, rooms.clock, _METHOD, _REFUSED)
+    def __init__(self, deps: ProxyDeps) -> None:
+        self._deps = deps
+        self._refused = RefusedLogins(deps.record, deps.clock, _METHOD, _REFUSED)
 
     @property
     def cookie(self) -> str:
-        """Its name."""
-        whole_host = self._r.addresses.secure and not self._r.addresses.by_path
-        return _SECURE_COOKIE if whole_host else _COOKIE
+        """The name of the cookie."""
+        is_host_only = self._deps.addresses.secure and not self._deps.addresses.by_path
+        return _SECURE_COOKIE if is_host_only else _COOKIE
 
     def session(self, request: web.Request) -> str:
-        """What the browser shows; empty: nothing."""
+        """Returns the session of a request; empty if there is none."""
         return cookie_value("; ".join(request.headers.getall("Cookie", [])), self.cookie)
 
-    async def login(self, request: web.Request, place: Place) -> web.Response:
-        """Trade a link for a cookie. A link that somebody else has sent leads only to its own task."""
+    async def login(self, request: web.Request, target: Target) -> web.Response:
+        """Exchanges a link for a cookie. A link from somebody else leads to its own task only."""
         if request.method != "GET":  # would use up the link
             return page(request, "link", 403)
-        session = self._r.sessions.begin(place.task_id, request.query.get("key", ""))
+        session = self._deps.sessions.start_session(target.task_id, request.query.get("key", ""))
         if session is None:
-            self._r.observe(_METHOD, _REFUSED, 0.0)
+            self._deps.observe(_METHOD, _REFUSED, 0.0)
             self._refused.add(request.remote or "unknown")
             return page(request, "link", 403)
-        self._r.observe(_METHOD, "OK", 0.0)
-        await self._record(place, session)
-        wanted = place.service or request.query.get("service", "")
-        to = self._r.addresses.base_url(place.task_id, wanted if _NAME.fullmatch(wanted) else "")
-        answer = web.Response(status=303, headers={**PRIVATE, "Location": to})
-        answer.headers["Set-Cookie"] = self._set_cookie(place, session)
-        return answer
+        self._deps.observe(_METHOD, "OK", 0.0)
+        await self._record(target, session)
+        service = target.service or request.query.get("service", "")
+        location = self._deps.addresses.base_url(
+            target.task_id, service if _NAME.fullmatch(service) else ""
+        )
+        response = web.Response(status=303, headers={**PRIVATE, "Location": location})
+        response.headers["Set-Cookie"] = self._set_cookie(target, session)
+        return response
 
-    async def _record(self, place: Place, session: str) -> None:
-        """A browser that signs in leaves a row of the audit."""
-        visitor = self._r.sessions.visitor(place.task_id, session)
+    async def _record(self, target: Target, session: str) -> None:
+        """Records a login in the audit log."""
+        visitor = self._deps.sessions.visitor(target.task_id, session)
         if visitor is None:
             return
-        now, task = self._r.clock.now(), str(place.task_id)
-        row = AuditRow(now, visitor.actor, _METHOD, task, f"service={place.service!r}", "OK")
-        await audit.store(self._r.record, row)
+        now, task = self._deps.clock.now(), str(target.task_id)
+        row = AuditRow(now, visitor.actor, _METHOD, task, f"service={target.service!r}", "OK")
+        await audit.store(self._deps.record, row)
 
     async def close(self) -> None:
-        """Record what is not recorded yet."""
+        """Records refused logins that are not recorded yet."""
         await self._refused.close()
 
-    def renewed(self, place: Place, session: str) -> str:
-        """The header that lets a session go on, once much of its time is over; else empty."""
-        fresh = self._r.sessions.renewed(place.task_id, session)
-        return self._set_cookie(place, fresh) if fresh else ""
+    def renewal_cookie(self, target: Target, session: str) -> str:
+        """Returns the header that renews a session in the second half of its lifetime; otherwise empty."""
+        renewed_session = self._deps.sessions.renew(target.task_id, session)
+        return self._set_cookie(target, renewed_session) if renewed_session else ""
 
-    def _set_cookie(self, place: Place, session: str) -> str:
-        path = self._r.addresses.cookie_path(place.task_id)
-        secure = self._r.addresses.secure
+    def _set_cookie(self, target: Target, session: str) -> str:
+        path = self._deps.addresses.cookie_path(target.task_id)
+        secure = self._deps.addresses.secure
         return set_cookie(self.cookie, session, path, SESSION_SECONDS, secure=secure)

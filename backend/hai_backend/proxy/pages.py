@@ -1,4 +1,4 @@
-"""What the proxy itself says to browsers, in English or Chinese. Everything that comes from users is escaped."""
+"""The proxy's own pages, in English or Chinese. Everything that comes from users is escaped."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ TEXTS = {
         "请运行 `hai container open ID` 并打开它给出的链接。链接一分钟内有效，只能使用一次。",
     ),
     "link": (
-        "This link does not work any more",
+        "This link is no longer valid",
         "该链接已失效",
         "A link works once, within a minute. Run `hai container open ID` again.",
         "链接一分钟内有效，只能使用一次。请重新运行 `hai container open ID`。",
     ),
     "nothing": (
-        "There is nothing here",
+        "Not found",
         "此处没有内容",
-        "The address is wrong, or what it led to is not yours any more.",
+        "The address is wrong, or you no longer have access to it.",
         "地址有误，或者它指向的内容已不属于你。",
     ),
     "foreign": (
         "Refused",
         "请求被拒绝",
-        "A page of another origin asked for this in your name.",
+        "A page of another origin sent this request in your name.",
         "另一个来源的页面以你的名义发起了此请求。",
     ),
-    "waiting": ("Waiting for a place", "正在排队", "", ""),
+    "waiting": ("Waiting in the queue", "正在排队", "", ""),
     "starting": ("Starting", "正在启动", "", ""),
     "away": (
-        "Put away",
-        "已收起",
-        "Its files are kept. `hai container start {id}` brings it back at this address.",
+        "Stopped",
+        "已停止",
+        "Its files are kept. `hai container start {id}` starts it again at this address.",
         "文件已保留。运行 `hai container start {id}` 即可在同一地址恢复。",
     ),
     "finished": (
         "It has ended",
         "已结束",
-        "Nothing of it runs any more, and it does not come back.",
+        "It no longer runs and will not be started again.",
         "它已经结束，不会再启动。",
     ),
     "broken": (
@@ -61,7 +61,7 @@ TEXTS = {
 """Key -> title en, title zh, advice en, advice zh."""
 
 _LABELS = {
-    "en": {"why": "Why", "when": "When", "place": "Place in the queue"},
+    "en": {"why": "Why", "when": "When", "place": "Position in the queue"},
     "zh": {"why": "原因", "when": "预计", "place": "排队位置"},
 }
 
@@ -103,7 +103,7 @@ source.onmessage = event => show(JSON.parse(event.data));
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a task is, for whoever waits in front of it. `ready`: reload."""
+    """The status of a task for its waiting page. `ready`: reload the page."""
 
     key: str  # of TEXTS
     task_id: int
@@ -116,59 +116,59 @@ class Status:
     ready: bool = False
 
     def as_json(self) -> str:
-        """For the page's script."""
+        """Serializes the status for the page's script."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
 def language(accepts: str) -> str:
-    """zh or en, from Accept-Language."""
+    """Returns zh or en from Accept-Language."""
     first = accepts.split(",")[0].strip().lower()
     return "zh" if first.startswith("zh") else "en"
 
 
-def texts(key: str, speech: str, task_id: int = 0) -> tuple[str, str]:
-    """Title and advice."""
-    row, at = TEXTS[key], int(speech == "zh")
-    return row[at], row[2 + at].replace("{id}", str(task_id))
+def texts(key: str, language_code: str, task_id: int = 0) -> tuple[str, str]:
+    """Returns title and advice of a page."""
+    row, index = TEXTS[key], int(language_code == "zh")
+    return row[index], row[2 + index].replace("{id}", str(task_id))
 
 
-def simple(key: str, speech: str, nonce: str, more: str = "") -> str:
-    """A page that does not change by itself."""
-    title, advice = texts(key, speech)
-    body = f"<h1>{escape(title)}</h1><p>{_marked(advice)}</p>"
-    return _page(speech, nonce, title, body + (f"<p>{escape(more)}</p>" if more else ""))
+def static_page(key: str, language_code: str, nonce: str, more: str = "") -> str:
+    """Renders a page that does not update itself."""
+    title, advice = texts(key, language_code)
+    body = f"<h1>{escape(title)}</h1><p>{_markup(advice)}</p>"
+    return _page(language_code, nonce, title, body + (f"<p>{escape(more)}</p>" if more else ""))
 
 
-def live(status: Status, speech: str, nonce: str, events: str) -> str:
-    """A page that follows the task, and makes room for it when it is there."""
-    labels = json.dumps(_LABELS[speech], ensure_ascii=False)
-    facts = "".join(
-        f"<dt>{escape(_LABELS[speech][key])}</dt><dd>{escape(value)}</dd>"
+def live_page(status: Status, language_code: str, nonce: str, events: str) -> str:
+    """Renders a page that follows the status of a task, and is replaced by the service when that is ready."""
+    labels = json.dumps(_LABELS[language_code], ensure_ascii=False)
+    rows = "".join(
+        f"<dt>{escape(_LABELS[language_code][key])}</dt><dd>{escape(value)}</dd>"
         for key, value in (("why", status.why), ("place", status.place), ("when", status.when))
         if value
     )
     body = (
         f"<h2>{escape(status.name)} · {status.task_id}</h2>"
         f'<h1><i class="dot"></i><span>{escape(status.title)}</span></h1>'
-        f'<dl aria-live="polite">{facts}</dl><p id="advice">{escape(status.advice)}</p>'
+        f'<dl aria-live="polite">{rows}</dl><p id="advice">{escape(status.advice)}</p>'
         f'<script type="application/json" id="labels" nonce="{nonce}">{_in_script(labels)}</script>'
         f'<script nonce="{nonce}">{_SCRIPT}</script>'
         '<noscript><meta http-equiv="refresh" content="5"></noscript>'
     )
-    return _page(speech, nonce, f"{status.title} · {status.name}", body, events)
+    return _page(language_code, nonce, f"{status.title} · {status.name}", body, events)
 
 
-def _page(speech: str, nonce: str, title: str, body: str, events: str = "") -> str:
+def _page(language_code: str, nonce: str, title: str, body: str, events: str = "") -> str:
     return (
-        f'<!doctype html><html lang="{speech}"><meta charset="utf-8">'
+        f'<!doctype html><html lang="{language_code}"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f'<title>{escape(title)}</title><style nonce="{nonce}">{_STYLE}</style>'
         f'<body data-events="{escape(events)}">{body}</body></html>'
     )
 
 
-def _marked(text: str) -> str:
-    """`commands` as code."""
+def _markup(text: str) -> str:
+    """Renders text in backticks as code."""
     parts = [escape(part) for part in text.split("`")]
     return "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts))
 

@@ -1,4 +1,4 @@
-"""Answers of the proxy itself: small pages that say what is wrong. They are not kept and run no foreign script."""
+"""Responses of the proxy itself: small pages that are not cached and run no foreign script."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ PRIVATE = {
 }
 
 
-def speech(request: web.Request) -> str:
-    """The language that the browser asks for."""
+def language_of(request: web.Request) -> str:
+    """Returns the language of the browser."""
     return pages.language(request.headers.get("Accept-Language", ""))
 
 
 def page(request: web.Request, key: str, status: int) -> web.Response:
-    """One of the pages that are always the same."""
+    """Returns one of the static pages."""
     nonce = new_nonce()
-    return html(pages.simple(key, speech(request), nonce), nonce, status, PRIVATE)
+    return html(pages.static_page(key, language_of(request), nonce), nonce, status, PRIVATE)
 
 
 def html(text: str, nonce: str, status: int, headers: Mapping[str, str]) -> web.Response:
-    """A page of ours; only scripts with the nonce run."""
+    """Returns a page on which only scripts with the nonce run."""
     return web.Response(
         text=text,
         status=status,
@@ -37,12 +37,12 @@ def html(text: str, nonce: str, status: int, headers: Mapping[str, str]) -> web.
     )
 
 
-def closed(answer: web.Response) -> web.Response:
-    """The last one on its connection."""
-    answer.force_close()
-    return answer
+def close_after(response: web.Response) -> web.Response:
+    """Closes the connection after this response."""
+    response.force_close()
+    return response
 
 
 def new_nonce() -> str:
-    """For the scripts of one page."""
+    """Returns a nonce for the scripts of one page."""
     return secrets.token_urlsafe(12)

@@ -1,4 +1,4 @@
-"""Requests of browsers: who asks, for what, may they; then passing it on, or saying why not."""
+"""Handles requests of browsers: authenticates, authorizes, then forwards them or explains why not."""
 
 from __future__ import annotations
 
@@ -12,81 +12,82 @@ from hai_backend.controllers.cluster.tunnels import rank_of
 from hai_backend.domain.errors import NotFound
 from hai_backend.domain.task import Task
 from hai_backend.proxy import forward
-from hai_backend.proxy.addresses import OURS, Place
+from hai_backend.proxy.addresses import PROXY_PREFIX, Target
 from hai_backend.proxy.connections import Connections
-from hai_backend.proxy.connector import TunnelConnector, Unreached, host_of
+from hai_backend.proxy.connector import ServiceUnreachable, TunnelConnector, internal_host
 from hai_backend.proxy.dependencies import ProxyDeps
-from hai_backend.proxy.headers import foreign
+from hai_backend.proxy.headers import is_cross_origin
 from hai_backend.proxy.login import Login
-from hai_backend.proxy.replies import closed, page
+from hai_backend.proxy.replies import close_after, page
 from hai_backend.proxy.sockets import Sockets
 from hai_backend.proxy.waiting_page import WaitingPage
 
 log = structlog.get_logger(__name__)
 
-_READS = ("GET", "HEAD", "OPTIONS")
+_READ_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class Requests:
-    """Answers each. `body_seconds` is how long a body may stand still."""
+    """Handles each request. `body_seconds`: how long a body may make no progress."""
 
     def __init__(
-        self, rooms: ProxyDeps, connections: Connections, sockets: Sockets, body_seconds: float
+        self, deps: ProxyDeps, connections: Connections, sockets: Sockets, body_seconds: float
     ) -> None:
-        self._r = rooms
+        self._deps = deps
         self._connections = connections
         self._sockets = sockets
         self._body_seconds = body_seconds
-        self._entrance = Login(rooms)
-        self._waiting = WaitingPage(rooms)
-        self._session = forward.client(TunnelConnector(rooms.tunnels))
-        self._long = forward.client(TunnelConnector(rooms.tunnels))  # websockets, which last
+        self._login = Login(deps)
+        self._waiting_page = WaitingPage(deps)
+        self._client = forward.new_client(TunnelConnector(deps.tunnels))
+        # Websockets are long-lived, so they have connections of their own
+        self._websocket_client = forward.new_client(TunnelConnector(deps.tunnels))
 
     async def close(self) -> None:
-        """End the connections to services."""
-        await self._entrance.close()
-        await self._session.close()
-        await self._long.close()
+        """Closes the connections to services."""
+        await self._login.close()
+        await self._client.close()
+        await self._websocket_client.close()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Whoever has no session is answered alike, whether the task exists or not."""
-        self._connections.asked(request.protocol)
-        place = self._r.addresses.place(request.host, request.raw_path.partition("?")[0])
-        if place is None:
+        """Handles a request. Without a session the response does not depend on whether the task exists."""
+        self._connections.request_started(request.protocol)
+        target = self._deps.addresses.parse(request.host, request.raw_path.partition("?")[0])
+        if target is None:
             return page(request, "nothing", 404)
-        if place.ours and place.path == f"/{OURS}/login":
-            return await self._entrance.login(request, place)
-        session = self._entrance.session(request)
-        visitor = self._r.sessions.visitor(place.task_id, session)
+        if target.for_proxy and target.path == f"/{PROXY_PREFIX}/login":
+            return await self._login.login(request, target)
+        session = self._login.session(request)
+        visitor = self._deps.sessions.visitor(target.task_id, session)
         if visitor is None:
             return page(request, "login", 401)
-        if not self._connections.belongs(request.protocol, visitor.name):
-            return closed(page(request, "full", 429))
-        origin = self._r.addresses.origin(place.task_id, place.service)
-        if foreign(request.headers, origin, request.method):
+        if not self._connections.assign_user(request.protocol, visitor.name):
+            return close_after(page(request, "full", 429))
+        origin = self._deps.addresses.origin(target.task_id, target.service)
+        if is_cross_origin(request.headers, origin, request.method):
             return page(request, "foreign", 403)
-        return await self._admitted(request, place, visitor, session)
+        return await self._handle_authorized(request, target, visitor, session)
 
-    async def _admitted(
-        self, request: web.Request, place: Place, visitor: Identity, session: str
+    async def _handle_authorized(
+        self, request: web.Request, target: Target, visitor: Identity, session: str
     ) -> web.StreamResponse:
         try:
-            task = await self._r.access.visible(visitor, place.task_id)
-            service = web_service(task, place.service).name
+            task = await self._deps.access.visible(visitor, target.task_id)
+            service = web_service(task, target.service).name
         except NotFound:
             return page(request, "nothing", 404)
-        if not place.ours:
-            return await self._shown(request, place, visitor, task, service, session)
-        if place.path == f"/{OURS}/events":
-            wanted = request.query.get("service") or service
-            with self._sockets.answering(place, session):
-                return await self._waiting.events(request, place, visitor, wanted)
+        if not target.for_proxy:
+            return await self._handle_service(request, target, visitor, task, service, session)
+        if target.path == f"/{PROXY_PREFIX}/events":
+            service_name = request.query.get("service") or service
+            with self._sockets.track_response(target, session):
+                return await self._waiting_page.events(request, target, visitor, service_name)
         return page(request, "nothing", 404)
 
-    async def _shown(
+    async def _handle_service(
         self,
         request: web.Request,
-        place: Place,
+        target: Target,
         visitor: Identity,
         task: Task,
         service: str,
@@ -94,43 +95,53 @@ class Requests:
     ) -> web.StreamResponse:
         key = rank_of(task, 0)
         if key is None or not request.raw_path.startswith("/"):
-            return await self._waiting.answer(request, task, service)
-        if request.method not in _READS:
-            self._r.board.touch(task.id)
-        path, scheme = _path(request, place, task, service), self._r.addresses.scheme
-        passage = forward.Forward(
-            request, host_of(key, service), path, visitor.name, scheme, self._entrance.cookie
+            return await self._waiting_page.answer(request, task, service)
+        if request.method not in _READ_METHODS:
+            self._deps.service_states.touch(task.id)
+        path, scheme = _path(request, target, task, service), self._deps.addresses.scheme
+        forwarded = forward.ForwardedRequest(
+            request, internal_host(key, service), path, visitor.name, scheme, self._login.cookie
         )
         try:
-            return await self._passed(request, passage, place, session)
+            return await self._forward(request, forwarded, target, session)
         except aiohttp.WSServerHandshakeError as refused:
             return web.Response(status=refused.status)
-        except forward.BodyStopped:
-            return closed(web.Response(status=408))
+        except forward.BodyTimeout:
+            return close_after(web.Response(status=408))
         except aiohttp.ConnectionTimeoutError:
-            # None of those it may have came free; a service that cannot be reached is Unreached
+            # No connection became free; an unreachable service raises ServiceUnreachable
             return page(request, "full", 429)
-        except (Unreached, aiohttp.ClientError, TimeoutError) as error:
+        except (ServiceUnreachable, aiohttp.ClientError, TimeoutError) as error:
             log.info("a service does not answer", task=task.id, service=service, why=str(error))
-            return await self._waiting.answer(request, task, service)
+            return await self._waiting_page.answer(request, task, service)
 
-    async def _passed(
-        self, request: web.Request, passage: forward.Forward, place: Place, session: str
+    async def _forward(
+        self,
+        request: web.Request,
+        forwarded: forward.ForwardedRequest,
+        target: Target,
+        session: str,
     ) -> web.StreamResponse:
         if forward.is_websocket(request):
-            with self._sockets.wanted(str(passage.url.host)) as free:
-                if not free:
+            with self._sockets.reserve(str(forwarded.url.host)) as is_free:
+                if not is_free:
                     return page(request, "full", 429)
-                return await forward.pass_websocket(
-                    self._long, passage, lambda opened: self._sockets.open(opened, place, session)
+                return await forward.forward_websocket(
+                    self._websocket_client,
+                    forwarded,
+                    lambda websocket: self._sockets.open(websocket, target, session),
                 )
-        fresh = self._entrance.renewed(place, session)
-        with self._sockets.answering(place, session):
-            return await forward.pass_on(self._session, passage, fresh, self._body_seconds)
+        renewed_cookie = self._login.renewal_cookie(target, session)
+        with self._sockets.track_response(target, session):
+            return await forward.forward_request(
+                self._client, forwarded, renewed_cookie, self._body_seconds
+            )
 
 
-def _path(request: web.Request, place: Place, task: Task, service: str) -> str:
-    """What the service is asked for: the public path, unless it wants to know nothing of its prefix."""
-    public, mark, query = request.raw_path.partition("?")
-    inside = (place.path or "/") if web_service(task, service).rewrite_uri else public
-    return inside + mark + query
+def _path(request: web.Request, target: Target, task: Task, service: str) -> str:
+    """Returns the path for the service: the public path, unless the service has its prefix removed."""
+    public_path, separator, query = request.raw_path.partition("?")
+    path_for_service = (
+        (target.path or "/") if web_service(task, service).rewrite_uri else public_path
+    )
+    return path_for_service + separator + query

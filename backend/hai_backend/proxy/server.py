@@ -1,6 +1,6 @@
-"""Serves connections of browsers that the door accepts.
+"""Serves connections of browsers that the listener accepts.
 
-Only facade.py loads this, with the first browser: aiohttp takes its time.
+Only facade.py imports this, with the first browser, because importing aiohttp is slow.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import socket
 from aiohttp import web
 
 from hai_backend.api.server.certificates import Certificates
-from hai_backend.proxy.connections import Connections, Limits
+from hai_backend.proxy.connections import ConnectionLimits, Connections
 from hai_backend.proxy.dependencies import ProxyDeps
 from hai_backend.proxy.requests import Requests
 from hai_backend.proxy.sockets import Sockets
@@ -21,13 +21,15 @@ _SHUTDOWN_SECONDS = 0.5
 
 
 class ProxyServer:
-    """Make it with `started`."""
+    """The HTTP server for browsers. Create it with `start`."""
 
-    def __init__(self, rooms: ProxyDeps, certificates: Certificates | None, limits: Limits) -> None:
+    def __init__(
+        self, deps: ProxyDeps, certificates: Certificates | None, limits: ConnectionLimits
+    ) -> None:
         self._certificates = certificates
         self._connections = Connections(limits)
-        self._sockets = Sockets(rooms)
-        self._requests = Requests(rooms, self._connections, self._sockets, limits.body_seconds)
+        self._sockets = Sockets(deps)
+        self._requests = Requests(deps, self._connections, self._sockets, limits.body_seconds)
         application = web.Application(client_max_size=0)
         application.router.add_route("*", "/{path:.*}", self._requests.handle)
         self._runner = web.AppRunner(
@@ -41,36 +43,36 @@ class ProxyServer:
         )
 
     @classmethod
-    async def started(
-        cls, rooms: ProxyDeps, certificates: Certificates | None, limits: Limits
+    async def start(
+        cls, deps: ProxyDeps, certificates: Certificates | None, limits: ConnectionLimits
     ) -> ProxyServer:
-        """Ready for connections."""
-        server = cls(rooms, certificates, limits)
+        """Creates a server that is ready for connections."""
+        server = cls(deps, certificates, limits)
         await server._runner.setup()
         return server
 
     async def receive(self, connection: socket.socket) -> None:
-        """One connection of a browser."""
+        """Serves one connection of a browser."""
         assert self._runner.server is not None
         tls = None if self._certificates is None else self._certificates.context
-        guarded = self._connections.guarded(self._runner.server)
+        guard = self._connections.guard(self._runner.server)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: guarded,
+                lambda: guard,
                 connection,
                 ssl=tls,
                 ssl_handshake_timeout=None if tls is None else _HANDSHAKE_SECONDS,
             )
         except BaseException:
-            guarded.gone()
+            guard.on_closed()
             raise
 
     async def close(self) -> None:
-        """End every connection; browsers come back by themselves."""
+        """Closes all connections; browsers reconnect."""
         await self._sockets.close(_SHUTDOWN_SECONDS)
         await self._requests.close()
         await self._runner.cleanup()
 
     def check(self) -> None:
-        """Who may do what has changed."""
+        """Checks open connections after a change of permissions."""
         self._sockets.check()

@@ -1,4 +1,4 @@
-"""Who stands before the proxy: links that are good once, and the sessions that they are traded for."""
+"""Identifies visitors of the proxy: one-time links, and the sessions that they are exchanged for."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hai_backend.domain.errors import Unauthenticated
 LINK_SECONDS = 60.0
 SESSION_SECONDS = 12 * 3600
 _LINK, _SESSION = "link", "session"
-_REMEMBERED = 10_000  # links that wait to be used
+_MAX_UNUSED_LINKS = 10_000  # unused links
 
 
 class Sessions:
-    """Links live in this object only; sessions outlive the server."""
+    """Signs links and sessions. Links are valid in this process only; sessions survive a restart."""
 
     def __init__(self, secret: bytes, directory: Directory, clock: Clock) -> None:
         self._key = browser_sessions.signing_key(secret)
@@ -28,23 +28,23 @@ class Sessions:
         self._unused: OrderedDict[str, None] = OrderedDict()
 
     def link_key(self, identity: Identity, task_id: int) -> str:
-        """Good once, for a minute."""
+        """Returns a key that is valid once, for a minute."""
         once = secrets.token_urlsafe(16)
         self._unused[once] = None
-        while len(self._unused) > _REMEMBERED:
+        while len(self._unused) > _MAX_UNUSED_LINKS:
             self._unused.popitem(last=False)
         return self._signed(_LINK, identity.name, identity.token_id, task_id, LINK_SECONDS, once)
 
-    def begin(self, task_id: int, link_key: str) -> str | None:
-        """Trade a link for a session; None: it is not good, or was used."""
+    def start_session(self, task_id: int, link_key: str) -> str | None:
+        """Exchanges a link for a session; None if the link is invalid or was used."""
         found = browser_sessions.read(self._key, _LINK, link_key, self._clock.now())
         if found is None or found.task_id != task_id or found.once not in self._unused:
             return None
         del self._unused[found.once]
         return self._signed(_SESSION, found.user, found.token_id, task_id, SESSION_SECONDS)
 
-    def renewed(self, task_id: int, session: str) -> str | None:
-        """A longer session for who is in the second half of one; None: there is time."""
+    def renew(self, task_id: int, session: str) -> str | None:
+        """Renews a session in the second half of its lifetime; otherwise returns None."""
         now = self._clock.now()
         found = browser_sessions.read(self._key, _SESSION, session, now)
         if found is None or found.task_id != task_id:
@@ -54,7 +54,7 @@ class Sessions:
         return self._signed(_SESSION, found.user, found.token_id, task_id, SESSION_SECONDS)
 
     def visitor(self, task_id: int, session: str) -> Identity | None:
-        """Who it is; None: nobody whom we know, or not any more."""
+        """Returns the identity of a session; None if the session or its token is no longer valid."""
         now = self._clock.now()
         found = browser_sessions.read(self._key, _SESSION, session, now) if session else None
         if found is None or found.task_id != task_id:
@@ -69,5 +69,5 @@ class Sessions:
         self, purpose: str, user: str, token_id: int, task_id: int, seconds: float, once: str = ""
     ) -> str:
         expires_at = self._clock.now() + seconds
-        what = Pass(purpose, user, token_id, task_id, expires_at, once)
-        return browser_sessions.sign(self._key, what)
+        session_pass = Pass(purpose, user, token_id, task_id, expires_at, once)
+        return browser_sessions.sign(self._key, session_pass)

@@ -1,4 +1,4 @@
-"""Websockets and answers that last. They may go on for hours, so each ends with its session or the server."""
+"""Tracks websockets and long responses. They may last for hours, so each ends with its session or the server."""
 
 from __future__ import annotations
 
@@ -9,75 +9,77 @@ from contextlib import contextmanager
 
 from aiohttp import web
 
-from hai_backend.proxy.addresses import Place
-from hai_backend.proxy.connector import PER_TASK
+from hai_backend.proxy.addresses import Target
+from hai_backend.proxy.connector import MAX_PER_SERVICE
 from hai_backend.proxy.dependencies import ProxyDeps
 from hai_backend.proxy.forward import SESSION_ENDED
 
-_RESTARTS = 1012
+_SERVICE_RESTART = 1012
 
 
 class Sockets:
-    """Knows for whom each is open."""
+    """The open websockets and responses, with their targets and sessions."""
 
-    def __init__(self, rooms: ProxyDeps) -> None:
-        self._r = rooms
-        self._open: dict[web.WebSocketResponse, tuple[Place, str]] = {}
-        self._answers: dict[asyncio.Task[object], tuple[Place, str]] = {}
+    def __init__(self, deps: ProxyDeps) -> None:
+        self._deps = deps
+        self._open: dict[web.WebSocketResponse, tuple[Target, str]] = {}
+        self._responses: dict[asyncio.Task[object], tuple[Target, str]] = {}
         self._closing: set[asyncio.Task[bool]] = set()
-        self._wanted: Counter[str] = Counter()
+        self._reserved: Counter[str] = Counter()
 
     @contextmanager
-    def wanted(self, host: str) -> Iterator[bool]:
-        """One more into a service, while the block runs. False: it has all that it may have, and none ends soon."""
-        self._wanted[host] += 1
+    def reserve(self, host: str) -> Iterator[bool]:
+        """Reserves a websocket to a service during the block. Yields False if the service has reached its limit."""
+        self._reserved[host] += 1
         try:
-            yield self._wanted[host] <= PER_TASK
+            yield self._reserved[host] <= MAX_PER_SERVICE
         finally:
-            self._wanted -= Counter([host])  # no trace is left of what has none
+            self._reserved -= Counter([host])  # removes counters of 0
 
     @contextmanager
-    def open(self, opened: web.WebSocketResponse, place: Place, session: str) -> Iterator[None]:
-        """One more, while the block runs."""
-        self._open[opened] = (place, session)
-        try:
-            yield
-        finally:
-            del self._open[opened]
-
-    @contextmanager
-    def answering(self, place: Place, session: str) -> Iterator[None]:
-        """The block gives an answer, which may have no end: a stream of events, a large file."""
-        work = asyncio.current_task()
-        assert work is not None
-        self._answers[work] = (place, session)
+    def open(
+        self, websocket: web.WebSocketResponse, target: Target, session: str
+    ) -> Iterator[None]:
+        """Tracks a websocket during the block."""
+        self._open[websocket] = (target, session)
         try:
             yield
         finally:
-            del self._answers[work]
+            del self._open[websocket]
+
+    @contextmanager
+    def track_response(self, target: Target, session: str) -> Iterator[None]:
+        """Tracks a response that the block sends and that may be endless: a stream of events, a large file."""
+        response_task = asyncio.current_task()
+        assert response_task is not None
+        self._responses[response_task] = (target, session)
+        try:
+            yield
+        finally:
+            del self._responses[response_task]
 
     def check(self) -> None:
-        """Who may do what has changed: those of whoever may not be here any more end."""
-        for opened, whose in list(self._open.items()):
-            if not self._admitted(*whose):
-                self._end(opened, SESSION_ENDED, "signed out")
-        for work, whose in list(self._answers.items()):
-            if not self._admitted(*whose):
-                work.cancel()
+        """Closes those whose user is no longer allowed, after a change of permissions."""
+        for websocket, owner in list(self._open.items()):
+            if not self._is_allowed(*owner):
+                self._close(websocket, SESSION_ENDED, "signed out")
+        for response_task, owner in list(self._responses.items()):
+            if not self._is_allowed(*owner):
+                response_task.cancel()
 
-    def _admitted(self, place: Place, session: str) -> bool:
-        task = self._r.task_manager.unfinished().get(place.task_id)
-        visitor = self._r.sessions.visitor(place.task_id, session)
-        return visitor is not None and task is not None and self._r.access.sees(visitor, task)
+    def _is_allowed(self, target: Target, session: str) -> bool:
+        task = self._deps.task_manager.unfinished().get(target.task_id)
+        visitor = self._deps.sessions.visitor(target.task_id, session)
+        return visitor is not None and task is not None and self._deps.access.sees(visitor, task)
 
     async def close(self, seconds: float) -> None:
-        """End all; browsers come back by themselves."""
-        for opened in list(self._open):
-            self._end(opened, _RESTARTS, "the server is being restarted")
+        """Closes all; browsers reconnect."""
+        for websocket in list(self._open):
+            self._close(websocket, _SERVICE_RESTART, "the server is being restarted")
         if self._closing:
             await asyncio.wait(self._closing, timeout=seconds)
 
-    def _end(self, opened: web.WebSocketResponse, code: int, why: str) -> None:
-        closing = asyncio.ensure_future(opened.close(code=code, message=why.encode()))
+    def _close(self, websocket: web.WebSocketResponse, code: int, reason: str) -> None:
+        closing = asyncio.ensure_future(websocket.close(code=code, message=reason.encode()))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)

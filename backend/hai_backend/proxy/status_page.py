@@ -1,4 +1,4 @@
-"""What is told to a browser whose task cannot be shown just now: how it is, why, and when it will be back."""
+"""Computes the status that a browser sees while a service is not available: state, reason, and expected time."""
 
 from __future__ import annotations
 
@@ -21,95 +21,99 @@ from hai_backend.domain.scheduling.plan import Wait
 from hai_backend.domain.task import RunState, Task, TaskState
 from hai_backend.proxy.pages import Status, texts
 
-# something is said at least this often, so that nothing between cuts the stream
+# an event is sent at least this often, so that nothing in between closes the stream
 _EVENT_SECONDS = 15.0
 _BROKEN = (SERVICE_STATE_FAILED, SERVICE_STATE_STOPPED)
 
 
 class Waits(Protocol):
-    """The answer of the last scheduling pass."""
+    """The result of the last scheduling pass."""
 
     async def waits(self, group: str = "") -> Mapping[int, Wait]: ...
 
 
-Starts = Callable[[list[tuple[int, str]]], Awaitable[Mapping[int, PredictedStart]]]
+PredictStarts = Callable[[list[tuple[int, str]]], Awaitable[Mapping[int, PredictedStart]]]
 
 
 class StatusPage:
-    """Looks at a task and says it in words."""
+    """Describes the status of a task."""
 
-    def __init__(self, board: ServiceStates, waits: Waits, starts: Starts) -> None:
-        self._board = board
+    def __init__(
+        self, service_states: ServiceStates, waits: Waits, predict_starts: PredictStarts
+    ) -> None:
+        self._service_states = service_states
         self._waits = waits
-        self._starts = starts
+        self._predict_starts = predict_starts
 
     def service(self, task: Task, name: str) -> ServiceStatus | None:
-        """What rank 0's agent says of a service."""
-        told = self._board.services(task)
-        return next((s for s in told if s.name == name and s.rank == 0), None)
+        """Returns what rank 0's agent reported about a service."""
+        reported = self._service_states.services(task)
+        return next((s for s in reported if s.name == name and s.rank == 0), None)
 
-    async def status(self, task: Task, service: str, speech: str) -> Status:
-        """For the page in front of a service."""
+    async def status(self, task: Task, service: str, language: str) -> Status:
+        """Returns the status for the waiting page of a service."""
         if task.state is TaskState.FINISHED:
-            return _status(task, "finished", speech, why=task.reason)
+            return _status(task, "finished", language, why=task.reason)
         if task.waiting:
-            return await self._waiting(task, speech)
-        told = self.service(task, service)
-        if told is not None and told.state == SERVICE_STATE_READY and _runs(task):
-            return _status(task, "starting", speech, ready=True)
-        if told is not None and told.state in _BROKEN and _runs(task):
-            return _status(task, "broken", speech, why=told.message)
+            return await self._waiting_status(task, language)
+        reported = self.service(task, service)
+        if reported is not None and reported.state == SERVICE_STATE_READY and _runs(task):
+            return _status(task, "starting", language, ready=True)
+        if reported is not None and reported.state in _BROKEN and _runs(task):
+            return _status(task, "broken", language, why=reported.message)
         if not _runs(task):
-            return _status(task, "starting", speech, why=task.run.reason if task.run else "")
-        return _status(task, "starting", speech, why=told.message if told is not None else "")
+            return _status(task, "starting", language, why=task.run.reason if task.run else "")
+        return _status(
+            task, "starting", language, why=reported.message if reported is not None else ""
+        )
 
-    async def _waiting(self, task: Task, speech: str) -> Status:
+    async def _waiting_status(self, task: Task, language: str) -> Status:
         if task.held:
-            return _status(task, "away", speech, why=task.reason)
+            return _status(task, "away", language, why=task.reason)
         group = task.spec.resource.group
         wait = (await self._waits.waits(group)).get(task.id)
-        start = (await self._starts([(task.id, group)])).get(task.id)
+        start = (await self._predict_starts([(task.id, group)])).get(task.id)
         return _status(
             task,
             "waiting",
-            speech,
+            language,
             why=wait.message if wait else task.reason,
             place=str(wait.place) if wait and wait.place else "",
-            when=_when(start),
+            when=_format_start(start),
         )
 
     async def changes(
-        self, get: Callable[[], Awaitable[Task | None]], tasks: Feed, service: str, speech: str
+        self, get: Callable[[], Awaitable[Task | None]], tasks: Feed, service: str, language: str
     ) -> AsyncIterator[Status | None]:
-        """The status, and again whenever it is another one (None: still the same).
+        """Yields the status, and again whenever it changes (None: unchanged).
 
-        Ends when the service is there, or the task may not be seen any more.
+        Ends when the service is ready, or the task is no longer visible.
         """
-        last = None
+        previous = None
         while True:
-            seen = (tasks.version, self._board.feed.version)
+            versions = (tasks.version, self._service_states.feed.version)
             task = await get()
             if task is None:
                 return
-            status = await self.status(task, service, speech)
-            yield status if status != last else None
+            status = await self.status(task, service, language)
+            yield status if status != previous else None
             if status.ready:
                 return
-            last = status
-            await self._changed(tasks, *seen)
+            previous = status
+            await self._changed(tasks, *versions)
             await asyncio.sleep(BUNDLE_SECONDS)
 
-    async def _changed(self, tasks: Feed, task_version: int, board_version: int) -> None:
-        """Something has changed somewhere, or nothing for a while."""
+    async def _changed(self, tasks: Feed, task_version: int, services_version: int) -> None:
+        """Waits for a change of tasks or services, or a timeout."""
         waiting = {
             asyncio.ensure_future(tasks.beyond(task_version)),
-            asyncio.ensure_future(self._board.feed.beyond(board_version)),
+            asyncio.ensure_future(self._service_states.feed.beyond(services_version)),
         }
         try:
             await asyncio.wait(waiting, timeout=_EVENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in waiting:
-                one.cancel()
+            for waiter in waiting:
+                waiter.cancel()
 
 
 def _runs(task: Task) -> bool:
@@ -119,23 +123,23 @@ def _runs(task: Task) -> bool:
 def _status(
     task: Task,
     key: str,
-    speech: str,
+    language: str,
     *,
     why: str = "",
     place: str = "",
     when: str = "",
     ready: bool = False,
 ) -> Status:
-    title, advice = texts(key, speech, task.id)
+    title, advice = texts(key, language, task.id)
     return Status(key, task.id, task.spec.name, title, advice, why, place, when, ready)
 
 
-def _when(start: PredictedStart | None) -> str:
-    """In UTC: the proxy does not know the visitor's clock."""
+def _format_start(start: PredictedStart | None) -> str:
+    """Formats in UTC: the proxy does not know the visitor's time zone."""
     if start is None or not start.HasField("p50"):
         return ""
-    middle = _clock(start.p50.seconds)
-    return f"~{middle} – {_clock(start.p90.seconds)}" if start.HasField("p90") else f"~{middle}"
+    median = _clock(start.p50.seconds)
+    return f"~{median} – {_clock(start.p90.seconds)}" if start.HasField("p90") else f"~{median}"
 
 
 def _clock(seconds: int) -> str:

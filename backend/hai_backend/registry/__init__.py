@@ -1,1 +1,1 @@
-"""Container registries, asked over the OCI distribution API: which tags there are, and which digest one has now."""
+"""A client of container registries (OCI distribution API): lists tags, and resolves a tag to its digest."""

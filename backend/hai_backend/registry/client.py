@@ -1,6 +1,6 @@
-"""What is asked of registries: which digest an image has now, and which tags there are.
+"""Queries registries: the current digest of an image, and its tags.
 
-aiohttp is imported only when there is something to ask: it would cost every start of a server half a second.
+aiohttp is imported only for a query: otherwise every start of a server would take half a second longer.
 """
 
 from __future__ import annotations
@@ -12,61 +12,65 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from hai_backend.domain.catalog.image import ImageReference, Registry
-from hai_backend.registry.responses import down, read_json
+from hai_backend.registry.responses import read_json, unavailable
 
 if TYPE_CHECKING:
-    from hai_backend.registry.http import Asking
+    from hai_backend.registry.http import RegistrySession
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _SECONDS = 10.0
-_TAGS = 10_000
+_MAX_TAGS = 10_000
 
 
 class RegistryClient:
-    """Asks one registry at a time. A session lives for one question: they are rare, and answers are cached above."""
+    """Queries one registry per call. Each query has its own session: queries are rare, and cached by callers."""
 
     def __init__(self, seconds: float = _SECONDS) -> None:
-        self._seconds = seconds  # for all of a question
+        self._seconds = seconds  # timeout of a complete query
 
     async def digest(self, image: ImageReference, registry: Registry) -> str:
-        """What an image is now. Raises NotFound, Denied or Unavailable."""
+        """Returns the current digest of an image. Raises NotFound, Denied or Unavailable."""
         path = f"/v2/{image.repository}/manifests/{image.digest or image.tag}"
-        async with self._asking(image, registry) as ask:
-            answer = await ask("HEAD", path)
-        found = answer.headers.get("Docker-Content-Digest", "")
+        async with self._session(image, registry) as send:
+            response = await send("HEAD", path)
+        found = response.headers.get("Docker-Content-Digest", "")
         if not _DIGEST.fullmatch(found) or image.digest not in ("", found):
-            raise down(image.registry, "names no digest for the image, or another one")
+            raise unavailable(
+                image.registry, "returned no digest for the image, or a different one"
+            )
         return found
 
     async def tags(self, image: ImageReference, registry: Registry) -> tuple[str, ...]:
-        """Tags in the image's repository, sorted. Raises NotFound, Denied or Unavailable."""
+        """Returns the sorted tags of the image's repository. Raises NotFound, Denied or Unavailable."""
         tags: list[str] = []
         path: str | None = f"/v2/{image.repository}/tags/list?n=1000"
-        async with self._asking(image, registry) as ask:
-            while path and len(tags) < _TAGS:
-                answer = await ask("GET", path)
-                tags += _tags(image.registry, answer.body)
-                path = answer.next_page
-        return tuple(sorted(tags[:_TAGS]))
+        async with self._session(image, registry) as send:
+            while path and len(tags) < _MAX_TAGS:
+                response = await send("GET", path)
+                tags += _tags(image.registry, response.body)
+                path = response.next_page
+        return tuple(sorted(tags[:_MAX_TAGS]))
 
     @asynccontextmanager
-    async def _asking(self, image: ImageReference, registry: Registry) -> AsyncIterator[Asking]:
+    async def _session(
+        self, image: ImageReference, registry: Registry
+    ) -> AsyncIterator[RegistrySession]:
         import aiohttp
 
-        from hai_backend.registry.http import Asking
+        from hai_backend.registry.http import RegistrySession
 
         try:
             async with asyncio.timeout(self._seconds), aiohttp.ClientSession() as session:
-                yield Asking(session, image, registry)
+                yield RegistrySession(session, image, registry)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise down(image.registry, _cause(error)) from error
+            raise unavailable(image.registry, _cause(error)) from error
 
 
 def _tags(host: str, body: bytes) -> list[str]:
-    """What reads like a tag: it is shown on terminals."""
-    told = read_json(host, body).get("tags")
-    tags = map(str, told if isinstance(told, list) else ())
+    """Returns only valid tags, because they are displayed on terminals."""
+    tags_listed = read_json(host, body).get("tags")
+    tags = map(str, tags_listed if isinstance(tags_listed, list) else ())
     return [tag for tag in tags if _TAG.fullmatch(tag)]
 
 

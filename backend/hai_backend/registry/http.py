@@ -1,7 +1,7 @@
-"""Questions to one registry by HTTP: GET and HEAD only, no redirects, and only so much is read.
+"""HTTP requests to one registry: GET and HEAD only, no redirects, and responses of limited size.
 
-Credentials go to the registry itself, or to the token service that it names, which must be spoken to by TLS unless
-the registry is not; they stand in no URL, message or log.
+Credentials are sent to the registry itself, or to the token service that it names, which must use TLS unless the
+registry does not. They never appear in a URL, message or log.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import aiohttp
 
 from hai_backend.domain.catalog.image import ImageReference, Registry, repository_path
 from hai_backend.domain.errors import Denied, NotFound
-from hai_backend.registry import challenge
 from hai_backend.registry.proxies import proxy_to
-from hai_backend.registry.responses import down, read_json
+from hai_backend.registry.responses import Challenge, parse_challenge, read_json, unavailable
 
 _TOKEN = re.compile(r"[!-~]+")
-_BYTES = 4 * 1024 * 1024
-_KINDS = ", ".join(
+_MAX_BODY_BYTES = 4 * 1024 * 1024
+_MANIFEST_TYPES = ", ".join(
     (
         "application/vnd.oci.image.index.v1+json",
         "application/vnd.oci.image.manifest.v1+json",
@@ -33,16 +32,16 @@ Headers = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A good answer: what is looked at afterwards."""
+class Response:
+    """A successful response."""
 
     headers: Headers
     body: bytes
     next_page: str | None
 
 
-class Asking:
-    """Authenticates when it is asked to, once."""
+class RegistrySession:
+    """Sends requests to one registry, and authenticates once when the registry requires it."""
 
     def __init__(
         self, session: aiohttp.ClientSession, image: ImageReference, registry: Registry
@@ -53,18 +52,20 @@ class Asking:
         self._base = f"{'http' if registry.plain_http else 'https'}://{image.registry}"
         self._authorization: Headers = {}
 
-    async def __call__(self, method: str, path: str) -> Answer:
-        """Raises NotFound, Denied or Unavailable, and what aiohttp raises."""
-        answer = await self._send(method, path)
-        if answer.status == 401 and not self._authorization:
-            self._authorization = await self._authorize(answer.headers.get("WWW-Authenticate", ""))
-            answer = await self._send(method, path)
-        self._check(answer.status)
-        body = await _body(answer) if method == "GET" else b""
-        return Answer(answer.headers, body, _next_page(self._base, answer))
+    async def __call__(self, method: str, path: str) -> Response:
+        """Sends a request. Raises NotFound, Denied or Unavailable, and errors of aiohttp."""
+        response = await self._send(method, path)
+        if response.status == 401 and not self._authorization:
+            self._authorization = await self._authorize(
+                response.headers.get("WWW-Authenticate", "")
+            )
+            response = await self._send(method, path)
+        self._check(response.status)
+        body = await _body(response) if method == "GET" else b""
+        return Response(response.headers, body, _next_page(self._base, response))
 
     async def _send(self, method: str, path: str) -> aiohttp.ClientResponse:
-        headers = {"Accept": _KINDS, **self._authorization}
+        headers = {"Accept": _MANIFEST_TYPES, **self._authorization}
         url = self._base + path
         return await self._session.request(
             method, url, headers=headers, allow_redirects=False, proxy=proxy_to(url)
@@ -79,22 +80,24 @@ class Asking:
                 reason="NO_SUCH_IMAGE",
             )
         if status in (401, 403):
-            known = f"as {account}" if account else "without an account"
+            account_text = f"as {account}" if account else "without an account"
             raise Denied(
-                f"registry {image.registry} lets nobody see {repository_path(image)} who asks {known}; "
+                f"registry {image.registry} denies access to {repository_path(image)} {account_text}; "
                 "an admin sets the account with `hai registry set`",
                 reason="IMAGE_DENIED",
             )
         if status != 200:
-            raise down(image.registry, f"answers with status {status}")
+            raise unavailable(image.registry, f"returned status {status}")
 
     async def _authorize(self, header: str) -> Headers:
-        asked = challenge.parse(header)
-        if asked is None:
-            raise down(self._image.registry, "asks for a kind of login that is not known here")
-        if not asked.bearer:
+        challenge = parse_challenge(header)
+        if challenge is None:
+            raise unavailable(
+                self._image.registry, "requires an authentication scheme that is not supported"
+            )
+        if not challenge.bearer:
             return self._basic()
-        return {"Authorization": f"Bearer {await self._token(asked)}"}
+        return {"Authorization": f"Bearer {await self._token(challenge)}"}
 
     def _basic(self) -> dict[str, str]:
         if not self._registry.username:
@@ -104,47 +107,47 @@ class Asking:
         )
         return {"Authorization": login}
 
-    async def _token(self, asked: challenge.Challenge) -> str:
-        """A token of the service that the registry names: Harbor, GitLab and others."""
-        self._require_trust(asked.realm)
-        query = {"service": asked.service, "scope": asked.scope}
-        answer = await self._session.get(
-            asked.realm,
+    async def _token(self, challenge: Challenge) -> str:
+        """Fetches a token from the service that the registry names, as with Harbor and GitLab."""
+        self._require_trust(challenge.realm)
+        query = {"service": challenge.service, "scope": challenge.scope}
+        response = await self._session.get(
+            challenge.realm,
             params={key: value for key, value in query.items() if value},
             headers=self._basic(),
             allow_redirects=False,
-            proxy=proxy_to(asked.realm),
+            proxy=proxy_to(challenge.realm),
         )
-        if answer.status == 404:
-            raise down(self._image.registry, "names a token service that is not there")
-        self._check(answer.status)
-        told = read_json(self._image.registry, await _body(answer))
-        token = str(told.get("token") or told.get("access_token") or "")
+        if response.status == 404:
+            raise unavailable(self._image.registry, "names a token service that does not exist")
+        self._check(response.status)
+        body = read_json(self._image.registry, await _body(response))
+        token = str(body.get("token") or body.get("access_token") or "")
         if not _TOKEN.fullmatch(token):
-            raise down(self._image.registry, "has a token service that gives no token")
+            raise unavailable(self._image.registry, "has a token service that returned no token")
         return token
 
     def _require_trust(self, realm: str) -> None:
         scheme = urlsplit(realm).scheme
         if scheme != "https" and not (self._registry.plain_http and scheme == "http"):
-            raise down(
-                self._image.registry, "wants its password sent in plain text to another place"
+            raise unavailable(
+                self._image.registry, "requests its password in plain text for another host"
             )
 
 
-async def _body(answer: aiohttp.ClientResponse) -> bytes:
-    """What was answered, or as much of it as we are ready to hold."""
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """Reads the body, but not more than the limit."""
     body = b""
-    async for chunk in answer.content.iter_chunked(64 * 1024):
+    async for chunk in response.content.iter_chunked(64 * 1024):
         body += chunk
-        if len(body) > _BYTES:
+        if len(body) > _MAX_BODY_BYTES:
             break
     return body
 
 
-def _next_page(base: str, answer: aiohttp.ClientResponse) -> str | None:
-    """The path of the next page, which must be of the same registry."""
-    link = answer.links.get("next")
+def _next_page(base: str, response: aiohttp.ClientResponse) -> str | None:
+    """Returns the path of the next page, which must be on the same registry."""
+    link = response.links.get("next")
     if link is None or link.get("url") is None:
         return None
     url = urlsplit(urljoin(base, str(link["url"])))

@@ -1,6 +1,6 @@
-"""Which proxy leads to a URL, by the variables that other programs read: http_proxy, https_proxy, all_proxy, no_proxy.
+"""Selects the proxy for a URL from the usual variables: http_proxy, https_proxy, all_proxy, no_proxy.
 
-aiohttp would read them by itself, and the passwords in ~/.netrc with them, which are nobody's for registries.
+aiohttp's own support would also read passwords from ~/.netrc, which are not meant for registries.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hai.client.connection.transport import on_loopback
 
 
 def proxy_to(url: str) -> str | None:
-    """None: there is none. Our own loopback needs none; of those that speak no HTTP (SOCKS) none is used."""
+    """Returns the proxy of a URL. None for loopback addresses, and for proxies that do not speak HTTP (SOCKS)."""
     parts = urlsplit(url)
     if on_loopback(f"{parts.hostname}:0") or proxy_bypass(parts.netloc):
         return None

@@ -14,7 +14,7 @@ from hai_backend.api.server.server import LOOPBACK, Endpoint, Listening, build_s
 from hai_backend.config import Settings
 from hai_backend.domain.errors import Invalid, Unavailable, Violation
 from hai_backend.proxy.addresses import Addresses, addresses_of
-from hai_backend.proxy.listener import Listener, Receive, nobody, passed_on_to
+from hai_backend.proxy.listener import Listener, Receive, forward_to, refuse
 from hai_backend.server.paths import HTTP_PORT, last_port
 
 _EVERYWHERE = ("0.0.0.0", "[::]", "")
@@ -75,8 +75,8 @@ def way_of_browsers(leader: str, settings: Settings) -> Receive:
     """To the door of the server that leads: the same port on its machine."""
     own, _, port = settings.http_listen.rpartition(":")
     if not int(port or 0):
-        return nobody
-    return passed_on_to(leader.rpartition(":")[0].strip("[]"), int(port), own)
+        return refuse
+    return forward_to(leader.rpartition(":")[0].strip("[]"), int(port), own)
 
 
 def advertised(settings: Settings, listening: str) -> str:

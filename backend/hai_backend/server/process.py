@@ -24,7 +24,7 @@ from hai_backend.controllers.aio.clock import Clock, SystemClock
 from hai_backend.domain.errors import Unavailable
 from hai_backend.launch.base import Launcher
 from hai_backend.metrics.prometheus import Metrics, MetricsServer
-from hai_backend.proxy.listener import Listener, Receive, nobody
+from hai_backend.proxy.listener import Listener, Receive, refuse
 from hai_backend.server.leadership.roles import Alone, Election, Following, Leading, Role
 from hai_backend.server.listen import (
     addresses,
@@ -159,7 +159,7 @@ class Server:
 
     def _browsers_to(self, receive: Receive) -> None:
         if self._door is not None:
-            self._door.to(receive)
+            self._door.set_receiver(receive)
 
     async def _begin(self) -> None:
         if self.settings.several:
@@ -230,7 +230,7 @@ class Server:
         finally:
             self.metrics.leading(False)
             self._router.to(Nobody())
-            self._browsers_to(nobody)
+            self._browsers_to(refuse)
             self.reign = None
             await reign.close(deposed=self._election.role != Leading(epoch))
 
@@ -249,7 +249,7 @@ class Server:
             await _for_ever()
         finally:
             self._router.to(Nobody())
-            self._browsers_to(nobody)
+            self._browsers_to(refuse)
             await way.close()
 
     async def _wait_for_a_leader(self) -> NoReturn:
@@ -272,7 +272,7 @@ class Server:
 
 async def _for_ever() -> NoReturn:
     await asyncio.Event().wait()
-    raise AssertionError("nobody sets it")
+    raise AssertionError("refuse sets it")
 
 
 async def _ended(work: asyncio.Task[Any]) -> None:

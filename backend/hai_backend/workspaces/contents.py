@@ -1,6 +1,6 @@
-"""Contents of files by digest: `incoming` holds what a push brought, `objects` older versions that are kept.
+"""Stores file contents by digest: `incoming` holds what a push brought, `objects` older versions that are retained.
 
-Both lie beside the tree, on its file system, so that content moves between them and the tree by rename.
+Both are on the file system of the tree, so contents move between them and the tree by rename.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from blake3 import blake3
 
 from hai_backend.workspaces.storage.directories import DIRECTORY
 
-PIECE = 1 << 20
+PIECE_BYTES = 1 << 20
 _SMALL_BYTES = 64 << 10
-_LARGE_BYTES, _LARGE_PIECE = 64 << 20, 8 << 20
-_CLONE = 0x40049409  # FICLONE: share blocks, where the file system can
-_CANNOT = frozenset(
+_LARGE_BYTES, _LARGE_PIECE_BYTES = 64 << 20, 8 << 20
+_FICLONE = 0x40049409  # FICLONE: share blocks, where the file system can
+_UNSUPPORTED = frozenset(
     {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.EPERM}
 )
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-_VECTORS = 512  # parts of one write; Linux takes 1024
-_WRITE = 2  # SYNC_FILE_RANGE_WRITE
-_NOREPLACE = 1
+_MAX_VECTORS = 512  # buffers of one write; Linux accepts 1024
+_SYNC_FILE_RANGE_WRITE = 2  # SYNC_FILE_RANGE_WRITE
+_RENAME_NOREPLACE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Contents:
-    """One flat directory of files named by digest. Names may have an end: `.part`, `.2`."""
+    """One flat directory of files named by digest. Names may have a suffix: `.part`, `.2`."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir(exist_ok=True, mode=0o700)
         self.folder = os.open(path, DIRECTORY)
-        self._doubtful: set[str] = set()
-        self._flushing = ThreadPoolExecutor(1, "flushing")  # a slow disk keeps nobody else waiting
-        self._early: Future[None] | None = None
+        self._unverified: set[str] = set()
+        self._flushing = ThreadPoolExecutor(1, "flushing")  # a slow disk delays no other workspace
+        self._early_sync: Future[None] | None = None
         self._failure: OSError | None = None
 
     def close(self) -> None:
@@ -53,12 +53,13 @@ class Contents:
         with self._listing() as folder:
             return os.listdir(folder)
 
-    def doubt(self) -> None:
-        """What is here was left by another process, perhaps in the middle of a write: `has` reads it first."""
-        self._doubtful = {name for name in self.names() if "." not in name}
+    def distrust(self) -> None:
+        """Marks all present files as unverified: another process may have died while it wrote them. `has` reads them
+        first."""
+        self._unverified = {name for name in self.names() if "." not in name}
 
     def has(self, name: str, listed: Collection[str] | None = None) -> bool:
-        """Whether it is here, and whole. Who asks for many has `listed` the names just now."""
+        """Tells whether a complete file of this name exists. Pass `listed`, the current names, when checking many."""
         if listed is None:
             try:
                 os.stat(name, dir_fd=self.folder, follow_symlinks=False)
@@ -66,19 +67,19 @@ class Contents:
                 return False
         elif name not in listed:
             return False
-        return name not in self._doubtful or self._is_whole(name)
+        return name not in self._unverified or self._is_complete(name)
 
-    def _is_whole(self, name: str) -> bool:
-        self._doubtful.discard(name)
+    def _is_complete(self, name: str) -> bool:
+        self._unverified.discard(name)
         with opened(self.open(name)) as file:
-            whole = digest_of(file).hex() == name
-        if not whole:
+            complete = digest_of(file).hex() == name
+        if not complete:
             self.remove(name)
-        return whole
+        return complete
 
     def put(self, name: str, data: memoryview) -> None:
-        """A whole file, in place of what may be there."""
-        self._doubtful.discard(name)
+        """Writes a complete file, and replaces an existing one."""
+        self._unverified.discard(name)
         file = os.open(name, CREATE | os.O_TRUNC, 0o644, dir_fd=self.folder)
         try:
             write_all(file, data)
@@ -89,13 +90,13 @@ class Contents:
             os.close(file)
 
     def write_at(self, name: str, parts: Iterable[tuple[int, memoryview]]) -> None:
-        """Parts of a file that is being put together, by place; neighbours are written at once."""
+        """Writes parts of a file that is being assembled, by offset; adjacent parts are written together."""
         with opened(self.create(name)) as file:
-            for place, data in _neighbours(parts):
-                _write_at(file, place, data)
+            for offset, data in _merge_adjacent(parts):
+                _write_at(file, offset, data)
 
     def create(self, name: str) -> int:
-        """A file to write to; what is in it stays."""
+        """Opens a file for writing without truncating it."""
         return os.open(name, CREATE, 0o644, dir_fd=self.folder)
 
     def open(self, name: str) -> int:
@@ -106,21 +107,21 @@ class Contents:
             os.unlink(name, dir_fd=self.folder)
 
     def size(self) -> int:
-        """Bytes of all files."""
-        with self._listing() as folder, os.scandir(folder) as found:
-            return sum(file.stat(follow_symlinks=False).st_size for file in found)
+        """Returns the total size of all files in bytes."""
+        with self._listing() as folder, os.scandir(folder) as entries:
+            return sum(file.stat(follow_symlinks=False).st_size for file in entries)
 
     @contextmanager
     def _listing(self) -> Iterator[int]:
-        """Opened anew: one place in a listing is shared by all who list one descriptor, and on btrfs that shows nothing
-        of what came after it was opened."""
+        """Opens the directory again, because a descriptor has only one listing position, and on btrfs a listing does
+        not include entries that were created after the descriptor was opened."""
         with opened(os.open(".", DIRECTORY, dir_fd=self.folder)) as folder:
             yield folder
 
     def sync(self, names: list[str] | None) -> None:
-        """These are on disk when it returns; None: everything on this file system, for many that is faster."""
-        if self._early is not None:
-            wait((self._early,))
+        """Writes these files to disk; None: everything on this file system, which is faster for many files."""
+        if self._early_sync is not None:
+            wait((self._early_sync,))
         if names is None:
             self._flush()
         if (failure := self._failure) is not None:
@@ -136,26 +137,29 @@ class Contents:
         os.fsync(self.folder)
 
     def sync_early(self, names: Sequence[str] = ()) -> None:
-        """The disk may begin with these, or with everything; `sync` has less to do then. Not twice at a time."""
-        if self._early is None or self._early.done():
+        """Starts to write these files, or everything, to disk, so that `sync` has less to do. One call at a time takes
+        effect."""
+        if self._early_sync is None or self._early_sync.done():
             submit = self._flushing.submit
-            self._early = submit(self._begin, names) if names else submit(self._flush)
+            self._early_sync = (
+                submit(self._start_writeback, names) if names else submit(self._flush)
+            )
 
-    def _begin(self, names: Sequence[str]) -> None:
-        """Unlike `_flush`, this does not wait for what others write on the same file system."""
+    def _start_writeback(self, names: Sequence[str]) -> None:
+        """Unlike `_flush`, this does not wait for writes of others on the same file system."""
         for name in names:
             with suppress(FileNotFoundError), opened(self.open(name)) as file:
                 write_back(file)
 
     def _flush(self) -> None:
-        """A failure is told by the kernel once, and by us to whoever must know that all is on disk."""
+        """Flushes the file system. The kernel reports a failure only once, so it is kept for the next `sync`."""
         if _libc.syncfs(self.folder) != 0:
             self._failure = OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 @contextmanager
 def opened(file: int) -> Iterator[int]:
-    """Closed at the end."""
+    """Closes the file at the end of the block."""
     try:
         yield file
     finally:
@@ -163,15 +167,19 @@ def opened(file: int) -> Iterator[int]:
 
 
 def open_in(folder: int, name: str) -> int:
-    """For reading; a link is not followed, a pipe not waited for."""
+    """Opens a file for reading, without following links or waiting for pipes."""
     return os.open(name, _READ, dir_fd=folder)
 
 
-def rename_into_nothing(source: str, above: int, target: str, below: int) -> bool:
-    """In one step, only where nothing is; False: something is, or the file system cannot. Raises FileNotFoundError."""
-    sys.audit("os.rename", source, target, above, below)
+def rename_no_replace(source: str, source_fd: int, target: str, target_fd: int) -> bool:
+    """Renames atomically if the target does not exist. Returns False if it does, or if the file system does not support
+    this.
+
+    Raises FileNotFoundError.
+    """
+    sys.audit("os.rename", source, target, source_fd, target_fd)
     old, new = os.fsencode(source), os.fsencode(target)
-    if _libc.renameat2(above, old, below, new, _NOREPLACE) == 0:
+    if _libc.renameat2(source_fd, old, target_fd, new, _RENAME_NOREPLACE) == 0:
         return True
     if ctypes.get_errno() == errno.ENOENT:
         raise FileNotFoundError(errno.ENOENT, "it has been moved", source)
@@ -183,92 +191,94 @@ def write_all(file: int, data: memoryview) -> None:
         data = data[os.write(file, data) :]
 
 
-def _neighbours(
+def _merge_adjacent(
     parts: Iterable[tuple[int, memoryview]],
 ) -> Iterator[tuple[int, list[memoryview]]]:
-    begin, end, run = 0, 0, list[memoryview]()
-    for place, data in parts:
-        if run and (place != end or len(run) >= _VECTORS):
-            yield begin, run
+    source_offset, end, run = 0, 0, list[memoryview]()
+    for offset, data in parts:
+        if run and (offset != end or len(run) >= _MAX_VECTORS):
+            yield source_offset, run
             run = []
         if not run:
-            begin = end = place
+            source_offset = end = offset
         run.append(data)
         end += len(data)
     if run:
-        yield begin, run
+        yield source_offset, run
 
 
-def _write_at(file: int, place: int, run: list[memoryview]) -> None:
-    written = os.pwritev(file, run, place)
+def _write_at(file: int, offset: int, run: list[memoryview]) -> None:
+    written = os.pwritev(file, run, offset)
     for data in run:
         if written < len(data):
-            write_all_at(file, place + written, data[written:])
-        place += len(data)
+            write_all_at(file, offset + written, data[written:])
+        offset += len(data)
         written = max(0, written - len(data))
 
 
-def write_all_at(file: int, place: int, data: memoryview) -> None:
-    """All of it, wherever the file stands."""
+def write_all_at(file: int, offset: int, data: memoryview) -> None:
+    """Writes all data at an offset, regardless of the file position."""
     while data:
-        written = os.pwrite(file, data, place)
-        place, data = place + written, data[written:]
+        written = os.pwrite(file, data, offset)
+        offset, data = offset + written, data[written:]
 
 
 def write_back(file: int) -> None:
-    """The disk may begin with it; nobody waits, who must know asks later."""
-    _libc.sync_file_range(file, ctypes.c_int64(0), ctypes.c_int64(0), _WRITE)  # 0 bytes: all of it
+    """Starts to write a file to disk, without waiting and without reporting errors."""
+    _libc.sync_file_range(
+        file, ctypes.c_int64(0), ctypes.c_int64(0), _SYNC_FILE_RANGE_WRITE
+    )  # length 0: the complete file
 
 
 def digest_of(file: int) -> bytes:
-    """Of all that can be read, from the beginning; of a large file on all cores, for somebody waits."""
+    """Returns the digest of a file's content. Large files are hashed on all cores, because a client waits."""
     size = os.fstat(file).st_size
     if size < _LARGE_BYTES:
-        return _hashed(file, blake3(), min(PIECE, size + 1))
-    return _hashed(file, blake3(max_threads=blake3.AUTO), _LARGE_PIECE)
+        return _hash(file, blake3(), min(PIECE_BYTES, size + 1))
+    return _hash(file, blake3(max_threads=blake3.AUTO), _LARGE_PIECE_BYTES)
 
 
-def _hashed(file: int, hasher: blake3, size: int) -> bytes:
-    piece, place = memoryview(bytearray(size)), 0
-    while read := os.preadv(file, [piece], place):
+def _hash(file: int, hasher: blake3, size: int) -> bytes:
+    piece, offset = memoryview(bytearray(size)), 0
+    while read := os.preadv(file, [piece], offset):
         hasher.update(piece[:read])
-        place += read
+        offset += read
     return hasher.digest()
 
 
-def copy_whole(source: int, target: int, digest: bytes) -> bool:
-    """Into an empty file; whether that has this digest. A small one is read once, and hashed on its way."""
+def copy_and_verify(source: int, target: int, digest: bytes) -> bool:
+    """Copies into an empty file and tells whether the copy has this digest. A small file is read only once."""
     small = os.pread(source, _SMALL_BYTES + 1, 0)
     if len(small) <= _SMALL_BYTES and blake3(small).digest() == digest:
         write_all(target, memoryview(small))
         return True
-    _share(source, target)
+    _clone_or_copy(source, target)
     return digest_of(target) == digest
 
 
-def _share(source: int, target: int) -> None:
-    """Blocks, where that can be; else copied by the kernel."""
+def _clone_or_copy(source: int, target: int) -> None:
+    """Clones the blocks where the file system supports it, else copies in the kernel."""
     try:
-        fcntl.ioctl(target, _CLONE, source)
+        fcntl.ioctl(target, _FICLONE, source)
     except OSError as error:
-        if error.errno not in _CANNOT:
+        if error.errno not in _UNSUPPORTED:
             raise
         copy_range(source, 0, target, 0, os.fstat(source).st_size)
 
 
-def copy_range(source: int, begin: int, target: int, place: int, size: int) -> None:
-    """Bytes of one file into another; ends early where the source does."""
+def copy_range(source: int, source_offset: int, target: int, offset: int, size: int) -> None:
+    """Copies a range of one file into another; stops early where the source ends."""
     while size > 0:
-        done = _copy_some(source, begin, target, place, size)
+        done = _copy_some(source, source_offset, target, offset, size)
         if done == 0:
             return
-        begin, place, size = begin + done, place + done, size - done
+        source_offset, offset, size = source_offset + done, offset + done, size - done
 
 
-def _copy_some(source: int, begin: int, target: int, place: int, size: int) -> int:
+def _copy_some(source: int, source_offset: int, target: int, offset: int, size: int) -> int:
     try:
-        return os.copy_file_range(source, target, size, begin, place)
+        return os.copy_file_range(source, target, size, source_offset, offset)
     except OSError as error:
-        if error.errno not in _CANNOT:
+        if error.errno not in _UNSUPPORTED:
             raise
-    return os.pwrite(target, os.pread(source, min(size, PIECE), begin), place)
+    return os.pwrite(target, os.pread(source, min(size, PIECE_BYTES), source_offset), offset)

@@ -1,18 +1,19 @@
-"""One workspace on storage: its directories, its index, and where a content is to be found.
+"""One workspace on storage: its directories, its index, and look-ups of contents.
 
-    files/      the tree that tasks and people see; its user's own
+    files/      the tree that tasks and people see; owned by its user
     incoming/   contents that a push brought, verified, not yet in the tree
-    laid/       new directories that a push is putting together
+    laid/       new directories that a push is building
     objects/    older versions, by digest
-    lifecycle/      the tree of a pinned revision, one directory a task
+    tasks/      the tree of a pinned revision, one directory per task
     index.db    index.py
 
-All but files/ and what is in lifecycle/ is the server's own: no program of a user can reach it.
+Everything except files/ and the contents of tasks/ belongs to the server; no user's program can reach it.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -23,28 +24,31 @@ from stat import S_ISREG
 from hai.host.disk_reserve import DiskReserve
 from hai_backend.domain.errors import NotFound
 from hai_backend.domain.workspace import Revision
-from hai_backend.workspaces.chunks import appended_files
-from hai_backend.workspaces.contents import Contents, digest_of, open_in, opened
+from hai_backend.workspaces.contents import Contents, copy_range, digest_of, open_in, opened
 from hai_backend.workspaces.index import Index
-from hai_backend.workspaces.storage.directories import Directories, give
-from hai_backend.workspaces.storage.file_stat import Stat, look, stat_of
-from hai_backend.workspaces.storage.workers import Storage
+from hai_backend.workspaces.storage.directories import Directories, chown_to
+from hai_backend.workspaces.storage.file_stat import Stat, read_stat, stat_of
+from hai_backend.workspaces.storage.workers import StorageSpeed
 
-_PASSABLE = 0o711
+_TRAVERSABLE = 0o711
 _STAT = "s.size, s.mtime_ns, s.ino, s.ctime_ns, s.seen_ns"
-_PLACES = f"""SELECT folder, name, {_STAT} FROM entries e LEFT JOIN stats s USING (folder, name)
+_LOCATIONS = f"""SELECT folder, name, {_STAT} FROM entries e LEFT JOIN stats s USING (folder, name)
     WHERE kind = 1 AND digest = :digest AND gone = 0
     UNION ALL SELECT folder, name, {_STAT} FROM pending p LEFT JOIN stats s USING (folder, name)
     WHERE digest_before = :digest"""
+_RECORDED_LOCATIONS = (
+    "SELECT DISTINCT folder, name, size FROM entries WHERE kind = 1 AND digest = ?"
+)
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Files:
-    """Open until `close`. Everything blocks. `owner` is the uid of its user; 0: the server's."""
+class WorkspaceFiles:
+    """Open until `close`. Every method blocks. `owner` is the uid of its user; 0: the server's own user."""
 
     def __init__(self, path: Path, owner: int) -> None:
         self.path = path
         self.owner = owner
-        self.storage = Storage()
+        self.storage_speed = StorageSpeed()
         self.reserve = DiskReserve(path)
         self.tree = path / "files"
         self.tasks = path / "tasks"
@@ -52,82 +56,84 @@ class Files:
         self.laid.mkdir(exist_ok=True, mode=0o700)
         self.index = Index(path / "index.db")
         self.incoming = Contents(path / "incoming")
-        self._growing: dict[bytes, Callable[[], None]] = {}
-        self._claiming = threading.Lock()
+        self._assembling: dict[bytes, Callable[[], None]] = {}
+        self._claim_lock = threading.Lock()
         self.objects = Contents(path / "objects")
 
     def is_case_insensitive(self) -> bool:
-        """Whether storage finds the tree by its name in other case, too; nothing is written to learn that."""
+        """Tells whether storage ignores the case of names; this is checked without writing."""
         with suppress(OSError):
             return os.path.samefile(self.tree, self.tree.with_name(self.tree.name.swapcase()))
         return False
 
     def recover(self) -> None:
-        """Once everything is applied: what another process left is read before it is believed."""
+        """Marks what another process left as unverified. Call it after all commits are applied."""
         for name in self.incoming.names():
             if "." in name and not name.endswith(".part"):
                 self.incoming.remove(name)
-        self.incoming.doubt()
+        self.incoming.distrust()
 
     def close(self) -> None:
-        """Another server may open it."""
+        """Releases the workspace, so that another server can open it."""
         self.index.close()
         self.incoming.close()
         self.objects.close()
 
     def revision(self, number: int) -> Revision:
-        """One that is still kept. Raises NotFound."""
-        known = self.index.revision(number)
-        if known is None:
+        """Returns a revision that is still retained. Raises NotFound."""
+        recorded = self.index.revision(number)
+        if recorded is None:
             raise NotFound(
                 f"workspace {self.path.name} has no revision {number} (any more); "
-                "`hai workspace snapshots` lists those that are kept"
+                "`hai workspace snapshots` lists the retained ones"
             )
-        return known
+        return recorded
 
     def claim(self, file: bytes, stop: Callable[[], None]) -> None:
-        """From now on only the caller puts this large file together; who did so before is stopped."""
-        with self._claiming:
-            if (before := self._growing.pop(file, None)) is not None:
-                before()
-            self._growing[file] = stop
+        """Makes the caller the only one that assembles this large file; a previous one is stopped."""
+        with self._claim_lock:
+            if (previous := self._assembling.pop(file, None)) is not None:
+                previous()
+            self._assembling[file] = stop
 
     def release(self, file: bytes, stop: Callable[[], None]) -> None:
-        """The caller is done with it, if it was still his."""
-        with self._claiming:
-            if self._growing.get(file) == stop:
-                del self._growing[file]
+        """Ends the caller's claim, if it still holds it."""
+        with self._claim_lock:
+            if self._assembling.get(file) == stop:
+                del self._assembling[file]
 
-    def growing(self) -> set[str]:
-        """The large files that somebody puts together, by digest."""
-        with self._claiming:
-            return {file.hex() for file in self._growing}
+    def active_assemblies(self) -> set[str]:
+        """Returns the digests of large files that are being assembled."""
+        with self._claim_lock:
+            return {file.hex() for file in self._assembling}
 
     def folders(self) -> Directories:
-        """The tree. Raises OSError when it is not there: an unmounted or deleted root is never an empty one."""
+        """Opens the tree. Raises OSError when it does not exist: an unmounted or deleted root is never taken for an
+        empty one."""
         return Directories(self.tree, owner=self.owner)
 
     def find(self, digest: bytes, tree: Directories | None = None) -> int | None:
-        """A file of this content, open for reading; None: there is none. What programs changed in place is not it, but
-        for files that have only grown. Who asks for many keeps the `tree` open.
+        """Opens a file with this content; None if there is none. Pass an open `tree` for many look-ups.
 
-        While a revision is applied, contents move from one place to the next: each is looked at again.
+        A file that a program changed in place does not count, unless it was only appended to. While a revision is
+        applied, contents move from one place to the next, so each place is tried again.
         """
-        if tree is not None and (file := self._find_at(digest, tree)) is not None:
+        if tree is not None and (file := self._find_stored(digest, tree)) is not None:
             return file
-        with self.folders() as now:
+        with self.folders() as current:
             for _ in range(3):
-                if (file := self._find_at(digest, now)) is not None:
+                if (file := self._find_stored(digest, current)) is not None:
                     return file
-            return appended_files.find(self.index, now, self.incoming, digest)
+            return _find_prefix(self.index, current, self.incoming, digest)
 
-    def _find_at(self, digest: bytes, tree: Directories) -> int | None:
-        """What has no row is not in `objects`: nobody waits for storage to say so."""
+    def _find_stored(self, digest: bytes, tree: Directories) -> int | None:
+        """Tries objects, the tree, `incoming`, and new directories. An object without a row does not exist, so storage
+        is not asked."""
         name = digest.hex()
         with suppress(FileNotFoundError):
             if self.index.rows("SELECT 1 FROM objects WHERE digest = ?", (digest,)):
                 return self.objects.open(name)
-        if (file := self._find_below(tree, digest)) is not None:
+        if (file := self._find_in_tree(tree, digest)) is not None:
             return file
         with suppress(FileNotFoundError):
             if self.incoming.has(name):
@@ -135,65 +141,109 @@ class Files:
         return self._find_laid(digest)
 
     def _find_laid(self, digest: bytes) -> int | None:
-        """In directories that wait for their place in the tree."""
+        """Tries new directories that are not published yet."""
         rows = self.index.rows("SELECT DISTINCT source FROM pending WHERE kind = 2")
         for root in (self.laid / row[0] for row in rows if row[0] is not None):
             with suppress(FileNotFoundError), Directories(root) as folders:
-                if (file := self._find_below(folders, digest)) is not None:
+                if (file := self._find_in_tree(folders, digest)) is not None:
                     return file
         return None
 
-    def _find_below(self, folders: Directories, digest: bytes) -> int | None:
-        for folder, name, *seen in self.index.rows(_PLACES, {"digest": digest}):
-            known = Stat(*seen) if seen[0] is not None else None
+    def _find_in_tree(self, folders: Directories, digest: bytes) -> int | None:
+        for folder, name, *stat_row in self.index.rows(_LOCATIONS, {"digest": digest}):
+            recorded = Stat(*stat_row) if stat_row[0] is not None else None
             try:
                 file = open_in(folders.at(folder), name)
             except OSError:
                 continue
-            if is_still(file, known, digest):
+            if has_content(file, recorded, digest):
                 return file
             os.close(file)
         return None
 
     def stored_bytes(self) -> int:
-        """Everything on storage: the newest tree, older versions, what pushes left, and directories of tasks."""
+        """Returns the bytes of the newest tree, older versions, leftovers of pushes, and directories of tasks."""
         checkouts = self.index.rows("SELECT COALESCE(SUM(size_bytes), 0) FROM checkouts")[0][0]
         laid = self.index.rows("SELECT COALESCE(SUM(size), 0) FROM laid")[0][0]
         tree = self.index.newest().size_bytes + int(laid)
         return tree + self.objects.size() + self.incoming.size() + int(checkouts)
 
 
-def make(path: Path, owner: int) -> None:
-    """The directories of a new workspace, empty."""
+def make_directories(path: Path, owner: int) -> None:
+    """Creates the empty directories of a new workspace."""
     path.mkdir(parents=True)
     for folder in (path.parent, path):
-        folder.chmod(_PASSABLE)
+        folder.chmod(_TRAVERSABLE)
     for name in ("files", "tasks"):
         (path / name).mkdir()
-    (path / "tasks").chmod(_PASSABLE)
-    with Directories(path / "files") as made:
-        give(made.root, owner)
+    (path / "tasks").chmod(_TRAVERSABLE)
+    with Directories(path / "files") as directories:
+        chown_to(directories.root, owner)
 
 
-def is_still(file: int, known: Stat | None, digest: bytes) -> bool:
-    """Whether an open file has this content: by its stat where that is enough, else by reading it."""
-    found = os.fstat(file)
-    if not S_ISREG(found.st_mode):
+def has_content(file: int, recorded: Stat | None, digest: bytes) -> bool:
+    """Tells whether an open file has this content: by its stat if that suffices, else by reading it."""
+    status = os.fstat(file)
+    if not S_ISREG(status.st_mode):
         return False
-    now = stat_of(found)
-    if known is not None and known.trusts(now):
+    current = stat_of(status)
+    if recorded is not None and recorded.proves_unchanged(current):
         return True
-    return digest_of(file) == digest and stat_of(os.fstat(file)) == now
+    return digest_of(file) == digest and stat_of(os.fstat(file)) == current
 
 
-def is_still_at(folder: int, name: str, known: Stat | None, digest: bytes) -> bool:
-    """The same of what an open directory has; opened only where a stat does not settle it. Raises OSError."""
-    if known is not None and (now := look(name, folder)) is not None and known.trusts(now):
+def has_content_at(folder: int, name: str, recorded: Stat | None, digest: bytes) -> bool:
+    """Tells the same of an entry of an open directory, which is opened only if its stat does not suffice. Raises
+    OSError."""
+    if (
+        recorded is not None
+        and (current := read_stat(name, folder)) is not None
+        and recorded.proves_unchanged(current)
+    ):
         return True
     with opened(open_in(folder, name)) as file:
-        return is_still(file, known, digest)
+        return has_content(file, recorded, digest)
 
 
 def now_ns() -> int:
-    """The clock that stats are compared with."""
+    """Returns the time of the clock that stats are compared with."""
     return time.time_ns()
+
+
+def _find_prefix(index: Index, tree: Directories, scratch: Contents, digest: bytes) -> int | None:
+    """Returns an open, nameless copy of a longer file's beginning, if that has this content.
+
+    Logs only grow, so the current file begins with each of its older versions.
+    """
+    for folder, name, size in index.rows(_RECORDED_LOCATIONS, (digest,)):
+        file = _open_longer(tree, folder, name, size)
+        if file is None:
+            continue
+        with opened(file):
+            copy = _copy_prefix(file, size, scratch)
+        if digest_of(copy) == digest:
+            return copy
+        os.close(copy)
+    return None
+
+
+def _open_longer(tree: Directories, folder: str, name: str, size: int) -> int | None:
+    with suppress(OSError):
+        file = open_in(tree.at(folder), name)
+        current = os.fstat(file)
+        if S_ISREG(current.st_mode) and current.st_size > size:
+            return file
+        os.close(file)
+    return None
+
+
+def _copy_prefix(file: int, size: int, scratch: Contents) -> int:
+    name = f"grown.{secrets.token_hex(8)}"  # names with a dot are deleted after a crash
+    copy = os.open(name, _NEW, 0o600, dir_fd=scratch.folder)
+    scratch.remove(name)
+    try:
+        copy_range(file, 0, copy, 0, size)
+    except BaseException:
+        os.close(copy)
+        raise
+    return copy

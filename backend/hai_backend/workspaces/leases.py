@@ -1,7 +1,7 @@
-"""Who may write a workspace: one client at a time, for as long as it says that it is alive.
+"""Write leases: one client at a time may write a workspace, as long as it renews its lease.
 
-Leases live in memory: after a restart of the server they are gone, and the base revision of a push still keeps two
-clients from overwriting one another.
+Leases are kept in memory. After a restart of the server they are lost, but the base revision of a push still prevents
+two clients from overwriting each other.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ LEASE_SECONDS = 30.0
 HOLDER_CHARS = 200
 
 
-class Leases:
-    """Of all workspaces, by user and name."""
+class WorkspaceLeases:
+    """The leases of all workspaces, by user and name."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, str], Lease] = {}
+        self._leases: dict[tuple[str, str], Lease] = {}
 
-    def of(self, key: tuple[str, str], now: float) -> Lease | None:
-        """Whoever holds it now, without the secret."""
-        lease = self._live(key, now)
+    def get(self, key: tuple[str, str], now: float) -> Lease | None:
+        """Returns the current lease without its secret; None if nobody holds one."""
+        lease = self._current(key, now)
         return lease and lease.shown()
 
-    def take(
+    def acquire(
         self,
         key: tuple[str, str],
         holder: str,
@@ -37,42 +37,44 @@ class Leases:
         force: bool = False,
         client_id: str = "",
     ) -> Lease:
-        """A new one. Raises Conflict LEASE_HELD, with the holder and since when nothing was heard of it.
+        """Grants a new lease. Raises Conflict LEASE_HELD with the holder and the time of its last renewal.
 
-        A client takes it from itself: the process that held it before is dead.
+        A client may take the lease from itself: the process that held it before is dead.
         """
-        held = self._live(key, now)
-        own = bool(client_id) and held is not None and held.client_id == client_id
-        if held is not None and not force and not own:
-            heard = max(0.0, now - (held.expires_at - LEASE_SECONDS))
+        lease = self._current(key, now)
+        same_client = bool(client_id) and lease is not None and lease.client_id == client_id
+        if lease is not None and not force and not same_client:
+            silent_seconds = max(0.0, now - (lease.expires_at - LEASE_SECONDS))
             raise Conflict(
-                f"{held.holder or 'another client'} writes this workspace (heard of {heard:.0f} s ago); "
-                "wait for it, or take the right to write from it",
+                f"{lease.holder or 'another client'} is writing to this workspace "
+                f"(last renewal {silent_seconds:.0f} s ago); wait for it, or take over the write lease",
                 reason="LEASE_HELD",
             )
         token = secrets.token_urlsafe(16)
         lease = Lease(token, holder[:HOLDER_CHARS], now + LEASE_SECONDS, revision, client_id)
-        self._held[key] = lease
+        self._leases[key] = lease
         return lease
 
     def renew(self, key: tuple[str, str], token: str, now: float) -> Lease:
-        """The same for another 30 s; also one that ran out, as long as nobody else took it. Raises Conflict."""
-        held = self._held.get(key)
-        if held is None or not secrets.compare_digest(held.token.encode(), token.encode()):
+        """Extends a lease by 30 s, even an expired one if nobody else took it. Raises Conflict."""
+        lease = self._leases.get(key)
+        if lease is None or not secrets.compare_digest(lease.token.encode(), token.encode()):
             raise Conflict(
-                "the right to write is lost: somebody took it, or the server was restarted; ask for a new one",
+                "the write lease is lost: another client took it, or the server was restarted; request a new one",
                 reason="LEASE_LOST",
             )
-        lease = self._held[key] = replace(held, expires_at=now + LEASE_SECONDS)
+        lease = self._leases[key] = replace(lease, expires_at=now + LEASE_SECONDS)
         return lease
 
     def release(self, key: tuple[str, str], token: str) -> None:
-        """Give it back; what is not held any more is no error."""
-        held = self._held.get(key)
-        if held is not None and secrets.compare_digest(held.token.encode(), token.encode()):
-            del self._held[key]
+        """Releases a lease; it is not an error if the lease is no longer held."""
+        lease = self._leases.get(key)
+        if lease is not None and secrets.compare_digest(lease.token.encode(), token.encode()):
+            del self._leases[key]
 
-    def _live(self, key: tuple[str, str], now: float) -> Lease | None:
-        """One that ends later than any could was granted before the clock went back."""
-        held = self._held.get(key)
-        return held if held is not None and now < held.expires_at <= now + LEASE_SECONDS else None
+    def _current(self, key: tuple[str, str], now: float) -> Lease | None:
+        """Returns a valid lease. One that ends later than possible was granted before the clock went back."""
+        lease = self._leases.get(key)
+        return (
+            lease if lease is not None and now < lease.expires_at <= now + LEASE_SECONDS else None
+        )

@@ -1,4 +1,4 @@
-"""Contents of a revision, in messages of about a mebibyte: small files together, large ones in pieces."""
+"""Reads file contents in messages of about a mebibyte: small files together, large ones in pieces."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import zstandard
 from hai_backend.domain.errors import Conflict, Invalid, NotFound, Violation
 from hai_backend.domain.workspace import EntryKind
 from hai_backend.workspaces.contents import opened
-from hai_backend.workspaces.files import Files
+from hai_backend.workspaces.files import WorkspaceFiles
 from hai_backend.workspaces.storage.directories import Directories
-from hai_backend.workspaces.storage.prefetch import Source, small_files
-from hai_backend.workspaces.storage.workers import Storage
+from hai_backend.workspaces.storage.prefetch import FileSource, small_files
+from hai_backend.workspaces.storage.workers import StorageSpeed
 
 MESSAGE_BYTES = 1 << 20
 _PROBE_BYTES = 1 << 16
-_WORTH = 0.9  # a sample that stays larger than that is sent as it is
+_MAX_COMPRESSION_RATIO = 0.9  # data that compress worse than that are sent uncompressed
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Of the file at `index` of the list that was asked for."""
+class FilePart:
+    """A part of the file at `index` in the requested list."""
 
     index: int
     offset: int
@@ -34,18 +34,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Some parts; their data one behind the other."""
+    """Some parts and their concatenated data."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
     data: bytes
     compressed: bool
 
 
 def read(
-    source: Source, paths: Sequence[str], offsets: Sequence[int], *, compress: bool
+    source: FileSource, paths: Sequence[str], offsets: Sequence[int], *, compress: bool
 ) -> Generator[Bundle]:
-    """Files in the order asked. Raises NotFound, Invalid; Conflict CONTENT_LOST when all before that file is told."""
-    parts: list[Part] = []
+    """Yields the files in the requested order. Raises NotFound, Invalid; or Conflict CONTENT_LOST after all preceding
+    files were sent."""
+    parts: list[FilePart] = []
     data: list[bytes] = []
     size, failure = 0, None
     try:
@@ -65,18 +66,20 @@ def read(
 
 
 def _parts(
-    source: Source, paths: Sequence[str], offsets: Sequence[int]
-) -> Iterator[tuple[Part, bytes]]:
-    with closing(small_files(source, paths)) as early:
-        for index, (path, content) in enumerate(zip(paths, early, strict=True)):
+    source: FileSource, paths: Sequence[str], offsets: Sequence[int]
+) -> Iterator[tuple[FilePart, bytes]]:
+    with closing(small_files(source, paths)) as prefetched:
+        for index, (path, content) in enumerate(zip(paths, prefetched, strict=True)):
             offset = offsets[index] if index < len(offsets) else 0
             if content is not None and 0 <= offset <= len(content):
-                yield Part(index, offset, len(content) - offset, True), content[offset:]
+                yield FilePart(index, offset, len(content) - offset, True), content[offset:]
             else:
-                yield from _opened(source, path, index, offset)
+                yield from _read_parts(source, path, index, offset)
 
 
-def _opened(source: Source, path: str, index: int, offset: int) -> Iterator[tuple[Part, bytes]]:
+def _read_parts(
+    source: FileSource, path: str, index: int, offset: int
+) -> Iterator[tuple[FilePart, bytes]]:
     with source.folders() as folders:
         file = source.open(folders, path)
     assert file is not None
@@ -85,70 +88,69 @@ def _opened(source: Source, path: str, index: int, offset: int) -> Iterator[tupl
         if not 0 <= offset <= size:
             problem = f"{path} has {size} bytes, not {offset}"
             raise Invalid((Violation(f"offsets[{index}]", problem),))
-        yield from _pieces(file, path, index, offset, size)
+        yield from _split(file, path, index, offset, size)
 
 
-def _pieces(
+def _split(
     file: int, path: str, index: int, offset: int, size: int
-) -> Iterator[tuple[Part, bytes]]:
+) -> Iterator[tuple[FilePart, bytes]]:
     while True:
-        wanted = min(MESSAGE_BYTES, size - offset)
-        content = os.pread(file, wanted, offset) if wanted else b""
-        if len(content) < wanted:
-            raise lost(path)
-        last = offset + wanted == size
-        yield Part(index, offset, wanted, last), content
-        offset += wanted
+        size_wanted = min(MESSAGE_BYTES, size - offset)
+        content = os.pread(file, size_wanted, offset) if size_wanted else b""
+        if len(content) < size_wanted:
+            raise content_lost(path)
+        last = offset + size_wanted == size
+        yield FilePart(index, offset, size_wanted, last), content
+        offset += size_wanted
         if last:
             return
 
 
 @dataclass(frozen=True, slots=True)
-class OfRevision:
+class RevisionFiles:
     """Files of a revision."""
 
-    files: Files
+    files: WorkspaceFiles
     revision: int
 
     @property
-    def storage(self) -> Storage:
-        """What is known of it."""
-        return self.files.storage
+    def storage_speed(self) -> StorageSpeed:
+        return self.files.storage_speed
 
     def folders(self) -> Directories:
-        """The tree."""
         return self.files.folders()
 
-    def open(self, folders: Directories, path: str, most: int | None = None) -> int | None:
-        """One of them. Raises NotFound, or Conflict CONTENT_LOST."""
+    def open(self, folders: Directories, path: str, max_bytes: int | None = None) -> int | None:
+        """Opens a file of the revision. Raises NotFound, or Conflict CONTENT_LOST."""
         entry = self.files.index.entry(path, self.revision)
         if entry is None or entry.kind is not EntryKind.FILE:
-            raise NotFound(f"there is no file {path[:200]!r} in revision {self.revision}")
-        if most is not None and entry.size > most:
+            raise NotFound(f"revision {self.revision} has no file {path[:200]!r}")
+        if max_bytes is not None and entry.size > max_bytes:
             return None
         file = self.files.find(entry.digest, folders)
         if file is None:
-            raise lost(path)
+            raise content_lost(path)
         return file
 
 
-def lost(path: str, hint: str = "look at the newest tree") -> Conflict:
-    """Its bytes are not on storage any more."""
+def content_lost(path: str, hint: str = "read the newest tree") -> Conflict:
     return Conflict(
-        f"the content of {path} is gone: a program changed the file in place; {hint}",
+        f"the content of {path} is lost: a program changed the file in place; {hint}",
         reason="CONTENT_LOST",
     )
 
 
-def _bundle(parts: list[Part], data: list[bytes], compress: bool) -> Bundle:
-    plain = b"".join(data)
-    if compress and _is_worth_it(plain):
-        return Bundle(tuple(parts), zstandard.ZstdCompressor(level=1).compress(plain), True)
-    return Bundle(tuple(parts), plain, False)
+def _bundle(parts: list[FilePart], data: list[bytes], compress: bool) -> Bundle:
+    joined = b"".join(data)
+    if compress and _is_compressible(joined):
+        return Bundle(tuple(parts), zstandard.ZstdCompressor(level=1).compress(joined), True)
+    return Bundle(tuple(parts), joined, False)
 
 
-def _is_worth_it(data: bytes) -> bool:
+def _is_compressible(data: bytes) -> bool:
     if len(data) < 128:
         return False
     sample = data[:_PROBE_BYTES]
-    return len(zstandard.ZstdCompressor(level=1).compress(sample)) < _WORTH * len(sample)
+    return len(zstandard.ZstdCompressor(level=1).compress(sample)) < _MAX_COMPRESSION_RATIO * len(
+        sample
+    )

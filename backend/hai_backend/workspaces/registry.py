@@ -1,7 +1,7 @@
-"""All workspaces of this server: which there are, which are open, and the threads that work on them.
+"""All workspaces of this server: which exist, which are open, and the threads that work on them.
 
-The event loop never waits for storage: everything that blocks runs in threads of our own, so that many slow pushes
-cannot take those of others. Whoever changes a workspace holds its lock.
+The event loop never waits for storage: everything that blocks runs in this pool of threads, so many slow pushes cannot
+take the threads of other services. Whoever changes a workspace holds its lock.
 """
 
 from __future__ import annotations
@@ -19,60 +19,60 @@ from typing import ParamSpec, TypeVar
 from hai_backend.domain.errors import Conflict, NotFound
 from hai_backend.domain.workspace import Revision, Workspace
 from hai_backend.workspaces import errors
-from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.push import apply
 from hai_backend.workspaces.push.removal import remove_tree
 
-Given = ParamSpec("Given")
-Answer = TypeVar("Answer")
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 Key = tuple[str, str]  # user and name
-Owner = Callable[[str], int]  # uid of a user; 0: none
+Owner = Callable[[str], int]  # returns the uid of a user; 0: none
 
 _THREADS = 4
-_LEAVE_SECONDS = 2.0  # for those who read it when it is deleted
-_OPEN = 64  # workspaces that stay open though nobody uses them
+_DRAIN_SECONDS = 2.0  # how long a deletion waits for readers
+_MAX_IDLE_OPEN = 64  # unused workspaces that stay open
 
 
 class OpenWorkspace:
-    """One open workspace. `changing` is held by whoever changes it."""
+    """An open workspace. Hold `changing` while changing it."""
 
-    def __init__(self, key: Key, files: Files) -> None:
+    def __init__(self, key: Key, files: WorkspaceFiles) -> None:
         self.key = key
         self.files = files
         self.changing = asyncio.Lock()
         self.users = 0
-        self.gone = False  # it is being deleted: whoever waits for it must leave
-        self.stored: int | None = None  # bytes; None: something has changed since it was asked
-        self.coming = 0  # bytes that pushes under way have announced
+        self.deleting = False  # it is being deleted: watchers must stop
+        self.stored_bytes: int | None = None  # None: not computed since the last change
+        self.announced_bytes = 0  # bytes that running pushes have announced
         self._next: asyncio.Future[None] | None = None
 
     def publish(self) -> None:
-        """Something has changed: wake who waits."""
-        self.stored = None
+        """Wakes everybody who waits for a change."""
+        self.stored_bytes = None
         if self._next is not None and not self._next.done():
             self._next.set_result(None)
         self._next = None
 
     async def wait(self) -> None:
-        """Return at the next change."""
+        """Waits for the next change."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._next)
 
-    async def unused(self) -> None:
-        """Return when nobody uses it."""
+    async def wait_unused(self) -> None:
+        """Waits until nobody uses the workspace."""
         while self.users:
             await self.wait()
 
-    def leave(self) -> None:
-        """One user less."""
+    def release(self) -> None:
+        """Ends one use."""
         self.users -= 1
-        if self.gone:
+        if self.deleting:
             self.publish()
 
 
 class WorkspaceRegistry:
-    """`root` is below what servers have in common."""
+    """`root` is on storage that all servers share."""
 
     def __init__(self, root: Path, owner: Owner) -> None:
         self._root = root
@@ -81,20 +81,24 @@ class WorkspaceRegistry:
         self._open: dict[Key, OpenWorkspace] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
 
-    async def work(
-        self, path: Path, do: Callable[Given, Answer], *args: Given.args, **more: Given.kwargs
-    ) -> Answer:
-        """Do it in a thread. Raises HaiError for what storage refuses."""
+    async def run(
+        self,
+        path: Path,
+        function: Callable[Parameters, Result],
+        *args: Parameters.args,
+        **keywords: Parameters.kwargs,
+    ) -> Result:
+        """Runs a function in a thread. Raises HaiError for errors of storage."""
 
-        def told() -> Answer:
-            with errors.told(path):
-                return do(*args, **more)
+        def mapped() -> Result:
+            with errors.map_storage_errors(path):
+                return function(*args, **keywords)
 
-        return await self.in_thread(told)
+        return await self.run_in_thread(mapped)
 
-    async def in_thread(self, do: Callable[[], Answer]) -> Answer:
-        """Do it. Who is cancelled waits for its end all the same: what is held meanwhile stays held."""
-        running = asyncio.get_running_loop().run_in_executor(self._threads, do)
+    async def run_in_thread(self, function: Callable[[], Result]) -> Result:
+        """Runs a function in a thread. When cancelled, it still waits for the end, so locks stay held until then."""
+        running = asyncio.get_running_loop().run_in_executor(self._threads, function)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -102,63 +106,66 @@ class WorkspaceRegistry:
             raise
 
     async def names(self, user: str = "") -> list[Key]:
-        """Workspaces of a user, or of all, by user and name."""
-        return await self.work(self._root, self._names, user)
+        """Returns the workspaces of a user, or of all users, by user and name."""
+        return await self.run(self._root, self._names, user)
 
     def _names(self, user: str) -> list[Key]:
-        users = [user] if user else _listed(self._root)
+        users = [user] if user else _list_directory(self._root)
         return [
-            (u, name) for u in users for name in _listed(self._root / u) if self._is_one((u, name))
+            (user_name, name)
+            for user_name in users
+            for name in _list_directory(self._root / user_name)
+            if self._exists((user_name, name))
         ]
 
-    async def left_over(self, before: float) -> list[Key]:
-        """Workspaces with contents that arrived before a moment and did not become a revision. None is opened."""
-        return await self.work(self._root, self._left_over, before)
+    async def with_old_incoming(self, before: float) -> list[Key]:
+        """Returns the workspaces with contents that arrived before a time and were never committed, without opening
+        them."""
+        return await self.run(self._root, self._with_old_incoming, before)
 
-    def _left_over(self, before: float) -> list[Key]:
+    def _with_old_incoming(self, before: float) -> list[Key]:
         return [key for key in self._names("") if _has_older(self.path(key) / "incoming", before)]
 
-    def _is_one(self, key: Key) -> bool:
+    def _exists(self, key: Key) -> bool:
         return (self.path(key) / "index.db").exists()
 
     def path(self, key: Key) -> Path:
-        """Where it lies."""
         return self._root / key[0] / key[1]
 
-    def _opening(self, key: Key) -> asyncio.Lock:
-        """Held while one is made, opened, closed or deleted."""
+    def _open_lock(self, key: Key) -> asyncio.Lock:
+        """Returns the lock that is held while a workspace is created, opened, closed or deleted."""
         return self._locks.setdefault(key, asyncio.Lock())
 
     async def create(self, key: Key, now: float, request_id: str) -> None:
-        """An empty one. The same request again is no error. Raises Conflict NAME_TAKEN."""
-        async with self._opening(key):
-            made = await self.work(self.path(key), self._create, key, now, request_id)
+        """Creates an empty workspace. Repeating the same request is not an error. Raises Conflict NAME_TAKEN."""
+        async with self._open_lock(key):
+            made = await self.run(self.path(key), self._create, key, now, request_id)
         if not made:
             raise Conflict(
-                f"you have a workspace {key[1]!r} already; choose another name, or bind to it",
+                f"workspace {key[1]!r} already exists; choose another name, or bind to it",
                 reason="NAME_TAKEN",
             )
 
     def _create(self, key: Key, now: float, request_id: str) -> bool:
-        """It is made under another name first, so that none is ever half there."""
+        """Creates it under another name first, so that no incomplete workspace is ever visible."""
         path = self.path(key)
         if path.exists():
-            return bool(request_id) and self._request(key) == request_id
+            return bool(request_id) and self._request_id(key) == request_id
         made = self._root / key[0] / f".{key[1]}.new"
         shutil.rmtree(made, ignore_errors=True)
-        make(made, self._owner(key[0]))
-        files = Files(made, 0)
-        files.index.keep_fact("created_at", now)
-        files.index.keep_fact("request_id", request_id)
+        make_directories(made, self._owner(key[0]))
+        files = WorkspaceFiles(made, 0)
+        files.index.set_fact("created_at", now)
+        files.index.set_fact("request_id", request_id)
         files.close()
         os.rename(made, path)
         return True
 
-    def _request(self, key: Key) -> str:
-        room = self._open.get(key)
-        if room is not None:
-            return str(room.files.index.fact("request_id"))
-        files = Files(self.path(key), 0)
+    def _request_id(self, key: Key) -> str:
+        workspace = self._open.get(key)
+        if workspace is not None:
+            return str(workspace.files.index.fact("request_id"))
+        files = WorkspaceFiles(self.path(key), 0)
         try:
             return str(files.index.fact("request_id"))
         finally:
@@ -166,28 +173,28 @@ class WorkspaceRegistry:
 
     @asynccontextmanager
     async def open(self, key: Key) -> AsyncIterator[OpenWorkspace]:
-        """One of them, for as long as it is used. Raises NotFound or Unavailable."""
-        async with self._opening(key):
-            room = self._open.get(key) or await self._opened(key)
-            room.users += 1
+        """Opens a workspace for the duration of the block. Raises NotFound or Unavailable."""
+        async with self._open_lock(key):
+            workspace = self._open.get(key) or await self._open_now(key)
+            workspace.users += 1
         try:
-            yield room
+            yield workspace
         finally:
-            room.leave()
+            workspace.release()
 
-    async def _opened(self, key: Key) -> OpenWorkspace:
+    async def _open_now(self, key: Key) -> OpenWorkspace:
         path = self.path(key)
         await self._close_idle()
-        files = await self.work(path, self._open_files, key)
-        room = self._open[key] = OpenWorkspace(key, files)
-        return room
+        files = await self.run(path, self._open_files, key)
+        workspace = self._open[key] = OpenWorkspace(key, files)
+        return workspace
 
-    def _open_files(self, key: Key) -> Files:
-        if not self._is_one(key):
+    def _open_files(self, key: Key) -> WorkspaceFiles:
+        if not self._exists(key):
             raise NotFound(
-                f"there is no workspace {key[1]!r} of {key[0]}; `hai workspace list` shows yours"
+                f"workspace {key[1]!r} of {key[0]} not found; `hai workspace list` shows yours"
             )
-        files = Files(self.path(key), self._owner(key[0]))
+        files = WorkspaceFiles(self.path(key), self._owner(key[0]))
         try:
             apply.recover(files)
         except BaseException:
@@ -196,63 +203,77 @@ class WorkspaceRegistry:
         return files
 
     async def _close_idle(self) -> None:
-        idle = [r for r in self._open.values() if not r.users and not self._opening(r.key).locked()]
-        for room in idle[: max(0, len(self._open) - _OPEN + 1)]:
-            async with self._opening(room.key):
-                await self._shut(room)
+        idle = [
+            r for r in self._open.values() if not r.users and not self._open_lock(r.key).locked()
+        ]
+        for workspace in idle[: max(0, len(self._open) - _MAX_IDLE_OPEN + 1)]:
+            async with self._open_lock(workspace.key):
+                await self._close_unused(workspace)
 
-    async def _shut(self, room: OpenWorkspace) -> None:
-        if not room.users and self._open.get(room.key) is room:
-            del self._open[room.key]
-            await self.work(room.files.path, room.files.close)
+    async def _close_unused(self, workspace: OpenWorkspace) -> None:
+        if not workspace.users and self._open.get(workspace.key) is workspace:
+            del self._open[workspace.key]
+            await self.run(workspace.files.path, workspace.files.close)
 
     async def delete(self, key: Key) -> None:
-        """Take it away with all that is in it; watchers are told. Raises NotFound, or Conflict when it is in use."""
-        async with self._opening(key):
-            room = self._open.get(key) or await self._opened(key)
-            await self._emptied(room)
-            await self._shut(room)
-            gone = await self.work(self.path(key), self._hide, key)
-        await self.work(gone, remove_tree, gone)
+        """Deletes a workspace with everything in it, and notifies watchers. Raises NotFound, or Conflict when it is in
+        use."""
+        async with self._open_lock(key):
+            workspace = self._open.get(key) or await self._open_now(key)
+            await self._drain(workspace)
+            await self._close_unused(workspace)
+            deleting = await self.run(self.path(key), self._hide, key)
+        await self.run(deleting, remove_tree, deleting)
 
-    async def _emptied(self, room: OpenWorkspace) -> None:
-        room.gone = True
-        room.publish()
+    async def _drain(self, workspace: OpenWorkspace) -> None:
+        workspace.deleting = True
+        workspace.publish()
         try:
-            async with asyncio.timeout(_LEAVE_SECONDS):
-                await room.unused()
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                await workspace.wait_unused()
         except TimeoutError:
-            room.gone = False
-            message = f"somebody pushes or reads workspace {room.key[1]} just now; try again later"
+            workspace.deleting = False
+            message = (
+                f"workspace {workspace.key[1]} is in use by a push or a reader; try again later"
+            )
             raise Conflict(message, reason="IN_USE") from None
 
     def _hide(self, key: Key) -> Path:
         path = self.path(key)
-        gone = path.with_name(f".{key[1]}.{secrets.token_hex(8)}")
-        os.rename(path, gone)
-        return gone
+        deleting = path.with_name(f".{key[1]}.{secrets.token_hex(8)}")
+        os.rename(path, deleting)
+        return deleting
 
-    async def stored(self, room: OpenWorkspace) -> int:
-        """Bytes on storage."""
-        if room.stored is None:
-            room.stored = await self.work(room.files.path, room.files.stored_bytes)
-        return room.stored
+    async def stored_bytes(self, workspace: OpenWorkspace) -> int:
+        """Returns the bytes that a workspace occupies on storage."""
+        if workspace.stored_bytes is None:
+            workspace.stored_bytes = await self.run(
+                workspace.files.path, workspace.files.stored_bytes
+            )
+        return workspace.stored_bytes
 
-    async def described(self, room: OpenWorkspace) -> Workspace:
-        """As people see it, but for quota and lease."""
-        user, name = room.key
-        newest, created = await self.work(room.files.path, _facts, room.files)
-        return Workspace(user, name, str(room.files.tree), created, newest, await self.stored(room))
+    async def describe(self, workspace: OpenWorkspace) -> Workspace:
+        """Describes a workspace, except for its quota and lease."""
+        user, name = workspace.key
+        newest, created = await self.run(workspace.files.path, _newest_and_created, workspace.files)
+        return Workspace(
+            user,
+            name,
+            str(workspace.files.tree),
+            created,
+            newest,
+            await self.stored_bytes(workspace),
+        )
 
     async def close(self) -> None:
-        """Let others have them."""
-        for room in self._open.values():
-            await self.work(room.files.path, room.files.close)
+        """Closes all workspaces, so that another server can open them."""
+        for workspace in self._open.values():
+            await self.run(workspace.files.path, workspace.files.close)
         self._open.clear()
         self._threads.shutdown(wait=False)
 
 
-def _facts(files: Files) -> tuple[Revision, float]:
+def _newest_and_created(files: WorkspaceFiles) -> tuple[Revision, float]:
     return files.index.newest(), float(files.index.fact("created_at") or 0)
 
 
@@ -262,7 +283,7 @@ def _has_older(path: Path, before: float) -> bool:
     return False
 
 
-def _listed(path: Path) -> list[str]:
+def _list_directory(path: Path) -> list[str]:
     try:
         return sorted(name for name in os.listdir(path) if not name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):

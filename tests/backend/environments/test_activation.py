@@ -11,7 +11,7 @@ import pytest
 
 from hai_backend.domain.environment import EnvironmentName
 from hai_backend.environments.activation import activate
-from hai_backend.environments.errors import Broken
+from hai_backend.environments.errors import BrokenEnvironment
 from tests.support.environments import as_parent, layer_of, lock_of, make_environment
 
 TORCH = EnvironmentName("ada", "torch")
@@ -47,7 +47,7 @@ def test_what_is_active_comes_first_and_the_nearest_wins(root: Path) -> None:
         str(layer_of(root, o, n))
         for o, n in (("ada", "torch"), ("system", "base"), ("system", "core"))
     ]
-    assert active.over(ours) == {
+    assert active.apply_to(ours) == {
         "PATH": f"{layers[0]}/bin:/my bin:{layers[1]}/bin:/opt/base:{layers[2]}/bin:/usr/bin",
         "PYTHONPATH": "/my code:/old",
         "HOME": "/h",
@@ -63,19 +63,19 @@ def test_what_is_active_comes_first_and_the_nearest_wins(root: Path) -> None:
 
 
 def test_jupyter_finds_what_lies_below(root: Path, tmp_path: Path) -> None:
-    assert "JUPYTER_PATH" not in activate(root, TORCH).over({})
+    assert "JUPYTER_PATH" not in activate(root, TORCH).apply_to({})
     (layer_of(root, "system", "core") / "share" / "jupyter").mkdir(parents=True)
     active = activate(root, TORCH)
-    for moved, place in ((active, root), (active.moved(root, Path("/copy")), Path("/copy"))):
+    for moved, place in ((active, root), (active.relocated(root, Path("/copy")), Path("/copy"))):
         layers = [
             place / layer_of(root, owner, name).relative_to(root)
             for owner, name in (("ada", "torch"), ("system", "core"))
         ]
-        seen = moved.over({"JUPYTER_CONFIG_PATH": "/was"})
+        seen = moved.apply_to({"JUPYTER_CONFIG_PATH": "/was"})
         assert seen["JUPYTER_PATH"] == ":".join(f"{layer}/share/jupyter" for layer in layers)
         config = ":".join(f"{layer}/etc/jupyter" for layer in layers)
         assert seen["JUPYTER_CONFIG_PATH"] == f"{config}:/was"
-    assert "JUPYTER_PATH" not in activate(root, EnvironmentName("system", "core")).over({})
+    assert "JUPYTER_PATH" not in activate(root, EnvironmentName("system", "core")).apply_to({})
 
 
 def test_jupyter_finds_what_an_extended_python_brings(tmp_path: Path) -> None:
@@ -83,12 +83,12 @@ def test_jupyter_finds_what_an_extended_python_brings(tmp_path: Path) -> None:
     (tmp_path / "venv" / "etc" / "jupyter").mkdir(parents=True)
     make_environment(tmp_path, "ada", "torch", facts={"sites": [str(site), "/lib"]})
     layer = layer_of(tmp_path, "ada", "torch")
-    seen = activate(tmp_path, TORCH).over({})["JUPYTER_CONFIG_PATH"]
+    seen = activate(tmp_path, TORCH).apply_to({})["JUPYTER_CONFIG_PATH"]
     assert seen == f"{layer}/etc/jupyter:{tmp_path}/venv/etc/jupyter"
 
 
 def test_without_anything_to_search_there_is_no_python_path(root: Path) -> None:
-    assert "PYTHONPATH" not in activate(root, EnvironmentName("system", "core")).over({})
+    assert "PYTHONPATH" not in activate(root, EnvironmentName("system", "core")).apply_to({})
 
 
 def test_a_run_keeps_the_layer_that_it_was_given(root: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_parent_without_a_label_still_serves(
     root: Path, change: Callable[[Path], object]
 ) -> None:
     change(root / "system" / "base")
-    made = activate(root, TORCH).over({})
+    made = activate(root, TORCH).apply_to({})
     assert "/opt/base" not in made["PATH"]
     assert (made["A"], made["B"]) == ("core", "core")
 
@@ -128,7 +128,7 @@ BREAKING = {
 @pytest.mark.parametrize("change", [pytest.param(c, id=i) for i, c in BREAKING.items()])
 def test_what_is_not_whole_is_not_activated(root: Path, change: object) -> None:
     change(root)  # type: ignore[operator]
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenEnvironment):
         activate(root, TORCH)
 
 
@@ -138,7 +138,9 @@ def test_a_python_that_is_another_on_this_node_is_named(root: Path, tmp_path: Pa
     another.chmod(0o755)
     python.unlink()
     python.symlink_to(another)
-    with pytest.raises(Broken, match=rf"made for Python 3\..*, and its Python here is {another}"):
+    with pytest.raises(
+        BrokenEnvironment, match=rf"made for Python 3\..*, but its Python here is {another}"
+    ):
         activate(root, TORCH)
 
 
@@ -146,14 +148,16 @@ def test_a_python_that_is_not_on_this_node_is_named(root: Path) -> None:
     python = layer_of(root, "ada", "torch") / "bin" / "python"
     python.unlink()
     python.symlink_to("/opt/python9/bin/python")
-    with pytest.raises(Broken, match="leads to /opt/python9/bin/python, which is not there"):
+    with pytest.raises(
+        BrokenEnvironment, match="leads to /opt/python9/bin/python, which does not exist"
+    ):
         activate(root, TORCH)
 
 
 def test_one_for_another_machine_is_told(root: Path) -> None:
     record = layer_of(root, "ada", "torch") / "layer.toml"
     record.write_text('platform = "linux-riscv64"\n' + record.read_text())
-    with pytest.raises(Broken, match=r"it is for linux-riscv64, and this node is"):
+    with pytest.raises(BrokenEnvironment, match=r"it is for linux-riscv64, but this node is"):
         activate(root, TORCH)
 
 
@@ -172,6 +176,6 @@ def _activated_as_another(root: Path) -> int:
     os.setuid(54321)
     try:
         activate(root, TORCH)
-    except Broken as error:
+    except BrokenEnvironment as error:
         return 0 if "not there, or hidden" in str(error) else 1
     return 2

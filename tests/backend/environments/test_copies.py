@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from hai_backend.environments import copies
-from hai_backend.environments.copies import Wanted
-from hai_backend.environments.errors import Broken
-from hai_backend.environments.unpack import fetch
+from hai_backend.environments.copies import LayerRequest
+from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments.unpack import copy_layers
 from tests.support.environments import layer_of, lock_of, make_environment, make_image
 
 FILES = [
@@ -42,14 +42,14 @@ def disk(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def packed(root: Path) -> Callable[..., Wanted]:
+def packed(root: Path) -> Callable[..., LayerRequest]:
     """A packed environment of ann's, of so many bytes."""
 
-    def make(name: str = "mine", size: int = 0, members: Any = FILES) -> Wanted:
+    def make(name: str = "mine", size: int = 0, members: Any = FILES) -> LayerRequest:
         make_environment(root, "ann", name, lock=lock_of(f"# {name}"))
         layer = layer_of(root, "ann", name)
         make_image(layer, [("data", b"x" * size)] if size else members)
-        wanted = copies.wanted_at(root, "ann", layer.name)
+        wanted = copies.packed_layer(root, "ann", layer.name)
         assert wanted is not None
         return wanted
 
@@ -64,8 +64,8 @@ def held() -> Iterator[list[int]]:
         os.close(each)
 
 
-def take(root: Path, disk: Path, *wanted: Wanted, limit: int = ROOMY) -> None:
-    fetch(root, disk, limit, [(each.owner, each.layer) for each in wanted])
+def take(root: Path, disk: Path, *wanted: LayerRequest, limit: int = ROOMY) -> None:
+    copy_layers(root, disk, limit, [(each.owner, each.layer) for each in wanted])
 
 
 def own(disk: Path) -> Path:
@@ -73,21 +73,21 @@ def own(disk: Path) -> Path:
 
 
 def there(disk: Path) -> set[str]:
-    return {path.name for path, _, _ in copies.copies(own(disk))}
+    return {path.name for path, _, _ in copies.list_copies(own(disk))}
 
 
-def used_at(disk: Path, wanted: Wanted, moment: float) -> None:
-    os.utime(copies.place_of(own(disk), wanted) / copies.RECORD, (moment, moment))
+def used_at(disk: Path, wanted: LayerRequest, moment: float) -> None:
+    os.utime(copies.copy_path(own(disk), wanted) / copies.RECORD, (moment, moment))
 
 
 def test_a_copy_has_what_was_packed(root: Path, disk: Path, packed: Any, held: list[int]) -> None:
     wanted = packed(members=[*FILES, link("bin/python", sys.executable), link("lib64", "lib")])
     take(root, disk, wanted)
-    copy = copies.place_of(own(disk), wanted)
+    copy = copies.copy_path(own(disk), wanted)
     assert {name: (copy / name).read_bytes() for name, _ in FILES} == dict(FILES)
     assert os.readlink(copy / "bin" / "python") == sys.executable
     assert (copy / "lib64" / "python3.11").is_dir()
-    held += copies.hold(own(disk), [wanted]) or []
+    held += copies.lock_copies(own(disk), [wanted]) or []
     assert held
 
 
@@ -110,16 +110,16 @@ def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
         pytest.param([("lib/../../evil", b"x")], "leads out", id="climbs in the middle"),
         pytest.param([("/tmp/evil", b"x")], "leads out", id="absolute"),
         pytest.param([("a//b", b"x")], "leads out", id="an empty part"),
-        pytest.param([link("lib/x", "/etc")], "no file", id="a link to anywhere"),
-        pytest.param([link("lib/x", "../../..")], "no file", id="a link that climbs"),
-        pytest.param([link("lib/x", "..")], "no file", id="a link to above"),
-        pytest.param([link("bin/pythonx/y", "/etc")], "no file", id="a link below what looks like Python"),
+        pytest.param([link("lib/x", "/etc")], "not a file", id="a link to anywhere"),
+        pytest.param([link("lib/x", "../../..")], "not a file", id="a link that climbs"),
+        pytest.param([link("lib/x", "..")], "not a file", id="a link to above"),
+        pytest.param([link("bin/pythonx/y", "/etc")], "not a file", id="a link below what looks like Python"),
         pytest.param([link("lib", "bin"), ("lib/evil", b"x")], "File exists", id="a file below a link"),
         pytest.param([link("bin/python", "/tmp"), link("bin/python/evil", "x")], "below a link",
                      id="a link below a link"),
-        pytest.param([special("x", tarfile.LNKTYPE, "/etc/passwd")], "no file", id="a hard link"),
-        pytest.param([special("x", tarfile.FIFOTYPE)], "no file", id="a pipe"),
-        pytest.param([special("x", tarfile.CHRTYPE)], "no file", id="a device"),
+        pytest.param([special("x", tarfile.LNKTYPE, "/etc/passwd")], "not a file", id="a hard link"),
+        pytest.param([special("x", tarfile.FIFOTYPE)], "not a file", id="a pipe"),
+        pytest.param([special("x", tarfile.CHRTYPE)], "not a file", id="a device"),
         pytest.param([("x", b"1"), ("x", b"2")], "File exists", id="one name twice"),
     ],
 )  # fmt: skip
@@ -127,7 +127,7 @@ def test_what_escapes_is_refused(
     root: Path, disk: Path, packed: Any, members: Any, why: str
 ) -> None:
     wanted = packed(members=members)
-    with pytest.raises((Broken, OSError), match=why):
+    with pytest.raises((BrokenEnvironment, OSError), match=why):
         take(root, disk, wanted)
     assert there(disk) == set()
     assert not list(disk.parent.rglob("evil"))
@@ -165,9 +165,9 @@ def test_what_is_not_the_image_that_was_made_is_refused(
 ) -> None:
     packed(size=60)
     change(layer_of(root, "ann", "mine"))
-    wanted = copies.wanted_at(root, "ann", layer_of(root, "ann", "mine").name)
+    wanted = copies.packed_layer(root, "ann", layer_of(root, "ann", "mine").name)
     assert wanted is not None
-    with pytest.raises((Broken, OSError)):
+    with pytest.raises((BrokenEnvironment, OSError)):
         take(root, disk, wanted)
     assert there(disk) == set()
 
@@ -179,7 +179,7 @@ def test_the_least_recently_used_goes_but_not_what_serves(
     for moment, each in enumerate((serving, old, new)):
         take(root, disk, each, limit=300)
         used_at(disk, each, moment)
-    held += copies.hold(own(disk), [serving]) or []
+    held += copies.lock_copies(own(disk), [serving]) or []
     used_at(disk, serving, -1)  # used before all others
     take(root, disk, next_, limit=300)
     assert there(disk) == {serving.layer, new.layer, next_.layer}
@@ -190,8 +190,8 @@ def test_without_room_it_says_so_and_takes_nothing(
 ) -> None:
     serving, big = packed("a", size=100), packed("b", size=250)
     take(root, disk, serving)
-    held += copies.hold(own(disk), [serving]) or []
-    with pytest.raises(Broken, match="50 bytes too many for the limit of 300"):
+    held += copies.lock_copies(own(disk), [serving]) or []
+    with pytest.raises(BrokenEnvironment, match="limit of 300 bytes is exceeded by 50"):
         take(root, disk, big, limit=300)
     assert there(disk) == {serving.layer}
 
@@ -201,7 +201,7 @@ def test_who_uses_a_copy_makes_it_the_newest(root: Path, disk: Path, packed: Any
     for moment, each in enumerate((first, second)):
         take(root, disk, each)
         used_at(disk, each, moment)
-    for each in copies.hold(own(disk), [first]) or []:
+    for each in copies.lock_copies(own(disk), [first]) or []:
         os.close(each)
     take(root, disk, third, limit=200)
     assert there(disk) == {first.layer, third.layer}
@@ -212,36 +212,36 @@ def test_a_copy_of_another_image_is_made_anew_once_nobody_uses_it(
 ) -> None:
     before = packed(size=10)
     take(root, disk, before)
-    held = copies.hold(own(disk), [before])
+    held = copies.lock_copies(own(disk), [before])
     assert held is not None
     after = packed(size=20)
-    with pytest.raises(Broken, match="a task uses a copy"):
+    with pytest.raises(BrokenEnvironment, match="a task uses a copy"):
         take(root, disk, after)
-    assert copies.hold(own(disk), [after]) is None
+    assert copies.lock_copies(own(disk), [after]) is None
     os.close(held[0])
     take(root, disk, after)
-    assert (copies.place_of(own(disk), after) / "data").stat().st_size == 20
+    assert (copies.copy_path(own(disk), after) / "data").stat().st_size == 20
 
 
 def test_who_comes_while_it_goes_away_does_not_get_it(root: Path, disk: Path, packed: Any) -> None:
     wanted = packed()
     take(root, disk, wanted)
-    going = copies.lock(copies.place_of(own(disk), wanted), fcntl.LOCK_EX)
+    going = copies.lock(copies.copy_path(own(disk), wanted), fcntl.LOCK_EX)
     assert going is not None
-    assert copies.hold(own(disk), [wanted]) is None
+    assert copies.lock_copies(own(disk), [wanted]) is None
     os.close(going)
 
 
 def test_a_directory_that_others_may_write_is_not_used(disk: Path) -> None:
     own(disk).mkdir()
     own(disk).chmod(0o777)
-    with pytest.raises(Broken, match="only uid"):
-        copies.own(disk)
+    with pytest.raises(BrokenEnvironment, match="only uid"):
+        copies.account_directory(disk)
 
 
 def test_a_node_without_that_disk_says_so(tmp_path: Path) -> None:
-    with pytest.raises(Broken, match="No such file"):
-        copies.own(tmp_path / "none")
+    with pytest.raises(BrokenEnvironment, match="No such file"):
+        copies.account_directory(tmp_path / "none")
 
 
 def test_killed_at_every_step(root: Path, disk: Path, packed: Any) -> None:
@@ -250,7 +250,7 @@ def test_killed_at_every_step(root: Path, disk: Path, packed: Any) -> None:
     take(root, disk, other)
     step = 1
     while _killed_at(step, lambda: take(root, disk, wanted, limit=310)):
-        for path, _, size in copies.copies(own(disk)):
+        for path, _, size in copies.list_copies(own(disk)):
             assert size in (300, sum(len(data) for _, data in FILES))
             names = {str(p.relative_to(path)) for p in path.rglob("*") if p.is_file()}
             assert names in ({"data", "copy.toml"}, {"copy.toml", *(name for name, _ in FILES)})

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hai_backend.domain.errors import Conflict
-from hai_backend.environments.haienv import Failed, Haienv, error_of
+from hai_backend.environments.haienv import Haienv, HaienvFailed, error_of
 from tests.support.environments import fake_haienv
 
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root starts programs as others")
@@ -38,7 +38,7 @@ def test_what_it_says_is_why(lines: tuple[str, ...], error: str) -> None:
 
 
 async def lines_of(haienv: Haienv, uid: int, *words: str) -> list[str]:
-    async with haienv.place(uid, {"lock.txt": "x"}, ()) as place:
+    async with haienv.build_directory(uid, {"lock.txt": "x"}, ()) as place:
         return [line async for line in haienv.run("ada", uid, words, place)]
 
 
@@ -57,7 +57,7 @@ async def test_directories_of_builds_that_were_killed_go_after_a_day(
 async def test_a_reason_of_many_lines_keeps_its_beginning(tmp_path: Path) -> None:
     lines = "\\n".join(["haienv: uv says no:", *(f"  because {n}" for n in range(200))])
     path = fake_haienv(tmp_path / "haienv", f"print('x\\n' * 999 + '{lines}'); sys.exit(1)")
-    with pytest.raises(Failed) as why:
+    with pytest.raises(HaienvFailed) as why:
         await lines_of(Haienv(tmp_path, pods=False, program=path), 0)
     told = str(why.value).splitlines()
     assert (len(told), told[0], told[-1]) == (201, "uv says no:", "  because 199")
@@ -85,12 +85,12 @@ def shown(tmp_path: Path) -> str:
 async def test_it_runs_as_its_user_in_a_place_of_its_own(
     tmp_path: Path, shown: str, uid: int, of_nobody: int, owner: str
 ) -> None:
-    haienv = Haienv(tmp_path, pods=True, uid_of_nobody=of_nobody, program=shown)
+    haienv = Haienv(tmp_path, pods=True, fallback_uid=of_nobody, program=shown)
     assert await lines_of(haienv, uid) == [owner, owner, f"{owner} 700"]
 
 
 async def test_in_a_cluster_nothing_is_built_as_root(tmp_path: Path, shown: str) -> None:
-    with pytest.raises(Failed, match="you have no uid"):
+    with pytest.raises(HaienvFailed, match="you have no uid"):
         await lines_of(Haienv(tmp_path, pods=True, program=shown), 0)
 
 
@@ -98,15 +98,15 @@ async def test_in_a_cluster_nothing_is_built_as_root(tmp_path: Path, shown: str)
 async def test_what_the_user_may_not_execute_is_told(tmp_path: Path) -> None:
     path = fake_haienv(tmp_path / "haienv", "")
     os.chmod(path, 0o700)
-    with pytest.raises(Failed, match="cannot be started as uid 54321: Permission denied"):
+    with pytest.raises(HaienvFailed, match="cannot be started as uid 54321: Permission denied"):
         await lines_of(Haienv(tmp_path, pods=False, program=path), 54321)
 
 
 @ROOT
 def test_a_directory_is_its_users_and_stays_whose_it_was(tmp_path: Path) -> None:
     haienv = Haienv(tmp_path / "root", pods=False)
-    haienv.own("ada", 54321)
-    haienv.own("ada", 11111)
+    haienv.ensure_user_directory("ada", 54321)
+    haienv.ensure_user_directory("ada", 11111)
     found = (tmp_path / "root" / "ada").stat()
     assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (54321, 54321, 0o755)
 
@@ -129,7 +129,7 @@ async def test_another_code_than_0_is_a_failure(tmp_path: Path) -> None:
     haienv = Haienv(
         tmp_path, pods=False, program=fake_haienv(tmp_path / "h", "sys.exit('haienv: no')")
     )
-    with pytest.raises(Failed, match="no"):
+    with pytest.raises(HaienvFailed, match="no"):
         await lines_of(haienv, 0)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_backend.environments import parse
-from hai_backend.environments.errors import Broken
+from hai_backend.environments.errors import BrokenEnvironment
 from haienv.store import records
 
 Table = Mapping[str, Any]
@@ -68,7 +68,7 @@ PLACES: Mapping[str, tuple[Table, Callable[[Table], Table]]] = {
     "image": (IMAGE, dict),
 }
 READERS: Mapping[str, tuple[Callable[[str], object], Callable[[str], object]]] = {
-    "label": (records.parse_metadata, parse.label),
+    "label": (records.parse_metadata, parse.metadata),
     "layer": (records.parse_layer, parse.layer),
     "image": (records.parse_image, parse.image),
 }
@@ -84,7 +84,7 @@ VALUES = [
 def _readable(read: Callable[[str], object], text: str) -> bool:
     try:
         read(text)
-    except (records.MalformedRecord, Broken):
+    except (records.MalformedRecord, BrokenEnvironment):
         return False
     return True
 

@@ -12,7 +12,7 @@ import pytest
 from hai_backend.domain.catalog.dataset import Visibility
 from hai_backend.domain.environment import Environment, EnvironmentName, EnvironmentState
 from hai_backend.environments import read
-from hai_backend.environments.read import Seen, Unreadable, look, scan
+from hai_backend.environments.read import ReadResult, Unreadable, read_environment, scan
 from tests.support.environments import as_parent, layer_of, make_environment
 
 READY, BROKEN = EnvironmentState.READY, EnvironmentState.BROKEN
@@ -23,8 +23,8 @@ def anybody(owner: str, uid: int) -> bool:
     return True
 
 
-def seen(root: Path, called: EnvironmentName = TORCH) -> Seen:
-    return look(root, called, anybody)
+def seen(root: Path, called: EnvironmentName = TORCH) -> ReadResult:
+    return read_environment(root, called, anybody)
 
 
 def found(root: Path, called: EnvironmentName = TORCH) -> Environment:
@@ -61,7 +61,7 @@ def test_all_are_listed_by_owner_and_name_and_nothing_of_haienvs_own(tmp_path: P
     (tmp_path / "ada" / ".building" / "x").mkdir(parents=True)
     (tmp_path / "ada" / "empty").mkdir()
     (tmp_path / "uv.toml").write_text("")
-    assert [str(e.called) for e in scan(tmp_path, anybody)] == ["a[ada]", "z[ada]", "b[bob]"]
+    assert [str(e.full_name) for e in scan(tmp_path, anybody)] == ["a[ada]", "z[ada]", "b[bob]"]
 
 
 @pytest.mark.parametrize("path", ["", "ada", "ada/torch", "ada/torch/env.toml"])
@@ -160,19 +160,19 @@ HOSTILE = [
     pytest.param(
         linked("torch/current", "{root}/ada/.layers/" + "0" * 24), "current", id="absolute"
     ),
-    pytest.param(linked("torch/current", "../.layers/" + "0" * 24), "not whole", id="no layer"),
+    pytest.param(linked("torch/current", "../.layers/" + "0" * 24), "incomplete", id="no layer"),
     pytest.param(linked("torch/current", "../.layers/" + "g" * 24), "current", id="no hash"),
-    pytest.param(replaced("torch/current", "x"), "no link", id="current is a file"),
-    pytest.param(linked("LAYER", "/"), "not whole", id="layer is a link"),
+    pytest.param(replaced("torch/current", "x"), "not a link", id="current is a file"),
+    pytest.param(linked("LAYER", "/"), "incomplete", id="layer is a link"),
     pytest.param(
-        linked("LAYER/layer.toml", "/etc/passwd"), "not whole", id="description is a link"
+        linked("LAYER/layer.toml", "/etc/passwd"), "incomplete", id="description is a link"
     ),
     pytest.param(replaced("LAYER/layer.toml", "schema = 1"), "lock_hash", id="nothing in it"),
-    pytest.param(without("bin"), "not whole", id="no programs"),
-    pytest.param(replaced("LAYER/lock.txt", "x"), "lock.txt is not the one", id="another lock"),
+    pytest.param(without("bin"), "incomplete", id="no programs"),
+    pytest.param(replaced("LAYER/lock.txt", "x"), "lock.txt does not match", id="another lock"),
     pytest.param(linked("LAYER/lock.txt", "/etc/hostname"), "lock.txt", id="a link for a lock"),
     pytest.param(linked("torch", "{root}/bob/secret"), None, id="somebody else's environment"),
-    pytest.param(linked(".layers", "{root}/bob/.layers"), "not whole", id="others' layers"),
+    pytest.param(linked(".layers", "{root}/bob/.layers"), "incomplete", id="others' layers"),
     pytest.param(piped("torch/env.toml"), "not a file", id="a pipe, which would block"),
 ]
 
@@ -191,7 +191,7 @@ def test_what_is_not_as_the_layout_says_is_broken_or_not_there(
         assert isinstance(environment, Environment)
         assert environment.state is BROKEN
         assert why in environment.message
-    listed = {str(e.called) for e in scan(tmp_path, anybody)}
+    listed = {str(e.full_name) for e in scan(tmp_path, anybody)}
     assert listed == {"secret[bob]"} | ({"torch[ada]"} if why else set())
 
 
@@ -218,11 +218,11 @@ def test_as_much_as_people_write_is_read(tmp_path: Path) -> None:
 def test_of_a_flood_only_so_many_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read, "MOST_OF_ONE", 3)
+    monkeypatch.setattr(read, "MAX_PER_USER", 3)
     for number in range(5):
         make_environment(tmp_path, "eve", f"e{number}")
     make_environment(tmp_path, "ada", "torch")
-    owners = [e.called.owner for e in scan(tmp_path, anybody)]
+    owners = [e.full_name.owner for e in scan(tmp_path, anybody)]
     assert owners.count("ada") == 1
     assert 1 <= owners.count("eve") <= 3
 
@@ -231,22 +231,22 @@ def test_a_user_who_is_a_link_to_another_is_nobody(tmp_path: Path) -> None:
     make_environment(tmp_path, "ada", "torch")
     (tmp_path / "eve").symlink_to("ada")
     assert seen(tmp_path, EnvironmentName("eve", "torch")) is None
-    assert [e.called.owner for e in scan(tmp_path, anybody)] == ["ada"]
+    assert [e.full_name.owner for e in scan(tmp_path, anybody)] == ["ada"]
 
 
 def test_a_directory_under_anothers_name_is_broken(tmp_path: Path) -> None:
     make_environment(tmp_path, "ada", "torch", visibility="public")
-    environment = look(tmp_path, TORCH, lambda owner, uid: False)
+    environment = read_environment(tmp_path, TORCH, lambda owner, uid: False)
     assert isinstance(environment, Environment)
     assert environment.state is BROKEN
-    assert "who is not ada" in environment.message
+    assert "which is not that of ada" in environment.message
 
 
 def test_a_child_whose_parent_is_gone_is_broken(tmp_path: Path) -> None:
     make_environment(tmp_path, "system", "base")
     make_environment(tmp_path, "ada", "torch", parents=[as_parent(tmp_path, "system", "base")])
     shutil.rmtree(tmp_path / "system")
-    assert "base[system] is gone" in found(tmp_path).message
+    assert "base[system] was deleted" in found(tmp_path).message
 
 
 @pytest.mark.parametrize("path", ["ada", "ada/torch", "ada/.layers"])
@@ -277,5 +277,5 @@ def test_listing_executes_nothing(tmp_path: Path) -> None:
     (layer / "bin" / "python").unlink()
     (layer / "bin" / "python").write_text(f"#!/bin/sh\ntouch {trace}\n")
     (layer / "bin" / "python").chmod(0o755)
-    assert [e.called.name for e in scan(tmp_path, anybody)] == ["trap"]
+    assert [e.full_name.name for e in scan(tmp_path, anybody)] == ["trap"]
     assert not trace.exists()

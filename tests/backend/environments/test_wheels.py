@@ -27,6 +27,6 @@ def test_a_wheel_that_the_disk_did_not_take_is_not_kept(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         coming.finish()
-    coming.drop()
+    coming.discard()
     assert wheels.missing([HASH]) == [HASH]
     assert list(tmp_path.iterdir()) == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_backend.proxy.addresses import Addresses, Place, addresses_of
+from hai_backend.proxy.addresses import Addresses, Target, addresses_of
 
 NAMES = Addresses("https", "hai.example.org", "")
 PATHS = Addresses("https", "hai.example.org", ":8443", by_path=True)
@@ -17,7 +17,7 @@ SERVICE = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
 def test_what_is_told_leads_back(task_id: int, service: str, addresses: Addresses) -> None:
     origin = addresses.origin(task_id, service)
     base = addresses.base_url(task_id, service)
-    place = addresses.place(origin.removeprefix("https://"), f"{base}a/b")
+    place = addresses.parse(origin.removeprefix("https://"), f"{base}a/b")
     assert place is not None
     assert (place.task_id, place.path.endswith("/a/b")) == (task_id, True)
     assert place.service in (service, "" if service == "main" else service)
@@ -41,7 +41,7 @@ def test_what_is_told_leads_back(task_id: int, service: str, addresses: Addresse
     ],
 )
 def test_what_is_no_place(host: str, path: str) -> None:
-    assert NAMES.place(host, path) is None
+    assert NAMES.parse(host, path) is None
 
 
 @pytest.mark.parametrize(
@@ -58,19 +58,19 @@ def test_what_is_no_place(host: str, path: str) -> None:
     ],
 )
 def test_what_is_no_path(path: str) -> None:
-    assert PATHS.place("hai.example.org:8443", path) is None
+    assert PATHS.parse("hai.example.org:8443", path) is None
 
 
 def test_what_belongs_to_the_proxy() -> None:
-    assert NAMES.place("T5.HAI.example.org:443", "/.hai/login") == Place(
+    assert NAMES.parse("T5.HAI.example.org:443", "/.hai/login") == Target(
         5, "", "/.hai/login", "", True
     )
-    assert PATHS.place("hai.example.org", "/t/5/.hai/login") == Place(
+    assert PATHS.parse("hai.example.org", "/t/5/.hai/login") == Target(
         5, "", "/.hai/login", "/t/5", True
     )
-    place = PATHS.place("hai.example.org", "/t/5/main/.hai/login")
+    place = PATHS.parse("hai.example.org", "/t/5/main/.hai/login")
     assert place is not None
-    assert not place.ours
+    assert not place.for_proxy
 
 
 def test_addresses_from_settings() -> None:
@@ -89,4 +89,4 @@ def test_an_address_of_ipv6() -> None:
     where = addresses_of("http://[fd00::1]:7480", True, "", False)
     assert where.url(5, "") == "http://[fd00::1]:7480/t/5/main/"
     for host in ("[fd00::1]:7480", "[FD00::1]"):
-        assert where.place(host, "/t/5/main/x") == Place(5, "", "/x", "/t/5/main")
+        assert where.parse(host, "/t/5/main/x") == Target(5, "", "/x", "/t/5/main")

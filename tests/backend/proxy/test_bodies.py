@@ -24,14 +24,14 @@ async def proxied() -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
 
     behind = web.Application(client_max_size=1 << 30)
     behind.router.add_route("*", "/{path:.*}", service)
-    async with TestServer(behind) as far, forward.client(aiohttp.TCPConnector()) as ours:
+    async with TestServer(behind) as far, forward.new_client(aiohttp.TCPConnector()) as ours:
 
         async def front(request: web.Request) -> web.StreamResponse:
             host = f"{far.host}:{far.port}"
-            passage = forward.Forward(request, host, request.path, "u", "http", "c")
+            passage = forward.ForwardedRequest(request, host, request.path, "u", "http", "c")
             try:
-                return await forward.pass_on(ours, passage, "", PATIENCE)
-            except forward.BodyStopped:
+                return await forward.forward_request(ours, passage, "", PATIENCE)
+            except forward.BodyTimeout:
                 return web.Response(status=408)
 
         before = web.Application(client_max_size=0)

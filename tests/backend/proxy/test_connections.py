@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from hai_backend.proxy.connections import Connections, Limits
+from hai_backend.proxy.connections import ConnectionLimits, Connections
 
-LIMITS = Limits(head_seconds=0.2, idle_seconds=0.2, strangers=3, per_user=2)
-PATIENT = Limits(head_seconds=60, strangers=3, per_user=2)
+LIMITS = ConnectionLimits(head_seconds=0.2, idle_seconds=0.2, max_anonymous=3, max_per_user=2)
+PATIENT = ConnectionLimits(head_seconds=60, max_anonymous=3, max_per_user=2)
 Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -37,13 +37,13 @@ class Door:
 
 
 @asynccontextmanager
-async def door(limits: Limits) -> AsyncIterator[Door]:
+async def door(limits: ConnectionLimits) -> AsyncIterator[Door]:
     connections = Connections(limits)
 
     async def answer(request: web.Request) -> web.Response:
-        connections.asked(request.protocol)
+        connections.request_started(request.protocol)
         user = request.path.strip("/")
-        full = bool(user) and not connections.belongs(request.protocol, user)
+        full = bool(user) and not connections.assign_user(request.protocol, user)
         return web.Response(text="full END" if full else "END")
 
     application = web.Application()
@@ -53,7 +53,7 @@ async def door(limits: Limits) -> AsyncIterator[Door]:
     assert runner.server is not None
     made = runner.server
     server = await asyncio.get_running_loop().create_server(
-        lambda: connections.guarded(made), "127.0.0.1", 0
+        lambda: connections.guard(made), "127.0.0.1", 0
     )
     found = Door(connections, server.sockets[0].getsockname()[1])
     try:
@@ -152,8 +152,8 @@ async def test_a_connection_that_others_use_too_counts_for_the_last_one() -> Non
 
 async def test_a_connection_that_never_came_to_be_is_not_counted() -> None:
     connections = Connections(PATIENT)
-    guarded = connections.guarded(asyncio.Protocol)
+    guarded = connections.guard(asyncio.Protocol)
     assert connections.count == 1
-    guarded.gone()
-    guarded.gone()
+    guarded.on_closed()
+    guarded.on_closed()
     assert connections.count == 0

@@ -60,7 +60,7 @@ async def test_a_direction_that_fails_ends_the_connection(
     peer, closed = Peer(failure), list[bool]()
     with tunnels.opened(KEY, TunnelTarget(port=22), "ada") as tunnel:
         transport = TunnelTransport(tunnel, peer, lambda: closed.append(True))
-        reading = transport._work[0]
+        reading = transport._tasks[0]
         tunnel.receive_from_agent(pb.CarryRequest(data=b"out"))
         await asyncio.wait_for(peer.lost.wait(), 5)
         await asyncio.gather(reading, return_exceptions=True)
@@ -77,7 +77,7 @@ async def test_a_write_that_fails_ends_the_connection(
     monkeypatch.setattr(Tunnel, "send_to_rank", fails)
     with tunnels.opened(KEY, TunnelTarget(port=22), "ada") as tunnel:
         transport = TunnelTransport(tunnel, peer, lambda: closed.append(True))
-        writing = transport._work[1]
+        writing = transport._tasks[1]
         transport.write(b"in")
         await asyncio.wait_for(peer.lost.wait(), 5)
         await asyncio.gather(writing, return_exceptions=True)

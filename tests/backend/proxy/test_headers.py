@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_backend.proxy.headers import cookie_value, foreign, set_cookie, to_browser, to_service
+from hai_backend.proxy.headers import (
+    cookie_value,
+    is_cross_origin,
+    set_cookie,
+    to_browser,
+    to_service,
+)
 
 COOKIE = "hai_session"
 
@@ -130,7 +136,7 @@ OWN = "https://t5.example.org"
     ],
 )
 def test_requests_of_other_pages(headers: dict[str, str], method: str, expected: bool) -> None:
-    assert foreign(headers, OWN, method) is expected
+    assert is_cross_origin(headers, OWN, method) is expected
 
 
 def test_the_cookie_is_for_nobody_else() -> None:

@@ -10,11 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from hai_backend.domain.errors import Unavailable
-from hai_backend.proxy.listener import Listener, Receive, nobody, passed_on_to
+from hai_backend.proxy.listener import Listener, Receive, forward_to, refuse
 
 
 class Counting:
-    """A way that ends a chain of connections which nobody else would end."""
+    """A way that ends a chain of connections which refuse else would end."""
 
     def __init__(self, way: Receive) -> None:
         self.connections = 0
@@ -53,8 +53,8 @@ async def asked(door: Listener) -> bytes:
     [("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")],
 )
 async def test_nothing_is_passed_on_to_the_own_door(door: Listener, leader: str, own: str) -> None:
-    way = Counting(passed_on_to(leader, port_of(door), own))
-    door.to(way.receive)
+    way = Counting(forward_to(leader, port_of(door), own))
+    door.set_receiver(way.receive)
     assert (await asked(door)).startswith(b"HTTP/1.1 503 ")
     assert way.connections == 1
 
@@ -62,7 +62,7 @@ async def test_nothing_is_passed_on_to_the_own_door(door: Listener, leader: str,
 async def test_a_leader_at_another_address_of_this_machine_is_reached(door: Listener) -> None:
     port = port_of(door)
     server = await asyncio.start_server(lambda _, there: _answer(there), "127.0.0.2", port)
-    door.to(passed_on_to("127.0.0.2", port, "127.0.0.1"))
+    door.set_receiver(forward_to("127.0.0.2", port, "127.0.0.1"))
     assert await asked(door) == b"here"
     server.close()
 
@@ -78,7 +78,7 @@ async def test_who_vanishes_without_a_word_is_noticed_within_minutes(door: Liste
     async def receive(connection: socket.socket) -> None:
         accepted.set_result(connection)
 
-    door.to(receive)
+    door.set_receiver(receive)
     _, writer = await asyncio.open_connection("127.0.0.1", port_of(door))
     with await accepted as connection:
         tcp = socket.IPPROTO_TCP
@@ -120,10 +120,10 @@ async def test_a_connection_whose_way_fails_is_closed_and_the_next_is_served(
     async def fails(connection: socket.socket) -> None:
         raise RuntimeError("a bug")
 
-    door.to(fails)
+    door.set_receiver(fails)
     with capture_logs() as logs:
         assert await asked(door) == b""
         await asyncio.sleep(0)
     assert [log["why"] for log in logs] == ["RuntimeError('a bug')"]
-    door.to(nobody)
+    door.set_receiver(refuse)
     assert (await asked(door)).startswith(b"HTTP/1.1 503 ")

@@ -49,18 +49,18 @@ async def test_a_link_is_traded_once_and_a_session_lasts_as_long_as_its_token() 
     sessions = Sessions(b"secret", directory, clock)
     identity = directory.identify(secret, clock.now())
     link = sessions.link_key(identity, 5)
-    assert sessions.begin(6, link) is None
-    session = sessions.begin(5, link)
+    assert sessions.start_session(6, link) is None
+    session = sessions.start_session(5, link)
     assert session is not None
-    assert sessions.begin(5, link) is None
+    assert sessions.start_session(5, link) is None
     assert sessions.visitor(5, link) is None
     assert sessions.visitor(6, session) is None
     assert sessions.visitor(5, session) == identity
     assert Sessions(b"secret", directory, clock).visitor(5, session) == identity
-    assert sessions.renewed(5, session) is None
+    assert sessions.renew(5, session) is None
     clock.advance(SESSION_SECONDS / 2 + 1)
-    assert sessions.renewed(6, session) is None
-    renewed = sessions.renewed(5, session)
+    assert sessions.renew(6, session) is None
+    renewed = sessions.renew(5, session)
     assert renewed is not None
     clock.advance(SESSION_SECONDS / 2)
     assert sessions.visitor(5, session) is None
@@ -75,7 +75,10 @@ async def test_a_link_of_an_hour_ago_or_of_another_server_is_none() -> None:
     secret = await directory.bootstrap("ada", clock.now())
     sessions = Sessions(b"secret", directory, clock)
     identity = directory.identify(str(secret), clock.now())
-    assert Sessions(b"secret", directory, clock).begin(5, sessions.link_key(identity, 5)) is None
+    assert (
+        Sessions(b"secret", directory, clock).start_session(5, sessions.link_key(identity, 5))
+        is None
+    )
     late = sessions.link_key(identity, 5)
     clock.advance(LINK_SECONDS)
-    assert sessions.begin(5, late) is None
+    assert sessions.start_session(5, late) is None

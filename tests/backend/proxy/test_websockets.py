@@ -29,11 +29,13 @@ async def proxied(serve: Serve) -> AsyncIterator[tuple[aiohttp.ClientSession, st
 
     behind = web.Application()
     behind.router.add_get("/", service)
-    async with TestServer(behind) as far, forward.client(aiohttp.TCPConnector()) as ours:
+    async with TestServer(behind) as far, forward.new_client(aiohttp.TCPConnector()) as ours:
 
         async def front(request: web.Request) -> web.StreamResponse:
-            passage = forward.Forward(request, f"{far.host}:{far.port}", "/", "u", "http", "c")
-            return await forward.pass_websocket(ours, passage, nullcontext, heartbeat=BEAT)
+            passage = forward.ForwardedRequest(
+                request, f"{far.host}:{far.port}", "/", "u", "http", "c"
+            )
+            return await forward.forward_websocket(ours, passage, nullcontext, heartbeat=BEAT)
 
         before = web.Application()
         before.router.add_get("/", front)

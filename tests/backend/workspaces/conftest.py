@@ -30,18 +30,18 @@ MEMORY = Path("/dev/shm")
 def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each answer takes long, it seems: a few files are enough for many threads."""
     monkeypatch.setattr(workers, "is_slow", lambda took, usual: True)
-    for room in (apply, checkouts, removal, materialize, commit_preparation):
-        monkeypatch.setattr(room, "PART", 2)
-    monkeypatch.setattr(prefetch, "_BYTES", 1000)
-    for room in (tree_scan, overwrite_guard):
-        monkeypatch.setattr(room, "NAMES", 4)
+    for module in (apply, checkouts, removal, materialize, commit_preparation):
+        monkeypatch.setattr(module, "FILES_PER_BATCH", 2)
+    monkeypatch.setattr(prefetch, "_BYTES_PER_BATCH", 1000)
+    for module in (tree_scan, overwrite_guard):
+        monkeypatch.setattr(module, "NAMES_PER_BATCH", 4)
 
 
 @pytest.fixture
 def quick_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is done by threads, however long a test takes."""
     monkeypatch.setattr(workers, "is_slow", lambda took, usual: False)
-    monkeypatch.setattr(workers.Storage, "slow", False)  # whatever was found before
+    monkeypatch.setattr(workers.StorageSpeed, "slow", False)  # whatever was found before
     monkeypatch.setattr(workers, "ThreadPoolExecutor", None)
 
 

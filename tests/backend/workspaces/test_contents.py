@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from hai_backend.workspaces import contents
-from hai_backend.workspaces.contents import Contents, rename_into_nothing
+from hai_backend.workspaces.contents import Contents, rename_no_replace
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def test_an_early_flush_that_fails_is_told_to_who_must_know(
 
     monkeypatch.setattr(contents, "_libc", SimpleNamespace(syncfs=fails))
     incoming.sync_early()
-    assert incoming._early is not None
-    incoming._early.result()
+    assert incoming._early_sync is not None
+    incoming._early_sync.result()
     monkeypatch.setattr(contents, "_libc", SimpleNamespace(syncfs=works))
     with pytest.raises(OSError, match="Input/output"):
         incoming.sync(None)
@@ -66,8 +66,8 @@ def test_a_slow_disk_keeps_no_other_workspace_waiting(
     slow.sync_early()
     incoming.sync_early()
     try:
-        assert incoming._early is not None
-        incoming._early.result(20)
+        assert incoming._early_sync is not None
+        incoming._early_sync.result(20)
     finally:
         done.set()
         slow.close()
@@ -76,9 +76,9 @@ def test_a_slow_disk_keeps_no_other_workspace_waiting(
 def test_a_rename_into_nothing_replaces_nothing(incoming: Contents, tmp_path: Path) -> None:
     incoming.put("new", memoryview(b"new"))
     incoming.put("here", memoryview(b"old"))
-    assert not rename_into_nothing("new", incoming.folder, "here", incoming.folder)
+    assert not rename_no_replace("new", incoming.folder, "here", incoming.folder)
     assert (tmp_path / "incoming" / "here").read_bytes() == b"old"
-    assert rename_into_nothing("new", incoming.folder, "there", incoming.folder)
+    assert rename_no_replace("new", incoming.folder, "there", incoming.folder)
     assert sorted(incoming.names()) == ["here", "there"]
     with pytest.raises(FileNotFoundError):
-        rename_into_nothing("new", incoming.folder, "again", incoming.folder)
+        rename_no_replace("new", incoming.folder, "again", incoming.folder)

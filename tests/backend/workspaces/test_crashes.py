@@ -22,11 +22,11 @@ from blake3 import blake3
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
 from hai_backend.workspaces import checkouts, garbage, read, restore
 from hai_backend.workspaces.contents import opened
-from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.push import apply
 from hai_backend.workspaces.push import push as pushing
 from hai_backend.workspaces.push.push import Push
-from hai_backend.workspaces.push.receive import Piece
+from hai_backend.workspaces.push.receive import ContentsMessage
 from hai_backend.workspaces.push.staging import Author
 from hai_backend.workspaces.storage import tree_scan
 
@@ -87,26 +87,26 @@ def folders(path: str) -> list[str]:
     return ["/".join(parts[: i + 1]) for i in range(len(parts))]
 
 
-def push(files: Files, now: Tree, before: Tree, base: int) -> int:
+def push(files: WorkspaceFiles, now: Tree, before: Tree, base: int) -> int:
     told = Push(files, 1)
     known = {blake3(data).digest(): data for data in now.values() if data is not None}
-    for missing in told.want(entries(now, before)):
+    for missing in told.add_changes(entries(now, before)):
         data = known[missing]
         if len(data) <= 1 << 20:
-            told.receive([Piece([missing], [len(data)], data, False)])
+            told.receive([ContentsMessage([missing], [len(data)], data, False)])
             continue
         pieces = [data[i : i + 700_000] for i in range(0, len(data), 700_000)]
         cut = {blake3(piece).digest(): piece for piece in pieces}
         recipe = [Chunk(blake3(piece).digest(), len(piece)) for piece in pieces]
-        for chunk in told.recipe(missing, recipe, last=True):
-            told.receive([Piece([chunk], [len(cut[chunk])], cut[chunk], False)])
+        for chunk in told.add_recipe(missing, recipe, last=True):
+            told.receive([ContentsMessage([chunk], [len(cut[chunk])], cut[chunk], False)])
     number = told.commit(base, Author("me", float(base + 1)), allow_many_removals=True).number
     told.close()
     return number
 
 
-def opened_again(root: Path) -> Files:
-    files = Files(root, 0)
+def opened_again(root: Path) -> WorkspaceFiles:
+    files = WorkspaceFiles(root, 0)
     apply.recover(files)
     return files
 
@@ -116,12 +116,12 @@ def on_disk(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(tree)): p.read_bytes() for p in tree.rglob("*") if p.is_file()}
 
 
-def of_revision(files: Files, number: int) -> dict[str, bytes]:
+def of_revision(files: WorkspaceFiles, number: int) -> dict[str, bytes]:
     found = {}
     for page in files.index.tree(number):
         for entry in page:
             if entry.kind is EntryKind.FILE:
-                source = read.OfRevision(files, number)
+                source = read.RevisionFiles(files, number)
                 with source.folders() as tree, opened(source.open(tree, entry.path)) as file:
                     found[entry.path] = os.pread(file, entry.size + 1, 0)
     return found
@@ -169,7 +169,7 @@ def at_every_step(root: Path, prepare: Callable[[Path], None], story: Callable[[
     while True:
         step += 1
         place = root / str(step) / "u" / "w"
-        make(place, 0)
+        make_directories(place, 0)
         prepare(place)
         code = told_until(step, lambda: story(place), place)  # noqa: B023 - told before the next
         assert code in (KILLED, TOLD), f"step {step} failed"
@@ -188,7 +188,7 @@ def memory() -> Iterator[Path]:
 @pytest.fixture(params=["new directories are laid out", "all is incoming", "by many threads"])
 def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways in which a small file gets to its place; with few files there is one of them."""
-    monkeypatch.setattr(pushing, "FEW", 16 if request.param == "all is incoming" else 0)
+    monkeypatch.setattr(pushing, "FEW_CONTENTS", 16 if request.param == "all is incoming" else 0)
     if request.param == "by many threads":
         request.getfixturevalue("slow_storage")
 
@@ -219,7 +219,7 @@ def test_the_first_push_may_be_cut_anywhere(memory: Path) -> None:
         assert on_disk(place) == (FIRST if newest else {})
         assert push(files, FIRST, {} if newest == 0 else FIRST, newest) == 1
         assert on_disk(place) == FIRST
-        assert tree_scan.look(files, Author("tasks", 9.0)).number == 1
+        assert tree_scan.scan(files, Author("tasks", 9.0)).number == 1
         files.close()
     assert steps > 25
 
@@ -239,7 +239,7 @@ def test_a_push_that_replaces_removes_and_moves_may_be_cut_anywhere(memory: Path
         assert push(files, SECOND, FIRST if newest == 1 else SECOND, newest) == 2
         assert on_disk(place) == SECOND
         assert of_revision(files, 1) == FIRST
-        assert tree_scan.look(files, Author("tasks", 9.0)).number == 2
+        assert tree_scan.scan(files, Author("tasks", 9.0)).number == 2
         files.close()
     assert steps > 30
 
@@ -254,7 +254,7 @@ def test_what_a_program_removes_before_the_server_is_back_can_be_pushed_again(me
         shutil.rmtree(place / "files")
         (place / "files").mkdir()
         files = opened_again(place)
-        now = tree_scan.look(files, Author("tasks", 9.0)).number
+        now = tree_scan.scan(files, Author("tasks", 9.0)).number
         there = {entry.path: None for page in files.index.tree(now) for entry in page}
         push(files, FIRST, there, now)
         assert on_disk(place) == FIRST, step
@@ -279,11 +279,11 @@ def test_a_look_at_what_programs_wrote_may_be_cut_anywhere(memory: Path) -> None
             os.utime(path, (1e9, 1e9))  # so that a stat will do
 
     def look(place: Path) -> int:
-        return tree_scan.look(opened_again(place), Author("tasks", 2.0)).number
+        return tree_scan.scan(opened_again(place), Author("tasks", 2.0)).number
 
     for step, place in at_every_step(memory, written, look):
         files = opened_again(place)
-        assert tree_scan.look(files, Author("tasks", 3.0)).number == 2
+        assert tree_scan.scan(files, Author("tasks", 3.0)).number == 2
         assert of_revision(files, 2) == on_disk(place), step
         files.close()
 
@@ -313,13 +313,13 @@ def test_restoring_may_be_cut_anywhere(memory: Path) -> None:
 def test_a_directory_of_a_task_is_whole_or_not_there(memory: Path) -> None:
     def story(place: Path) -> None:
         files = opened_again(place)
-        checkouts.make(files, 7, 1, 0)
-        checkouts.tidy(files, 7)
+        checkouts.create(files, 7, 1, 0)
+        checkouts.remove_unchanged(files, 7)
 
     for _, place in at_every_step(memory, begin, story):
         files = opened_again(place)
-        checkouts.tidy(files, 7)
-        checkouts.make(files, 7, 1, 0)
+        checkouts.remove_unchanged(files, 7)
+        checkouts.create(files, 7, 1, 0)
         tree = place / "tasks/7"
         assert {
             str(p.relative_to(tree)): p.read_bytes() for p in tree.rglob("*") if p.is_file()
@@ -335,7 +335,7 @@ def test_collecting_may_be_cut_anywhere_and_loses_nothing_that_is_kept(memory: P
         push(files, {**SECOND, "more": b"y"}, SECOND, 2)
         files.close()
 
-    def collect(files: Files) -> None:
+    def collect(files: WorkspaceFiles) -> None:
         garbage.collect(files, pinned=(), running=(), before=2.5)
 
     for _, place in at_every_step(memory, thrice, lambda place: collect(opened_again(place))):
@@ -353,7 +353,7 @@ def test_collecting_may_be_cut_anywhere_and_loses_nothing_that_is_kept(memory: P
 def test_what_was_half_written_is_not_believed(tmp_path: Path, cut: int) -> None:
     """A content that stopped in the middle of a write has the name of the whole."""
     place = tmp_path / "u" / "w"
-    make(place, 0)
+    make_directories(place, 0)
     files = opened_again(place)
     digest = blake3(b"one").digest()
     (place / "incoming" / digest.hex()).write_bytes(b"one"[:cut])

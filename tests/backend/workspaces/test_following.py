@@ -17,7 +17,7 @@ from blake3 import blake3
 from hai.host.inotify import Inotify
 from hai.v1 import workspace_pb2 as pb
 from hai_backend.api.workspaces import cluster_changes
-from hai_backend.api.workspaces.cluster_changes import WorkspaceFollowing
+from hai_backend.api.workspaces.cluster_changes import ClusterChangeWatcher
 from hai_backend.api.workspaces.trees import Trees
 from hai_backend.workspaces.registry import OpenWorkspace
 from hai_backend.workspaces.storage import tree_events
@@ -198,7 +198,7 @@ async def test_so_it_is_where_storage_tells_of_nothing(
     monkeypatch.setattr(tree_events, "file_system", lambda path: "nfs4")
     monkeypatch.setattr(tree_events, "Inotify", None)
     monkeypatch.setattr(tree_events, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(cluster_changes, "LEAST_SECONDS", 0.01)
+    monkeypatch.setattr(cluster_changes, "MIN_SCAN_INTERVAL_SECONDS", 0.01)
     async with followed(here) as follower:
         for _, change in CHANGES:
             begin_anew(follower.tree)
@@ -234,7 +234,7 @@ def begin_anew(tree: Path) -> None:
 )
 def test_which_storage_tells_of_changes(kind: str, told: bool, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(tree_events, "file_system", lambda path: kind)
-    assert tree_events._are_told(tmp_path) == told
+    assert tree_events._kernel_reports_all(tmp_path) == told
 
 
 def test_the_file_system_of_a_path() -> None:
@@ -296,7 +296,7 @@ async def test_the_limit_of_watches_is_no_end(here: Here, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Inotify, "add", add)
     monkeypatch.setattr(tree_events, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(cluster_changes, "LEAST_SECONDS", 0.01)
+    monkeypatch.setattr(cluster_changes, "MIN_SCAN_INTERVAL_SECONDS", 0.01)
     async with followed(here) as follower:
         (follower.tree / "new").write_text("1")
         await follower.until_same()
@@ -307,13 +307,13 @@ async def test_our_own_pushes_are_not_read_again(
 ) -> None:
     """The kernel tells of what a push did as well. Of files that were saved just now, too."""
     read = set[str]()
-    real = DirectoryScan._file
+    real = DirectoryScan._scan_file
 
     def noted(seer: DirectoryScan, folder: str, descriptor: int, name: str, *more: Any) -> Any:
         read.add(name)
         return real(seer, folder, descriptor, name, *more)
 
-    monkeypatch.setattr(DirectoryScan, "_file", noted)
+    monkeypatch.setattr(DirectoryScan, "_scan_file", noted)
     contents = {f"d/f{number}": b"%d" % number for number in range(50)}
     entries = [file(path, data) for path, data in contents.items()]
     async with followed(here) as follower:
@@ -333,13 +333,13 @@ async def test_nobody_looks_where_nobody_follows(
 ) -> None:
     monkeypatch.setattr(tree_events, "POLL_SECONDS", 0.01)
     looks = list[str]()
-    real = Trees.looked
+    real = Trees.scan
 
     async def noted(trees: Trees, room: OpenWorkspace, *more: Any) -> Any:
         looks.append(room.key[1])
         return await real(trees, room, *more)
 
-    monkeypatch.setattr(Trees, "looked", noted)
+    monkeypatch.setattr(Trees, "scan", noted)
     other = await here.pusher("other")
     await other.push({"a": b"1"})
     async with followed(here) as one, followed(here, "second") as two:
@@ -362,7 +362,7 @@ def watches() -> list[str]:
     return [
         str(task)
         for task in asyncio.all_tasks()
-        if WorkspaceFollowing._watch.__qualname__ in str(task)
+        if ClusterChangeWatcher._watch.__qualname__ in str(task)
     ]
 
 

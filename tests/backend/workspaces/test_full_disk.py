@@ -16,7 +16,7 @@ from hai.client.errors import LimitReached
 from hai.client.taskfile.spec import read_spec
 from hai.host.disk_reserve import RESERVE_BYTES, DiskReserve, DiskSpace, disk_space
 from hai_backend.workspaces import checkouts, garbage
-from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.push import apply
 from hai_backend.workspaces.push.staging import Author
 from hai_backend.workspaces.storage import tree_scan
@@ -79,9 +79,12 @@ async def push_without_end(pusher: Pusher) -> None:
 
 async def test_what_arrived_goes_after_a_day_though_nobody_pushes(tmp_path: Path) -> None:
     old, new = (tmp_path / "workspaces/admin" / name for name in ("old", "new"))
-    for place, age in ((old, garbage.LEFT_SECONDS + 60), (new, garbage.LEFT_SECONDS / 2)):
-        make(place, 0)
-        Files(place, 0).close()
+    for place, age in (
+        (old, garbage.INCOMING_RETENTION_SECONDS + 60),
+        (new, garbage.INCOMING_RETENTION_SECONDS / 2),
+    ):
+        make_directories(place, 0)
+        WorkspaceFiles(place, 0).close()
         left = place / "incoming" / f"{'ab' * 32}.part"
         left.write_bytes(b"left")
         os.utime(left, (time.time() - age,) * 2)
@@ -94,17 +97,17 @@ async def test_what_arrived_goes_after_a_day_though_nobody_pushes(tmp_path: Path
 def test_half_a_directory_of_a_task_does_not_keep_the_disk_full(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 64) as disk:
         place = disk / "u" / "w"
-        make(place, 0)
-        with closing(Files(place, 0)) as files:
+        make_directories(place, 0)
+        with closing(WorkspaceFiles(place, 0)) as files:
             apply.recover(files)
             for number in range(20):
                 (files.tree / f"f{number}").write_bytes(os.urandom(MB))
-            revision = tree_scan.look(files, Author("tasks", 1.0)).number
+            revision = tree_scan.scan(files, Author("tasks", 1.0)).number
             filling = fill(disk, but=12 * MB)
             before = disk_space(disk).available
             with pytest.raises(OSError, match="reserved for the database"):
-                checkouts.make(files, 1, revision, 0)
+                checkouts.create(files, 1, revision, 0)
             assert (os.listdir(files.tasks), disk_space(disk).available) == ([], before)
             filling.unlink()
-            checkouts.make(files, 1, revision, 0)
+            checkouts.create(files, 1, revision, 0)
             assert len(os.listdir(files.tasks / "1")) == 20

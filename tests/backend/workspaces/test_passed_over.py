@@ -11,7 +11,7 @@ import pytest
 from hai.client.errors import NotFound
 from hai_backend.domain import workspace
 from hai_backend.domain.workspace import PassedOver
-from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.push.staging import Author
 from hai_backend.workspaces.storage import tree_scan
 
@@ -76,16 +76,16 @@ async def test_of_so_many_as_nobody_reads_the_number_is_told(here, monkeypatch) 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_what_cannot_be_read_is_told_and_stays_in_the_tree(tmp_path: Path) -> None:
-    make(tmp_path / "w", 0)
-    files, found = Files(tmp_path / "w", 0), PassedOver()
+    make_directories(tmp_path / "w", 0)
+    files, found = WorkspaceFiles(tmp_path / "w", 0), PassedOver()
     (files.tree / "d").mkdir()
     for path in ("f", "d/f"):
         (files.tree / path).write_text("1")
-    assert tree_scan.look(files, Author("tasks", 1.0)).files == 2
+    assert tree_scan.scan(files, Author("tasks", 1.0)).files == 2
     (files.tree / "f").write_text("2")
     for path in ("f", "d"):
         (files.tree / path).chmod(0)
-    assert tree_scan.look(files, Author("tasks", 2.0), found).files == 2
+    assert tree_scan.scan(files, Author("tasks", 2.0), found).files == 2
     assert found.reasons == {"d": "cannot be read", "f": "cannot be read"}
     (files.tree / "d").chmod(0o700)
     files.close()

@@ -18,10 +18,10 @@ from hai_backend.domain.workspace import Chunk, Entry, EntryKind
 from hai_backend.workspaces import checkouts, garbage, read
 from hai_backend.workspaces import restore as restoring
 from hai_backend.workspaces.contents import opened
-from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.push import push as pushing
 from hai_backend.workspaces.push.push import Push
-from hai_backend.workspaces.push.receive import Piece
+from hai_backend.workspaces.push.receive import ContentsMessage
 from hai_backend.workspaces.push.staging import Author
 from hai_backend.workspaces.storage import tree_scan
 from tests.backend.workspaces.test_crashes import (
@@ -72,19 +72,19 @@ def entry(path: str, leaf: Leaf | None) -> Entry:
     return Entry(path, EntryKind.FILE, kind == "x", len(data), 10**18, blake3(data).digest())
 
 
-def push(files: Files, now: Tree, before: Tree, base: int) -> None:
+def push(files: WorkspaceFiles, now: Tree, before: Tree, base: int) -> None:
     known = {blake3(leaf[1]).digest(): leaf[1] for leaf in now.values() if leaf}
     told = Push(files, 1)
-    for missing in told.want(entries(now, before)):
+    for missing in told.add_changes(entries(now, before)):
         data = known[missing]
         pieces = [data[i : i + PIECE] for i in range(0, len(data), PIECE)] or [b""]
         cut = {blake3(piece).digest(): piece for piece in pieces}
         wanted = [missing]
-        if len(data) > pushing.WHOLE_BYTES:
+        if len(data) > pushing.MAX_UNCHUNKED_BYTES:
             recipe = [Chunk(blake3(piece).digest(), len(piece)) for piece in pieces]
-            wanted = told.recipe(missing, recipe, last=True)
+            wanted = told.add_recipe(missing, recipe, last=True)
         for digest in wanted:
-            told.receive([Piece([digest], [len(cut[digest])], cut[digest], False)])
+            told.receive([ContentsMessage([digest], [len(cut[digest])], cut[digest], False)])
     told.commit(base, Author("me", float(base + 1)), allow_many_removals=True)
     told.close()
 
@@ -101,14 +101,14 @@ def leaf_of(path: Path) -> Leaf | None:
     return "x" if path.stat().st_mode & 0o100 else "f", path.read_bytes()
 
 
-def of_revision(files: Files, number: int) -> Tree:
+def of_revision(files: WorkspaceFiles, number: int) -> Tree:
     found: dict[str, Leaf | None] = {}
     for each in (entry for page in files.index.tree(number) for entry in page):
         found[each.path] = None
         if each.kind is EntryKind.SYMLINK:
             found[each.path] = "l", each.target.encode()
         if each.kind is EntryKind.FILE:
-            source = read.OfRevision(files, number)
+            source = read.RevisionFiles(files, number)
             with source.folders() as tree, opened(source.open(tree, each.path)) as file:
                 data = os.pread(file, each.size + 1, 0)
             found[each.path] = "x" if each.executable else "f", data
@@ -121,13 +121,13 @@ class Life:
     def __init__(self, choose: random.Random, place: Path) -> None:
         self.choose, self.place = choose, place
         self.past: dict[int, Tree] = {0: {}}
-        make(place, 0)
+        make_directories(place, 0)
 
     @property
     def newest(self) -> int:
         return max(self.past)
 
-    def story(self) -> tuple[Tree, Callable[[Files], None]]:
+    def story(self) -> tuple[Tree, Callable[[WorkspaceFiles], None]]:
         """What the tree will be, and how it becomes so."""
         newest, now = self.newest, self.past[self.newest]
         number, tree = self.choose.randint(1, max(newest, 1)), random_tree(self.choose)
@@ -153,21 +153,21 @@ class Life:
         assert on_disk(self.place / "files") == self.past[now]
         for number in self.past.keys() - {0}:
             assert of_revision(files, number) == self.past[number]
-        assert tree_scan.look(files, Author("tasks", 99.0)).number == now
+        assert tree_scan.scan(files, Author("tasks", 99.0)).number == now
         files.close()
 
 
-def restore(files: Files, number: int, author: Author) -> None:
+def restore(files: WorkspaceFiles, number: int, author: Author) -> None:
     restoring.restore(files, number, [], author)
 
 
-def tidy(files: Files) -> None:
+def tidy(files: WorkspaceFiles) -> None:
     garbage.collect(files, pinned=(), running=(), before=0.5)
 
 
-def check_out(files: Files, number: int) -> None:
-    checkouts.make(files, number, number, 0)
-    checkouts.tidy(files, number)
+def check_out(files: WorkspaceFiles, number: int) -> None:
+    checkouts.create(files, number, number, 0)
+    checkouts.remove_unchanged(files, number)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -176,7 +176,7 @@ def test_nothing_is_lost_wherever_the_server_dies(
     memory: Path,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pushing, "FEW", 16 * (seed % 2))
+    monkeypatch.setattr(pushing, "FEW_CONTENTS", 16 * (seed % 2))
     life = Life(random.Random(seed), memory / "u" / "w")
     for _ in range(ROUNDS):
         life.live()

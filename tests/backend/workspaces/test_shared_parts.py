@@ -14,10 +14,10 @@ from hai_backend.domain.errors import Conflict, Invalid
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
 from hai_backend.workspaces import garbage
 from hai_backend.workspaces.chunks import assembly, chunks
-from hai_backend.workspaces.files import Files, make, now_ns
+from hai_backend.workspaces.files import WorkspaceFiles, make_directories, now_ns
 from hai_backend.workspaces.push import apply
 from hai_backend.workspaces.push.push import Push
-from hai_backend.workspaces.push.receive import Piece
+from hai_backend.workspaces.push.receive import ContentsMessage
 from hai_backend.workspaces.push.staging import Author
 from hai_backend.workspaces.storage import direct_io
 
@@ -26,11 +26,11 @@ WHOLE = b"".join(PIECES)
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Files]:
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkspaceFiles]:
     for module in (direct_io, assembly):
         monkeypatch.setattr(module, "BLOCK_BYTES", 1 << 20)
-    make(tmp_path / "u" / "w", 0)
-    made = Files(tmp_path / "u" / "w", 0)
+    make_directories(tmp_path / "u" / "w", 0)
+    made = WorkspaceFiles(tmp_path / "u" / "w", 0)
     apply.recover(made)
     yield made
     made.close()
@@ -40,16 +40,16 @@ def digest(content: bytes) -> bytes:
     return blake3(content).digest()
 
 
-def wanting(files: Files, number: int, pieces: Sequence[bytes], path: str = "big") -> Push:
+def wanting(files: WorkspaceFiles, number: int, pieces: Sequence[bytes], path: str = "big") -> Push:
     """A push that has told of one file."""
     whole, push = b"".join(pieces), Push(files, number)
-    push.want([Entry(path, EntryKind.FILE, False, len(whole), 1, digest(whole))])
-    push.recipe(digest(whole), [Chunk(digest(p), len(p)) for p in pieces], last=True)
+    push.add_changes([Entry(path, EntryKind.FILE, False, len(whole), 1, digest(whole))])
+    push.add_recipe(digest(whole), [Chunk(digest(p), len(p)) for p in pieces], last=True)
     return push
 
 
 def send(push: Push, content: bytes, name: bytes = b"") -> None:
-    push.receive([Piece([name or digest(content)], [len(content)], content, False)])
+    push.receive([ContentsMessage([name or digest(content)], [len(content)], content, False)])
 
 
 def commit(push: Push, base: int = 0) -> None:
@@ -57,14 +57,14 @@ def commit(push: Push, base: int = 0) -> None:
     push.close()
 
 
-def pushed(files: Files, pieces: Sequence[bytes] = PIECES, base: int = 0) -> None:
+def pushed(files: WorkspaceFiles, pieces: Sequence[bytes] = PIECES, base: int = 0) -> None:
     push = wanting(files, 90, pieces)
     for piece in pieces:
         send(push, piece)
     commit(push, base)
 
 
-def broken(files: Files, pieces: Sequence[bytes], sent: Sequence[int]) -> Path:
+def broken(files: WorkspaceFiles, pieces: Sequence[bytes], sent: Sequence[int]) -> Path:
     """A push that ends before its commit; answers where what it brought lies."""
     push = wanting(files, 80, pieces)
     for number in sent:
@@ -73,7 +73,7 @@ def broken(files: Files, pieces: Sequence[bytes], sent: Sequence[int]) -> Path:
     return files.path / "incoming" / f"{digest(b''.join(pieces)).hex()}.part"
 
 
-def in_the_end(files: Files, pieces: Sequence[bytes] = PIECES) -> int:
+def in_the_end(files: WorkspaceFiles, pieces: Sequence[bytes] = PIECES) -> int:
     """How often the client has to push until it is done."""
     for times in range(1, 5):
         try:
@@ -86,7 +86,9 @@ def in_the_end(files: Files, pieces: Sequence[bytes] = PIECES) -> int:
 
 
 @pytest.mark.parametrize("held", [PIECES[0], PIECES[0][::-1]], ids=["right", "wrong"])
-def test_a_push_that_was_overtaken_writes_nothing_any_more(files: Files, held: bytes) -> None:
+def test_a_push_that_was_overtaken_writes_nothing_any_more(
+    files: WorkspaceFiles, held: bytes
+) -> None:
     """Its stream hangs while the client pushes again, and a program writes into the file."""
     old = wanting(files, 1, PIECES)
     send(old, held, digest(PIECES[0]))
@@ -97,13 +99,13 @@ def test_a_push_that_was_overtaken_writes_nothing_any_more(files: Files, held: b
     assert (files.tree / "big").read_bytes() == b"a result" + WHOLE[8:]
 
 
-def test_what_one_push_has_hashed_no_other_writes_over(files: Files) -> None:
+def test_what_one_push_has_hashed_no_other_writes_over(files: WorkspaceFiles) -> None:
     """The recipe of one lies about a chunk, and another brings the true one."""
     lie = PIECES[0][::-1]
     liar = Push(files, 1)
-    liar.want([Entry("big", EntryKind.FILE, False, 1_200_001, 1, digest(lie + PIECES[1]))])
+    liar.add_changes([Entry("big", EntryKind.FILE, False, 1_200_001, 1, digest(lie + PIECES[1]))])
     told = [Chunk(digest(PIECES[0]), len(lie)), Chunk(digest(PIECES[1]), len(PIECES[1]))]
-    liar.recipe(digest(lie + PIECES[1]), told, last=True)
+    liar.add_recipe(digest(lie + PIECES[1]), told, last=True)
     send(liar, lie, digest(PIECES[0]))
     send(liar, PIECES[1])
     other = wanting(files, 2, [PIECES[0], PIECES[2]], "other")
@@ -114,9 +116,9 @@ def test_what_one_push_has_hashed_no_other_writes_over(files: Files) -> None:
 
 
 def test_what_grows_is_not_collected_however_old_it_is(
-    files: Files, monkeypatch: pytest.MonkeyPatch
+    files: WorkspaceFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assembly, "_AT_ONCE", 1_000_000)
+    monkeypatch.setattr(assembly, "_BUFFER_BYTES", 1_000_000)
     part = broken(files, PIECES, [0, 1, 2])
     os.utime(part, ns=(0, 0))
     push = wanting(files, 2, PIECES)
@@ -130,7 +132,7 @@ def test_what_grows_is_not_collected_however_old_it_is(
 
 @pytest.mark.parametrize("sent", [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [5, 4, 3]])
 @pytest.mark.parametrize("left", [0, 1_000_000, 3_000_000])
-def test_what_was_cut_off_travels_again(files: Files, sent: list[int], left: int) -> None:
+def test_what_was_cut_off_travels_again(files: WorkspaceFiles, sent: list[int], left: int) -> None:
     """After a loss of power: rows say that chunks are there, and the file is shorter."""
     part = broken(files, PIECES, sent)
     if part.stat().st_size > left:
@@ -138,14 +140,14 @@ def test_what_was_cut_off_travels_again(files: Files, sent: list[int], left: int
     assert in_the_end(files) <= 3
 
 
-def test_a_source_that_was_cut_off_is_not_believed(files: Files) -> None:
+def test_a_source_that_was_cut_off_is_not_believed(files: WorkspaceFiles) -> None:
     part = broken(files, PIECES, [0, 1, 2, 3])
     os.truncate(part, 1_000_000)
     assert in_the_end(files, [PIECES[5], *PIECES[:4]]) <= 3
 
 
 @pytest.mark.parametrize("cut", [100_000, 250_000, 400_000])
-def test_chunks_of_an_older_recipe_do_not_stand_in_the_way(files: Files, cut: int) -> None:
+def test_chunks_of_an_older_recipe_do_not_stand_in_the_way(files: WorkspaceFiles, cut: int) -> None:
     """Another version of the client cuts elsewhere."""
     older = [WHOLE[:cut], WHOLE[cut : cut + 900_000], *_pieces_of(WHOLE[cut + 900_000 :])]
     broken(files, older, [0, 1])
@@ -157,7 +159,7 @@ def _pieces_of(content: bytes) -> list[bytes]:
     return [content[at : at + 1_000_000] for at in range(0, len(content), 1_000_000)]
 
 
-def test_a_file_of_many_equal_chunks_costs_what_others_cost(files: Files) -> None:
+def test_a_file_of_many_equal_chunks_costs_what_others_cost(files: WorkspaceFiles) -> None:
     """However many places have a chunk, few are looked at."""
     zeros = bytes(4096)
     row = (digest(zeros), b"q" * 32)
@@ -173,17 +175,17 @@ def test_a_file_of_many_equal_chunks_costs_what_others_cost(files: Files) -> Non
 
 
 @pytest.mark.parametrize("sizes", [[1, 4096], [100, 100], [4095, 10_000]])
-def test_small_chunks_are_refused_but_for_the_last(files: Files, sizes: list[int]) -> None:
+def test_small_chunks_are_refused_but_for_the_last(files: WorkspaceFiles, sizes: list[int]) -> None:
     content = bytes(sum(sizes))
     push = Push(files, 1)
-    push.want([Entry("big", EntryKind.FILE, False, len(content), 1, digest(content))])
+    push.add_changes([Entry("big", EntryKind.FILE, False, len(content), 1, digest(content))])
     with pytest.raises(Invalid, match="4096"):
-        push.recipe(digest(content), [Chunk(digest(bytes(s)), s) for s in sizes], last=True)
+        push.add_recipe(digest(content), [Chunk(digest(bytes(s)), s) for s in sizes], last=True)
     push.close()
 
 
 def test_a_full_disk_at_the_end_of_a_push_leaves_nothing_open(
-    files: Files, monkeypatch: pytest.MonkeyPatch
+    files: WorkspaceFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*args: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
@@ -191,7 +193,7 @@ def test_a_full_disk_at_the_end_of_a_push_leaves_nothing_open(
     before = len(os.listdir("/proc/self/fd"))
     push = wanting(files, 1, PIECES)
     send(push, PIECES[0])
-    monkeypatch.setattr(chunks, "_have", full)
+    monkeypatch.setattr(chunks, "_mark_present", full)
     push.close()
     assert len(os.listdir("/proc/self/fd")) <= before
     monkeypatch.undo()

@@ -16,7 +16,7 @@ from blake3 import blake3
 from hai_backend.domain.errors import Conflict, Invalid, NotFound
 from hai_backend.domain.workspace import Entry, EntryKind, PassedOver
 from hai_backend.workspaces import checkouts, read, restore
-from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.push import (
     apply,
     commit_preparation,
@@ -25,11 +25,11 @@ from hai_backend.workspaces.push import (
     removal,
 )
 from hai_backend.workspaces.push.push import Push
-from hai_backend.workspaces.push.receive import Piece
+from hai_backend.workspaces.push.receive import ContentsMessage
 from hai_backend.workspaces.push.staging import Author
 from hai_backend.workspaces.storage import prefetch, tree_scan, workers
-from hai_backend.workspaces.storage.directory_scan import DirectoryScan, Part, Seen
-from hai_backend.workspaces.storage.workers import SLOW_SECONDS, Storage, Workers
+from hai_backend.workspaces.storage.directory_scan import DirectoryScan, ScanRequest, ScanResult
+from hai_backend.workspaces.storage.workers import SLOW_SECONDS, StorageSpeed, WorkerPool
 
 FOLDERS, FILES = 6, 10
 MTIME = 1_600_000_000_000_000_000
@@ -37,12 +37,12 @@ LONG_AGO = (1_500_000_000, 1_500_000_000)
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Iterator[Files]:
+def files(tmp_path: Path) -> Iterator[WorkspaceFiles]:
     """A workspace with what programs wrote into it; nobody has looked at it."""
     place = tmp_path / "u" / "w"
-    make(place, 0)
+    make_directories(place, 0)
     write(place / "files")
-    files = Files(place, 0)
+    files = WorkspaceFiles(place, 0)
     apply.recover(files)
     with closing(files):
         yield files
@@ -64,11 +64,11 @@ def write(tree: Path) -> None:
     (tree / "large").write_bytes(os.urandom(200_000))
 
 
-def look(files: Files, passed_over: PassedOver | None = None) -> int:
-    return tree_scan.look(files, Author("tasks", 1.0), passed_over).number
+def look(files: WorkspaceFiles, passed_over: PassedOver | None = None) -> int:
+    return tree_scan.scan(files, Author("tasks", 1.0), passed_over).number
 
 
-def entries(files: Files, revision: int) -> list[Entry]:
+def entries(files: WorkspaceFiles, revision: int) -> list[Entry]:
     return [entry for page in files.index.tree(revision) for entry in page]
 
 
@@ -90,23 +90,23 @@ def together(number: int) -> Callable[[], None]:
 
 
 @pytest.mark.usefixtures("slow_storage")
-def test_a_look_reads_many_directories_at_a_time(files: Files, monkeypatch) -> None:
-    meet, real = together(FOLDERS), DirectoryScan.look
+def test_a_look_reads_many_directories_at_a_time(files: WorkspaceFiles, monkeypatch) -> None:
+    meet, real = together(FOLDERS), DirectoryScan.scan
 
-    def met(self: DirectoryScan, part: Part) -> Seen:
+    def met(self: DirectoryScan, part: ScanRequest) -> ScanResult:
         if part.folder.count("/") == 1 and part.names is None:
             meet()
         return real(self, part)
 
-    monkeypatch.setattr(DirectoryScan, "look", met)
+    monkeypatch.setattr(DirectoryScan, "scan", met)
     assert look(files) == 1
 
 
 @pytest.mark.usefixtures("slow_storage")
-def test_a_look_reads_one_large_directory_by_many(files: Files, monkeypatch) -> None:
-    meet, real = together(5), DirectoryScan.look
+def test_a_look_reads_one_large_directory_by_many(files: WorkspaceFiles, monkeypatch) -> None:
+    meet, real = together(5), DirectoryScan.scan
 
-    def met(self: DirectoryScan, part: Part) -> Seen:
+    def met(self: DirectoryScan, part: ScanRequest) -> ScanResult:
         if part.names is not None and part.folder == "pkg/flat":
             meet()
         return real(self, part)
@@ -114,12 +114,12 @@ def test_a_look_reads_one_large_directory_by_many(files: Files, monkeypatch) -> 
     (files.tree / "pkg" / "flat").mkdir()
     for name in range(24):
         (files.tree / "pkg" / "flat" / str(name)).touch()
-    monkeypatch.setattr(DirectoryScan, "look", met)
+    monkeypatch.setattr(DirectoryScan, "scan", met)
     assert look(files) == 1
     assert sum(entry.path.startswith("pkg/flat/") for entry in entries(files, 1)) == 24
 
 
-def test_what_a_look_finds_is_the_same(files: Files, tmp_path: Path, request) -> None:
+def test_what_a_look_finds_is_the_same(files: WorkspaceFiles, tmp_path: Path, request) -> None:
     tell_one, tell_many = PassedOver(), PassedOver()
     look(files, tell_one)
     request.getfixturevalue("slow_storage")
@@ -128,9 +128,9 @@ def test_what_a_look_finds_is_the_same(files: Files, tmp_path: Path, request) ->
     assert list(tell_one.reasons) == ["out"]
     one = entries(files, 1)
     other = tmp_path / "u" / "other"
-    make(other, 0)
+    make_directories(other, 0)
     os.rename(files.tree, other / "files")
-    with closing(Files(other, 0)) as second:
+    with closing(WorkspaceFiles(other, 0)) as second:
         assert look(second) == 1
         assert entries(second, 1) == one
         (second.tree / "pkg/d1/f1").write_bytes(b"changed")
@@ -142,7 +142,7 @@ def test_what_a_look_finds_is_the_same(files: Files, tmp_path: Path, request) ->
 
 
 @pytest.mark.usefixtures("slow_storage")
-def test_many_files_of_a_task_are_made_at_a_time(files: Files, monkeypatch) -> None:
+def test_many_files_of_a_task_are_made_at_a_time(files: WorkspaceFiles, monkeypatch) -> None:
     look(files)
     meet, real, seen = together(5), checkouts._Copier.put, []
 
@@ -153,29 +153,29 @@ def test_many_files_of_a_task_are_made_at_a_time(files: Files, monkeypatch) -> N
         return real(self, part)
 
     monkeypatch.setattr(checkouts._Copier, "put", met)
-    checkouts.make(files, 1, 1, 0)
+    checkouts.create(files, 1, 1, 0)
     assert below(files.tasks / "1").keys() == below(files.tree).keys() - {"out"}
 
 
 @pytest.mark.parametrize("how", ["slow_storage", "quick_storage"])
-def test_a_directory_of_a_task_is_the_same(files: Files, how: str, request) -> None:
+def test_a_directory_of_a_task_is_the_same(files: WorkspaceFiles, how: str, request) -> None:
     look(files)
     request.getfixturevalue(how)
-    checkouts.make(files, 1, 1, 0)
+    checkouts.create(files, 1, 1, 0)
     found = below(files.tree)
     del found["out"]
     assert below(files.tasks / "1") == found
-    told = [entry for page in checkouts.written(files, 1) for entry in page]
+    told = [entry for page in checkouts.written_files(files, 1) for entry in page]
     assert {entry.kind for entry in told} == {EntryKind.DIRECTORY}, "the rest is as it was given"
-    checkouts.tidy(files, 1)
+    checkouts.remove_unchanged(files, 1)
     assert not (files.tasks / "1").exists()
 
 
 @pytest.mark.parametrize("how", ["slow_storage", "quick_storage"])
-def test_what_a_task_wrote_stays_and_nothing_else(files: Files, how: str, request) -> None:
+def test_what_a_task_wrote_stays_and_nothing_else(files: WorkspaceFiles, how: str, request) -> None:
     look(files)
     request.getfixturevalue(how)
-    checkouts.make(files, 1, 1, 0)
+    checkouts.create(files, 1, 1, 0)
     task = files.tasks / "1"
     (task / "pkg/d1/f1").write_bytes(b"written")
     (task / "pkg/d2/f2").unlink()
@@ -183,7 +183,7 @@ def test_what_a_task_wrote_stays_and_nothing_else(files: Files, how: str, reques
     (task / "pkg/d3/made/deep").mkdir(parents=True)
     (task / "pkg/d4/inner/link").unlink()
     (task / "pkg/d4/inner/link").symlink_to("../f1")
-    checkouts.tidy(files, 1)
+    checkouts.remove_unchanged(files, 1)
     kept = {"pkg/d1/f1", "pkg/d3/made/deep", "pkg/d4/inner/link"}
     assert below(task).keys() == kept | {
         "pkg",
@@ -194,36 +194,36 @@ def test_what_a_task_wrote_stays_and_nothing_else(files: Files, how: str, reques
         "pkg/d4/inner",
     }
     assert files.stored_bytes() > files.index.newest().size_bytes
-    checkouts.tidy(files, 1)
+    checkouts.remove_unchanged(files, 1)
     assert kept <= below(task).keys()
 
 
 @pytest.mark.usefixtures("slow_storage")
-def test_many_files_are_removed_at_a_time(files: Files, monkeypatch) -> None:
-    meet, begun, real = together(5), [], removal._Remover.remove
+def test_many_files_are_removed_at_a_time(files: WorkspaceFiles, monkeypatch) -> None:
+    meet, begun, real = together(5), [], removal._FileRemover.remove
 
-    def met(self: removal._Remover, inside: removal.Inside) -> tuple[str, int]:
+    def met(self: removal._FileRemover, inside: removal.DirectoryFiles) -> tuple[str, int]:
         begun.append(inside)
         if 1 < len(begun) <= 6:
             meet()
         return real(self, inside)
 
-    monkeypatch.setattr(removal._Remover, "remove", met)
+    monkeypatch.setattr(removal._FileRemover, "remove", met)
     removal.remove_tree(files.path)
     assert not files.path.exists()
 
 
 @pytest.mark.usefixtures("slow_storage")
-def test_a_content_that_is_lost_is_told_by_any_thread(files: Files) -> None:
+def test_a_content_that_is_lost_is_told_by_any_thread(files: WorkspaceFiles) -> None:
     look(files)
     for name in ("pkg/d3/f3", "pkg/d4/f4"):
         (files.tree / name).write_bytes(b"by a program")
     with pytest.raises(Conflict) as refused:
-        checkouts.make(files, 1, 1, 0)
+        checkouts.create(files, 1, 1, 0)
     assert refused.value.reason == "CONTENT_LOST"
     assert not (files.tasks / "1").exists()
     assert look(files) == 2
-    checkouts.make(files, 1, 2, 0)
+    checkouts.create(files, 1, 2, 0)
     assert (files.tasks / "1" / "pkg/d3/f3").read_bytes() == b"by a program"
 
 
@@ -247,34 +247,34 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 @pytest.mark.usefixtures("quick_storage")
-def test_nothing_is_opened_twice_for_a_directory_of_a_task(files: Files, asked) -> None:
+def test_nothing_is_opened_twice_for_a_directory_of_a_task(files: WorkspaceFiles, asked) -> None:
     look(files)
     asked.clear()
-    checkouts.make(files, 1, 1, 0)
+    checkouts.create(files, 1, 1, 0)
     assert asked.count(("open", "large")) == 2, "it and its copy"
     assert asked.count(("open", "files")) == 1, "directories stay open"
 
 
-def test_directories_stay_open_while_files_are_read(files: Files, asked) -> None:
+def test_directories_stay_open_while_files_are_read(files: WorkspaceFiles, asked) -> None:
     look(files)
     asked.clear()
     paths = [f"pkg/d1/f{number}" for number in range(FILES)]
-    [bundle] = read.read(read.OfRevision(files, 1), paths, (), compress=False)
+    [bundle] = read.read(read.RevisionFiles(files, 1), paths, (), compress=False)
     assert bundle.data == b"".join(b"%d of 1" % number for number in range(FILES))
     for name in ("files", "pkg", "d1"):
         assert asked.count(("open", name)) == 1
 
 
 @pytest.fixture(params=["of a revision", "of a task"])
-def source(request: pytest.FixtureRequest, files: Files) -> prefetch.Source:
+def source(request: pytest.FixtureRequest, files: WorkspaceFiles) -> prefetch.FileSource:
     """All that was written, in the tree and as a task has it."""
     look(files)
-    checkouts.make(files, 7, 1, 0)
-    of_task, of_revision = checkouts.OfTask(files, 7), read.OfRevision(files, 1)
+    checkouts.create(files, 7, 1, 0)
+    of_task, of_revision = checkouts.TaskFiles(files, 7), read.RevisionFiles(files, 1)
     return of_task if request.param == "of a task" else of_revision
 
 
-def told(source: prefetch.Source, paths: list[str], offsets: list[int]) -> list[bytes]:
+def told(source: prefetch.FileSource, paths: list[str], offsets: list[int]) -> list[bytes]:
     """Contents from an offset on, each as it was put together."""
     contents = [b""] * len(paths)
     for bundle in read.read(source, paths, offsets, compress=False):
@@ -288,16 +288,16 @@ def told(source: prefetch.Source, paths: list[str], offsets: list[int]) -> list[
 
 @pytest.mark.usefixtures("slow_storage")
 def test_small_files_are_read_early_and_told_in_order(
-    files: Files, source: prefetch.Source, monkeypatch
+    files: WorkspaceFiles, source: prefetch.FileSource, monkeypatch
 ) -> None:
-    meet, real = together(3), prefetch._Reader.read
+    meet, real = together(3), prefetch._SmallFileReader.read
 
-    def met(self: prefetch._Reader, paths: list[str]) -> list[bytes | None]:
+    def met(self: prefetch._SmallFileReader, paths: list[str]) -> list[bytes | None]:
         if any("d3" in path for path in paths):
             meet()
         return real(self, paths)
 
-    monkeypatch.setattr(prefetch._Reader, "read", met)
+    monkeypatch.setattr(prefetch._SmallFileReader, "read", met)
     paths = [f"pkg/d{i}/f{j}" for i in range(FOLDERS) for j in range(FILES)]
     paths[7:7] = ["large", "pkg/d2/inner/empty"]
     offsets = [index % 3 for index in range(len(paths))]
@@ -319,7 +319,7 @@ def test_small_files_are_read_early_and_told_in_order(
 )
 @pytest.mark.parametrize("storage", ["slow_storage", "quick_storage"])
 def test_what_cannot_be_read_is_told(
-    source: prefetch.Source, storage, wrong, offset, error, request
+    source: prefetch.FileSource, storage, wrong, offset, error, request
 ) -> None:
     request.getfixturevalue(storage)
     with pytest.raises(error):
@@ -327,27 +327,27 @@ def test_what_cannot_be_read_is_told(
 
 
 @pytest.mark.parametrize("storage", ["slow_storage", "quick_storage"])
-def test_all_before_what_is_lost_is_told(files: Files, storage, request) -> None:
+def test_all_before_what_is_lost_is_told(files: WorkspaceFiles, storage, request) -> None:
     request.getfixturevalue(storage)
     look(files)
     (files.tree / "pkg/d0/f5").write_bytes(b"by a program")
     bundles = read.read(
-        read.OfRevision(files, 1), [f"pkg/d0/f{n}" for n in range(FILES)], (), compress=False
+        read.RevisionFiles(files, 1), [f"pkg/d0/f{n}" for n in range(FILES)], (), compress=False
     )
     assert [part.index for part in next(bundles).parts] == [0, 1, 2, 3, 4]
-    with pytest.raises(Conflict, match="pkg/d0/f5 is gone"):
+    with pytest.raises(Conflict, match="pkg/d0/f5 is lost"):
         next(bundles)
 
 
 @pytest.mark.usefixtures("slow_storage")
 def test_a_large_file_is_opened_once_and_who_leaves_leaves_nothing_open(
-    files: Files, asked
+    files: WorkspaceFiles, asked
 ) -> None:
     look(files)
     before = len(os.listdir("/proc/self/fd"))
     asked.clear()
     paths = ["large", *(f"pkg/d1/f{n}" for n in range(FILES))]
-    bundles = read.read(read.OfRevision(files, 1), paths, (), compress=False)
+    bundles = read.read(read.RevisionFiles(files, 1), paths, (), compress=False)
     next(bundles)
     bundles.close()
     assert asked.count(("open", "large")) == 1
@@ -357,19 +357,21 @@ def test_a_large_file_is_opened_once_and_who_leaves_leaves_nothing_open(
 
 @pytest.mark.usefixtures("slow_storage")
 @pytest.mark.parametrize(
-    ("room", "hand", "verb"),
+    ("module", "class_name", "method"),
     [
-        pytest.param(materialize, "Layer", "store", id="what arrives is stored"),
-        pytest.param(overwrite_guard, "_Checker", "require", id="what is replaced is looked at"),
-        pytest.param(apply, "_Placer", "place", id="files get to their places"),
+        pytest.param(materialize, "Materializer", "store", id="what arrives is stored"),
+        pytest.param(
+            overwrite_guard, "_ChangeChecker", "require", id="what is replaced is looked at"
+        ),
+        pytest.param(apply, "_FileInstaller", "install", id="files get to their places"),
     ],
 )
 def test_a_push_does_many_things_at_a_time(
-    files: Files, room: ModuleType, hand: str, verb: str, monkeypatch
+    files: WorkspaceFiles, module: ModuleType, class_name: str, method: str, monkeypatch
 ) -> None:
     look(files)
-    meet, worker, begun = together(2), getattr(room, hand), []
-    real = getattr(worker, verb)
+    meet, worker, begun = together(2), getattr(module, class_name), []
+    real = getattr(worker, method)
 
     def met(self, some):
         begun.append(some)
@@ -377,7 +379,7 @@ def test_a_push_does_many_things_at_a_time(
             meet()
         return real(self, some)
 
-    monkeypatch.setattr(worker, verb, met)
+    monkeypatch.setattr(worker, method, met)
     new = {f"pkg/d{i}/f{j}": b"new %d %d" % (i, j) for i in range(FOLDERS) for j in range(FILES)}
     with closing(change(files, new)) as push:
         assert push.commit(1, Author("me", 2.0), allow_many_removals=False).changed == len(new)
@@ -386,30 +388,30 @@ def test_a_push_does_many_things_at_a_time(
 
 
 @pytest.mark.usefixtures("slow_storage")
-def test_what_a_restore_needs_is_copied_by_many(files: Files, monkeypatch) -> None:
+def test_what_a_restore_needs_is_copied_by_many(files: WorkspaceFiles, monkeypatch) -> None:
     look(files)
     before = {path.name: path.read_bytes() for path in (files.tree / "pkg/d1").glob("f*")}
     new = {f"pkg/d1/f{i}": b"new %d" % i for i in range(FILES)} | {"pkg/d1/same": b"0 of 1"}
     with closing(change(files, new)) as push:
         push.commit(1, Author("me", 2.0), allow_many_removals=False)
-    meet, begun, real = together(2), [], commit_preparation._Provider.provide
+    meet, begun, real = together(2), [], commit_preparation._ContentProvider.provide
 
     def met(
-        self: commit_preparation._Provider, some: list[commit_preparation._Wanted]
+        self: commit_preparation._ContentProvider, some: list[commit_preparation._RequiredContent]
     ) -> list[str]:
         begun.append(some)
         if 1 < len(begun) < 4:
             meet()
         return real(self, some)
 
-    monkeypatch.setattr(commit_preparation._Provider, "provide", met)
+    monkeypatch.setattr(commit_preparation._ContentProvider, "provide", met)
     assert restore.restore(files, 1, [], Author("me", 3.0)).number == 3
     assert {path.name: path.read_bytes() for path in (files.tree / "pkg/d1").glob("f*")} == before
     assert len(begun) >= FILES // 2
 
 
 @pytest.mark.parametrize("how", ["slow_storage", "quick_storage"])
-def test_two_contents_for_one_place_are_not_mixed(files: Files, how: str, request) -> None:
+def test_two_contents_for_one_place_are_not_mixed(files: WorkspaceFiles, how: str, request) -> None:
     """A client that says two things of a path means the last one."""
     look(files)
     request.getfixturevalue(how)
@@ -419,9 +421,11 @@ def test_two_contents_for_one_place_are_not_mixed(files: Files, how: str, reques
     pieces = {blake3(data).digest(): data for data in contents.values()}
     pieces |= {blake3(data).digest(): data for data in (b"again %d" % i for i in range(40))}
     with closing(Push(files, 1)) as push:
-        missing = push.want(told)
+        missing = push.add_changes(told)
         some = [pieces[digest] for digest in missing]
-        push.receive([Piece(missing, [len(data) for data in some], b"".join(some), False)])
+        push.receive(
+            [ContentsMessage(missing, [len(data) for data in some], b"".join(some), False)]
+        )
         push.commit(1, Author("me", 2.0), allow_many_removals=False)
     for number in range(40):
         assert (files.tree / f"new/f{number}").read_bytes() == b"again %d" % number
@@ -431,18 +435,18 @@ def entry_of(path: str, data: bytes) -> Entry:
     return Entry(path, EntryKind.FILE, False, len(data), MTIME, blake3(data).digest())
 
 
-def change(files: Files, contents: dict[str, bytes]) -> Push:
+def change(files: WorkspaceFiles, contents: dict[str, bytes]) -> Push:
     """A push that has brought all of it."""
     push = Push(files, 1)
     known = {blake3(data).digest(): data for data in contents.values()}
-    missing = push.want([entry_of(path, data) for path, data in contents.items()])
+    missing = push.add_changes([entry_of(path, data) for path, data in contents.items()])
     some = [known[digest] for digest in missing]
-    push.receive([Piece(missing, [len(data) for data in some], b"".join(some), False)])
+    push.receive([ContentsMessage(missing, [len(data) for data in some], b"".join(some), False)])
     return push
 
 
 @pytest.mark.usefixtures("quick_storage")
-def test_what_a_push_replaces_is_not_opened(files: Files, asked) -> None:
+def test_what_a_push_replaces_is_not_opened(files: WorkspaceFiles, asked) -> None:
     look(files)
     asked.clear()
     new = {f"pkg/d1/f{i}": b"new %d" % i for i in range(FILES)}
@@ -454,7 +458,9 @@ def test_what_a_push_replaces_is_not_opened(files: Files, asked) -> None:
     assert not [name for call, name in asked if call == "stat" and name in digests]
     assert {path: (files.tree / path).read_bytes() for path in new} == new
     with closing(change(files, {})) as push:
-        assert not push.want([Entry("x", EntryKind.FILE, False, 8, 0, blake3(b"1 of 1").digest())])
+        assert not push.add_changes(
+            [Entry("x", EntryKind.FILE, False, 8, 0, blake3(b"1 of 1").digest())]
+        )
 
 
 class Counter:
@@ -489,16 +495,16 @@ class Counter:
 def test_what_is_slow(seconds: float, slow: bool, monkeypatch) -> None:
     moments = chain([0.0, 0.0], repeat(seconds))
     monkeypatch.setattr(workers.time, "monotonic", lambda: next(moments))
-    with closing(Workers(Counter, 0.1)) as some:
-        assert some.begin(Counter.add, 1).result() == 1
-        assert (some.ahead > 1) is slow
+    with closing(WorkerPool(Counter, 0.1)) as some:
+        assert some.submit(Counter.add, 1).result() == 1
+        assert (some.max_pending > 1) is slow
 
 
 @pytest.mark.parametrize("slow", [True, False])
 def test_answers_come_in_order_and_a_failure_ends_it(slow: bool, monkeypatch) -> None:
     monkeypatch.setattr(workers, "is_slow", lambda took, usual: slow)
-    with closing(Workers(Counter, 0.0)) as some:
-        assert list(some.each(Counter.add, range(200))) == list(range(200))
+    with closing(WorkerPool(Counter, 0.0)) as some:
+        assert list(some.map_ordered(Counter.add, range(200))) == list(range(200))
     begun: list[int] = []
 
     def numbers() -> Iterator[int]:
@@ -506,8 +512,8 @@ def test_answers_come_in_order_and_a_failure_ends_it(slow: bool, monkeypatch) ->
             begun.append(number)
             yield number
 
-    with pytest.raises(ValueError, match="-3"), closing(Workers(Counter, 0.0)) as some:
-        list(some.each(Counter.add, numbers()))
+    with pytest.raises(ValueError, match="-3"), closing(WorkerPool(Counter, 0.0)) as some:
+        list(some.map_ordered(Counter.add, numbers()))
     assert len(begun) < 100, "work is not begun long before it is wanted"
 
 
@@ -515,19 +521,19 @@ def test_what_was_found_of_storage_holds_for_a_while(monkeypatch) -> None:
     moments = [0.0]
     monkeypatch.setattr(workers.time, "monotonic", lambda: moments[-1])
     monkeypatch.setattr(workers, "is_slow", lambda took, usual: True)
-    storage = Storage()
-    with closing(Workers(Counter, 0.0, storage)) as first:
-        assert first.ahead == 1
-        first.begin(Counter.add, 1)
+    storage = StorageSpeed()
+    with closing(WorkerPool(Counter, 0.0, storage)) as first:
+        assert first.max_pending == 1
+        first.submit(Counter.add, 1)
     for later, ahead in ((SLOW_SECONDS - 1, 32), (SLOW_SECONDS, 1)):
         moments.append(later)
-        with closing(Workers(Counter, 0.0, storage)) as next_one:
-            assert next_one.ahead == ahead
-    with closing(Workers(Counter, 0.0)) as elsewhere:
-        assert elsewhere.ahead == 1
+        with closing(WorkerPool(Counter, 0.0, storage)) as next_one:
+            assert next_one.max_pending == ahead
+    with closing(WorkerPool(Counter, 0.0)) as elsewhere:
+        assert elsewhere.max_pending == 1
 
 
-def test_one_push_finds_out_once_that_storage_is_slow(files: Files, monkeypatch) -> None:
+def test_one_push_finds_out_once_that_storage_is_slow(files: WorkspaceFiles, monkeypatch) -> None:
     tried: list[float] = []
     monkeypatch.setattr(workers, "is_slow", lambda took, usual: not tried.append(took))
     with closing(change(files, {f"f{number}": b"%d" % number for number in range(40)})) as push:

@@ -19,7 +19,7 @@ from hai.v1.task_pb2 import TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain.workspace import EntryKind
 from hai_backend.workspaces import garbage, index, tags
-from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.index import Index
 from tests.backend.workspaces.test_crashes import of_revision, push
 
@@ -44,8 +44,8 @@ def test_collecting_keeps_what_has_a_tag_or_a_task_and_nothing_else_that_is_old(
 ) -> None:
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as place:
-        make(Path(place) / "w", 0)
-        with closing(Files(Path(place) / "w", 0)) as files:
+        make_directories(Path(place) / "w", 0)
+        with closing(WorkspaceFiles(Path(place) / "w", 0)) as files:
             held: dict[int, Mapping[str, bytes]] = {0: {}}
             for tree in trees:
                 newest = max(held)
@@ -79,8 +79,8 @@ def test_collecting_keeps_what_has_a_tag_or_a_task_and_nothing_else_that_is_old(
 
 
 def test_a_task_on_an_old_revision_keeps_that_one_only(tmp_path) -> None:
-    make(tmp_path / "w", 0)
-    with closing(Files(tmp_path / "w", 0)) as files:
+    make_directories(tmp_path / "w", 0)
+    with closing(WorkspaceFiles(tmp_path / "w", 0)) as files:
         for number in range(4):
             push(files, {"a": b"%d" % number}, {"a": b""} if number else {}, number)
         garbage.collect(files, pinned={1}, running=(), before=1e9)
@@ -184,8 +184,8 @@ async def test_a_task_may_name_a_tag_and_keeps_the_revision_that_it_meant(here) 
 
 
 def test_a_name_goes_with_a_revision_that_an_older_server_let_go(tmp_path) -> None:
-    make(tmp_path / "w", 0)
-    with closing(Files(tmp_path / "w", 0)) as files:
+    make_directories(tmp_path / "w", 0)
+    with closing(WorkspaceFiles(tmp_path / "w", 0)) as files:
         push(files, {"a": b"x"}, {}, 0)
         push(files, {"a": b"y"}, {"a": b"x"}, 1)
         tags.tag(files, "best", 1, force=False)
@@ -197,8 +197,8 @@ def test_a_name_goes_with_a_revision_that_an_older_server_let_go(tmp_path) -> No
 
 
 def test_nobody_looks_through_all_names(tmp_path) -> None:
-    make(tmp_path / "w", 0)
-    with closing(Files(tmp_path / "w", 0)) as files:
+    make_directories(tmp_path / "w", 0)
+    with closing(WorkspaceFiles(tmp_path / "w", 0)) as files:
         for query in (index._REVISION, garbage._OLD_ENTRIES):
             known = {"floor": 1, "pinned": "[]"}
             plan = files.index.rows(f"EXPLAIN QUERY PLAN {query}", known)
@@ -206,9 +206,9 @@ def test_nobody_looks_through_all_names(tmp_path) -> None:
 
 
 def test_a_workspace_has_so_many_names_and_no_more(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(tags, "MOST", 1)
-    make(tmp_path / "w", 0)
-    with closing(Files(tmp_path / "w", 0)) as files:
+    monkeypatch.setattr(tags, "MAX_TAGS", 1)
+    make_directories(tmp_path / "w", 0)
+    with closing(WorkspaceFiles(tmp_path / "w", 0)) as files:
         number = push(files, {"a": b"x"}, {}, 0)
         tags.tag(files, "one", number, force=False)
         with pytest.raises(Exception, match="1 tags already"):

@@ -11,8 +11,8 @@ from hai.client.errors import Conflict, Invalid, NotFound
 from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain import errors
-from hai_backend.workspaces import checkouts, garbage, task_trees
-from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces import checkouts, garbage
+from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from tests.backend.workspaces.test_crashes import push
 from tests.support.deployment import on_pods
 from tests.support.workspaces import Pusher
@@ -52,7 +52,7 @@ async def _written(here, task: int) -> set[str]:
 
 
 async def _tidied(here, task: Task) -> None:
-    await here.server.app.reign.workspaces.tidied()
+    await here.server.app.reign.workspaces.wait_collected()
     assert not (here.root / "w/tasks" / str(task.id) / "run.py").exists()
 
 
@@ -89,7 +89,7 @@ async def test_what_tasks_wrote_is_listed_and_can_go_when_they_have_ended(here) 
     await here.client.tasks.wait(first.id, timeout=60)
     second = await here.client.tasks.create(spec("haiworkspace://w", "second", "wait.py"))
     await here.client.tasks.wait(second.id, "running", timeout=60)
-    await here.server.app.reign.workspaces.tidied()
+    await here.server.app.reign.workspaces.wait_collected()
     page = await calls.task_trees("w", page_size=1)
     (newest,) = page.trees
     assert (newest.task, newest.revision, newest.unfinished) == (second.id, 1, True)
@@ -102,41 +102,41 @@ async def test_what_tasks_wrote_is_listed_and_can_go_when_they_have_ended(here) 
     await calls.delete_task_tree("w", first.id)
     assert (await calls.get("w")).stored_bytes == stored - older.size_bytes
     assert not list((here.root / "w/tasks").glob(f"*{first.id}*"))
-    with pytest.raises(NotFound, match=f"no directory of task {first.id}"):
+    with pytest.raises(NotFound, match=f"task {first.id} has no directory"):
         await calls.delete_task_tree("w", first.id)
     await here.client.tasks.stop(second.id)
     await here.client.tasks.wait(second.id, timeout=60)
 
 
 def test_what_a_server_left_that_died_meanwhile_goes_with_the_next_collection(tmp_path) -> None:
-    make(tmp_path / "w", 0)
-    with closing(Files(tmp_path / "w", 0)) as files:
+    make_directories(tmp_path / "w", 0)
+    with closing(WorkspaceFiles(tmp_path / "w", 0)) as files:
         push(files, {"a": b"x"}, {}, 0)
-        checkouts.make(files, 7, 1, 0)
-        gone = task_trees.hide(files, 7)
+        checkouts.create(files, 7, 1, 0)
+        gone = checkouts.hide(files, 7)
         assert (gone / "a").read_bytes() == b"x"
-        assert task_trees.trees(files, before=99, limit=9) == []
+        assert checkouts.list_directories(files, before=99, limit=9) == []
         garbage.collect(files, pinned=(), running=(), before=0.0)
         assert list(files.tasks.iterdir()) == []
 
 
 def test_what_a_server_had_hidden_that_died_then_can_be_removed_again(tmp_path) -> None:
-    make(tmp_path / "w", 0)
-    with closing(Files(tmp_path / "w", 0)) as files:
+    make_directories(tmp_path / "w", 0)
+    with closing(WorkspaceFiles(tmp_path / "w", 0)) as files:
         push(files, {"a": b"x"}, {}, 0)
-        checkouts.make(files, 7, 1, 0)
+        checkouts.create(files, 7, 1, 0)
         (files.tasks / "7").rename(files.tasks / ".7.gone")
-        task_trees.hide(files, 7)
-        assert task_trees.trees(files, before=99, limit=9) == []
+        checkouts.hide(files, 7)
+        assert checkouts.list_directories(files, before=99, limit=9) == []
         assert list(files.tasks.iterdir()) == []
-        with pytest.raises(errors.NotFound, match="no directory of task 7"):
-            task_trees.hide(files, 7)
+        with pytest.raises(errors.NotFound, match="task 7 has no directory"):
+            checkouts.hide(files, 7)
 
 
 @pytest.mark.parametrize(
     ("workspace", "told"),
     [
-        pytest.param("haiworkspace://none", "there is no workspace", id="no such workspace"),
+        pytest.param("haiworkspace://none", "not found", id="no such workspace"),
         pytest.param(
             "haiworkspace://w", "has no revision yet; push first", id="nothing was pushed"
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hai_backend.environments import parse
-from hai_backend.environments.errors import Broken
+from hai_backend.environments.errors import BrokenEnvironment
 from haienv.store.records import MalformedRecord, parse_layer, parse_metadata
 
 HASH, LAYER = "a" * 64, "b" * 24
@@ -60,7 +60,7 @@ def text(table: dict[str, str]) -> str:
 @pytest.mark.parametrize("key", METADATA)
 def test_metadata_fields(key: str) -> None:
     for value in VALUES:
-        _require_same_answer(text({**METADATA, key: value}), parse_metadata, parse.label)
+        _require_same_answer(text({**METADATA, key: value}), parse_metadata, parse.metadata)
 
 
 @pytest.mark.parametrize("key", [key for key in LAYER_FIELDS if key != "interpreter"])
@@ -75,6 +75,6 @@ def _require_same_answer(record: str, haienv_parser: object, server_parser: obje
         try:
             parse_record(record)  # type: ignore[operator]
             answers.append("")
-        except (MalformedRecord, Broken) as error:
+        except (MalformedRecord, BrokenEnvironment) as error:
             answers.append(str(error))
     assert bool(answers[0]) == bool(answers[1]), (record[-500:], answers)

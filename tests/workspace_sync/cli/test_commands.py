@@ -696,7 +696,7 @@ def test_what_a_task_wrote_is_downloaded(shell, ran) -> None:
     assert shell("download", "*.pyc", "--task", task, "--to", "../copy")[0] == 0
     assert Path("../copy/__pycache__/m.pyc").read_text() == "2\n"
     assert "nothing that task" in shell("download", "x", "--task", task)[2]
-    assert "no directory of task 9999" in shell("download", "--task", "9999")[2]
+    assert "task 9999 has no directory" in shell("download", "--task", "9999")[2]
 
 
 def test_what_a_task_wrote_is_listed_and_printed(shell, ran) -> None:
@@ -724,7 +724,7 @@ def test_what_a_task_wrote_can_go(shell, ran) -> None:
     assert shell("remove", name, "--task", str(task))[0] == 2  # nobody is there to say yes
     code, out, err = shell("remove", name, "--task", str(task), "--task", "9999", "--yes")
     assert (code, out) == (1, f"what task {task} wrote is removed\n")
-    assert "no directory of task 9999" in err
+    assert "task 9999 has no directory" in err
     assert shell("ls", "--tasks")[1] == ""
     assert shell("remove", name, "--task", str(task), "--yes")[0] == 3
     assert shell("remove", name, "--task", "1", "-f", "x", "--yes")[0] == 2

@@ -12,7 +12,7 @@ import pytest
 from hai.client.connection.transport import Connection
 from hai.client.errors import LimitReached
 from hai_backend.workspaces.push.push import Push
-from hai_backend.workspaces.push.receive import Piece
+from hai_backend.workspaces.push.receive import ContentsMessage
 from hai_sync.cli.session_factory import open_session
 from hai_sync.workspace_dir import create
 from tests.small_disk import fill, small_disk
@@ -110,7 +110,7 @@ async def test_what_had_arrived_is_used_when_there_is_room(
 def fills(monkeypatch: pytest.MonkeyPatch, disk: Path, *, after: int) -> None:
     """Something else takes all room but 8 MB when so much of a push has arrived."""
 
-    def receive(push: Push, pieces: list[Piece]) -> int:
+    def receive(push: Push, pieces: list[ContentsMessage]) -> int:
         received = REAL(push, pieces)
         if received >= after:
             fill(disk, but=8 * MB)

@@ -23,8 +23,8 @@ from hai_backend.agent.rank_dir import Identity, RankDir
 from hai_backend.domain.environment import EnvironmentName
 from hai_backend.environments import copies
 from hai_backend.environments.activation import Activation, activate
-from hai_backend.environments.copies import Wanted
-from hai_backend.environments.errors import Broken
+from hai_backend.environments.copies import LayerRequest
+from hai_backend.environments.errors import BrokenEnvironment
 
 _SDK = ("hai", "hfai")
 """Packages that programs import and every agent has, beside one another."""
@@ -47,7 +47,7 @@ async def activation(
     called = EnvironmentName(request.owner, request.name)
     try:
         active = await asyncio.to_thread(activate, Path(request.root), called, request.layer)
-    except Broken as error:
+    except BrokenEnvironment as error:
         why = f"environment {called} cannot be activated on {identity.node}: {error}"
         if not request.fallback:
             raise CannotStart(why) from error
@@ -81,43 +81,43 @@ async def copied(
         if not images:
             return active
         directory_of_links = await _lock_copies(images, request, directory, reaper, say)
-    except (Broken, OSError) as error:
-        say(f"environment {active.called} runs from shared storage: {error}")
+    except (BrokenEnvironment, OSError) as error:
+        say(f"environment {active.full_name} runs from shared storage: {error}")
         return active
-    return active.moved(Path(request.root), directory_of_links)
+    return active.relocated(Path(request.root), directory_of_links)
 
 
-def _images(active: Activation, root: Path) -> list[Wanted]:
-    """Nothing: it was not packed, so nobody asked for a copy. Raises Broken when only a part of the chain was."""
+def _images(active: Activation, root: Path) -> list[LayerRequest]:
+    """Nothing: it was not packed, so nobody asked for a copy. Raises BrokenEnvironment when only a part of the chain was."""
     chain = [layer.relative_to(root).parts for layer in active.layers]
-    found = [(owner, copies.wanted_at(root, owner, layer)) for owner, _, layer in chain]
+    found = [(owner, copies.packed_layer(root, owner, layer)) for owner, _, layer in chain]
     if found[0][1] is None:
         return []
     if missing := [owner for owner, images in found if images is None]:
-        raise Broken(f"it extends a layer of {missing[0]} that has no image (haienv pack)")
+        raise BrokenEnvironment(f"it extends a layer of {missing[0]} that has no image (haienv pack)")
     return [images for _, images in found if images is not None]
 
 
 async def _lock_copies(
-    images: list[Wanted],
+    images: list[LayerRequest],
     request: pb.AgentEnvironment,
     directory: RankDir,
     reaper: Reaper,
     say: Callable[[str], None],
 ) -> Path:
-    """Where the copies are. Raises Broken."""
-    directory_of_links = await asyncio.to_thread(copies.own, Path(request.copies))
-    if await asyncio.to_thread(copies.hold, directory_of_links, images) is None:
+    """Where the copies are. Raises BrokenEnvironment."""
+    directory_of_links = await asyncio.to_thread(copies.account_directory, Path(request.copies))
+    if await asyncio.to_thread(copies.lock_copies, directory_of_links, images) is None:
         size = sum(each.image.unpacked_bytes for each in images) / 1e6
         say(f"unpacking environment {request.name}[{request.owner}] here ({size:.0f} MB)")
         await _unpack(images, request, directory, reaper)
-        if await asyncio.to_thread(copies.hold, directory_of_links, images) is None:
-            raise Broken("its copy on this node went away again: there is too little room")
+        if await asyncio.to_thread(copies.lock_copies, directory_of_links, images) is None:
+            raise BrokenEnvironment("its copy on this node went away again: there is too little room")
     return directory_of_links
 
 
 async def _unpack(
-    images: list[Wanted], request: pb.AgentEnvironment, directory: RankDir, reaper: Reaper
+    images: list[LayerRequest], request: pb.AgentEnvironment, directory: RankDir, reaper: Reaper
 ) -> None:
     layers = [(each.owner, each.layer) for each in images]
     order = {
@@ -134,4 +134,4 @@ async def _unpack(
         output.seek(0)
         message = output.read(_MAX_MESSAGE_BYTES).decode("utf-8", "replace").strip().splitlines()
     if code != 0:
-        raise Broken(message[-1] if message else f"unpacking its image ended with code {code}")
+        raise BrokenEnvironment(message[-1] if message else f"unpacking its image ended with code {code}")

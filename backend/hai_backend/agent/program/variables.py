@@ -8,7 +8,7 @@ from pathlib import Path
 from hai.task import env
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.rank_dir import Identity, RankDir
-from hai_backend.environments.activation import Activation, joined
+from hai_backend.environments.activation import Activation, join_paths
 
 # lines appear when they are printed, also those of a script's children
 _DEFAULTS = {"PYTHONUNBUFFERED": "1"}
@@ -34,12 +34,12 @@ def program_variables(
     lists = {name: task.pop(name) for name in _LISTS if task.get(name)}
     node = {name: value for name, value in ours.items() if name not in _OF_A_SHELL}
     under = {**_DEFAULTS, **node, **lists}
-    over = active.over(under) if active else under
+    over = active.apply_to(under) if active else under
     return {
         **over,
         **task,
         "PWD": str(workspace),
-        "PYTHONPATH": joined((str(workspace), over.get("PYTHONPATH", ""))),
+        "PYTHONPATH": join_paths((str(workspace), over.get("PYTHONPATH", ""))),
         **_master(go),
         **_rank(directory, identity),
         **_profile(directory, task),

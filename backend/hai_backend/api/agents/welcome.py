@@ -39,7 +39,7 @@ def _environments(ports: AgentDeps, task: Task, key: RankKey) -> dict[str, str]:
     assert task.run is not None
     rank = task.run.ranks[key.rank]
     node, checkpoints = ports.cluster.nodes().get(rank.node), ports.seen(checkpoints_of(task.id))
-    home = ports.environment.home(task.user)
+    home = ports.environment.haienv_variables(task.user)
     return {**home, **rank_command.variables(task, task.run, rank, node, checkpoints)}
 
 

@@ -1,4 +1,4 @@
-"""Artifacts as messages, and back."""
+"""Converts artifacts to protobuf messages and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ _DIRECTIONS_BY_NUMBER: dict[int, Direction] = {number: d for d, number in _DIREC
 
 
 def artifact_to_proto(artifact: Artifact) -> pb.Artifact:
-    """An artifact."""
     return pb.Artifact(
         name=artifact.name,
         version=artifact.version,
@@ -31,7 +30,7 @@ def artifact_to_proto(artifact: Artifact) -> pb.Artifact:
 
 
 def artifact_from_proto(message: pb.Artifact, owner: str, now: float) -> Artifact:
-    """A checked artifact. Raises Invalid with every violation."""
+    """Returns a validated artifact. Raises Invalid with every violation."""
     rules = Rules()
     version = message.version or DEFAULT_VERSION
     rules.matching("artifact.name", message.name, NAME, NAME_RULE)
@@ -56,7 +55,7 @@ def artifact_from_proto(message: pb.Artifact, owner: str, now: float) -> Artifac
 
 
 def task_artifact_to_proto(mapped: TaskArtifact, artifact: Artifact | None) -> pb.TaskArtifact:
-    """An artifact of a task; None: one that the caller may not see."""
+    """Converts an artifact of a task; None: one that the caller may not see."""
     return pb.TaskArtifact(
         task_id=mapped.task_id,
         direction=_DIRECTIONS[mapped.direction],
@@ -65,7 +64,7 @@ def task_artifact_to_proto(mapped: TaskArtifact, artifact: Artifact | None) -> p
 
 
 def direction_from_proto(number: int) -> Direction:
-    """A direction; it must be said. Raises Invalid."""
+    """Returns a direction, which is required. Raises Invalid."""
     rules = Rules()
     if number not in _DIRECTIONS_BY_NUMBER:
         rules.add("direction", "must be INPUT or OUTPUT")
@@ -74,5 +73,5 @@ def direction_from_proto(number: int) -> Direction:
 
 
 def directions_from_proto(number: int) -> tuple[Direction, ...]:
-    """One, or both when none is said. Raises Invalid."""
+    """Returns a direction, or both if none is given. Raises Invalid."""
     return (direction_from_proto(number),) if number else tuple(Direction)

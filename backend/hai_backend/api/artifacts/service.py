@@ -1,4 +1,4 @@
-"""ArtifactService: what tasks have made and need."""
+"""ArtifactService: what tasks produce and use."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class ArtifactService(ArtifactServiceServicer):
     async def ListArtifacts(
         self, request: pb.ListArtifactsRequest, context: Context
     ) -> pb.ListArtifactsResponse:
-        found = sorted(await self._artifacts.visible(caller.current()), key=_place)
+        found = sorted(await self._artifacts.visible(caller.current()), key=_sort_key)
         keyed = (
-            (_place(artifact), artifact_to_proto(artifact))
+            (_sort_key(artifact), artifact_to_proto(artifact))
             for artifact in found
             if request.name in ("", artifact.name)
             and request.user_group in ("", artifact.user_group)
-            and _place(artifact) > request.page_token
+            and _sort_key(artifact) > request.page_token
         )
         artifacts, token = paging.page(keyed, request.page_size)
         return pb.ListArtifactsResponse(artifacts=artifacts, next_page_token=token)
@@ -59,8 +59,8 @@ class ArtifactService(ArtifactServiceServicer):
         self, request: pb.UpdateArtifactRequest, context: Context
     ) -> artifact_pb2.Artifact:
         owner = request.artifact.owner or caller.current().name
-        wanted = self._read(request.artifact, owner)
-        return artifact_to_proto(await self._artifacts.update(caller.current(), wanted))
+        updated = self._read(request.artifact, owner)
+        return artifact_to_proto(await self._artifacts.update(caller.current(), updated))
 
     async def DeleteArtifact(
         self, request: pb.DeleteArtifactRequest, context: Context
@@ -75,7 +75,7 @@ class ArtifactService(ArtifactServiceServicer):
         task = await self._access.visible(identity, request.task_id)
         found = await self._artifacts.of_task(identity, task)
         return pb.ListTaskArtifactsResponse(
-            artifacts=[task_artifact_to_proto(*each) for each in found]
+            artifacts=[task_artifact_to_proto(*item) for item in found]
         )
 
     async def MapArtifact(
@@ -86,8 +86,8 @@ class ArtifactService(ArtifactServiceServicer):
         space = space_of(request.user_group, task.user)
         version = request.version or DEFAULT_VERSION
         artifact = await self._artifacts.find(identity, space, request.name, version)
-        mapped = await self._artifacts.map(task, direction, artifact)
-        return task_artifact_to_proto(mapped, artifact)
+        mapping = await self._artifacts.map(task, direction, artifact)
+        return task_artifact_to_proto(mapping, artifact)
 
     async def UnmapArtifact(
         self, request: pb.UnmapArtifactRequest, context: Context
@@ -106,6 +106,6 @@ def _key(request: pb.GetArtifactRequest | pb.DeleteArtifactRequest) -> tuple[str
     return space, request.name, request.version or DEFAULT_VERSION
 
 
-def _place(artifact: Artifact) -> str:
-    """In lists."""
+def _sort_key(artifact: Artifact) -> str:
+    """Returns the key by which lists are sorted."""
     return "\0".join((artifact.space, artifact.name, artifact.version))

@@ -1,4 +1,4 @@
-"""What containers and services have beside being tasks and parts of them: rules, and the picture that users get."""
+"""Containers and their services: addresses, and the conversion to protobuf."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hai_backend.domain.task import RunState, Task, TaskState
 
 
 class Browsers(Protocol):
-    """How browsers get to services of tasks: the proxy."""
+    """Addresses of services for browsers; implemented by the proxy."""
 
     def url(self, task_id: int, service: str) -> str:
-        """Stays the same as long as the task exists."""
+        """Returns the URL of a service, which is stable for the lifetime of the task."""
         ...
 
     def link(self, identity: Identity, task: Task, service: str) -> str:
-        """Lets one browser in, once. Raises Conflict where that would open more than this task."""
+        """Returns a one-time link for a browser. Raises Conflict if it would give access to more than this task."""
         ...
 
 
@@ -41,37 +41,39 @@ class NoBrowsers:
 
 
 def main_service(task: Task) -> ServiceSpec | None:
-    """What one sees who opens a task: jupyter, else its first http service."""
-    web = [s for s in task.spec.services if s.type is ServiceType.HTTP]
-    return next((s for s in web if s.name == JUPYTER), web[0] if web else None)
+    """Returns the service that opens by default: jupyter, else the first http service."""
+    http_services = [s for s in task.spec.services if s.type is ServiceType.HTTP]
+    return next(
+        (s for s in http_services if s.name == JUPYTER), http_services[0] if http_services else None
+    )
 
 
 def web_service(task: Task, name: str) -> ServiceSpec:
-    """An http service by name; empty: the main one. Raises NotFound."""
+    """Returns an http service by name; empty: the main one. Raises NotFound."""
     if not name:
         found = main_service(task)
     else:
-        known = (s for s in task.spec.services if s.type is ServiceType.HTTP)
-        found = next((s for s in known if s.name == name), None)
+        http_services = (s for s in task.spec.services if s.type is ServiceType.HTTP)
+        found = next((s for s in http_services if s.name == name), None)
     if found is None:
-        which = f"http service {name!r}" if name else "http service"
-        raise NotFound(f"task {task.id} has no {which}", reason="NO_SUCH_SERVICE")
+        description = f"http service {name!r}" if name else "http service"
+        raise NotFound(f"task {task.id} has no {description}", reason="NO_SUCH_SERVICE")
     return found
 
 
 def is_main(task: Task, service: ServiceSpec) -> bool:
-    """Whether it has the task's own address."""
+    """Tells whether a service has the task's own address."""
     return service == main_service(task)
 
 
-def picture(
-    task: Task, board: ServiceStates, url: Callable[[int, str], str], now: float
+def container_to_proto(
+    task: Task, service_states: ServiceStates, url: Callable[[int, str], str], now: float
 ) -> pb.Container:
-    """The task as a container."""
+    """Converts a task to a container."""
     main = main_service(task)
     container = pb.Container(
         id=task.id,
-        services=[_with_url(task, status, url) for status in _statuses(task, board)],
+        services=[_with_url(task, status, url) for status in _statuses(task, service_states)],
         url=url(task.id, "") if main is not None else "",
     )
     run = task.run
@@ -80,7 +82,7 @@ def picture(
     ends_at = timestamp(run.deadline)
     if task.spec.options.lifetime and run.state is RunState.RUNNING and ends_at is not None:
         container.ends_at.CopyFrom(ends_at)
-    if (active := board.active_at(task)) is not None:
+    if (active := service_states.active_at(task)) is not None:
         container.idle_seconds = max(0.0, now - active)
     if run.state in (RunState.SUSPENDING, RunState.STOPPING) and ends_at is not None:
         container.notice = run.reason
@@ -88,14 +90,14 @@ def picture(
     return container
 
 
-def _statuses(task: Task, board: ServiceStates) -> list[pb.ServiceStatus]:
-    """What agents say; of the others only that they exist."""
-    told = {(s.name, s.rank): s for s in board.services(task)}
-    wanted = ((service, rank) for service in task.spec.services for rank in service.rank)
-    return [told.get((s.name, rank)) or _unknown(s, rank) for s, rank in wanted]
+def _statuses(task: Task, service_states: ServiceStates) -> list[pb.ServiceStatus]:
+    """Returns the status that agents reported; other services are listed without a status."""
+    reported = {(s.name, s.rank): s for s in service_states.services(task)}
+    requested = ((service, rank) for service in task.spec.services for rank in service.rank)
+    return [reported.get((s.name, rank)) or _unreported(s, rank) for s, rank in requested]
 
 
-def _unknown(service: ServiceSpec, rank: int) -> pb.ServiceStatus:
+def _unreported(service: ServiceSpec, rank: int) -> pb.ServiceStatus:
     port = 0 if service.name == JUPYTER else service.port
     return pb.ServiceStatus(name=service.name, rank=rank, type=service.type.value, port=port)
 
@@ -106,7 +108,7 @@ def _with_url(
     if status.type != ServiceType.HTTP.value:
         return status
     main = main_service(task)
-    named = pb.ServiceStatus()
-    named.CopyFrom(status)
-    named.url = url(task.id, "" if main and main.name == status.name else status.name)
-    return named
+    with_url = pb.ServiceStatus()
+    with_url.CopyFrom(status)
+    with_url.url = url(task.id, "" if main and main.name == status.name else status.name)
+    return with_url

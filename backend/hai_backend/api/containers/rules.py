@@ -1,4 +1,4 @@
-"""Rules of this cluster for dev containers: how many, how long they may stay, and what they get unasked."""
+"""Limits and default options of dev containers on this cluster."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from hai_backend.api.request.rules import Rules
 from hai_backend.api.tasks.validation.fit import SubmitContext
 from hai_backend.domain.spec import ResourceSpec, TaskType
 
-GRACE_SECONDS = 30.0  # of the notice, unless more or less is asked for
-_MARGIN_SECONDS = 2.0  # the agent yields so long before the time to save is over
-_UNASKED = {"watchdog_time": 0, "save_within": GRACE_SECONDS + _MARGIN_SECONDS}
-"""People think longer than programs hang, and need a moment when they have to leave."""
+GRACE_SECONDS = 30.0  # default notice before a container is stopped
+_MARGIN_SECONDS = 2.0  # the agent yields this long before the time to save ends
+_DEFAULT_OPTIONS = {"watchdog_time": 0, "save_within": GRACE_SECONDS + _MARGIN_SECONDS}
+"""Interactive users may be idle for long, and need time to save before a stop."""
 
-KINDS = ("shared", "dedicated", "spot")
+CONTAINER_KINDS = ("shared", "dedicated", "spot")
 
 
 def kind_of(resource: ResourceSpec | pb.ResourceSpec) -> str:
-    """What a container takes: a share of a node, all of it, or what nobody else wants."""
+    """Returns the kind of a container: a part of a node, a dedicated node, or a spot node."""
     if resource.is_spot:
         return "spot"
     return "shared" if resource.gpu or resource.cpu or resource.memory else "dedicated"
 
 
 def check_container(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> None:
-    """Add what a dev container asks for beyond what this server allows."""
+    """Adds violations of this server's limits for dev containers."""
     if spec.task_type != TaskType.JUPYTER:
         return
     _check_count(context, rules)
     kind = kind_of(spec.resource)
-    most = context.lifetimes.get(kind, 0)
-    if most and spec.options.lifetime > most and rules.ok("options.lifetime"):
-        rules.add("options.lifetime", f"is at most {most} s for {kind} containers here")
+    limit = context.lifetimes.get(kind, 0)
+    if limit and spec.options.lifetime > limit and rules.ok("options.lifetime"):
+        rules.add("options.lifetime", f"is at most {limit} s for {kind} containers here")
 
 
 def container_options(
-    spec: pb.TaskSpec, given: Mapping[str, Any], lifetimes: Mapping[str, int]
+    spec: pb.TaskSpec, requested: Mapping[str, Any], lifetimes: Mapping[str, int]
 ) -> dict[str, Any]:
-    """The options of a task, with what a dev container gets unasked; of other tasks as they were given."""
+    """Returns the options of a task, with the defaults for dev containers; other tasks keep theirs."""
     if spec.task_type != TaskType.JUPYTER:
-        return dict(given)
-    lifetime = int(given.get("lifetime", 0)) or lifetimes.get(kind_of(spec.resource), 0)
-    return {**_UNASKED, **given, "lifetime": lifetime}
+        return dict(requested)
+    lifetime = int(requested.get("lifetime", 0)) or lifetimes.get(kind_of(spec.resource), 0)
+    return {**_DEFAULT_OPTIONS, **requested, "lifetime": lifetime}
 
 
 def _check_count(context: SubmitContext, rules: Rules) -> None:
-    most = context.containers_allowed
-    if most and context.containers >= most:
+    limit = context.containers_allowed
+    if limit and context.containers >= limit:
         message = (
-            f"{context.user} has {context.containers} dev containers, and {most} is the limit; "
+            f"{context.user} has {context.containers} dev containers, and {limit} is the limit; "
             "`hai container list` shows them, `hai container delete` ends one"
         )
         rules.add("task_type", message, "QUOTA_EXCEEDED")

@@ -10,7 +10,7 @@ from hai.v1 import agent_service_pb2 as agent
 from hai.v1 import container_pb2
 from hai.v1 import container_service_pb2 as pb
 from hai.v1.container_service_pb2_grpc import ContainerServiceServicer
-from hai_backend.api.containers.containers import Browsers, is_main, picture, web_service
+from hai_backend.api.containers.containers import Browsers, container_to_proto, is_main, web_service
 from hai_backend.api.protocols import TaskManager
 from hai_backend.api.server import caller
 from hai_backend.api.server.handler_wrapper import Context
@@ -25,8 +25,8 @@ from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.lifecycle import events as ev
 
-_DONE_SECONDS = 20.0  # stopping takes 5, and Lab starts in 10
-_GONE_SECONDS = 50.0
+_ACTION_TIMEOUT_SECONDS = 20.0  # stopping takes 5, and Lab starts in 10
+_END_TIMEOUT_SECONDS = 50.0
 _ACTIONS = (
     container_pb2.SERVICE_ACTION_START,
     container_pb2.SERVICE_ACTION_STOP,
@@ -37,122 +37,132 @@ _ENDED = (container_pb2.SERVICE_STATE_STOPPED, container_pb2.SERVICE_STATE_FAILE
 
 @dataclass(frozen=True, slots=True)
 class ContainerDeps:
-    """What the service stands on. `remove` removes the directory of a container."""
+    """Dependencies of the service. `remove_directory` deletes the directory of a container."""
 
     task_manager: TaskManager
     access: TaskAccess
-    hub: ConnectedAgents
-    board: ServiceStates
+    agents: ConnectedAgents
+    service_states: ServiceStates
     browsers: Browsers
     clock: Clock
-    remove: Callable[[int], Awaitable[None]]
+    remove_directory: Callable[[int], Awaitable[None]]
 
 
 class ContainerService(ContainerServiceServicer):
-    """Check, do, answer the picture."""
+    """Checks a request, performs it, and returns the container."""
 
-    def __init__(self, rooms: ContainerDeps) -> None:
-        self._r = rooms
+    def __init__(self, deps: ContainerDeps) -> None:
+        self._deps = deps
 
     async def GetContainer(
         self, request: pb.GetContainerRequest, context: Context
     ) -> container_pb2.Container:
-        return self._picture(await self._r.access.visible(caller.current(), request.id))
+        return self._to_proto(await self._deps.access.visible(caller.current(), request.id))
 
     async def OpenContainer(
         self, request: pb.OpenContainerRequest, context: Context
     ) -> pb.OpenContainerResponse:
         identity = caller.current()
-        task = await self._r.access.visible(identity, request.id)
+        task = await self._deps.access.visible(identity, request.id)
         require_oneself(identity, task.spec, f"dev container {task.id}")
         if task.state is TaskState.FINISHED:
             raise Conflict(
-                f"task {task.id} is finished; nothing of it can be opened", reason="TASK_FINISHED"
+                f"task {task.id} is finished; it can no longer be opened", reason="TASK_FINISHED"
             )
         service = web_service(task, request.service)
         name = "" if is_main(task, service) else service.name
         return pb.OpenContainerResponse(
-            link=self._r.browsers.link(identity, task, name),
-            url=self._r.browsers.url(task.id, name),
+            link=self._deps.browsers.link(identity, task, name),
+            url=self._deps.browsers.url(task.id, name),
         )
 
     async def ControlService(
         self, request: pb.ControlServiceRequest, context: Context
     ) -> container_pb2.Container:
-        task = await self._r.access.steerable(caller.current(), request.id)
+        task = await self._deps.access.steerable(caller.current(), request.id)
         if request.action not in _ACTIONS:
             raise Invalid((Violation("action", "must be start, stop or restart"),))
         service = next((s for s in task.spec.services if s.name == request.service), None)
         if service is None or request.rank not in service.rank:
-            where = f"rank {request.rank} of task {task.id}"
-            raise NotFound(f"{where} has no service {request.service!r}", reason="NO_SUCH_SERVICE")
+            rank_name = f"rank {request.rank} of task {task.id}"
+            raise NotFound(
+                f"{rank_name} has no service {request.service!r}", reason="NO_SUCH_SERVICE"
+            )
         key = running_rank(task, request.rank)
-        before = self._status(task, request)
-        told = agent.ServiceControlled(name=request.service, action=request.action)
-        if not self._r.hub.send_if_attached(key, agent.AttachResponse(control_service=told)):
-            raise Unavailable(f"the agent of rank {key} is not connected just now; try again")
-        await self._done(task, request, before)
-        return self._picture(await self._r.task_manager.get(task.id))
+        previous = self._status(task, request)
+        command = agent.ServiceControlled(name=request.service, action=request.action)
+        if not self._deps.agents.send_if_attached(
+            key, agent.AttachResponse(control_service=command)
+        ):
+            raise Unavailable(f"the agent of rank {key} is not connected; try again")
+        await self._wait_done(task, request, previous)
+        return self._to_proto(await self._deps.task_manager.get(task.id))
 
     async def RenewContainer(
         self, request: pb.RenewContainerRequest, context: Context
     ) -> container_pb2.Container:
-        task, by = await self._container(request.id), caller.current().name
-        return self._picture(await self._r.task_manager.apply(task.id, ev.Renewed(by)))
+        task, user = await self._get_container(request.id), caller.current().name
+        return self._to_proto(await self._deps.task_manager.apply(task.id, ev.Renewed(user)))
 
     async def DeleteContainer(
         self, request: pb.DeleteContainerRequest, context: Context
     ) -> pb.DeleteContainerResponse:
-        task = await self._container(request.id)
-        task = await self._r.task_manager.stop(task.id, caller.current().name, None)
-        await self._finished(task)
+        task = await self._get_container(request.id)
+        task = await self._deps.task_manager.stop(task.id, caller.current().name, None)
+        await self._wait_finished(task)
         if not request.keep_files:
-            await self._r.remove(task.id)
+            await self._deps.remove_directory(task.id)
         return pb.DeleteContainerResponse()
 
-    async def _container(self, task_id: int) -> Task:
-        task = await self._r.access.steerable(caller.current(), task_id)
+    async def _get_container(self, task_id: int) -> Task:
+        task = await self._deps.access.steerable(caller.current(), task_id)
         if task.spec.task_type is not TaskType.JUPYTER:
-            raise Conflict(f"task {task.id} is no dev container", reason="NO_CONTAINER")
+            raise Conflict(f"task {task.id} is not a dev container", reason="NO_CONTAINER")
         return task
 
-    async def _finished(self, task: Task) -> None:
-        """Its directory must not be removed below its feet."""
+    async def _wait_finished(self, task: Task) -> None:
+        """Waits until the task has ended: its directory must not be deleted while it runs."""
         try:
-            async with asyncio.timeout(_GONE_SECONDS):
+            async with asyncio.timeout(_END_TIMEOUT_SECONDS):
                 while task.state is not TaskState.FINISHED:
-                    version = self._r.task_manager.feed.version
-                    task = await self._r.task_manager.get(task.id)
+                    version = self._deps.task_manager.feed.version
+                    task = await self._deps.task_manager.get(task.id)
                     if task.state is not TaskState.FINISHED:
-                        await self._r.task_manager.feed.beyond(version)
+                        await self._deps.task_manager.feed.beyond(version)
         except TimeoutError:
             raise Unavailable(
-                f"container {task.id} has not ended yet; delete it again in a moment"
+                f"container {task.id} has not ended yet; delete it again later"
             ) from None
 
-    async def _done(
+    async def _wait_done(
         self,
         task: Task,
         request: pb.ControlServiceRequest,
-        before: container_pb2.ServiceStatus | None,
+        previous: container_pb2.ServiceStatus | None,
     ) -> None:
-        """Wait until the rank says that it was done. What takes longer shows in the answer as it is then."""
-        starts = before.starts if before is not None else 0
+        """Waits until the rank reports that the action was done. After a timeout the current status is returned."""
+        starts = previous.starts if previous is not None else 0
         try:
-            async with asyncio.timeout(_DONE_SECONDS):
+            async with asyncio.timeout(_ACTION_TIMEOUT_SECONDS):
                 while not _is_done(self._status(task, request), request.action, starts):
-                    await self._r.board.feed.beyond(self._r.board.feed.version)
+                    await self._deps.service_states.feed.beyond(
+                        self._deps.service_states.feed.version
+                    )
         except TimeoutError:
             return
 
     def _status(
         self, task: Task, request: pb.ControlServiceRequest
     ) -> container_pb2.ServiceStatus | None:
-        told = self._r.board.services(task)
-        return next((s for s in told if (s.name, s.rank) == (request.service, request.rank)), None)
+        command = self._deps.service_states.services(task)
+        return next(
+            (s for s in command if (s.name, s.rank) == (request.service, request.rank)), None
+        )
 
-    def _picture(self, task: Task) -> container_pb2.Container:
-        return picture(task, self._r.board, self._r.browsers.url, self._r.clock.now())
+    def _to_proto(self, task: Task) -> container_pb2.Container:
+        return container_to_proto(
+            task, self._deps.service_states, self._deps.browsers.url, self._deps.clock.now()
+        )
 
 
 def _is_done(

@@ -1,4 +1,4 @@
-"""Datasets as messages, and back."""
+"""Converts datasets to protobuf messages and back."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from hai_backend.domain.catalog.dataset import Dataset, Visibility
 
 DEFAULT_VERSION = "default"
 _PATH = re.compile(r"(/(?!\.{1,2}(/|$))[^/\x00-\x1f\x7f]+)+")
-_BYTES = 1 << 60
+_MAX_BYTES = 1 << 60
 _VISIBILITIES = {v: pb.DatasetVisibility.Value(f"DATASET_VISIBILITY_{v.name}") for v in Visibility}
 _BY_NUMBER: dict[int, Visibility] = {number: v for v, number in _VISIBILITIES.items()}
 
 
 def dataset_to_proto(dataset: Dataset) -> pb.Dataset:
-    """A dataset."""
     return pb.Dataset(
         name=dataset.name,
         version=dataset.version,
@@ -34,14 +33,14 @@ def dataset_to_proto(dataset: Dataset) -> pb.Dataset:
 
 
 def dataset_from_proto(message: pb.Dataset, owner: str, now: float) -> Dataset:
-    """A checked dataset. Raises Invalid with every violation."""
+    """Returns a validated dataset. Raises Invalid with every violation."""
     rules = Rules()
     version = message.version or DEFAULT_VERSION
     rules.matching("dataset.name", message.name, NAME, NAME_RULE)
     rules.matching("dataset.version", version, NAME, NAME_RULE)
-    rules.matching("dataset.path", message.path, _PATH, "a whole path without . and ..")
+    rules.matching("dataset.path", message.path, _PATH, "an absolute path without . and ..")
     rules.text("dataset.path", message.path, limits.URL_CHARS)
-    rules.number("dataset.size_bytes", message.size_bytes, 0, _BYTES)
+    rules.number("dataset.size_bytes", message.size_bytes, 0, _MAX_BYTES)
     rules.line("dataset.description", message.description, limits.URL_CHARS)
     visibility = _visibility(message, rules)
     rules.check()

@@ -1,4 +1,4 @@
-"""DatasetService: data that tasks read. What may not be seen does not exist."""
+"""DatasetService: data that tasks read. A dataset that the caller may not see is reported as not found."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DatasetService(DatasetServiceServicer):
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._writing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
 
     async def ListDatasets(
         self, request: pb.ListDatasetsRequest, context: Context
@@ -42,10 +42,10 @@ class DatasetService(DatasetServiceServicer):
     ) -> dataset_pb2.Dataset:
         identity = caller.current()
         dataset = dataset_from_proto(request.dataset, identity.name, self._clock.now())
-        _require_making(identity, dataset)
-        async with self._writing:
+        _require_may_create(identity, dataset)
+        async with self._write_lock:
             if not await self._store.add_record(dataset):
-                raise Conflict(f"the name {dataset} is taken by a dataset", reason="NAME_TAKEN")
+                raise Conflict(f"dataset {dataset} already exists", reason="NAME_TAKEN")
         return dataset_to_proto(dataset)
 
     async def DeleteDataset(
@@ -60,31 +60,33 @@ class DatasetService(DatasetServiceServicer):
 
     async def _visible(self) -> list[Dataset]:
         identity = caller.current()
-        return [d for d in await self._store.records(Dataset) if _sees(identity, d)]
+        return [d for d in await self._store.records(Dataset) if _may_see(identity, d)]
 
     async def _find(self, name: str, version: str) -> Dataset:
         version = version or DEFAULT_VERSION
         found = await self._store.records(Dataset, name=name, version=version)
-        if found and _sees(caller.current(), found[0]):
+        if found and _may_see(caller.current(), found[0]):
             return found[0]
-        raise NotFound(f"there is no dataset {name}:{version}; `hai dataset list` shows them")
+        raise NotFound(f"dataset {name}:{version} not found; `hai dataset list` shows them")
 
 
 def _manages(identity: Identity) -> bool:
     return identity.has_right(Right.MANAGE_STORAGE)
 
 
-def _sees(identity: Identity, dataset: Dataset) -> bool:
+def _may_see(identity: Identity, dataset: Dataset) -> bool:
     if dataset.visibility is Visibility.PUBLIC or dataset.owner == identity.name:
         return True
-    of_group = dataset.visibility is Visibility.GROUP
-    return _manages(identity) or (of_group and dataset.user_group in identity.user.groups)
+    is_group_visible = dataset.visibility is Visibility.GROUP
+    return _manages(identity) or (is_group_visible and dataset.user_group in identity.user.groups)
 
 
-def _require_making(identity: Identity, dataset: Dataset) -> None:
+def _require_may_create(identity: Identity, dataset: Dataset) -> None:
     if _manages(identity):
         return
     if dataset.visibility is Visibility.PUBLIC:
-        raise Denied("public datasets are made by operators, and with the right manage_storage")
+        raise Denied(
+            "only operators and users with the right manage_storage may create public datasets"
+        )
     if dataset.user_group and dataset.user_group not in identity.user.groups:
         raise Denied(f"{identity.name} is not in the user group {dataset.user_group}")

@@ -1,4 +1,4 @@
-"""Builds an environment from its description, in the name of its owner, and keeps the list true meanwhile."""
+"""Builds an environment from its description as its owner, and keeps the list of environments current meanwhile."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from hai_backend.domain.catalog.dataset import Visibility
 from hai_backend.domain.environment import Environment, EnvironmentName, EnvironmentState
 from hai_backend.domain.errors import Conflict, HaiError, NotFound
 from hai_backend.environments import parse
-from hai_backend.environments.errors import Broken
-from hai_backend.environments.haienv import Failed, Haienv
+from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments.haienv import Haienv, HaienvFailed
 from hai_backend.environments.parse import Config
-from hai_backend.environments.wheels import Receiving, Wheels
+from hai_backend.environments.wheels import Wheels, WheelUpload
 
-_AT_ONCE = 4  # builds of this server; more wait
+_MAX_CONCURRENT = 4  # builds of this server at the same time
 _MINOR = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}")
 _HASHES = re.compile(r"sha256:([0-9a-f]{64})")
-_MOST_WHEELS = 2000
+_MAX_WHEELS = 2000
 _LOCK = "lock.txt"
 
 
-class WheelsGone(NotFound):
-    """They went while the build waited; clients send them again."""
+class WheelsDeleted(NotFound):
+    """Wheels were deleted while the build waited; clients send them again."""
 
     reason = "WHEELS_GONE"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """A checked description; `wheels`: those that no index has, by SHA-256."""
+class BuildRequest:
+    """A validated description; `wheels`: those that no index has, by SHA-256."""
 
-    called: EnvironmentName
+    full_name: EnvironmentName
     owner: User
     python_version: str
     parent: str
@@ -56,215 +56,248 @@ class Order:
     wheels: tuple[str, ...]
 
 
-class EnvironmentBuilding:
-    """`wheels_kept` hears how many bytes the wheels of users have."""
+class EnvironmentBuilder:
+    """Builds environments. `report_wheel_bytes` is called with the total size of stored wheels."""
 
     def __init__(
         self,
         environments: Environments,
         haienv: Haienv,
         wheels: Wheels,
-        wheels_kept: Callable[[int], None],
+        report_wheel_bytes: Callable[[int], None],
         clock: Clock,
     ) -> None:
         self._environments = environments
         self._haienv = haienv
         self._wheels = wheels
-        self._wheels_kept = wheels_kept
+        self._report_wheel_bytes = report_wheel_bytes
         self._clock = clock
         self._building: set[EnvironmentName] = set()
-        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
-    async def order(self, identity: Identity, asked: pb.EnvironmentDescription) -> Order:
-        """What is to be built. Raises Invalid with every violation, NotFound or Conflict."""
+    async def prepare(
+        self, identity: Identity, description: pb.EnvironmentDescription
+    ) -> BuildRequest:
+        """Validates a description. Raises Invalid with every violation, NotFound or Conflict."""
         self._haienv.require()
-        order = checked(identity, asked)
-        if order.parent:
-            await self._require_parent(identity, asked)
-        known = await self._environments.one(order.called)
-        if known is not None and known.state is not EnvironmentState.FAILED and not order.replace:
+        request = request_from_proto(identity, description)
+        if request.parent:
+            await self._require_parent(identity, description)
+        existing = await self._environments.get(request.full_name)
+        if (
+            existing is not None
+            and existing.state is not EnvironmentState.FAILED
+            and not request.replace
+        ):
             raise Conflict(
-                f"there is an environment {order.called} already; replace it, or take another name",
+                f"environment {request.full_name} already exists; replace it, or choose another name",
                 reason="NAME_TAKEN",
             )
-        return order
+        return request
 
-    async def _require_parent(self, identity: Identity, asked: pb.EnvironmentDescription) -> None:
-        name, owner = env.parse_reference(asked.parent) or ("", "")
-        called = EnvironmentName(owner or identity.name, name)
-        parent = await self._environments.find(identity, called)
-        if asked.parent_lock_hash not in ("", parent.lock_hash):
+    async def _require_parent(
+        self, identity: Identity, description: pb.EnvironmentDescription
+    ) -> None:
+        name, owner = env.parse_reference(description.parent) or ("", "")
+        full_name = EnvironmentName(owner or identity.name, name)
+        parent = await self._environments.find(identity, full_name)
+        if description.parent_lock_hash not in ("", parent.lock_hash):
             raise Conflict(
-                f"{called} here has lock {parent.lock_hash[:12]}, not "
-                f"{asked.parent_lock_hash[:12]}: push or upgrade it first",
+                f"{full_name} here has lock {parent.lock_hash[:12]}, not "
+                f"{description.parent_lock_hash[:12]}: push or upgrade it first",
                 reason="ANOTHER_PARENT",
             )
 
-    def missing(self, order: Order) -> list[str]:
-        """Wheels that must be sent."""
-        return self._wheels.missing(order.wheels)
+    def missing(self, request: BuildRequest) -> list[str]:
+        """Returns the wheels that the client must send."""
+        return self._wheels.missing(request.wheels)
 
-    def receive(self, order: Order, sha256: str, name: str) -> Receiving:
-        """A wheel that begins to come. Raises Invalid for one that nobody asked for."""
+    def receive(self, request: BuildRequest, sha256: str, name: str) -> WheelUpload:
+        """Begins an upload. Raises Invalid for a wheel that was not requested."""
         rules = Rules()
-        if sha256 not in order.wheels:  # it may have come from another meanwhile
+        if sha256 not in request.wheels:  # another client may have sent it meanwhile
             rules.add("wheel.sha256", f"{sha256[:64]!r} is not among the missing wheels")
         rules.check()
         return self._wheels.receive(sha256, name)
 
-    async def build(self, order: Order) -> AsyncIterator[str | Environment]:
-        """Lines of the build, then the environment. Raises Conflict when it fails, NotFound when wheels are gone."""
-        if order.called in self._building:
-            raise Conflict(f"{order.called} is being built already", reason="BUSY")
-        self._building.add(order.called)
+    async def build(self, request: BuildRequest) -> AsyncIterator[str | Environment]:
+        """Yields lines of the build, then the environment. Raises Conflict when it fails, NotFound when wheels were
+        deleted."""
+        if request.full_name in self._building:
+            raise Conflict(f"{request.full_name} is being built already", reason="BUSY")
+        self._building.add(request.full_name)
         try:
-            async with self._places:
-                await self._note(order, EnvironmentState.BUILDING, "")
-                async for line in self._run(order):
+            async with self._slots:
+                await self._save_state(request, EnvironmentState.BUILDING, "")
+                async for line in self._run(request):
                     yield line
-            yield await self._environments.register(_said(order, self._clock.now()))
-        except (Failed, HaiError, OSError) as error:
-            await self._note(order, EnvironmentState.FAILED, str(error))
-            if isinstance(error, WheelsGone):
+            yield await self._environments.register(_environment_of(request, self._clock.now()))
+        except (HaienvFailed, HaiError, OSError) as error:
+            await self._save_state(request, EnvironmentState.FAILED, str(error))
+            if isinstance(error, WheelsDeleted):
                 raise
             raise Conflict(
-                f"{order.called} was not built: {error}", reason="BUILD_FAILED"
+                f"{request.full_name} was not built: {error}", reason="BUILD_FAILED"
             ) from error
         except BaseException:
-            await self._note(order, EnvironmentState.FAILED, "who asked for it has left")
+            await self._save_state(request, EnvironmentState.FAILED, "the client disconnected")
             raise
         finally:
-            self._building.discard(order.called)
+            self._building.discard(request.full_name)
 
-    async def remove(self, owner: User, called: EnvironmentName) -> None:
-        """Its files. Raises Conflict when they stay."""
-        async with self._haienv.place(owner.uid, {}, ()) as place:
-            arguments = ("remove", called.name, "--yes")
+    async def remove(self, owner: User, full_name: EnvironmentName) -> None:
+        """Deletes the files of an environment. Raises Conflict when that fails."""
+        async with self._haienv.build_directory(owner.uid, {}, ()) as build_directory:
+            arguments = ("remove", full_name.name, "--yes")
             try:
-                async for _ in self._haienv.run(owner.name, owner.uid, arguments, place):
+                async for _ in self._haienv.run(owner.name, owner.uid, arguments, build_directory):
                     pass
-            except Failed as error:
+            except HaienvFailed as error:
                 raise Conflict(
-                    f"{called} was not removed: {error}", reason="NOT_REMOVED"
+                    f"{full_name} was not removed: {error}", reason="NOT_REMOVED"
                 ) from error
 
-    async def _run(self, order: Order) -> AsyncIterator[str]:
-        self._wheels_kept(await asyncio.to_thread(self._wheels.sweep))
-        if missing := self.missing(order):
-            raise WheelsGone(f"{len(missing)} wheels are not here; the first is {missing[0]}")
-        uid, texts = order.owner.uid, {_LOCK: order.lock}
-        wheels = [path for sha256 in order.wheels if (path := self._wheels.path(sha256))]
-        await asyncio.to_thread(self._haienv.own, order.owner.name, uid)
-        there = await self._environments.has_files(order.called)
-        async with self._haienv.place(uid, texts, wheels) as place:
-            mark = hashlib.sha256(str(place).encode()).hexdigest()[:8] if there else ""
+    async def _run(self, request: BuildRequest) -> AsyncIterator[str]:
+        self._report_wheel_bytes(await asyncio.to_thread(self._wheels.sweep))
+        if missing := self.missing(request):
+            raise WheelsDeleted(f"{len(missing)} wheels are missing; the first is {missing[0]}")
+        uid, texts = request.owner.uid, {_LOCK: request.lock}
+        wheels = [path for sha256 in request.wheels if (path := self._wheels.path(sha256))]
+        await asyncio.to_thread(self._haienv.ensure_user_directory, request.owner.name, uid)
+        has_files = await self._environments.has_files(request.full_name)
+        async with self._haienv.build_directory(uid, texts, wheels) as build_directory:
+            suffix = (
+                hashlib.sha256(str(build_directory).encode()).hexdigest()[:8] if has_files else ""
+            )
             async for line in self._haienv.run(
-                order.owner.name, uid, creating(order, place, mark), place
+                request.owner.name,
+                uid,
+                create_arguments(request, build_directory, suffix),
+                build_directory,
             ):
                 yield line
-            used = bool(self._environments.used_by(order.called))  # now: it was built for minutes
-            for words in replacing(order.called.name, mark, used=used) if there else ():
-                async for line in self._haienv.run(order.owner.name, uid, words, place):
+            is_used = bool(
+                self._environments.used_by(request.full_name)
+            )  # checked only now: the build took minutes
+            for arguments in (
+                replace_commands(request.full_name.name, suffix, is_used=is_used)
+                if has_files
+                else ()
+            ):
+                async for line in self._haienv.run(
+                    request.owner.name, uid, arguments, build_directory
+                ):
                     yield line
 
-    async def _note(self, order: Order, state: EnvironmentState, message: str) -> None:
-        """Only of what has no files: those tell of themselves."""
-        known = await self._environments.one(order.called)
-        if known is None or known.state in (EnvironmentState.BUILDING, EnvironmentState.FAILED):
-            said = _said(order, self._clock.now())
-            await self._environments.note(replace(said, state=state, message=message[:2000]))
+    async def _save_state(
+        self, request: BuildRequest, state: EnvironmentState, message: str
+    ) -> None:
+        """Saves the state of a build, unless the environment has files: their state is read from them."""
+        existing = await self._environments.get(request.full_name)
+        if existing is None or existing.state in (
+            EnvironmentState.BUILDING,
+            EnvironmentState.FAILED,
+        ):
+            environment = _environment_of(request, self._clock.now())
+            await self._environments.save(replace(environment, state=state, message=message[:2000]))
 
 
-def replacing(name: str, mark: str, *, used: bool) -> list[list[str]]:
-    """What haienv is told when the new one is whole: only now does the old one lose its name.
+def replace_commands(name: str, suffix: str, *, is_used: bool) -> list[list[str]]:
+    """Returns the commands that replace an environment once the new one is complete.
 
-    It goes last, so it is there under another whatever ends this half-way; and while tasks use it.
+    The old one is renamed first and deleted last, so it is available under another name if this is interrupted, and
+    while tasks use it.
     """
-    old = f"{name[:50]}.old-{mark}"
-    names = [["rename", name, old], ["rename", _new(name, mark), name]]
-    return names if used else [*names, ["remove", old, "--force", "--yes"]]
+    old = f"{name[:50]}.old-{suffix}"
+    names = [["rename", name, old], ["rename", _new(name, suffix), name]]
+    return names if is_used else [*names, ["remove", old, "--force", "--yes"]]
 
 
-def _new(name: str, mark: str) -> str:
-    return f"{name[:50]}.new-{mark}" if mark else name
+def _new(name: str, suffix: str) -> str:
+    return f"{name[:50]}.new-{suffix}" if suffix else name
 
 
-def creating(order: Order, place: Path, mark: str) -> list[str]:
-    """Each word one argument; what comes from users is never the beginning of one, but for the checked name.
+def create_arguments(request: BuildRequest, build_directory: Path, suffix: str) -> list[str]:
+    """Returns the arguments of `haienv create`. Text of users never begins an argument, except for the validated name.
 
-    `mark`: beside one of that name.
+    `suffix`: the environment is created beside the existing one of that name.
     """
-    words = [
+    arguments = [
         "create",
-        _new(order.called.name, mark),
-        f"--from={place / _LOCK}",
-        f"--py={order.python_version}",
+        _new(request.full_name.name, suffix),
+        f"--from={build_directory / _LOCK}",
+        f"--py={request.python_version}",
     ]
-    words += [f"--find-links={place / 'wheels'}", f"--visibility={order.visibility.value.lower()}"]
-    words += [f"--extend={order.parent}"] if order.parent else ["--no_extend"]
-    words += [f"--group={order.user_group}"] if order.user_group else []
-    words += [f"--extra-search-dir={path}" for path in order.config.search_dirs]
-    words += [f"--extra-search-bin-dir={path}" for path in order.config.bin_dirs]
-    words += [f"--extra-environment={name}={value}" for name, value in order.config.variables]
-    return [*words, "--verify", "--yes"]
+    arguments += [
+        f"--find-links={build_directory / 'wheels'}",
+        f"--visibility={request.visibility.value.lower()}",
+    ]
+    arguments += [f"--extend={request.parent}"] if request.parent else ["--no_extend"]
+    arguments += [f"--group={request.user_group}"] if request.user_group else []
+    arguments += [f"--extra-search-dir={path}" for path in request.config.search_dirs]
+    arguments += [f"--extra-search-bin-dir={path}" for path in request.config.bin_dirs]
+    arguments += [f"--extra-environment={name}={value}" for name, value in request.config.variables]
+    return [*arguments, "--verify", "--yes"]
 
 
-def checked(identity: Identity, asked: pb.EnvironmentDescription) -> Order:
-    """Raises Invalid with every violation."""
+def request_from_proto(identity: Identity, description: pb.EnvironmentDescription) -> BuildRequest:
+    """Validates a description from a message. Raises Invalid with every violation."""
     rules = Rules()
-    rules.matching("description.name", asked.name, env.NAME, NAME_RULE)
-    rules.matching("description.python_version", asked.python_version, _MINOR, "as in 3.11")
-    if asked.parent and env.parse_reference(asked.parent) is None:
+    rules.matching("description.name", description.name, env.NAME, NAME_RULE)
+    rules.matching("description.python_version", description.python_version, _MINOR, "as in 3.11")
+    if description.parent and env.parse_reference(description.parent) is None:
         rules.add("description.parent", "must be name[owner]")
-    rules.text("description.lock", asked.lock, convert.LOCK_CHARS)
-    rules.text("description.config", asked.config, convert.CONFIG_CHARS)
-    config = _config(asked.config, rules)
-    _check_wheels(asked, rules)
+    rules.text("description.lock", description.lock, convert.LOCK_CHARS)
+    rules.text("description.config", description.config, convert.CONFIG_CHARS)
+    config = _config(description.config, rules)
+    _check_wheels(description, rules)
     visibility = convert.visibility_from_proto(
-        asked.visibility, asked.user_group, "description", rules
+        description.visibility, description.user_group, "description", rules
     )
-    if asked.user_group and asked.user_group not in identity.user.groups:
-        rules.add("description.user_group", f"{identity.name} is not in {asked.user_group[:64]!r}")
+    if description.user_group and description.user_group not in identity.user.groups:
+        rules.add(
+            "description.user_group", f"{identity.name} is not in {description.user_group[:64]!r}"
+        )
     rules.check()
-    return Order(
-        called=EnvironmentName(identity.name, asked.name),
+    return BuildRequest(
+        full_name=EnvironmentName(identity.name, description.name),
         owner=identity.user,
-        python_version=asked.python_version,
-        parent=asked.parent,
-        lock=asked.lock,
+        python_version=description.python_version,
+        parent=description.parent,
+        lock=description.lock,
         config=config,
         visibility=visibility,
-        user_group=asked.user_group,
-        replace=asked.replace,
-        wheels=tuple(dict.fromkeys(asked.local_wheels)),
+        user_group=description.user_group,
+        replace=description.replace,
+        wheels=tuple(dict.fromkeys(description.local_wheels)),
     )
 
 
 def _config(text: str, rules: Rules) -> Config:
     try:
         return parse.config(text)
-    except Broken as error:
+    except BrokenEnvironment as error:
         rules.add("description.config", str(error))
         return Config()
 
 
-def _check_wheels(asked: pb.EnvironmentDescription, rules: Rules) -> None:
-    if len(asked.local_wheels) > _MOST_WHEELS:
-        rules.add("description.local_wheels", f"names more than {_MOST_WHEELS} wheels")
-    known = set(_HASHES.findall(asked.lock))
-    for i, sha256 in enumerate(asked.local_wheels[:_MOST_WHEELS]):
-        if sha256 not in known:
+def _check_wheels(description: pb.EnvironmentDescription, rules: Rules) -> None:
+    if len(description.local_wheels) > _MAX_WHEELS:
+        rules.add("description.local_wheels", f"names more than {_MAX_WHEELS} wheels")
+    existing = set(_HASHES.findall(description.lock))
+    for i, sha256 in enumerate(description.local_wheels[:_MAX_WHEELS]):
+        if sha256 not in existing:
             rules.add(f"description.local_wheels[{i}]", "is not a hash of the lock")
 
 
-def _said(order: Order, now: float) -> Environment:
+def _environment_of(request: BuildRequest, now: float) -> Environment:
     return Environment(
-        owner=order.called.owner,
-        name=order.called.name,
-        visibility=order.visibility,
-        user_group=order.user_group,
-        parent=order.parent,
-        python_version=order.python_version,
+        owner=request.full_name.owner,
+        name=request.full_name.name,
+        visibility=request.visibility,
+        user_group=request.user_group,
+        parent=request.parent,
+        python_version=request.python_version,
         created_at=now,
         updated_at=now,
     )

@@ -1,4 +1,4 @@
-"""Which environment a task means, and whether it can be had: asked when the task is submitted."""
+"""Resolves the environment of a task at submission, and checks that it can be used."""
 
 from __future__ import annotations
 
@@ -21,64 +21,64 @@ _FIELD = "options.py_venv"
 
 
 class EnvironmentChoice:
-    """A task keeps the name with its owner, so it means the same whatever others make later."""
+    """Resolves environments. A task stores the name with its owner, so later environments do not change it."""
 
     def __init__(self, environments: Environments) -> None:
         self._environments = environments
 
     async def pin(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
-        """The task with its environment, and what its timeline says of that. Raises Invalid."""
-        wanted = spec.options.py_venv
-        if not wanted:
+        """Returns the task with its environment, and a text for its timeline. Raises Invalid."""
+        requested = spec.options.py_venv
+        if not requested:
             return spec, ""
-        found = await self._find(identity, wanted)
+        found = await self._find(identity, requested)
         if found.state is not EnvironmentState.READY:
-            raise _refused(f"{found.called} is {found.state}: {found.message}{_way_out(found)}")
-        pinned = replace(spec, options=replace(spec.options, py_venv=str(found.called)))
+            raise _invalid(f"{found.full_name} is {found.state}: {found.message}{_hint(found)}")
+        pinned = replace(spec, options=replace(spec.options, py_venv=str(found.full_name)))
         return pinned, _note(found)
 
-    async def _find(self, identity: Identity, wanted: str) -> Environment:
-        for called in candidates(wanted, identity.name):
-            found = await self._environments.one(called)
+    async def _find(self, identity: Identity, requested: str) -> Environment:
+        for full_name in candidates(requested, identity.name):
+            found = await self._environments.get(full_name)
             if found is not None and _may_use(identity, found):
                 return found
-        return await self._of_others(identity, wanted)
+        return await self._find_of_others(identity, requested)
 
-    async def _of_others(self, identity: Identity, wanted: str) -> Environment:
-        """A bare name that only one other has made. Raises Invalid."""
-        name, owner = parse_reference(wanted) or (wanted, "")
-        known = await self._environments.known()
-        usable = [e for e in known.values() if _may_use(identity, e)]
+    async def _find_of_others(self, identity: Identity, requested: str) -> Environment:
+        """Finds the only environment of another user with this name. Raises Invalid."""
+        name, owner = parse_reference(requested) or (requested, "")
+        list_all = await self._environments.list_all()
+        usable = [e for e in list_all.values() if _may_use(identity, e)]
         found = [e for e in usable if e.name == name and not owner]
         if len(found) == 1:
             return found[0]
         if found:
-            choice = ", ".join(str(e.called) for e in found)
-            raise _refused(f"{wanted} may be {choice}: write which")
-        names = [str(e.called) for e in usable] + [e.name for e in usable]
-        raise _refused(
-            f"the cluster has no environment {wanted[:128]!r}{nearest(wanted, names)}; "
+            choice = ", ".join(str(e.full_name) for e in found)
+            raise _invalid(f"{requested} is ambiguous: use one of {choice}")
+        names = [str(e.full_name) for e in usable] + [e.name for e in usable]
+        raise _invalid(
+            f"the cluster has no environment {requested[:128]!r}{nearest(requested, names)}; "
             "`haienv push` builds one of yours there, `hai tui environments` lists its own"
         )
 
 
 def _may_use(identity: Identity, environment: Environment) -> bool:
-    """Operators look at all, but run their tasks as themselves."""
+    """Operators may see all environments, but run their tasks as themselves."""
     return sees(environment, identity.name, identity.user.groups)
 
 
-def _way_out(found: Environment) -> str:
+def _hint(found: Environment) -> str:
     if found.state is EnvironmentState.BUILDING:
         return "; submit it when it is READY"
-    anew = f"`haienv upgrade {found.name}` (with -p: on another Python) builds it anew"
-    return f"; `haienv info {found.called}` tells more, {anew}"
+    rebuild = f"`haienv upgrade {found.name}` (with -p: on another Python) rebuilds it"
+    return f"; `haienv info {found.full_name}` tells more, {rebuild}"
 
 
 def _note(found: Environment) -> str:
     if found.deprecated:
-        return f"environment {found.called} is deprecated: use {found.deprecated}"
+        return f"environment {found.full_name} is deprecated: use {found.deprecated}"
     return ""
 
 
-def _refused(message: str) -> Invalid:
+def _invalid(message: str) -> Invalid:
     return Invalid((Violation(_FIELD, message),), reason="NO_SUCH_ENVIRONMENT")

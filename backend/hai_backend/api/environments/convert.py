@@ -1,4 +1,4 @@
-"""Environments as messages, and what a caller may say of one."""
+"""Converts environments to protobuf messages, and validates those of callers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hai_backend.domain import environment as env
 from hai_backend.domain.catalog.dataset import Visibility
 from hai_backend.domain.environment import Environment, EnvironmentState
 
-LOCK_CHARS = 3 * 1024 * 1024  # what fits into one message
+LOCK_CHARS = 3 * 1024 * 1024  # fits into one message
 CONFIG_CHARS = 64 * 1024
 _BYTES = 1 << 60
 _VISIBILITIES = {
@@ -28,7 +28,7 @@ _STATES = {s: pb.EnvironmentState.Value(f"ENVIRONMENT_STATE_{s.name}") for s in 
 def environment_to_proto(
     environment: Environment, root: Path, used_by: Iterable[int] = ()
 ) -> pb.Environment:
-    """An environment, and the tasks that use it."""
+    """Converts an environment, with the tasks that use it."""
     return pb.Environment(
         name=environment.name,
         owner=environment.owner,
@@ -51,8 +51,8 @@ def environment_to_proto(
     )
 
 
-def said_of(message: pb.Environment, owner: str, now: float) -> Environment:
-    """What an owner says of an environment. Raises Invalid with every violation."""
+def environment_from_proto(message: pb.Environment, owner: str, now: float) -> Environment:
+    """Validates what an owner reports about an environment. Raises Invalid with every violation."""
     rules = Rules()
     rules.matching("environment.name", message.name, env.NAME, NAME_RULE)
     if message.parent and env.parse_reference(message.parent) is None:
@@ -84,14 +84,14 @@ def said_of(message: pb.Environment, owner: str, now: float) -> Environment:
 
 
 def visibility_from_proto(number: int, user_group: str, field: str, rules: Rules) -> Visibility:
-    """Unspecified: private."""
+    """Validates a visibility; unspecified: private."""
     return _visibility(field, number, user_group, rules)
 
 
 def description_to_proto(
-    environment: Environment, lock: str, config: str, wanted: Iterable[str], parent_lock: str
+    environment: Environment, lock: str, config: str, requested: Iterable[str], parent_lock: str
 ) -> spb.EnvironmentDescription:
-    """What makes the same one elsewhere."""
+    """Converts what is needed to build the same environment elsewhere."""
     return spb.EnvironmentDescription(
         name=environment.name,
         parent=environment.parent,
@@ -100,7 +100,7 @@ def description_to_proto(
         config=config,
         visibility=_VISIBILITIES[environment.visibility],
         user_group=environment.user_group,
-        wanted=wanted,
+        wanted=requested,
         parent_lock_hash=parent_lock,
     )
 

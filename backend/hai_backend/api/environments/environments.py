@@ -1,7 +1,7 @@
-"""The environments that there are: the files as they are now, and what was last known of those that cannot be read.
+"""The list of environments: their files as they are now, and the last record of those that cannot be read.
 
-The list that is kept is corrected whenever somebody asks. What is gone stays on it, as broken, until its owner takes it
-off.
+The stored list is updated with every query. An environment whose files were deleted stays on it as broken, until its
+owner removes it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from hai_backend.domain.environment import Environment, EnvironmentName, Environ
 from hai_backend.domain.errors import Conflict, NotFound
 from hai_backend.domain.task import Task
 from hai_backend.environments import read
-from hai_backend.environments.activation import python_fault
-from hai_backend.environments.read import Seen, Trusted
+from hai_backend.environments.activation import python_problem
+from hai_backend.environments.read import OwnerCheck, ReadResult
 from hai_backend.store.base import Store
 
-Known = Mapping[EnvironmentName, Environment]
+EnvironmentsByName = Mapping[EnvironmentName, Environment]
 
 
 _UNFINISHED = (EnvironmentState.BUILDING, EnvironmentState.FAILED)
-_GONE = "its files are gone; `haienv remove` takes it off the list"
+_FILES_MISSING = "its files were deleted; `haienv remove` removes it from the list"
 
 
 class Environments:
-    """`root`: what haienv writes. `run_here`: tasks run on this machine, so their Pythons must be here."""
+    """The environments below `root`. `run_here`: tasks run on this machine, so it must have their Pythons."""
 
     def __init__(
         self,
@@ -53,172 +53,182 @@ class Environments:
         self._directory = directory
         self._task_manager = task_manager
         self._clock = clock
-        self._looking = asyncio.Lock()
-        self._lost: list[Environment] = []  # the server before this one was building them
-        self.pinned: dict[int, tuple[int, str]] = {}  # what ranks were told: task -> run and layer
+        self._scan_lock = asyncio.Lock()
+        self._interrupted: list[
+            Environment
+        ] = []  # were being built when the previous server stopped
+        self.pinned: dict[int, tuple[int, str]] = {}  # task -> run and layer that its ranks use
 
     async def load(self) -> None:
-        """Before anything is built."""
+        """Loads interrupted builds. Call it before anything is built."""
         records = await self._store.records(Environment)
-        self._lost = [record for record in records if record.state is EnvironmentState.BUILDING]
+        self._interrupted = [
+            record for record in records if record.state is EnvironmentState.BUILDING
+        ]
 
     async def begin(self) -> None:
-        """The server has started: what it was building is lost; the list is corrected. Twice is not an error."""
-        why = "the server was started again while it was built; build it again"
-        for record in self._lost:
-            failed = replace(record, state=EnvironmentState.FAILED, message=why)
+        """Marks interrupted builds as failed and updates the list, after a start. May be called twice."""
+        failure = "the server was restarted while it was built; build it again"
+        for record in self._interrupted:
+            failed = replace(record, state=EnvironmentState.FAILED, message=failure)
             await self._store.save_record(failed)
-        await self.known()
+        await self.list_all()
 
-    async def known(self) -> Known:
-        """All that there are, by owner and name."""
-        async with self._looking:
-            records = {r.called: r for r in await self._store.records(Environment)}
-            seen = await asyncio.to_thread(self._seen, records)
-            found = {name: merged(records.get(name), each) for name, each in seen.items()}
-            kept = {name: found_ for name, found_ in sorted(found.items()) if found_ is not None}
-            await asyncio.gather(*map(self._store.save_record, _news(records, kept)))
-        return kept
+    async def list_all(self) -> EnvironmentsByName:
+        """Returns all environments by owner and name."""
+        async with self._scan_lock:
+            records = {r.full_name: r for r in await self._store.records(Environment)}
+            results = await asyncio.to_thread(self._read_all, records)
+            found = {name: merged(records.get(name), result) for name, result in results.items()}
+            current = {name: each for name, each in sorted(found.items()) if each is not None}
+            await asyncio.gather(*map(self._store.save_record, _changed_records(records, current)))
+        return current
 
-    async def one(self, called: EnvironmentName) -> Environment | None:
-        """One, as it is now."""
-        seen = await self._look(called)
-        if isinstance(seen, Environment):
-            return seen  # its files have told
-        return merged(await self._record(called), seen)
+    async def get(self, full_name: EnvironmentName) -> Environment | None:
+        """Returns the current state of one environment."""
+        result = await self._read(full_name)
+        if isinstance(result, Environment):
+            return result  # read from its files
+        return merged(await self._record(full_name), result)
 
-    async def _record(self, called: EnvironmentName) -> Environment | None:
-        found = await self._store.records(Environment, owner=called.owner, name=called.name)
+    async def _record(self, full_name: EnvironmentName) -> Environment | None:
+        found = await self._store.records(Environment, owner=full_name.owner, name=full_name.name)
         return found[0] if found else None
 
     async def visible(self, identity: Identity) -> list[Environment]:
-        """Those that a caller may know of, by owner and name."""
-        return [e for e in (await self.known()).values() if may_see(identity, e)]
+        """Returns the environments that a caller may see, by owner and name."""
+        return [e for e in (await self.list_all()).values() if may_see(identity, e)]
 
-    async def find(self, identity: Identity, called: EnvironmentName) -> Environment:
-        """One that a caller may know of. Raises NotFound."""
-        found = await self.one(called) if called.sound else None
+    async def find(self, identity: Identity, full_name: EnvironmentName) -> Environment:
+        """Returns an environment that a caller may see. Raises NotFound."""
+        found = await self.get(full_name) if full_name.sound else None
         if found is None or not may_see(identity, found):
-            names = [str(e.called) for e in await self.visible(identity)]
+            names = [str(e.full_name) for e in await self.visible(identity)]
             raise NotFound(
-                f"there is no environment {called}{nearest(str(called), names)}; "
+                f"environment {full_name} not found{nearest(str(full_name), names)}; "
                 "`haienv list --remote` shows them",
                 reason="NO_SUCH_ENVIRONMENT",
             )
         return found
 
-    async def register(self, said: Environment) -> Environment:
-        """Its files, or what its owner says where they cannot be read. Raises NotFound when there are none."""
-        seen = await self._look(said.called)
-        if seen is None:
-            place = self.root / said.owner / said.name
-            raise NotFound(f"there is no environment at {place}", reason="NO_SUCH_ENVIRONMENT")
-        found = seen if isinstance(seen, Environment) else await self._believed(said)
+    async def register(self, reported: Environment) -> Environment:
+        """Records an environment from its files, or from its owner's report if they are unreadable. Raises NotFound."""
+        result = await self._read(reported.full_name)
+        if result is None:
+            path = self.root / reported.owner / reported.name
+            raise NotFound(f"there is no environment at {path}", reason="NO_SUCH_ENVIRONMENT")
+        found = result if isinstance(result, Environment) else await self._accept_report(reported)
         await self._store.save_record(found)
         return found
 
-    async def _believed(self, said: Environment) -> Environment:
-        before = await self._record(said.called)
-        return replace(said, created_at=before.created_at) if before else said
+    async def _accept_report(self, reported: Environment) -> Environment:
+        previous = await self._record(reported.full_name)
+        return replace(reported, created_at=previous.created_at) if previous else reported
 
     async def require_removable(self, environment: Environment, identity: Identity) -> None:
-        """Raises Conflict naming the tasks that use it, and the environments that extend it."""
-        if tasks := self.used_by(environment.called):
+        """Raises Conflict if tasks use the environment, or others extend it."""
+        if tasks := self.used_by(environment.full_name):
             named = ", ".join(map(str, tasks[:10])) + (" …" if len(tasks) > 10 else "")
             raise Conflict(
-                f"environment {environment.called} is used by task {named}; "
+                f"environment {environment.full_name} is used by task {named}; "
                 "stop them first, or wait for their end",
                 reason="ENVIRONMENT_IN_USE",
             )
-        if children := await self._children(environment.called, identity):
+        if children := await self._children(environment.full_name, identity):
             raise Conflict(
-                f"environment {environment.called} is extended by {children}; remove them first",
+                f"environment {environment.full_name} is extended by {children}; remove them first",
                 reason="ENVIRONMENT_EXTENDED",
             )
 
-    async def _children(self, called: EnvironmentName, identity: Identity) -> str:
-        known = (await self.known()).values()
-        children = [e for e in known if e.parent == str(called) and e.called != called]
-        named = [str(e.called) for e in children if may_see(identity, e)]
+    async def _children(self, full_name: EnvironmentName, identity: Identity) -> str:
+        list_all = (await self.list_all()).values()
+        children = [e for e in list_all if e.parent == str(full_name) and e.full_name != full_name]
+        named = [str(e.full_name) for e in children if may_see(identity, e)]
         if hidden := len(children) - len(named):
             named.append(f"{hidden} of others")
         return ", ".join(named)
 
-    async def has_files(self, called: EnvironmentName) -> bool:
-        """Whether there is anything of it on the storage."""
-        return await self._look(called) is not None
+    async def has_files(self, full_name: EnvironmentName) -> bool:
+        """Tells whether the environment has files."""
+        return await self._read(full_name) is not None
 
-    async def forget(self, environment: Environment) -> None:
-        """Take it off the list."""
+    async def remove_record(self, environment: Environment) -> None:
+        """Removes an environment from the list."""
         await self._store.delete_record(environment)
 
-    async def note(self, environment: Environment) -> None:
-        """What becomes of a build."""
+    async def save(self, environment: Environment) -> None:
+        """Saves the state of a build."""
         await self._store.save_record(environment)
 
-    def used_by(self, called: EnvironmentName) -> list[int]:
-        """Unfinished tasks, by id; they name their environments with the owner."""
-        return sorted(t.id for t in self.tasks() if t.spec.options.py_venv == str(called))
+    def used_by(self, full_name: EnvironmentName) -> list[int]:
+        """Returns the ids of unfinished tasks that use an environment."""
+        return sorted(t.id for t in self.tasks() if t.spec.options.py_venv == str(full_name))
 
     def tasks(self) -> Iterable[Task]:
-        """Those that have not finished."""
+        """Returns the unfinished tasks."""
         return self._task_manager.unfinished().values()
 
-    def _seen(self, records: Known) -> dict[EnvironmentName, Seen]:
-        trusted = self._trust()
-        scanned = read.scan(self.root, trusted)
-        found: dict[EnvironmentName, Seen] = {e.called: self._judged(e) for e in scanned}
-        for called in records:
-            if called not in found:
-                found[called] = self._judged(read.look(self.root, called, trusted))
+    def _read_all(self, records: EnvironmentsByName) -> dict[EnvironmentName, ReadResult]:
+        owner_check = self._owner_check()
+        scanned = read.scan(self.root, owner_check)
+        found: dict[EnvironmentName, ReadResult] = {
+            e.full_name: self._check_python(e) for e in scanned
+        }
+        for full_name in records:
+            if full_name not in found:
+                found[full_name] = self._check_python(
+                    read.read_environment(self.root, full_name, owner_check)
+                )
         return found
 
-    async def _look(self, called: EnvironmentName) -> Seen:
-        return await asyncio.to_thread(self._look_now, called)
+    async def _read(self, full_name: EnvironmentName) -> ReadResult:
+        return await asyncio.to_thread(self._read_blocking, full_name)
 
-    def _look_now(self, called: EnvironmentName) -> Seen:
-        return self._judged(read.look(self.root, called, self._trust()))
+    def _read_blocking(self, full_name: EnvironmentName) -> ReadResult:
+        return self._check_python(read.read_environment(self.root, full_name, self._owner_check()))
 
-    def _judged(self, seen: Seen) -> Seen:
-        """Broken, too, without the Python that it was made for. Where tasks run elsewhere only their nodes know."""
-        if not self._run_here or not isinstance(seen, Environment):
-            return seen
-        if seen.state is not EnvironmentState.READY:
-            return seen
-        place = self.root / seen.owner / read.LAYERS / seen.layer
-        fault = python_fault(place, seen.python_version)
-        return replace(seen, state=EnvironmentState.BROKEN, message=fault) if fault else seen
+    def _check_python(self, result: ReadResult) -> ReadResult:
+        """Marks an environment as broken without its Python. If tasks run elsewhere, only their nodes can tell."""
+        if not self._run_here or not isinstance(result, Environment):
+            return result
+        if result.state is not EnvironmentState.READY:
+            return result
+        path = self.root / result.owner / read.LAYERS / result.layer
+        problem = python_problem(path, result.python_version)
+        return (
+            replace(result, state=EnvironmentState.BROKEN, message=problem) if problem else result
+        )
 
-    def _trust(self) -> Trusted:
-        """A directory that somebody else made under a user's name is not that user's."""
+    def _owner_check(self) -> OwnerCheck:
+        """Returns the check of a directory's owner: one that another user created is not trusted."""
         uids = {user.name: user.uid for user in self._directory.users()}
         ours = (0, os.getuid())
         return lambda owner, uid: uid in ours or uids.get(owner, 0) in (0, uid)
 
 
-def merged(record: Environment | None, seen: Seen) -> Environment | None:
-    """What there is; None: nothing."""
-    if isinstance(seen, Environment):
-        return seen
-    if seen is not None or record is None or record.state in _UNFINISHED:
+def merged(record: Environment | None, result: ReadResult) -> Environment | None:
+    """Merges a record with what was read; None if the environment does not exist."""
+    if isinstance(result, Environment):
+        return result
+    if result is not None or record is None or record.state in _UNFINISHED:
         return record
-    return replace(record, state=EnvironmentState.BROKEN, message=_GONE)
+    return replace(record, state=EnvironmentState.BROKEN, message=_FILES_MISSING)
 
 
-def _news(records: Known, kept: Known) -> list[Environment]:
-    """What is to be written: of nobody more than are listed, however often they change their names."""
-    written = Counter(called.owner for called in records)
-    news = []
-    for called, environment in kept.items():
-        known = records.get(called)
-        written[called.owner] += known is None
-        if environment != known and (known or written[called.owner] <= read.MOST_OF_ONE):
-            news.append(environment)
-    return news
+def _changed_records(records: EnvironmentsByName, current: EnvironmentsByName) -> list[Environment]:
+    """Returns the records to save, per user at most as many as are listed, however often names change."""
+    written = Counter(full_name.owner for full_name in records)
+    changed = []
+    for full_name, environment in current.items():
+        list_all = records.get(full_name)
+        written[full_name.owner] += list_all is None
+        if environment != list_all and (list_all or written[full_name.owner] <= read.MAX_PER_USER):
+            changed.append(environment)
+    return changed
 
 
 def may_see(identity: Identity, environment: Environment) -> bool:
-    """Whether a caller may know of an environment."""
+    """Tells whether a caller may see an environment."""
     if identity.has_right(Right.MANAGE_STORAGE):
         return True
     return sees(environment, identity.name, identity.user.groups)

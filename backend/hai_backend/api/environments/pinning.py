@@ -1,4 +1,4 @@
-"""What agents are told of an environment: all ranks of a run take one layer, whatever its owner does meanwhile."""
+"""Pins the layer of a task's environment: all ranks of a run use the same one, whatever its owner changes meanwhile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hai_backend.domain.task import Task
 
 
 class EnvironmentPinning:
-    """Remembered in memory: after a restart of the server a run whose ranks still come looks again."""
+    """Pins are kept in memory: after a restart, a run whose ranks are still starting is resolved again."""
 
     def __init__(
         self,
@@ -25,39 +25,39 @@ class EnvironmentPinning:
         self._copies_bytes = copies_bytes
 
     async def __call__(self, task: Task) -> pb.AgentEnvironment | None:
-        """None: the task names no environment."""
+        """Returns the environment for agents; None if the task has none."""
         name, owner = parse_reference(task.spec.options.py_venv) or ("", "")
         if not name or task.run is None:
             return None
-        called = EnvironmentName(owner or task.user, name)
+        full_name = EnvironmentName(owner or task.user, name)
         return pb.AgentEnvironment(
             root=str(self._environments.root),
-            owner=called.owner,
-            name=called.name,
-            layer=await self._layer(task.id, task.run.number, called),
+            owner=full_name.owner,
+            name=full_name.name,
+            layer=await self._layer(task.id, task.run.number, full_name),
             fallback=task.spec.options.env_fallback,
             copies=self._copies,
             copies_bytes=self._copies_bytes,
         )
 
-    def home(self, user: str) -> dict[str, str]:
-        """What haienv itself must know in a task; nothing where ranks do not see the storage."""
+    def haienv_variables(self, user: str) -> dict[str, str]:
+        """Returns the variables for haienv itself in a task; none if ranks do not have the storage."""
         root = str(self._environments.root)
         return {"HAIENV_HOME": root, "HAIENV_USER": user} if self._visible else {}
 
-    async def _layer(self, task_id: int, run: int, called: EnvironmentName) -> str:
-        """Ranks ask side by side: whose answer is there first counts for all."""
+    async def _layer(self, task_id: int, run: int, full_name: EnvironmentName) -> str:
+        """Resolves the layer. Ranks query concurrently; the first result counts for all."""
         pinned = self._environments.pinned
-        known = pinned.get(task_id)
-        if known is not None and known[0] == run:
-            return known[1]
-        found = await self._environments.one(called)
+        pinned_layer = pinned.get(task_id)
+        if pinned_layer is not None and pinned_layer[0] == run:
+            return pinned_layer[1]
+        found = await self._environments.get(full_name)
         ready = found is not None and found.state is EnvironmentState.READY
-        known = pinned.get(task_id)
-        if known is None or known[0] != run:
-            known = pinned[task_id] = (run, found.layer if found and ready else "")
-        return known[1]
+        pinned_layer = pinned.get(task_id)
+        if pinned_layer is None or pinned_layer[0] != run:
+            pinned_layer = pinned[task_id] = (run, found.layer if found and ready else "")
+        return pinned_layer[1]
 
     def forget(self, task_id: int) -> None:
-        """The task has ended."""
+        """Drops the pin of an ended task."""
         self._environments.pinned.pop(task_id, None)

@@ -1,6 +1,7 @@
-"""Which layers must stay: programs run in them, or environments stand on them. Their owner may see neither.
+"""Finds the layers that must be retained: programs run in them, or environments of others extend them.
 
-Whoever removes an environment or collects garbage asks this first: `haienv` from outside, and the server itself.
+Queried before an environment is removed or garbage is collected: by `haienv` from outside, and by the server itself.
+The owner of a layer may see neither use.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from hai_backend.domain.environment import Environment, parse_reference
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.task import Task
 from hai_backend.environments import read
-from hai_backend.environments.errors import Broken
-from hai_backend.environments.open_directories import Folder, opened
+from hai_backend.environments.errors import BrokenEnvironment
+from hai_backend.environments.open_directories import OpenDirectory, open_root
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """What programs of a task run in: a layer, or (empty: it is not known here any more) one with this lock."""
+class LayerUse:
+    """The layer that programs of a task use; if it is no longer known (empty), any layer with this lock."""
 
     owner: str
     layer: str
@@ -30,63 +31,72 @@ class Use:
 
 
 async def layers_in_use(environments: Environments, owner: str) -> set[str]:
-    """Layers of one user."""
-    known = list((await environments.known()).values())
+    """Returns the layers of one user that are in use."""
+    all_environments = list((await environments.list_all()).values())
     uses = [use for task in environments.tasks() if (use := _use(task, environments.pinned))]
-    return await asyncio.to_thread(_in_use, environments.root, owner, uses, known)
+    return await asyncio.to_thread(_in_use, environments.root, owner, uses, all_environments)
 
 
-async def require_unused(environments: Environments, going: Environment) -> None:
-    """Raises Conflict when programs run in a layer that would go with an environment."""
-    known = (await environments.known()).values()
-    if any(e.layer == going.layer for e in known if e.owner == going.owner and e != going):
+async def require_unused(environments: Environments, removed: Environment) -> None:
+    """Raises Conflict when programs run in a layer that would be deleted with an environment."""
+    all_environments = (await environments.list_all()).values()
+    if any(
+        e.layer == removed.layer
+        for e in all_environments
+        if e.owner == removed.owner and e != removed
+    ):
         return
-    if going.layer in await layers_in_use(environments, going.owner):
+    if removed.layer in await layers_in_use(environments, removed.owner):
         raise Conflict(
-            f"programs of tasks run in what {going.called} is; wait for their end, or stop them",
+            f"tasks use the layer of {removed.full_name}; wait for their end, or stop them",
             reason="ENVIRONMENT_IN_USE",
         )
 
 
-def _use(task: Task, pinned: Mapping[int, tuple[int, str]]) -> Use | None:
-    """None: nothing runs. A task that waits takes what its environment is when it begins."""
+def _use(task: Task, pinned: Mapping[int, tuple[int, str]]) -> LayerUse | None:
+    """Returns None if nothing runs. A waiting task uses what its environment is when it starts."""
     name, owner = parse_reference(task.spec.options.py_venv) or ("", "")
     if not name or task.run is None or task.run.ended_at is not None:
         return None
     run, layer = pinned.get(task.id, (0, ""))
-    told = layer if run == task.run.number else ""
-    return Use(owner or task.user, told, task.run.environment_lock)
+    pinned_layer = layer if run == task.run.number else ""
+    return LayerUse(owner or task.user, pinned_layer, task.run.environment_lock)
 
 
-def _in_use(root: Path, owner: str, uses: list[Use], known: list[Environment]) -> set[str]:
+def _in_use(
+    root: Path, owner: str, uses: list[LayerUse], all_environments: list[Environment]
+) -> set[str]:
     found: set[str] = set()
-    with suppress(OSError), opened(root) as folder:
+    with suppress(OSError), open_root(root) as directory:
         for use in uses:
-            for layer in _layers_of(folder, use):
+            for layer in _layers_of(directory, use):
                 found |= {layer} if use.owner == owner else set()
-                found |= _below(folder, use.owner, layer, owner)
-        for each in known:
-            if each.parent and each.layer:
-                found |= _below(folder, each.owner, each.layer, owner)
+                found |= _parent_layers(directory, use.owner, layer, owner)
+        for environment in all_environments:
+            if environment.parent and environment.layer:
+                found |= _parent_layers(directory, environment.owner, environment.layer, owner)
     return found
 
 
-def _layers_of(root: Folder, use: Use) -> Iterable[str]:
+def _layers_of(root: OpenDirectory, use: LayerUse) -> Iterable[str]:
     return [use.layer] if use.layer else list(_with_lock(root, use.owner, use.lock_hash))
 
 
-def _with_lock(root: Folder, owner: str, lock_hash: str) -> Iterator[str]:
-    """Several may have one: they stand on different ground."""
-    with suppress(OSError), root.folder(owner) as home, home.folder(read.LAYERS) as layers:
-        for name in layers.names(read.MOST_OF_ONE):
-            with suppress(Broken, OSError), layers.folder(name) as folder:
-                if lock_hash and read.read_layer(folder).lock_hash == lock_hash:
+def _with_lock(root: OpenDirectory, owner: str, lock_hash: str) -> Iterator[str]:
+    """Yields the layers with a lock; several may have it, with different parents."""
+    with suppress(OSError), root.directory(owner) as home, home.directory(read.LAYERS) as layers:
+        for name in layers.names(read.MAX_PER_USER):
+            with suppress(BrokenEnvironment, OSError), layers.directory(name) as directory:
+                if lock_hash and read.read_layer(directory).lock_hash == lock_hash:
                     yield name
 
 
-def _below(root: Folder, owner: str, layer: str, wanted: str) -> set[str]:
-    """Layers of `wanted` that a layer stands on; nothing of one that cannot be read."""
-    with suppress(Broken, OSError), read.layer_folder(root, owner, layer) as folder:
-        parents = read.read_layer(folder).parents
-        return {p.layer for p in parents if p.called.owner == wanted}
+def _parent_layers(root: OpenDirectory, owner: str, layer: str, parent_owner: str) -> set[str]:
+    """Returns the parents of a layer that belong to `parent_owner`; none of a layer that cannot be read."""
+    with (
+        suppress(BrokenEnvironment, OSError),
+        read.layer_directory(root, owner, layer) as directory,
+    ):
+        parents = read.read_layer(directory).parents
+        return {p.layer for p in parents if p.full_name.owner == parent_owner}
     return set()

@@ -1,4 +1,4 @@
-"""Images and registries as messages, and back. A registry's password goes in only."""
+"""Converts images and registries to protobuf messages and back. A registry's password is never returned."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from hai_backend.domain.errors import Invalid
 
 _PREFIX = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)*")
 _SECRET = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?")
-_PREFIX_RULE = "a host, host:port or host/project, in small letters"
+_PREFIX_RULE = "a host, host:port or host/project, in lower case"
 
 
 def image_to_proto(image: Image) -> pb.Image:
-    """A built-in image."""
     return pb.Image(
         name=image.name,
         reference=image.reference,
@@ -28,7 +27,7 @@ def image_to_proto(image: Image) -> pb.Image:
 
 
 def image_from_proto(message: pb.Image) -> Image:
-    """A checked image. Raises Invalid with every violation."""
+    """Returns a validated image. Raises Invalid with every violation."""
     rules = Rules()
     rules.matching("image.name", message.name, NAME, NAME_RULE)
     try:
@@ -46,7 +45,7 @@ def image_from_proto(message: pb.Image) -> Image:
 
 
 def registry_to_proto(registry: Registry) -> pb.Registry:
-    """A registry, without its password."""
+    """Converts a registry, without its password."""
     return pb.Registry(
         prefix=registry.prefix,
         username=registry.username,
@@ -57,7 +56,7 @@ def registry_to_proto(registry: Registry) -> pb.Registry:
 
 
 def registry_from_proto(message: pb.Registry, password: str) -> Registry:
-    """A checked registry. Raises Invalid with every violation."""
+    """Returns a validated registry. Raises Invalid with every violation."""
     rules = Rules()
     prefix = rules.line("registry.prefix", message.prefix, limits.IMAGE_CHARS)
     rules.matching("registry.prefix", prefix, _PREFIX, _PREFIX_RULE)

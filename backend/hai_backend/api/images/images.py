@@ -1,4 +1,4 @@
-"""Which image a caller means and may use, what its registry says of it, and what a task is pinned to."""
+"""Resolves images: which one a name refers to, who may use it, its digest in the registry, and pins of tasks."""
 
 from __future__ import annotations
 
@@ -25,72 +25,76 @@ from hai_backend.domain.errors import Denied, Invalid, NotFound, Unavailable, Vi
 from hai_backend.domain.spec import TaskSpec
 from hai_backend.store.base import Store
 
-_FRESH_SECONDS = 30.0  # a sweep of a thousand tasks asks the registry once
-_REMEMBERED = 1000
+_CACHE_SECONDS = 30.0  # a sweep of a thousand tasks queries the registry once
+_MAX_CACHED = 1000
 
 
-class Checking(StrEnum):
-    """What a submission does about its image."""
+class ImageCheck(StrEnum):
+    """How a submission checks its image."""
 
-    OFF = "off"  # nothing: the launcher runs none
-    WARN = "warn"  # the image must be allowed and be there; when the registry is down, its timeline says so
-    REQUIRE = "require"  # when the registry is down, the task is refused
+    OFF = "off"  # not at all: the launcher runs no images
+    WARN = (
+        "warn"  # the image must be allowed and exist; if the registry is down, the timeline says so
+    )
+    REQUIRE = "require"  # like WARN, but the task is refused if the registry is down
 
 
 class Registries(Protocol):
-    """The verbs of registry.client.RegistryClient."""
+    """The methods of registry.client.RegistryClient."""
 
     async def digest(self, image: ImageReference, registry: Registry) -> str: ...
     async def tags(self, image: ImageReference, registry: Registry) -> tuple[str, ...]: ...
 
 
 class Images:
-    """Built-in images and registries. Only the server that leads has one, so what it has read stays true."""
+    """Built-in images and registries. Only the leading server has an instance, so its cache stays valid."""
 
     def __init__(
         self,
         store: Store,
         registries: Registries,
         clock: Clock,
-        checking: Checking = Checking.OFF,
-        launchers: frozenset[str] = frozenset({"default"}),  # names that the launcher knows itself
+        check: ImageCheck = ImageCheck.OFF,
+        launcher_names: frozenset[str] = frozenset(
+            {"default"}
+        ),  # names that the launcher defines itself
     ) -> None:
         self._store = store
         self._registries = registries
         self._clock = clock
-        self._checking = checking
-        self._launchers = launchers
-        self._built_in: list[Image] | None = None  # None: to be read again
-        self._changes = 0
-        self._known: dict[str, tuple[float, asyncio.Task[str]]] = {}
+        self._check = check
+        self._launcher_names = launcher_names
+        self._built_in: list[Image] | None = None  # None: not read since the last change
+        self._version = 0
+        self._digests: dict[str, tuple[float, asyncio.Task[str]]] = {}
 
     async def built_in(self) -> list[Image]:
-        """All, by name; read once, for every submission asks."""
+        """Returns all built-in images by name; cached, since every submission needs them."""
         if self._built_in is not None:
             return self._built_in
-        changes = self._changes
+        version = self._version
         found = await self._store.records(Image)
-        if changes == self._changes:
+        if version == self._version:
             self._built_in = found
         return found
 
-    def changed(self) -> None:
-        """A built-in image was set or deleted."""
+    def invalidate(self) -> None:
+        """Drops the cache after a change of built-in images."""
         self._built_in = None
-        self._changes += 1
+        self._version += 1
 
     async def visible(self, identity: Identity) -> list[Image]:
-        """Built-in images that the caller may use, by name; all of them for who may change them."""
+        """Returns the built-in images that the caller may use, by name; for those who may change them, all."""
         return [i for i in await self.built_in() if _may_use(identity, i)]
 
     async def find(self, identity: Identity, name: str) -> ImageReference:
-        """What a name or a registry path stands for. Raises NotFound, Denied or Invalid."""
-        mine = await self.visible(identity)
+        """Resolves a name or a registry path. Raises NotFound, Denied or Invalid."""
+        visible_images = await self.visible(identity)
         if "/" not in name:
-            return full_reference(_built_in(mine, name).reference)
+            return full_reference(_built_in(visible_images, name).reference)
         found = full_reference(name)
-        if any(replace(found, digest="") == full_reference(i.reference) for i in mine):
-            return found  # as `hai describe` writes what a task was pinned to
+        if any(replace(found, digest="") == full_reference(i.reference) for i in visible_images):
+            return found  # as `hai describe` prints the image of a task
         allowed = identity.arguments(Right.IMAGE)
         if not identity.has_right(Right.MANAGE_IMAGES) and not any(
             has_prefix(found, prefix) for prefix in allowed
@@ -104,26 +108,27 @@ class Images:
         return found
 
     async def digest(self, image: ImageReference) -> str:
-        """What an image is now, or was a moment ago. Raises NotFound, Denied or Unavailable."""
+        """Returns the digest of an image, cached for seconds. Raises NotFound, Denied or Unavailable."""
         now, name = self._clock.now(), str(image)
-        until, asking = self._known.get(name, (0.0, None))
-        if asking is None or now >= until:
-            asking = asyncio.ensure_future(self._ask(image))
-            self._remember(name, now + _FRESH_SECONDS, asking)
+        fresh_until, query = self._digests.get(name, (0.0, None))
+        if query is None or now >= fresh_until:
+            query = asyncio.ensure_future(self._query_digest(image))
+            self._cache_digest(name, now + _CACHE_SECONDS, query)
         try:
-            return await asyncio.shield(asking)
+            return await asyncio.shield(query)
         except BaseException:
-            if asking.done():  # not where only the caller has left
-                self._known.pop(name, None)
+            if query.done():  # unless only the caller was cancelled
+                self._digests.pop(name, None)
             raise
 
     async def tags(self, image: ImageReference) -> tuple[str, ...]:
-        """Tags of the image's repository. Raises NotFound, Denied or Unavailable."""
+        """Returns the tags of the image's repository. Raises NotFound, Denied or Unavailable."""
         return await self._registries.tags(image, await self._registry_of(image))
 
     async def pin(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
-        """The task with its image as it is now, and what its timeline says of that. Raises Invalid or Unavailable."""
-        if self._checking is Checking.OFF or await self._is_launchers(spec.resource.image):
+        """Returns the task with the current digest of its image, and a text for its timeline. Raises Invalid or
+        Unavailable."""
+        if self._check is ImageCheck.OFF or await self._is_launcher_name(spec.resource.image):
             return spec, ""
         try:
             found = await self.find(identity, spec.resource.image)
@@ -133,43 +138,43 @@ class Images:
             violation = Violation("resource.image", str(error))
             raise Invalid((violation,), reason=error.reason) from error
         except Unavailable as error:
-            if self._checking is Checking.REQUIRE:
+            if self._check is ImageCheck.REQUIRE:
                 raise
             pinned, note = str(found), f"image {found} could not be checked: {error}"
         return replace(spec, resource=replace(spec.resource, image=pinned)), note
 
-    async def _is_launchers(self, name: str) -> bool:
-        """A name means what the launcher is set to, until an admin says otherwise."""
-        return name in self._launchers and not any(
+    async def _is_launcher_name(self, name: str) -> bool:
+        """Tells whether a name refers to the launcher's own setting, which admins may override."""
+        return name in self._launcher_names and not any(
             image.name == name or (image.is_default and name == "default")
             for image in await self.built_in()
         )
 
-    async def _ask(self, image: ImageReference) -> str:
+    async def _query_digest(self, image: ImageReference) -> str:
         return await self._registries.digest(image, await self._registry_of(image))
 
     async def _registry_of(self, image: ImageReference) -> Registry:
         return registry_of(image, await self._store.records(Registry))
 
-    def _remember(self, name: str, until: float, asking: asyncio.Task[str]) -> None:
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        self._known[name] = (until, asking)
+    def _cache_digest(self, name: str, fresh_until: float, query: asyncio.Task[str]) -> None:
+        if len(self._digests) >= _MAX_CACHED:
+            self._digests.clear()
+        self._digests[name] = (fresh_until, query)
 
 
 def _may_use(identity: Identity, image: Image) -> bool:
-    free = not image.user_groups or identity.has_right(Right.MANAGE_IMAGES)
-    return free or not set(image.user_groups).isdisjoint(identity.user.groups)
+    is_public = not image.user_groups or identity.has_right(Right.MANAGE_IMAGES)
+    return is_public or not set(image.user_groups).isdisjoint(identity.user.groups)
 
 
 def _built_in(images: Iterable[Image], name: str) -> Image:
-    known = {image.name: image for image in images}
-    default = next((image for image in known.values() if image.is_default), None)
-    found = known.get(name) or (default if name == "default" else None)
+    by_name = {image.name: image for image in images}
+    default = next((image for image in by_name.values() if image.is_default), None)
+    found = by_name.get(name) or (default if name == "default" else None)
     if found is None:
         raise NotFound(
-            f"there is no built-in image {name[:63]!r} for you; "
-            f"`hai image list` shows them{nearest(name, known)}",
+            f"built-in image {name[:63]!r} not found; "
+            f"`hai image list` shows them{nearest(name, by_name)}",
             reason="NO_SUCH_IMAGE",
         )
     return found

@@ -1,5 +1,4 @@
-"""ImageService: built-in images, registries, and what registries say. Who may change them stands in
-server/methods.py."""
+"""ImageService: built-in images, registries, and queries to registries. server/methods.py lists who may change them."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ class ImageService(ImageServiceServicer):
     def __init__(self, store: Store, images: Images) -> None:
         self._store = store
         self._images = images
-        self._setting = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
 
     async def ListImages(
         self, request: pb.ListImagesRequest, context: Context
@@ -39,29 +38,27 @@ class ImageService(ImageServiceServicer):
 
     async def SetImage(self, request: pb.SetImageRequest, context: Context) -> image_pb2.Image:
         image = image_from_proto(request.image)
-        async with self._setting:
+        async with self._write_lock:
             try:
                 await self._store.save_record(image)
                 if image.is_default:
-                    await self._end_defaults(image.name)
+                    await self._clear_other_defaults(image.name)
             finally:
-                self._images.changed()
+                self._images.invalidate()
         return image_to_proto(image)
 
-    async def _end_defaults(self, but: str) -> None:
+    async def _clear_other_defaults(self, except_name: str) -> None:
         for other in await self._store.records(Image):
-            if other.is_default and other.name != but:
+            if other.is_default and other.name != except_name:
                 await self._store.save_record(replace(other, is_default=False))
 
     async def DeleteImage(
         self, request: pb.DeleteImageRequest, context: Context
     ) -> pb.DeleteImageResponse:
         found = await self._store.delete_record(Image(request.name, ""))
-        self._images.changed()
+        self._images.invalidate()
         if not found:
-            raise NotFound(
-                f"there is no built-in image {request.name!r}; `hai image list` shows all"
-            )
+            raise NotFound(f"built-in image {request.name!r} not found; `hai image list` shows all")
         return pb.DeleteImageResponse()
 
     async def ListImageTags(
@@ -92,7 +89,7 @@ class ImageService(ImageServiceServicer):
     async def SetRegistry(
         self, request: pb.SetRegistryRequest, context: Context
     ) -> image_pb2.Registry:
-        async with self._setting:
+        async with self._write_lock:
             password = request.password
             if not request.HasField("password"):
                 password = await self._password(request.registry)
@@ -101,16 +98,14 @@ class ImageService(ImageServiceServicer):
         return registry_to_proto(registry)
 
     async def _password(self, registry: image_pb2.Registry) -> str:
-        """The stored one, of the same account: another account gets no password that it was not given."""
+        """Returns the stored password of the same account; another account must not inherit it."""
         prefix, username = registry.prefix, registry.username
-        known = await self._store.records(Registry, prefix=prefix, username=username)
-        return known[0].password if known else ""
+        existing = await self._store.records(Registry, prefix=prefix, username=username)
+        return existing[0].password if existing else ""
 
     async def DeleteRegistry(
         self, request: pb.DeleteRegistryRequest, context: Context
     ) -> pb.DeleteRegistryResponse:
         if not await self._store.delete_record(Registry(request.prefix)):
-            raise NotFound(
-                f"there is no registry {request.prefix!r}; `hai registry list` shows all"
-            )
+            raise NotFound(f"registry {request.prefix!r} not found; `hai registry list` shows all")
         return pb.DeleteRegistryResponse()

@@ -1,4 +1,4 @@
-"""Which ports of the nodes are kept for whom: at most so many as a right allows, each number and each service once."""
+"""Reserves ports of the nodes: a right limits how many a user has; each number and each service is unique."""
 
 from __future__ import annotations
 
@@ -22,82 +22,87 @@ _SERVICE_RULE = "at most 63 of a-z, 0-9 and -, as in the task's services"
 
 
 class NodePorts:
-    """`usable` are the numbers that the cluster gives to services."""
+    """The reserved ports. `usable_numbers`: the numbers that the cluster provides for services."""
 
-    def __init__(self, store: Store, directory: Directory, clock: Clock, usable: range) -> None:
+    def __init__(
+        self, store: Store, directory: Directory, clock: Clock, usable_numbers: range
+    ) -> None:
         self._store = store
         self._directory = directory
         self._clock = clock
-        self._usable = usable
-        self._writing = asyncio.Lock()
+        self._usable_numbers = usable_numbers
+        self._write_lock = asyncio.Lock()
 
-    async def of(self, user: str) -> list[Port]:
-        """Those of a user; `*`: all. By number."""
+    async def list_for(self, user: str) -> list[Port]:
+        """Returns the ports of a user, or with `*` all, by number."""
         return [p for p in await self._store.records(Port) if user in ("*", p.user)]
 
     async def create(self, identity: Identity, message: port_pb2.Port) -> Port:
-        """A new one. Raises Invalid, Denied, Conflict or Exhausted."""
+        """Reserves a port. Raises Invalid, Denied, Conflict or Exhausted."""
         user = message.user or identity.name
         if (message.node_port or user != identity.name) and not identity.operates:
-            raise Denied("a number of one's own, and ports of others, are for operators only")
-        _check(message.task_name, message.service)
+            raise Denied("only operators may choose a number or reserve ports for others")
+        _check_names(message.task_name, message.service)
         self._directory.user(user)
-        async with self._writing:
-            kept = await self._store.records(Port)
-            self._require_room(identity, [p for p in kept if p.user == user])
+        async with self._write_lock:
+            reserved = await self._store.records(Port)
+            self._check_limit(identity, [p for p in reserved if p.user == user])
             new = Port(0, user, message.task_name, message.service, self._clock.now())
-            _require_free_service(new, kept)
-            new = replace(new, node_port=self._number(message.node_port, kept))
+            _require_free_service(new, reserved)
+            new = replace(new, node_port=self._choose_number(message.node_port, reserved))
             await self._store.save_record(new)
         return new
 
     async def bind(self, identity: Identity, number: int, task_name: str, service: str) -> Port:
-        """Let one lead to another task name or service of its user. Raises Invalid, NotFound or Conflict."""
-        _check(task_name, service)
-        async with self._writing:
-            bound = replace(await self._own(identity, number), task_name=task_name, service=service)
+        """Binds a port to another task name or service of its user. Raises Invalid, NotFound or Conflict."""
+        _check_names(task_name, service)
+        async with self._write_lock:
+            bound = replace(
+                await self._get_owned(identity, number), task_name=task_name, service=service
+            )
             others = [p for p in await self._store.records(Port) if p.node_port != number]
             _require_free_service(bound, others)
             await self._store.save_record(bound)
         return bound
 
     async def delete(self, identity: Identity, number: int) -> None:
-        """Give one back. Raises NotFound."""
-        async with self._writing:
-            await self._store.delete_record(await self._own(identity, number))
+        """Releases a port. Raises NotFound."""
+        async with self._write_lock:
+            await self._store.delete_record(await self._get_owned(identity, number))
 
-    async def _own(self, identity: Identity, number: int) -> Port:
+    async def _get_owned(self, identity: Identity, number: int) -> Port:
         for port in await self._store.records(Port, node_port=number):
             if identity.operates or port.user == identity.name:
                 return port
-        raise NotFound(f"there is no port {number}; `hai port list` shows yours")
+        raise NotFound(f"port {number} not found; `hai port list` shows yours")
 
-    def _require_room(self, identity: Identity, kept: Sequence[Port]) -> None:
-        most = max(map(int, identity.arguments(Right.PORTS)), default=0)
-        if not identity.operates and len(kept) >= most:
+    def _check_limit(self, identity: Identity, reserved: Sequence[Port]) -> None:
+        limit = max(map(int, identity.arguments(Right.PORTS)), default=0)
+        if not identity.operates and len(reserved) >= limit:
             raise Exhausted(
-                f"{identity.name} has {len(kept)} ports, and {most} is the limit; delete one, "
-                f"or ask an admin for `hai right grant {identity.name} ports:{len(kept) + 1}`",
+                f"{identity.name} has {len(reserved)} ports, and {limit} is the limit; delete one, "
+                f"or ask an admin for `hai right grant {identity.name} ports:{len(reserved) + 1}`",
                 reason="TOO_MANY_PORTS",
             )
 
-    def _number(self, wanted: int, kept: Sequence[Port]) -> int:
-        taken = {port.node_port: port for port in kept}
-        if wanted and wanted not in self._usable:
-            rules, usable = Rules(), self._usable
-            rules.number("port.node_port", wanted, usable.start, usable.stop - 1)
+    def _choose_number(self, requested: int, reserved: Sequence[Port]) -> int:
+        by_number = {port.node_port: port for port in reserved}
+        if requested and requested not in self._usable_numbers:
+            rules, usable_numbers = Rules(), self._usable_numbers
+            rules.number("port.node_port", requested, usable_numbers.start, usable_numbers.stop - 1)
             rules.check()
-        if wanted in taken:
+        if requested in by_number:
             raise Conflict(
-                f"port {wanted} is kept for {taken[wanted].user} already", reason="NAME_TAKEN"
+                f"port {requested} is already reserved for {by_number[requested].user}",
+                reason="NAME_TAKEN",
             )
-        free = wanted or next((n for n in self._usable if n not in taken), 0)
+        free = requested or next((n for n in self._usable_numbers if n not in by_number), 0)
         if not free:
-            raise Exhausted("every port of the nodes is kept for somebody; delete some")
+            raise Exhausted("all ports of the nodes are reserved; delete some")
         return free
 
 
-def _check(task_name: str, service: str) -> None:
+def _check_names(task_name: str, service: str) -> None:
     rules = Rules()
     if not task_name.strip():
         rules.add("port.task_name", "is required")
@@ -117,7 +122,6 @@ def _require_free_service(port: Port, others: Sequence[Port]) -> None:
 
 
 def port_to_proto(port: Port) -> port_pb2.Port:
-    """A port."""
     return port_pb2.Port(
         node_port=port.node_port,
         user=port.user,

@@ -26,7 +26,7 @@ class PortService(PortServiceServicer):
             raise Denied(
                 f"ports of {user} are for {user} and operators only", reason="ROLE_TOO_LOW"
             )
-        return pb.ListPortsResponse(ports=map(port_to_proto, await self._ports.of(user)))
+        return pb.ListPortsResponse(ports=map(port_to_proto, await self._ports.list_for(user)))
 
     async def CreatePort(self, request: pb.CreatePortRequest, context: Context) -> port_pb2.Port:
         return port_to_proto(await self._ports.create(caller.current(), request.port))

@@ -42,7 +42,7 @@ from hai_backend.api.request.limits import DEFAULTS, CallLimits
 from hai_backend.api.server.certificates import Certificates
 from hai_backend.api.server.handler_wrapper import Handler
 from hai_backend.api.server.methods import service_names
-from hai_backend.api.workspaces.push_reader import read_by_hand
+from hai_backend.api.workspaces.push_reader import parse_manually
 from hai_backend.domain.errors import Invalid, Unavailable, Violation
 
 _PUSH = "/hai.v1.WorkspaceService/PushTree"
@@ -182,7 +182,7 @@ def handlers(servicers: Servicers) -> dict[str, Handler]:
     found = _Found()
     for register, servicer in rows:
         register(servicer, found)
-    found.handlers[_PUSH] = read_by_hand(found.handlers[_PUSH])
+    found.handlers[_PUSH] = parse_manually(found.handlers[_PUSH])
     return found.handlers
 
 

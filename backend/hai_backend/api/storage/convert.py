@@ -1,4 +1,4 @@
-"""Mounts and their rules as messages, and back."""
+"""Converts mounts and mount rules to protobuf messages and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ _ACTIONS_BY_NUMBER: dict[int, MountAction] = {number: a for a, number in _ACTION
 
 
 def rule_to_proto(row: MountRow) -> pb.MountRule:
-    """A rule."""
     return pb.MountRule(
         id=row.id,
         owners=row.owners,
@@ -32,14 +31,14 @@ def rule_to_proto(row: MountRow) -> pb.MountRule:
 
 
 def rule_from_proto(message: pb.MountRule, id: int) -> MountRow:
-    """A checked rule under an identity. Raises Invalid with every violation."""
+    """Returns a validated rule with this id. Raises Invalid with every violation."""
     rules = Rules()
-    for word, number, known in (
+    for field, number, valid in (
         ("action", message.action, _ACTIONS_BY_NUMBER),
         ("kind", message.kind, _KINDS_BY_NUMBER),
     ):
-        if number and number not in known:
-            rules.add(f"rule.{word}", f"{number} is none that this server knows")
+        if number and number not in valid:
+            rules.add(f"rule.{field}", f"{number} is not known to this server")
     row = MountRow(
         owners=tuple(dict.fromkeys(message.owners)),
         mount_path=message.mount_path,
@@ -63,7 +62,7 @@ def rule_from_proto(message: pb.MountRule, id: int) -> MountRow:
 
 
 def mount_to_proto(mount: Mount, *, with_source: bool) -> pb.Mount:
-    """What a task sees; where it comes from is not for everybody."""
+    """Converts a mount; its source is included for operators only."""
     return pb.Mount(
         mount_path=mount.mount_path,
         kind=_KINDS[mount.kind],

@@ -1,4 +1,4 @@
-"""StorageService: what tasks see, and the rules that it comes from. Who may change them stands in server/methods.py."""
+"""StorageService: the mounts of tasks, and the rules that define them. server/methods.py lists who may change them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hai.v1.storage_service_pb2_grpc import StorageServiceServicer
 from hai_backend.api.server import caller
 from hai_backend.api.server.handler_wrapper import Context
 from hai_backend.api.storage.convert import mount_to_proto, rule_to_proto
-from hai_backend.api.storage.storage import Storage
+from hai_backend.api.storage.storage import MountRules
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.auth.permissions import Identity
 from hai_backend.domain.accounts.right import Right
@@ -18,7 +18,7 @@ from hai_backend.domain.task import Task
 class StorageService(StorageServiceServicer):
     """See proto/hai/v1/storage_service.proto for what each call means."""
 
-    def __init__(self, storage: Storage, access: TaskAccess) -> None:
+    def __init__(self, storage: MountRules, access: TaskAccess) -> None:
         self._storage = storage
         self._access = access
 
@@ -29,11 +29,11 @@ class StorageService(StorageServiceServicer):
         if request.task_id:
             task = await self._access.visible(identity, request.task_id)
         manages = identity.has_right(Right.MANAGE_STORAGE)
-        user = _whose(identity, request.user, task, manages)
-        mounts, notes = await self._storage.mounts(user, task)
+        user = _target_user(identity, request.user, task, manages)
+        mounts, notes_for_operators = await self._storage.mounts(user, task)
         return pb.ListMountsResponse(
             mounts=[mount_to_proto(mount, with_source=manages) for mount in mounts],
-            warnings=notes if manages else (),
+            warnings=notes_for_operators if manages else (),
         )
 
     async def ListMountRules(
@@ -56,11 +56,11 @@ class StorageService(StorageServiceServicer):
         return pb.DeleteMountRuleResponse()
 
 
-def _whose(identity: Identity, asked: str, task: Task | None, manages: bool) -> str:
-    """Whose mounts are asked for. Raises Denied."""
+def _target_user(identity: Identity, requested: str, task: Task | None, manages: bool) -> str:
+    """Returns the user whose mounts are requested. Raises Denied."""
     if task is not None:
         return task.user
-    user = asked or identity.name
+    user = requested or identity.name
     if user != identity.name and not manages:
         raise Denied(f"mounts of {user} are for {user} and operators only", reason="ROLE_TOO_LOW")
     return user

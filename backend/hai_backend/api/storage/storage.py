@@ -1,4 +1,4 @@
-"""The table of mount rules: what a new one would contradict or override, and what comes of them all."""
+"""The table of mount rules: resolves them, and checks new ones for conflicts and overrides."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from hai_backend.domain.mounts.rules import EVERYBODY, resolve
 from hai_backend.domain.task import Task
 from hai_backend.store.base import Store
 
-Found = tuple[tuple[Mount, ...], tuple[str, ...]]
+Resolved = tuple[tuple[Mount, ...], tuple[str, ...]]
 
 
-class Storage:
-    """Rules are read from the store each time: they are few, and rarely asked for."""
+class MountRules:
+    """The mount rules, read from the store each time: they are few and rarely needed."""
 
     def __init__(self, store: Store, directory: Directory) -> None:
         self._store = store
         self._directory = directory
-        self._writing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
 
     async def rules(self) -> list[MountRow]:
-        """All, by id."""
+        """Returns all rules by id."""
         return await self._store.records(MountRow)
 
-    async def mounts(self, user: str, task: Task | None) -> Found:
-        """What a task, or every task of a user, sees now, and what the operators should know. Raises Invalid."""
+    async def mounts(self, user: str, task: Task | None) -> Resolved:
+        """Returns the mounts of a task, or of every task of a user, and notes for operators. Raises Invalid."""
         return resolve(await self.rules(), self._directory.user(user), task)
 
     async def create(
         self, message: storage_pb2.MountRule, *, force: bool, validate_only: bool
     ) -> tuple[MountRow, list[str]]:
-        """A new rule and what is odd about it. Raises Invalid with every violation, or Conflict."""
-        async with self._writing:
+        """Creates a rule, and returns it with warnings. Raises Invalid with every violation, or Conflict."""
+        async with self._write_lock:
             rules = await self.rules()
             row = rule_from_proto(message, 1 + max((r.id for r in rules), default=0))
             contradictions = [*_contradictions(row, rules, self._directory.users())]
             if contradictions and not force:
                 raise Conflict(
-                    f"{'; '.join(contradictions)}; add it all the same with --force",
+                    f"{'; '.join(contradictions)}; add it anyway with --force",
                     reason="MOUNT_CONFLICT",
                 )
             if not validate_only:
@@ -53,37 +53,46 @@ class Storage:
         return row, [*contradictions, *_overridden(row, rules), *unknown]
 
     async def delete(self, id: int) -> None:
-        """Remove a rule. Raises NotFound."""
-        async with self._writing:
+        """Deletes a rule. Raises NotFound."""
+        async with self._write_lock:
             if not await self._store.delete_record(MountRow((), "", id=id)):
-                raise NotFound(f"there is no rule {id}; `hai storage rules` shows all")
+                raise NotFound(f"rule {id} not found; `hai storage rules` shows all")
 
 
 def _contradictions(
     row: MountRow, rules: Sequence[MountRow], users: Iterable[User]
 ) -> Iterator[str]:
-    """Rules of the same standing that mount the same path: neither would count."""
-    alike = [str(other.id) for other in rules if _clash(row, other)]
-    if alike:
-        yield f"rule {', '.join(alike)} mounts {row.mount_path} for the same people: neither would count"
+    """Yields conflicts with rules of the same rank that mount the same path: neither would apply."""
+    conflicting = [str(other.id) for other in rules if _clash(row, other)]
+    if conflicting:
+        yield f"rule {', '.join(conflicting)} mounts {row.mount_path} for the same users: neither would apply"
         return
     for user in users:
-        before, after = _notes(rules, user), _notes([*rules, row], user)
+        before, after = _warnings(rules, user), _warnings([*rules, row], user)
         if new := [note for note in after if note not in before]:
             yield f"for {user.name}: {new[0]}"
             return
 
 
 def _clash(row: MountRow, other: MountRow) -> bool:
-    both = row.action is other.action is MountAction.ADD
-    same = (row.mount_path, bool(row.conditions)) == (other.mount_path, bool(other.conditions))
+    are_additions = row.action is other.action is MountAction.ADD
+    is_same_path = (row.mount_path, bool(row.conditions)) == (
+        other.mount_path,
+        bool(other.conditions),
+    )
     codes = not (row.mount_code and other.mount_code) or bool(row.mount_code & other.mount_code)
     conditions = not row.conditions or set(row.conditions) == set(other.conditions)
-    return both and same and codes and conditions and not set(row.owners).isdisjoint(other.owners)
+    return (
+        are_additions
+        and is_same_path
+        and codes
+        and conditions
+        and not set(row.owners).isdisjoint(other.owners)
+    )
 
 
-def _notes(rules: Iterable[MountRow], user: User) -> tuple[str, ...]:
-    """Of the rules that count for every task; those for some task codes are compared by their words only."""
+def _warnings(rules: Iterable[MountRow], user: User) -> tuple[str, ...]:
+    """Returns the notes for rules without task codes; others are compared by their text only."""
     try:
         return resolve([rule for rule in rules if not rule.mount_code], user, None)[1]
     except Invalid as error:
@@ -92,15 +101,19 @@ def _notes(rules: Iterable[MountRow], user: User) -> tuple[str, ...]:
 
 def _overridden(row: MountRow, rules: Iterable[MountRow]) -> Iterator[str]:
     for other in rules:
-        same = other.mount_path == row.mount_path
-        if same and row.action is other.action is MountAction.ADD and not _clash(row, other):
-            yield f"rule {other.id} mounts {row.mount_path}, too: for whom both count, the more particular one is used"
+        is_same_path = other.mount_path == row.mount_path
+        if (
+            is_same_path
+            and row.action is other.action is MountAction.ADD
+            and not _clash(row, other)
+        ):
+            yield f"rule {other.id} mounts {row.mount_path}, too: where both apply, the more specific one is used"
 
 
 def _unknown_owners(row: MountRow, users: Sequence[User]) -> Iterator[str]:
-    known = {EVERYBODY, *(role.value for role in Role)}
+    existing = {EVERYBODY, *(role.value for role in Role)}
     for user in users:
-        known |= {user.name, *user.groups}
+        existing |= {user.name, *user.groups}
     for owner in row.owners:
-        if owner not in known:
-            yield f"there is no user and no user group {owner}: the rule counts for nobody of that name yet"
+        if owner not in existing:
+            yield f"user or user group {owner} not found: the rule applies to nobody yet"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hai_backend.api.protocols import Cluster
-from hai_backend.api.storage.storage import Storage
+from hai_backend.api.storage.storage import MountRules
 from hai_backend.api.workspaces.pins import WorkspacePins
 from hai_backend.auth.directory import Directory
 from hai_backend.controllers.aio.clock import Clock
@@ -36,7 +36,7 @@ class LaunchContext:
     ) -> None:
         self._store = store
         self._directory = directory
-        self._storage = Storage(store, directory)
+        self._storage = MountRules(store, directory)
         self._cluster = cluster
         self._clock = clock
         self._shared = shared
@@ -80,7 +80,7 @@ class LaunchContext:
 
     async def _pinned(self, task: Task, uid: int) -> tuple[SharedDirectory, ...]:
         """The task's own tree of the revision that it runs on."""
-        return () if self._pins is None else await self._pins.make(task, uid)
+        return () if self._pins is None else await self._pins.make_directory(task, uid)
 
     async def _node_ports(self, task: Task) -> Mapping[str, int]:
         ports = await self._store.records(Port, user=task.user, task_name=task.spec.name)

@@ -11,7 +11,7 @@ from hai_backend.api.environments.choice import EnvironmentChoice
 from hai_backend.api.images.images import Images
 from hai_backend.api.nodes.group_capacity import Capacity
 from hai_backend.api.protocols import TaskManager
-from hai_backend.api.storage.storage import Storage
+from hai_backend.api.storage.storage import MountRules
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.api.tasks.predecessors import Predecessors
 from hai_backend.api.tasks.validation.fit import SubmitContext
@@ -54,7 +54,7 @@ class Submission:
         containers: ContainerTerms = ContainerTerms(),
         environments: EnvironmentChoice | None = None,
         workspaces: WorkspacePins | None = None,
-        storage: Storage | None = None,
+        storage: MountRules | None = None,
     ) -> None:
         self._task_manager = task_manager
         self._store = store

@@ -1,4 +1,4 @@
-"""The workspaces that callers see: whose they are, what they may hold, and which tasks pin their revisions."""
+"""Access to workspaces: who may see them, their quota, and the tasks that pin their revisions."""
 
 from __future__ import annotations
 
@@ -22,30 +22,31 @@ from hai_backend.domain.task import Task
 from hai_backend.domain.workspace import Workspace, parse_reference
 from hai_backend.store.base import AuditRow
 from hai_backend.workspaces import garbage
-from hai_backend.workspaces.leases import Leases
+from hai_backend.workspaces.leases import WorkspaceLeases
 from hai_backend.workspaces.registry import Key, OpenWorkspace, WorkspaceRegistry
 
 log = structlog.get_logger(__name__)
 
 _GB = 1 << 30
 _COLLECT_SECONDS = 3600.0
-_SETTLED_SECONDS = 24 * 3600.0  # from then on an hour keeps one revision of what programs wrote
-_LEAST = 10  # revisions that stay however old they are: clocks are wrong, and people away
+# after this, one revision per hour of what programs wrote is retained
+_THIN_AFTER_SECONDS = 24 * 3600.0
+_MIN_REVISIONS = 10  # revisions that are retained however old they are
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
-    """What the workspaces of one user may hold together (0: no limit), and how long old revisions stay."""
+class WorkspaceLimits:
+    """Limits for the workspaces of one user together (0: no limit), and how long old revisions are retained."""
 
     quota_bytes: int = 0
-    seconds: float = 30 * 24 * 3600.0
+    retention_seconds: float = 30 * 24 * 3600.0
 
 
-DEFAULTS = Keeping()
+DEFAULT_LIMITS = WorkspaceLimits()
 
 
 class Workspaces:
-    """What may not be seen does not exist. `root` is where they lie."""
+    """The workspaces below `root`. A workspace that the caller may not see is reported as not found."""
 
     def __init__(
         self,
@@ -54,81 +55,82 @@ class Workspaces:
         directory: Directory,
         clock: Clock,
         record: audit.Record,
-        keeping: Keeping = DEFAULTS,
+        limits: WorkspaceLimits = DEFAULT_LIMITS,
     ) -> None:
-        self.rooms = WorkspaceRegistry(root, lambda user: directory.user(user).uid)
-        self.leases = Leases()
+        self.registry = WorkspaceRegistry(root, lambda user: directory.user(user).uid)
+        self.leases = WorkspaceLeases()
         self.clock = clock
         self._unfinished = unfinished
         self._directory = directory
-        self._keeping = keeping
+        self._limits = limits
         self._record = record
-        self._collecting: dict[Key, asyncio.Task[None]] = {}
-        self._collected: dict[Key, float] = {}
+        self._collections: dict[Key, asyncio.Task[None]] = {}
+        self._collected_at: dict[Key, float] = {}
 
     def key(self, identity: Identity, name: str, user: str = "") -> Key:
-        """Which one is meant. Raises NotFound; a name that no workspace can have is not looked for."""
+        """Resolves a name. Raises NotFound; a name that no workspace can have is not looked up."""
         owner = user or identity.name
         if owner != identity.name and not identity.operates:
-            raise NotFound(f"there is no workspace {name[:64]!r} of {owner[:64]!r}")
+            raise NotFound(f"workspace {name[:64]!r} of {owner[:64]!r} not found")
         if not NAME.fullmatch(name):
-            raise NotFound(f"there is no workspace {name[:64]!r}; `hai workspace list` shows yours")
+            raise NotFound(f"workspace {name[:64]!r} not found; `hai workspace list` shows yours")
         return self._directory.user(owner).name, name
 
     @asynccontextmanager
     async def open(
         self, identity: Identity, name: str, user: str = ""
     ) -> AsyncIterator[OpenWorkspace]:
-        """One that the caller sees, open. Raises NotFound."""
-        async with self.rooms.open(self.key(identity, name, user)) as room:
-            yield room
+        """Opens a workspace that the caller may see. Raises NotFound."""
+        async with self.registry.open(self.key(identity, name, user)) as workspace:
+            yield workspace
 
     async def visible(self, identity: Identity, user: str) -> list[Workspace]:
-        """Of a user, or `*` of all. Raises NotFound."""
-        everybody = user == "*" and identity.operates
-        owner = "" if everybody else self.key(identity, "x", user)[0]
+        """Returns the workspaces of a user, or with `*` of all users. Raises NotFound."""
+        all_users = user == "*" and identity.operates
+        owner = "" if all_users else self.key(identity, "x", user)[0]
         found = []
-        for key in await self.rooms.names(owner):
-            async with self.rooms.open(key) as room:
-                found.append(await self.described(room))
+        for key in await self.registry.names(owner):
+            async with self.registry.open(key) as workspace:
+                found.append(await self.describe(workspace))
         return found
 
-    async def described(self, room: OpenWorkspace) -> Workspace:
-        """As people see it."""
-        known = await self.rooms.described(room)
-        lease = self.leases.of(room.key, self.clock.now())
-        blind = await self.rooms.work(room.files.path, room.files.is_case_insensitive)
-        quota = self.quota(room.key[0])
-        return replace(known, quota_bytes=quota, lease=lease, case_insensitive=blind)
+    async def describe(self, workspace: OpenWorkspace) -> Workspace:
+        """Describes a workspace, with quota and lease."""
+        described = await self.registry.describe(workspace)
+        lease = self.leases.get(workspace.key, self.clock.now())
+        case_insensitive = await self.registry.run(
+            workspace.files.path, workspace.files.is_case_insensitive
+        )
+        quota = self.quota(workspace.key[0])
+        return replace(described, quota_bytes=quota, lease=lease, case_insensitive=case_insensitive)
 
     def quota(self, user: str) -> int:
-        """What the workspaces of a user may hold together: the setting, or what a right says; 0: no limit."""
+        """Returns the limit for all workspaces of a user, from a right or the setting; 0: no limit."""
         allowed = self._directory.as_allowed(self._directory.user(user), self.clock.now())
-        begin = f"{Right.WORKSPACE_GB}:"
-        granted = [int(r.removeprefix(begin)) for r in allowed.rights if r.startswith(begin)]
-        return max(granted) * _GB if granted else self._keeping.quota_bytes
+        prefix = f"{Right.WORKSPACE_GB}:"
+        granted = [int(r.removeprefix(prefix)) for r in allowed.rights if r.startswith(prefix)]
+        return max(granted) * _GB if granted else self._limits.quota_bytes
 
-    async def room_left(self, user: str) -> int:
-        """Bytes that a user's workspaces may still take beside what is announced; may be less than 0."""
+    async def available_bytes(self, user: str) -> int:
+        """Returns how many bytes are available to a user after what running pushes announced; may be negative."""
         quota = self.quota(user)
         if not quota:
             return 1 << 62
         used = 0
-        for key in await self.rooms.names(user):
-            async with self.rooms.open(key) as room:
-                used += await self.rooms.stored(room) + room.coming
+        for key in await self.registry.names(user):
+            async with self.registry.open(key) as workspace:
+                used += await self.registry.stored_bytes(workspace) + workspace.announced_bytes
         return quota - used
 
-    def over_quota(self, user: str, wanted: int, left: int) -> Exhausted:
-        """The change would take more than there is."""
+    def quota_exceeded(self, user: str, needed_bytes: int, available_bytes: int) -> Exhausted:
         return Exhausted(
-            f"the change brings {wanted} bytes, and of the {self.quota(user)} that workspaces of {user} may hold "
-            f"{max(left, 0)} are left; remove files, tags of old revisions, or whole workspaces",
+            f"the change needs {needed_bytes} bytes; of the quota of {user} ({self.quota(user)} bytes), "
+            f"{max(available_bytes, 0)} are left; remove files, tags of old revisions, or workspaces",
             reason="QUOTA_EXCEEDED",
         )
 
     def pins(self, key: Key) -> dict[int, list[int]]:
-        """Unfinished tasks on revisions of a workspace, by revision."""
+        """Returns the unfinished tasks that run on a workspace, by revision."""
         found: dict[int, list[int]] = {}
         for task in self._unfinished().values():
             if (pinned := pin_of(task)) is not None and pinned[0] == key:
@@ -136,7 +138,7 @@ class Workspaces:
         return found
 
     async def delete(self, identity: Identity, name: str, user: str) -> None:
-        """Remove it. Raises NotFound, or Conflict while tasks or a client need it."""
+        """Deletes a workspace. Raises NotFound, or Conflict while tasks or a client use it."""
         key = self.key(identity, name, user)
         require_reach(identity, key[0], f"workspace {name}")
         pinned = sorted(task for tasks in self.pins(key).values() for task in tasks)
@@ -145,87 +147,90 @@ class Workspaces:
                 f"unfinished tasks run on workspace {name}: {format_list(pinned)}; stop them first",
                 reason="PINNED",
             )
-        await self.rooms.delete(key)
+        await self.registry.delete(key)
 
-    async def collect(self, room: OpenWorkspace, *, full: bool = False) -> None:
-        """Let go of what nobody needs any more, and of what was replaced long ago; of all that was replaced when the
-        storage is `full`."""
-        keep_seconds, least = (0.0, 1) if full else (self._keeping.seconds, _LEAST)
-        pins = self.pins(room.key)
-        async with room.changing:
-            collected = await self.rooms.work(
-                room.files.path,
+    async def collect(self, workspace: OpenWorkspace, *, full: bool = False) -> None:
+        """Deletes what is no longer needed and old revisions; all old revisions when the storage is `full`."""
+        retention_seconds, min_revisions = (
+            (0.0, 1) if full else (self._limits.retention_seconds, _MIN_REVISIONS)
+        )
+        pins = self.pins(workspace.key)
+        async with workspace.changing:
+            collected = await self.registry.run(
+                workspace.files.path,
                 garbage.collect,
-                room.files,
+                workspace.files,
                 pinned=frozenset(pins),
                 running=frozenset(task for tasks in pins.values() for task in tasks),
-                before=self.clock.now() - keep_seconds,
-                least=least,
-                settled=self.clock.now() - _SETTLED_SECONDS,
+                before=self.clock.now() - retention_seconds,
+                min_revisions=min_revisions,
+                thin_before=self.clock.now() - _THIN_AFTER_SECONDS,
             )
-        room.stored = None
+        workspace.stored_bytes = None
         if collected.revisions:
-            what = f"deleted revisions={collected.revisions} contents={collected.contents}"
+            summary = f"deleted revisions={collected.revisions} contents={collected.contents}"
             row = AuditRow(
                 self.clock.now(),
                 audit.SYSTEM,
                 audit.Action.COLLECT_REVISIONS,
-                "/".join(room.key),
-                what,
+                "/".join(workspace.key),
+                summary,
                 "OK",
             )
             await audit.store(self._record, row)
 
-    def collect_now_and_then(self, key: Key) -> None:
-        """After a change: at most once an hour."""
-        if self.clock.now() - self._collected.get(key, 0.0) > _COLLECT_SECONDS:
-            self.collect_soon(key)
+    def collect_periodically(self, key: Key) -> None:
+        """Schedules a collection after a change, at most once an hour."""
+        if self.clock.now() - self._collected_at.get(key, 0.0) > _COLLECT_SECONDS:
+            self.schedule_collection(key)
 
-    def collect_soon(self, key: Key) -> None:
-        """Beside everything else; one that is under way already has to end first."""
-        self._collected[key] = self.clock.now()
-        before = self._collecting.get(key)
-        work = asyncio.ensure_future(self._collect(key, before))
-        self._collecting[key] = work
-        work.add_done_callback(lambda done: self._forget(key, done))
+    def schedule_collection(self, key: Key) -> None:
+        """Schedules a collection in the background, after a running one."""
+        self._collected_at[key] = self.clock.now()
+        previous = self._collections.get(key)
+        run = asyncio.ensure_future(self._collect(key, previous))
+        self._collections[key] = run
+        run.add_done_callback(lambda done: self._drop_finished(key, done))
 
-    async def _collect(self, key: Key, before: asyncio.Task[None] | None) -> None:
-        if before is not None:
-            await asyncio.wait({before})
+    async def _collect(self, key: Key, previous: asyncio.Task[None] | None) -> None:
+        if previous is not None:
+            await asyncio.wait({previous})
         try:
-            async with self.rooms.open(key) as room:
-                await self.collect(room)
+            async with self.registry.open(key) as workspace:
+                await self.collect(workspace)
         except HaiError as error:
-            log.warning("a workspace was not tidied", workspace="/".join(key), why=str(error))
+            log.warning(
+                "the collection of a workspace failed", workspace="/".join(key), why=str(error)
+            )
 
-    def _forget(self, key: Key, done: asyncio.Task[None]) -> None:
-        if self._collecting.get(key) is done:
-            del self._collecting[key]
+    def _drop_finished(self, key: Key, done: asyncio.Task[None]) -> None:
+        if self._collections.get(key) is done:
+            del self._collections[key]
 
-    async def keep_tidy(self) -> None:
-        """Never returns. Of workspaces into which nobody pushes any more, too, what a broken push left goes."""
+    async def collect_forever(self) -> None:
+        """Never returns. Collects leftovers of interrupted pushes, also in workspaces without new pushes."""
         while True:
-            before = self.clock.now() - garbage.LEFT_SECONDS
+            before = self.clock.now() - garbage.INCOMING_RETENTION_SECONDS
             try:
-                for key in await self.rooms.left_over(before):
-                    self.collect_soon(key)
+                for key in await self.registry.with_old_incoming(before):
+                    self.schedule_collection(key)
             except HaiError as error:
-                log.warning("workspaces are not tidied", why=str(error))
+                log.warning("the collection of workspaces failed", why=str(error))
             await asyncio.sleep(_COLLECT_SECONDS)
 
-    async def tidied(self) -> None:
-        """Return when nothing is being let go of."""
-        await asyncio.gather(*self._collecting.values(), return_exceptions=True)
+    async def wait_collected(self) -> None:
+        """Waits until no collection is running."""
+        await asyncio.gather(*self._collections.values(), return_exceptions=True)
 
     async def close(self) -> None:
-        """Let others have them."""
-        for work in list(self._collecting.values()):
-            work.cancel()
-        await self.tidied()
-        await self.rooms.close()
+        """Closes all workspaces."""
+        for run in list(self._collections.values()):
+            run.cancel()
+        await self.wait_collected()
+        await self.registry.close()
 
 
 def pin_of(task: Task) -> tuple[Key, int] | None:
-    """The workspace and revision that a task runs on; None: it runs somewhere else."""
+    """Returns the workspace and revision that a task runs on; None if it runs elsewhere."""
     reference = parse_reference(task.spec.spec.workspace)
     return None if reference is None else ((task.user, reference.name), reference.revision)

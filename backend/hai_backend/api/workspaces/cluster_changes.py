@@ -1,6 +1,6 @@
-"""Workspaces that clients follow: what programs write into them becomes a revision by itself, which followers are told.
+"""Watches the workspaces that clients follow, and commits what programs write there as revisions.
 
-A workspace that nobody follows costs nothing: it is looked at when somebody asks for its tree.
+A workspace that nobody follows costs nothing: it is scanned when somebody requests its tree.
 """
 
 from __future__ import annotations
@@ -18,31 +18,33 @@ from hai_backend.domain.workspace import PassedOver
 from hai_backend.workspaces.registry import Key, OpenWorkspace, WorkspaceRegistry
 from hai_backend.workspaces.storage import tree_events
 
-LEAST_SECONDS = 0.5  # from one look to the next: programs that write all the time make no more revisions than that
-_FREE = (
-    4  # times as long as a look has taken, nobody looks: at most a fifth of the time goes into it
+MIN_SCAN_INTERVAL_SECONDS = (
+    0.5  # programs that write all the time make at most two revisions a second
 )
-_AGAIN_SECONDS = 5.0  # where a look has failed
+_PAUSE_FACTOR = (
+    4  # pause after a scan, in multiples of its duration: scans take at most a fifth of the time
+)
+_RETRY_SECONDS = 5.0  # after a failed scan
 log = structlog.get_logger(__name__)
 
 
-class WorkspaceFollowing:
-    """One watch for each workspace, however many follow it. Looks at everything take turns."""
+class ClusterChangeWatcher:
+    """One watch per workspace, for any number of followers. Full scans run one at a time."""
 
-    def __init__(self, rooms: WorkspaceRegistry, trees: Trees) -> None:
-        self._rooms = rooms
+    def __init__(self, registry: WorkspaceRegistry, trees: Trees) -> None:
+        self._registry = registry
         self._trees = trees
         self._followers: dict[Key, int] = {}
         self._watches: dict[Key, asyncio.Task[None]] = {}
-        self._looking_at_all = asyncio.Lock()
+        self._full_scan_lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def following(self, room: OpenWorkspace) -> AsyncIterator[None]:
-        """While it is entered, the workspace is watched."""
-        key = room.key
+    async def watching(self, workspace: OpenWorkspace) -> AsyncIterator[None]:
+        """Watches a workspace during the block."""
+        key = workspace.key
         self._followers[key] = self._followers.get(key, 0) + 1
         if key not in self._watches:
-            self._watches[key] = asyncio.create_task(self._watch(room))
+            self._watches[key] = asyncio.create_task(self._watch(workspace))
         try:
             yield
         finally:
@@ -53,25 +55,31 @@ class WorkspaceFollowing:
                 watch.cancel()
                 await asyncio.wait({watch})
 
-    async def _watch(self, room: OpenWorkspace) -> None:
-        trouble = ""
+    async def _watch(self, workspace: OpenWorkspace) -> None:
+        last_problem = ""
         while True:
             try:
-                async with aclosing(tree_events.changes(self._rooms, room.files.tree)) as changes:
+                async with aclosing(
+                    tree_events.changes(self._registry, workspace.files.tree)
+                ) as changes:
                     async for paths in changes:
-                        began = time.monotonic()
-                        await self._look(room, paths)
-                        took, trouble = time.monotonic() - began, ""
-                        await asyncio.sleep(max(LEAST_SECONDS, _FREE * took))
+                        started_at = time.monotonic()
+                        await self._scan(workspace, paths)
+                        seconds_taken, last_problem = time.monotonic() - started_at, ""
+                        await asyncio.sleep(
+                            max(MIN_SCAN_INTERVAL_SECONDS, _PAUSE_FACTOR * seconds_taken)
+                        )
             except HaiError as error:
-                if str(error) != trouble:
-                    trouble = str(error)
-                    log.warning("a workspace is not watched", workspace=room.key, why=trouble)
-            await asyncio.sleep(_AGAIN_SECONDS)
+                if str(error) != last_problem:
+                    last_problem = str(error)
+                    log.warning(
+                        "a workspace is not watched", workspace=workspace.key, why=last_problem
+                    )
+            await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _look(self, room: OpenWorkspace, paths: Collection[str] | None) -> None:
+    async def _scan(self, workspace: OpenWorkspace, paths: Collection[str] | None) -> None:
         if paths is not None:
-            await self._trees.looked(room, PassedOver(), paths)
+            await self._trees.scan(workspace, PassedOver(), paths)
             return
-        async with self._looking_at_all:
-            await self._trees.looked(room, PassedOver())
+        async with self._full_scan_lock:
+            await self._trees.scan(workspace, PassedOver())

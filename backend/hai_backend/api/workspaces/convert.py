@@ -1,4 +1,4 @@
-"""Workspaces as messages, and back."""
+"""Converts workspaces to protobuf messages and back."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from hai_backend.domain.workspace import (
     TaskTree,
     Workspace,
 )
-from hai_backend.workspaces.push.receive import Piece
+from hai_backend.workspaces.push.receive import ContentsMessage
 from hai_backend.workspaces.read import Bundle
 
 
 def workspace_to_proto(workspace: Workspace) -> pb.Workspace:
-    """A workspace."""
     newest = workspace.newest
     return pb.Workspace(
         name=workspace.name,
@@ -43,7 +42,7 @@ def workspace_to_proto(workspace: Workspace) -> pb.Workspace:
 
 
 def lease_to_proto(lease: Lease) -> pb.WorkspaceLease:
-    """A lease, with its secret where it has one."""
+    """Includes the secret of a lease if it has one."""
     return pb.WorkspaceLease(
         token=lease.token,
         holder=lease.holder,
@@ -53,7 +52,7 @@ def lease_to_proto(lease: Lease) -> pb.WorkspaceLease:
 
 
 def revision_to_proto(revision: Revision, pinned_by: Iterable[int] = ()) -> pb.WorkspaceRevision:
-    """A revision, and the tasks that run on it."""
+    """Converts a revision, with the tasks that run on it."""
     return pb.WorkspaceRevision(
         number=revision.number,
         create_time=timestamp(revision.created_at),
@@ -68,7 +67,6 @@ def revision_to_proto(revision: Revision, pinned_by: Iterable[int] = ()) -> pb.W
 
 
 def task_tree_to_proto(tree: TaskTree, unfinished: bool) -> pb.TaskTree:
-    """The directory of a task."""
     return pb.TaskTree(
         task=tree.task,
         revision=tree.revision,
@@ -79,22 +77,21 @@ def task_tree_to_proto(tree: TaskTree, unfinished: bool) -> pb.TaskTree:
 
 
 def tree_to_proto(revision: int, page: Sequence[Entry]) -> Iterator[calls.GetTreeResponse]:
-    """A page of entries, in answers that clients take."""
+    """Splits a page of entries into responses that clients accept."""
     for entries in by_size(map(entry_to_proto, page)):
         yield calls.GetTreeResponse(revision=revision, entries=entries)
 
 
 def passed_over_to_proto(revision: int, passed_over: PassedOver) -> Iterator[calls.GetTreeResponse]:
-    """What a look has passed over, in answers that clients take; nothing: none."""
-    found = [calls.PassedOver(path=p, reason=why) for p, why in passed_over.reasons.items()]
-    for some in by_size(found) if found else ():
-        yield calls.GetTreeResponse(revision=revision, passed_over=some)
+    """Splits what a scan skipped into responses that clients accept; yields none if nothing was skipped."""
+    found = [calls.PassedOver(path=p, reason=reason) for p, reason in passed_over.reasons.items()]
+    for batch in by_size(found) if found else ():
+        yield calls.GetTreeResponse(revision=revision, passed_over=batch)
     if passed_over.more:
         yield calls.GetTreeResponse(revision=revision, more_passed_over=passed_over.more)
 
 
 def entry_to_proto(entry: Entry) -> pb.WorkspaceEntry:
-    """One path."""
     return pb.WorkspaceEntry(
         path=entry.path,
         kind=pb.EntryKind.ValueType(entry.kind),
@@ -107,7 +104,7 @@ def entry_to_proto(entry: Entry) -> pb.WorkspaceEntry:
 
 
 def entries_from_proto(messages: Iterable[pb.WorkspaceEntry]) -> list[Entry]:
-    """Changes; what does not belong to its kind is left out. Raises Invalid for a kind that nobody knows."""
+    """Converts changes, and ignores fields that do not belong to the kind. Raises Invalid for an unknown kind."""
     rules, entries = Rules(), []
     for message in messages:
         kind = message.kind
@@ -133,17 +130,14 @@ def entries_from_proto(messages: Iterable[pb.WorkspaceEntry]) -> list[Entry]:
 
 
 def chunks_from_proto(recipe: calls.FileRecipe) -> list[Chunk]:
-    """A part of a recipe."""
     return [Chunk(chunk.digest, chunk.size) for chunk in recipe.chunks]
 
 
-def piece_from_proto(contents: calls.PushContents) -> Piece:
-    """Contents of one message."""
-    return Piece(contents.digests, contents.sizes, contents.data, contents.compressed)
+def contents_from_proto(contents: calls.PushContents) -> ContentsMessage:
+    return ContentsMessage(contents.digests, contents.sizes, contents.data, contents.compressed)
 
 
 def bundle_to_proto(bundle: Bundle) -> calls.FetchFilesResponse:
-    """Contents of one answer."""
     parts = [
         calls.FilePart(index=part.index, offset=part.offset, size=part.size, last=part.last)
         for part in bundle.parts

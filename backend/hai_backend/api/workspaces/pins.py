@@ -1,7 +1,7 @@
-"""Tasks that run on a revision of a workspace: what their submission names, and the directory that they run in.
+"""Tasks that run on a revision of a workspace: resolves the revision at submission, and creates the task's directory.
 
-An unfinished task pins its revision. It runs in a directory of its own, made of exactly that revision before its first
-run starts; later pushes never change it.
+An unfinished task pins its revision. It runs in a directory of its own, created from exactly that revision before its
+first run starts; later pushes never change it.
 """
 
 from __future__ import annotations
@@ -18,90 +18,94 @@ from hai_backend.domain.spec import TaskSpec
 from hai_backend.domain.task import Task
 from hai_backend.domain.workspace import Reference, Revision, parse_reference
 from hai_backend.workspaces import checkouts, tags
-from hai_backend.workspaces.files import Files
+from hai_backend.workspaces.files import WorkspaceFiles
 
 _FIELD = "spec.workspace"
 
 
 class WorkspacePins:
-    """`seen` says where ranks see a directory of the platform's. `run_here`: they are processes of this machine."""
+    """`rank_path` returns the path of a shared directory in ranks. `run_here`: ranks are processes of this machine."""
 
-    def __init__(self, workspaces: Workspaces, seen: PathInRank, *, run_here: bool = False) -> None:
+    def __init__(
+        self, workspaces: Workspaces, rank_path: PathInRank, *, run_here: bool = False
+    ) -> None:
         self._workspaces = workspaces
         self._run_here = run_here
-        self._seen = seen
-        self._making: dict[int, asyncio.Task[None]] = {}
+        self._rank_path = rank_path
+        self._in_progress: dict[int, asyncio.Task[None]] = {}
 
     async def pin(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
-        """The task with the revision that it means now, and what its timeline says. Raises Invalid or Conflict."""
+        """Returns the task with a fixed revision, and a text for its timeline. Raises Invalid or Conflict."""
         reference = parse_reference(spec.spec.workspace)
         if reference is None:
             await self._require_directory(spec.spec.workspace)
             return spec, ""
-        pinned = await self._found(identity, reference)
+        pinned = await self._resolve(identity, reference)
         return replace(spec, spec=replace(spec.spec, workspace=str(pinned))), f"on {pinned}"
 
     async def _require_directory(self, path: str) -> None:
-        """Of a task that names no workspace of ours. Raises Invalid."""
+        """Checks the directory of a task that does not use a workspace. Raises Invalid."""
         if self._run_here and path and not await asyncio.to_thread(os.path.isdir, path):
             problem = f"{path} is not a directory on this machine, where tasks run: check the path"
             raise Invalid((Violation(_FIELD, problem),), reason="NO_SUCH_DIRECTORY")
 
-    async def _found(self, identity: Identity, reference: Reference) -> Reference:
+    async def _resolve(self, identity: Identity, reference: Reference) -> Reference:
         try:
-            async with self._workspaces.open(identity, reference.name) as room:
-                work = self._workspaces.rooms.work
-                known = await work(room.files.path, _meant, room.files, reference)
+            async with self._workspaces.open(identity, reference.name) as workspace:
+                run = self._workspaces.registry.run
+                revision = await run(
+                    workspace.files.path, _resolve_revision, workspace.files, reference
+                )
         except HaiError as error:
             raise Invalid((Violation(_FIELD, str(error)),)) from error
-        if not known.number:
+        if not revision.number:
             problem = f"workspace {reference.name} has no revision yet; push first"
             raise Invalid((Violation(_FIELD, problem),))
-        if not self._seen(_directory(identity.name, reference.name, 0)):
+        if not self._rank_path(_directory(identity.name, reference.name, 0)):
             raise Conflict(
                 "tasks of this cluster do not see workspaces: an operator must set kubernetes.shared_volume",
                 reason="WORKSPACES_NOT_SEEN",
             )
-        return replace(reference, revision=known.number, tag="")
+        return replace(reference, revision=revision.number, tag="")
 
     def path(self, task: Task) -> str:
-        """Where the program of a task begins; what names no workspace of ours is a path already."""
+        """Returns the working directory of a task's program; without a workspace it is the path that the task names."""
         reference = parse_reference(task.spec.spec.workspace)
         if reference is None:
             return task.spec.spec.workspace
-        below = self._seen(_directory(task.user, reference.name, task.id))
-        return f"{below}/{reference.folder}" if reference.folder else below
+        directory = self._rank_path(_directory(task.user, reference.name, task.id))
+        return f"{directory}/{reference.folder}" if reference.folder else directory
 
-    async def make(self, task: Task, uid: int) -> tuple[SharedDirectory, ...]:
-        """The directory of a task, there before its ranks are; none when it names no workspace. Raises HaiError."""
+    async def make_directory(self, task: Task, uid: int) -> tuple[SharedDirectory, ...]:
+        """Creates the directory of a task before its ranks start; none without a workspace. Raises HaiError."""
         reference = parse_reference(task.spec.spec.workspace)
         if reference is None:
             return ()
-        making = self._making.get(task.id)
-        if making is None:
-            making = asyncio.ensure_future(self._make(task, reference, uid))
-            self._making[task.id] = making
-            making.add_done_callback(lambda _: self._making.pop(task.id, None))
-        await asyncio.shield(making)  # a launch that was given up is made use of by the next one
+        in_progress = self._in_progress.get(task.id)
+        if in_progress is None:
+            in_progress = asyncio.ensure_future(self._make_directory(task, reference, uid))
+            self._in_progress[task.id] = in_progress
+            in_progress.add_done_callback(lambda _: self._in_progress.pop(task.id, None))
+        await asyncio.shield(in_progress)  # the next launch uses the result of a cancelled one
         return (_directory(task.user, reference.name, task.id),)
 
-    async def _make(self, task: Task, reference: Reference, uid: int) -> None:
-        rooms, number = self._workspaces.rooms, reference.revision
-        async with rooms.open((task.user, reference.name)) as room:
-            files = room.files
-            await rooms.work(files.path, checkouts.make, files, task.id, number, uid)
+    async def _make_directory(self, task: Task, reference: Reference, uid: int) -> None:
+        registry, number = self._workspaces.registry, reference.revision
+        async with registry.open((task.user, reference.name)) as workspace:
+            files = workspace.files
+            await registry.run(files.path, checkouts.create, files, task.id, number, uid)
 
     def finished(self, task: Task) -> None:
-        """The task has ended: what it was given may go, what it wrote stays."""
+        """Cleans up after the end of a task: unchanged files are removed, what it wrote is kept."""
         reference = parse_reference(task.spec.spec.workspace)
         if reference is not None:
-            self._workspaces.collect_soon((task.user, reference.name))
+            self._workspaces.schedule_collection((task.user, reference.name))
 
 
-def _meant(files: Files, reference: Reference) -> Revision:
-    """What it names now. Raises NotFound."""
+def _resolve_revision(files: WorkspaceFiles, reference: Reference) -> Revision:
+    """Returns the revision that a reference names now. Raises NotFound."""
     if reference.tag:
-        return tags.tagged(files, reference.tag)
+        return tags.get_tagged(files, reference.tag)
     return files.revision(reference.revision) if reference.revision else files.index.newest()
 
 

@@ -1,8 +1,8 @@
-"""Reads the messages of a push, some ahead of those that are on their way to storage.
+"""Reads the messages of a push ahead of those that are being stored.
 
-Contents are most of what travels. protobuf would copy them into its message and out of it again; where they are the
-first field, as our client writes them, they stay where they arrived. And each step from the event loop to a thread
-and back costs as much as hashing some hundred kilobytes: contents that wait go to storage together.
+Most of the data are contents. protobuf would copy them into its message and out again; if they are the first field, as
+our client writes them, they are used where they arrived. Switching from the event loop to a thread and back costs as
+much as hashing some hundred kilobytes, so contents that wait are stored together.
 """
 
 from __future__ import annotations
@@ -16,77 +16,77 @@ import grpc
 
 from hai.v1.workspace_service_pb2 import PushContents, PushTreeRequest
 from hai_backend.api.server.handler_wrapper import Handler
-from hai_backend.api.workspaces.convert import piece_from_proto
-from hai_backend.workspaces.push.receive import Piece
+from hai_backend.api.workspaces.convert import contents_from_proto
+from hai_backend.workspaces.push.receive import ContentsMessage
 
-_AHEAD = 4  # messages that wait; one has 16 MB at most
-_BYTES = 2  # what protobuf calls a field of so many bytes
-_CONTENTS = PushTreeRequest.CONTENTS_FIELD_NUMBER << 3 | _BYTES
-_DATA = PushContents.DATA_FIELD_NUMBER << 3 | _BYTES
-Said: TypeAlias = PushTreeRequest | Piece
+_MAX_QUEUED = 4  # waiting messages; one has at most 16 MB
+_LENGTH_DELIMITED = 2  # protobuf's wire type of a field with a length
+_CONTENTS = PushTreeRequest.CONTENTS_FIELD_NUMBER << 3 | _LENGTH_DELIMITED
+_DATA = PushContents.DATA_FIELD_NUMBER << 3 | _LENGTH_DELIMITED
+PushMessage: TypeAlias = PushTreeRequest | ContentsMessage
 
 
-def read_by_hand(push: Handler) -> Handler:
-    """The handler of pushes, whose contents come as pieces."""
+def parse_manually(push: Handler) -> Handler:
+    """Returns the handler of pushes with a deserializer that does not copy contents."""
     answers: Any = push.stream_stream
     return grpc.stream_stream_rpc_method_handler(answers, decode, push.response_serializer)
 
 
-def decode(message: bytes) -> Said:
-    """One message. Raises DecodeError."""
+def decode(message: bytes) -> PushMessage:
+    """Decodes one message. Raises DecodeError."""
     if message[:1] == bytes([_CONTENTS]):
-        size, place = _number(message, 1)
-        if place + size == len(message) and message[place : place + 1] == bytes([_DATA]):
-            size, place = _number(message, place + 1)
-            data = memoryview(message)[place : place + size]
-            told = PushContents.FromString(message[place + size :])
-            if len(data) == size and not told.data:
-                return Piece(told.digests, told.sizes, data, told.compressed)
-    said = PushTreeRequest.FromString(message)
-    return piece_from_proto(said.contents) if said.HasField("contents") else said
+        size, offset = _varint(message, 1)
+        if offset + size == len(message) and message[offset : offset + 1] == bytes([_DATA]):
+            size, offset = _varint(message, offset + 1)
+            data = memoryview(message)[offset : offset + size]
+            contents = PushContents.FromString(message[offset + size :])
+            if len(data) == size and not contents.data:
+                return ContentsMessage(contents.digests, contents.sizes, data, contents.compressed)
+    request = PushTreeRequest.FromString(message)
+    return contents_from_proto(request.contents) if request.HasField("contents") else request
 
 
-def _number(message: bytes, place: int) -> tuple[int, int]:
-    """As protobuf writes it, seven bits a byte, and where it ends; what is none is too large for any message."""
+def _varint(message: bytes, offset: int) -> tuple[int, int]:
+    """Decodes a varint; returns its value and end. An invalid one gets a value that is too large for any message."""
     number = 0
-    for shift, byte in enumerate(message[place : place + 5]):
+    for shift, byte in enumerate(message[offset : offset + 5]):
         number |= (byte & 127) << 7 * shift
         if byte < 128:
-            return number, place + shift + 1
-    return 1 << 35, place
+            return number, offset + shift + 1
+    return 1 << 35, offset
 
 
-async def grouped(
-    requests: AsyncIterator[Said],
-) -> AsyncGenerator[PushTreeRequest | list[Piece], None]:
-    """In order: pieces that have arrived one behind the other together, everything else alone."""
-    arrived, room, news = deque[Said](), asyncio.Semaphore(_AHEAD), asyncio.Event()
+async def group_contents(
+    requests: AsyncIterator[PushMessage],
+) -> AsyncGenerator[PushTreeRequest | list[ContentsMessage], None]:
+    """Yields messages in order: adjacent contents that have arrived together, everything else alone."""
+    queue, slots, changed = deque[PushMessage](), asyncio.Semaphore(_MAX_QUEUED), asyncio.Event()
 
     async def read() -> None:
         async for request in requests:
-            await room.acquire()
-            arrived.append(request)
-            news.set()
+            await slots.acquire()
+            queue.append(request)
+            changed.set()
 
-    reading = asyncio.create_task(read())
-    reading.add_done_callback(lambda _: news.set())
+    reader = asyncio.create_task(read())
+    reader.add_done_callback(lambda _: changed.set())
     try:
-        while arrived or not reading.done():
-            await news.wait()
-            news.clear()
-            while arrived:
-                pieces = list(_pieces(arrived))
-                yield pieces or cast(PushTreeRequest, arrived.popleft())
-                for _ in pieces or (1,):
-                    room.release()
-        await reading
+        while queue or not reader.done():
+            await changed.wait()
+            changed.clear()
+            while queue:
+                contents = list(_pop_contents(queue))
+                yield contents or cast(PushTreeRequest, queue.popleft())
+                for _ in contents or (1,):
+                    slots.release()
+        await reader
     finally:
-        reading.cancel()
-        await asyncio.wait({reading})
+        reader.cancel()
+        await asyncio.wait({reader})
 
 
-def _pieces(arrived: deque[Said]) -> Iterator[Piece]:
-    """Taken from the front."""
-    while arrived and isinstance(piece := arrived[0], Piece):
-        arrived.popleft()
-        yield piece
+def _pop_contents(queue: deque[PushMessage]) -> Iterator[ContentsMessage]:
+    """Takes contents from the front of the queue."""
+    while queue and isinstance(contents := queue[0], ContentsMessage):
+        queue.popleft()
+        yield contents

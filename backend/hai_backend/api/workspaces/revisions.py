@@ -1,4 +1,4 @@
-"""Revisions that are kept, and their names: what users call them, for as long as they shall be kept."""
+"""Lists and tags the revisions of workspaces."""
 
 from __future__ import annotations
 
@@ -14,48 +14,52 @@ from hai_backend.domain.workspace import Revision
 from hai_backend.workspaces import tags
 from hai_backend.workspaces.registry import OpenWorkspace
 
-_AFTER_ALL = 1 << 62  # a number above those of all revisions
+_AFTER_ALL = 1 << 62  # a number above all revisions
 _NAME = re.compile(r"(?![0-9]+$)[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _RULE = "at most 63 letters, digits, `.`, `_`, `-`, beginning with a letter or digit, and not digits alone"
 
 
 class Revisions:
-    """`confirm` raises Deposed when another server leads by now: nothing may be changed any more."""
+    """`confirm` raises Deposed when another server leads by now: then nothing may be changed."""
 
     def __init__(self, workspaces: Workspaces, confirm: Callable[[], Awaitable[None]]) -> None:
         self._workspaces = workspaces
         self._confirm = confirm
 
     async def page(
-        self, room: OpenWorkspace, request: pb.ListRevisionsRequest
+        self, workspace: OpenWorkspace, request: pb.ListRevisionsRequest
     ) -> pb.ListRevisionsResponse:
-        """Newest first, with the tasks that run on them."""
+        """Returns a page of revisions, newest first, with the tasks that run on them."""
         size = paging.size(request.page_size, limits.DEFAULT_PAGE_SIZE)
-        found = await self._workspaces.rooms.work(
-            room.files.path,
-            room.files.index.revisions,
+        found = await self._workspaces.registry.run(
+            workspace.files.path,
+            workspace.files.index.revisions,
             before=paging.number(request.page_token) or _AFTER_ALL,
             limit=size + 1,
             tagged=request.tagged,
         )
-        pins = self._workspaces.pins(room.key)
+        pins = self._workspaces.pins(workspace.key)
         keyed = ((str(r.number), revision_to_proto(r, pins.get(r.number, ()))) for r in found)
         revisions, token = paging.page(keyed, size)
         return pb.ListRevisionsResponse(revisions=revisions, next_page_token=token)
 
-    async def tag(self, room: OpenWorkspace, number: int, name: str, *, force: bool) -> Revision:
-        """Call a revision so. Raises NotFound, Invalid, Conflict or Exhausted."""
+    async def tag(
+        self, workspace: OpenWorkspace, number: int, name: str, *, force: bool
+    ) -> Revision:
+        """Tags a revision. Raises NotFound, Invalid, Conflict or Exhausted."""
         rules = Rules()
         rules.matching("tag", name, _NAME, _RULE)
         rules.check()
-        async with room.changing:
+        async with workspace.changing:
             await self._confirm()
-            return await self._workspaces.rooms.work(
-                room.files.path, tags.tag, room.files, name, number, force=force
+            return await self._workspaces.registry.run(
+                workspace.files.path, tags.tag, workspace.files, name, number, force=force
             )
 
-    async def untag(self, room: OpenWorkspace, name: str) -> None:
-        """Nothing is called so any more. Raises NotFound."""
-        async with room.changing:
+    async def untag(self, workspace: OpenWorkspace, name: str) -> None:
+        """Removes a tag. Raises NotFound."""
+        async with workspace.changing:
             await self._confirm()
-            await self._workspaces.rooms.work(room.files.path, tags.untag, room.files, name[:64])
+            await self._workspaces.registry.run(
+                workspace.files.path, tags.untag, workspace.files, name[:64]
+            )

@@ -14,10 +14,10 @@ from hai_backend.api.server import caller
 from hai_backend.api.server.handler_wrapper import Context
 from hai_backend.api.users.convert import NAME_RULE
 from hai_backend.api.workspaces.access import Workspaces
-from hai_backend.api.workspaces.cluster_changes import WorkspaceFollowing
+from hai_backend.api.workspaces.cluster_changes import ClusterChangeWatcher
 from hai_backend.api.workspaces.convert import lease_to_proto, revision_to_proto, workspace_to_proto
-from hai_backend.api.workspaces.push import Pushing
-from hai_backend.api.workspaces.push_reader import Said
+from hai_backend.api.workspaces.push import PushHandler
+from hai_backend.api.workspaces.push_reader import PushMessage
 from hai_backend.api.workspaces.revisions import Revisions
 from hai_backend.api.workspaces.task_trees import TaskTrees
 from hai_backend.api.workspaces.trees import Trees
@@ -32,16 +32,16 @@ class WorkspaceService(WorkspaceServiceServicer):
         self,
         workspaces: Workspaces,
         trees: Trees,
-        following: WorkspaceFollowing,
-        pushing: Pushing,
+        watcher: ClusterChangeWatcher,
+        push_handler: PushHandler,
         revisions: Revisions,
         task_trees: TaskTrees,
     ) -> None:
         self._workspaces = workspaces
-        self._rooms = workspaces.rooms
+        self._registry = workspaces.registry
         self._trees = trees
-        self._following = following
-        self._pushing = pushing
+        self._watcher = watcher
+        self._push_handler = push_handler
         self._revisions = revisions
         self._task_trees = task_trees
 
@@ -54,8 +54,8 @@ class WorkspaceService(WorkspaceServiceServicer):
     async def GetWorkspace(
         self, request: pb.GetWorkspaceRequest, context: Context
     ) -> workspace_pb2.Workspace:
-        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
-            return workspace_to_proto(await self._workspaces.described(room))
+        async with self._workspaces.open(caller.current(), request.name, request.user) as workspace:
+            return workspace_to_proto(await self._workspaces.describe(workspace))
 
     async def CreateWorkspace(
         self, request: pb.CreateWorkspaceRequest, context: Context
@@ -66,9 +66,9 @@ class WorkspaceService(WorkspaceServiceServicer):
         rules.check()
         identity = caller.current()
         key = (identity.name, name)
-        await self._rooms.create(key, self._workspaces.clock.now(), request.request_id)
-        async with self._rooms.open(key) as room:
-            return workspace_to_proto(await self._workspaces.described(room))
+        await self._registry.create(key, self._workspaces.clock.now(), request.request_id)
+        async with self._registry.open(key) as workspace:
+            return workspace_to_proto(await self._workspaces.describe(workspace))
 
     async def DeleteWorkspace(
         self, request: pb.DeleteWorkspaceRequest, context: Context
@@ -83,15 +83,15 @@ class WorkspaceService(WorkspaceServiceServicer):
         rules = Rules()
         rules.line("client_id", request.client_id, 128)
         rules.check()
-        async with self._workspaces.open(caller.current(), request.name) as room:
+        async with self._workspaces.open(caller.current(), request.name) as workspace:
             if request.release:
-                leases.release(room.key, request.token)
+                leases.release(workspace.key, request.token)
                 return workspace_pb2.WorkspaceLease()
             if request.token:
-                return lease_to_proto(leases.renew(room.key, request.token, now))
-            newest = await self._rooms.work(room.files.path, room.files.index.newest)
-            lease = leases.take(
-                room.key,
+                return lease_to_proto(leases.renew(workspace.key, request.token, now))
+            newest = await self._registry.run(workspace.files.path, workspace.files.index.newest)
+            lease = leases.acquire(
+                workspace.key,
                 request.holder,
                 newest.number,
                 now,
@@ -104,24 +104,24 @@ class WorkspaceService(WorkspaceServiceServicer):
         self, request: pb.GetTreeRequest, context: Context
     ) -> AsyncIterator[pb.GetTreeResponse]:
         async with (
-            self._workspaces.open(caller.current(), request.name, request.user) as room,
-            aclosing(self._trees.tell(room, request)) as answers,
+            self._workspaces.open(caller.current(), request.name, request.user) as workspace,
+            aclosing(self._trees.stream_tree(workspace, request)) as answers,
         ):
             async for answer in answers:
                 yield answer
 
     async def PushTree(
-        self, request_iterator: AsyncIterator[Said], context: Context
+        self, request_iterator: AsyncIterator[PushMessage], context: Context
     ) -> AsyncIterator[pb.PushTreeResponse]:
-        async for answer in self._pushing.push(caller.current(), request_iterator):
+        async for answer in self._push_handler.push(caller.current(), request_iterator):
             yield answer
 
     async def FetchFiles(
         self, request: pb.FetchFilesRequest, context: Context
     ) -> AsyncIterator[pb.FetchFilesResponse]:
         async with (
-            self._workspaces.open(caller.current(), request.name, request.user) as room,
-            aclosing(self._trees.fetch(room, request)) as answers,
+            self._workspaces.open(caller.current(), request.name, request.user) as workspace,
+            aclosing(self._trees.fetch(workspace, request)) as answers,
         ):
             async for answer in answers:
                 yield answer
@@ -129,67 +129,69 @@ class WorkspaceService(WorkspaceServiceServicer):
     async def ListRevisions(
         self, request: pb.ListRevisionsRequest, context: Context
     ) -> pb.ListRevisionsResponse:
-        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
-            return await self._revisions.page(room, request)
+        async with self._workspaces.open(caller.current(), request.name, request.user) as workspace:
+            return await self._revisions.page(workspace, request)
 
     async def RestoreRevision(
         self, request: pb.RestoreRevisionRequest, context: Context
     ) -> workspace_pb2.WorkspaceRevision:
-        async with self._workspaces.open(caller.current(), request.name) as room:
-            await self._trees.kept(room, max(request.revision, 1))
+        async with self._workspaces.open(caller.current(), request.name) as workspace:
+            await self._trees.require_revision(workspace, max(request.revision, 1))
             return revision_to_proto(
-                await self._pushing.restore(
-                    room, request.revision, list(request.paths), request.lease_token
+                await self._push_handler.restore(
+                    workspace, request.revision, list(request.paths), request.lease_token
                 )
             )
 
     async def TagRevision(
         self, request: pb.TagRevisionRequest, context: Context
     ) -> workspace_pb2.WorkspaceRevision:
-        async with self._workspaces.open(caller.current(), request.name) as room:
-            number = request.revision or (await self._trees.looked(room, PassedOver())).number
+        async with self._workspaces.open(caller.current(), request.name) as workspace:
+            number = request.revision or (await self._trees.scan(workspace, PassedOver())).number
             return revision_to_proto(
-                await self._revisions.tag(room, number, request.tag, force=request.force)
+                await self._revisions.tag(workspace, number, request.tag, force=request.force)
             )
 
     async def UntagRevision(
         self, request: pb.UntagRevisionRequest, context: Context
     ) -> pb.UntagRevisionResponse:
-        async with self._workspaces.open(caller.current(), request.name) as room:
-            await self._revisions.untag(room, request.tag)
+        async with self._workspaces.open(caller.current(), request.name) as workspace:
+            await self._revisions.untag(workspace, request.tag)
         return pb.UntagRevisionResponse()
 
     async def ListTaskTrees(
         self, request: pb.ListTaskTreesRequest, context: Context
     ) -> pb.ListTaskTreesResponse:
-        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
-            return await self._task_trees.page(room, request.page_size, request.page_token)
+        async with self._workspaces.open(caller.current(), request.name, request.user) as workspace:
+            return await self._task_trees.page(workspace, request.page_size, request.page_token)
 
     async def DeleteTaskTree(
         self, request: pb.DeleteTaskTreeRequest, context: Context
     ) -> pb.DeleteTaskTreeResponse:
-        async with self._workspaces.open(caller.current(), request.name) as room:
-            await self._task_trees.delete(room, request.task)
+        async with self._workspaces.open(caller.current(), request.name) as workspace:
+            await self._task_trees.delete(workspace, request.task)
         return pb.DeleteTaskTreeResponse()
 
     async def WatchWorkspace(
         self, request: pb.WatchWorkspaceRequest, context: Context
     ) -> AsyncIterator[pb.WatchWorkspaceResponse]:
         async with (
-            self._workspaces.open(caller.current(), request.name, request.user) as room,
-            self._following.following(room),
+            self._workspaces.open(caller.current(), request.name, request.user) as workspace,
+            self._watcher.watching(workspace),
         ):
-            told = -1
+            sent = -1
             while True:
-                waiting = asyncio.ensure_future(room.wait())
+                waiting = asyncio.ensure_future(workspace.wait())
                 try:
-                    newest = await self._rooms.work(room.files.path, room.files.index.newest)
-                    if newest.number != told:
-                        told = newest.number
-                        shown = revision_to_proto(newest) if told else None
-                        yield pb.WatchWorkspaceResponse(revision=shown)
+                    newest = await self._registry.run(
+                        workspace.files.path, workspace.files.index.newest
+                    )
+                    if newest.number != sent:
+                        sent = newest.number
+                        revision = revision_to_proto(newest) if sent else None
+                        yield pb.WatchWorkspaceResponse(revision=revision)
                     await waiting
                 finally:
                     waiting.cancel()
-                if room.gone:
-                    raise NotFound(f"workspace {room.key[1]} was removed")
+                if workspace.deleting:
+                    raise NotFound(f"workspace {workspace.key[1]} was deleted")

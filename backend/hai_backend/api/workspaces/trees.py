@@ -1,4 +1,4 @@
-"""Trees of workspaces as clients read them: what is in a revision or of a task, and its contents."""
+"""Serves trees to clients: the entries of a revision or of a task's directory, and their contents."""
 
 from __future__ import annotations
 
@@ -20,103 +20,111 @@ Item = TypeVar("Item")
 
 
 class Trees:
-    """Read in threads, page by page."""
+    """Reads in threads, page by page."""
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
         self._clock = workspaces.clock
-        self._rooms = workspaces.rooms
+        self._registry = workspaces.registry
 
-    async def tell(
-        self, room: OpenWorkspace, request: pb.GetTreeRequest
+    async def stream_tree(
+        self, workspace: OpenWorkspace, request: pb.GetTreeRequest
     ) -> AsyncGenerator[pb.GetTreeResponse]:
-        """A tree, or what differs from an older one; at least one message. Raises NotFound."""
+        """Streams a tree, or the differences from an older one; at least one message. Raises NotFound."""
         passed_over = PassedOver()
-        revision = await self._meant(room, request, passed_over)
+        revision = await self._resolve_revision(workspace, request, passed_over)
         if request.since:
-            await self._require_kept(room, request.since)
-        told = False
-        async with aclosing(self._in_threads(room, _pages(room, request, revision))) as pages:
+            await self._require_history(workspace, request.since)
+        sent = False
+        async with aclosing(
+            self._in_threads(workspace, _pages(workspace, request, revision))
+        ) as pages:
             async for page in pages:
                 for answer in tree_to_proto(revision, page):
-                    told = True
+                    sent = True
                     yield answer
         for answer in passed_over_to_proto(revision, passed_over):
-            told = True
+            sent = True
             yield answer
-        if not told:
+        if not sent:
             yield pb.GetTreeResponse(revision=revision)
 
-    async def _meant(
-        self, room: OpenWorkspace, request: pb.GetTreeRequest, passed_over: PassedOver
+    async def _resolve_revision(
+        self, workspace: OpenWorkspace, request: pb.GetTreeRequest, passed_over: PassedOver
     ) -> int:
         if request.task:
             return 0
         if request.revision:
-            return await self.kept(room, request.revision)
-        return (await self.looked(room, passed_over)).number
+            return await self.require_revision(workspace, request.revision)
+        return (await self.scan(workspace, passed_over)).number
 
-    async def kept(self, room: OpenWorkspace, number: int) -> int:
-        """The number of a revision that is there. Raises NotFound."""
-        await self._rooms.work(room.files.path, room.files.revision, number)
+    async def require_revision(self, workspace: OpenWorkspace, number: int) -> int:
+        """Returns the number if the revision exists. Raises NotFound."""
+        await self._registry.run(workspace.files.path, workspace.files.revision, number)
         return number
 
-    async def _require_kept(self, room: OpenWorkspace, since: int) -> None:
-        """What was removed after a revision is forgotten with it."""
-        if await self._rooms.work(room.files.path, room.files.index.revision, since) is None:
-            problem = f"revision {since} is not kept any more; ask for the whole tree"
+    async def _require_history(self, workspace: OpenWorkspace, since: int) -> None:
+        """Checks that a revision is retained: removals after it are forgotten with it. Raises NotFound."""
+        if (
+            await self._registry.run(workspace.files.path, workspace.files.index.revision, since)
+            is None
+        ):
+            problem = f"revision {since} is no longer retained; request the complete tree"
             raise NotFound(problem, reason="REVISION_GONE")
 
-    async def looked(
-        self, room: OpenWorkspace, passed_over: PassedOver, paths: Collection[str] | None = None
+    async def scan(
+        self,
+        workspace: OpenWorkspace,
+        passed_over: PassedOver,
+        paths: Collection[str] | None = None,
     ) -> Revision:
-        """The newest, after a look at what programs wrote; `paths`: only these can be that."""
+        """Scans for what programs wrote, and returns the newest revision; `paths`: only these may have changed."""
         author = Author(PROGRAMS, self._clock.now())
-        async with room.changing:
-            before = await self._rooms.work(room.files.path, room.files.index.newest)
-            newest = await self._rooms.work(
-                room.files.path, tree_scan.look, room.files, author, passed_over, paths
+        async with workspace.changing:
+            previous = await self._registry.run(workspace.files.path, workspace.files.index.newest)
+            newest = await self._registry.run(
+                workspace.files.path, tree_scan.scan, workspace.files, author, passed_over, paths
             )
-        if newest.number != before.number:
-            room.publish()
-            self._workspaces.collect_now_and_then(room.key)
+        if newest.number != previous.number:
+            workspace.publish()
+            self._workspaces.collect_periodically(workspace.key)
         return newest
 
     async def fetch(
-        self, room: OpenWorkspace, request: pb.FetchFilesRequest
+        self, workspace: OpenWorkspace, request: pb.FetchFilesRequest
     ) -> AsyncGenerator[pb.FetchFilesResponse]:
-        """Contents of files. Raises NotFound, Invalid or Conflict."""
+        """Streams the contents of files. Raises NotFound, Invalid or Conflict."""
         if len(request.offsets) not in (0, len(request.paths)):
             problem = "must be as many as paths, or none"
             raise Invalid((Violation("offsets", problem),))
-        source: prefetch.Source = checkouts.OfTask(room.files, request.task)
+        source: prefetch.FileSource = checkouts.TaskFiles(workspace.files, request.task)
         if not request.task:
-            revision = await self.kept(room, max(request.revision, 1))
-            source = read.OfRevision(room.files, revision)
+            revision = await self.require_revision(workspace, max(request.revision, 1))
+            source = read.RevisionFiles(workspace.files, revision)
         bundles = read.read(
             source, request.paths, request.offsets, compress=request.accept_compressed
         )
-        async with aclosing(self._in_threads(room, bundles)) as made:
-            async for bundle in made:
+        async with aclosing(self._in_threads(workspace, bundles)) as bundles_made:
+            async for bundle in bundles_made:
                 yield bundle_to_proto(bundle)
 
     async def _in_threads(
-        self, room: OpenWorkspace, items: Generator[Item]
+        self, workspace: OpenWorkspace, items: Generator[Item]
     ) -> AsyncGenerator[Item]:
-        """One after the other, each made in a thread, which also puts away what they were made with."""
+        """Yields items that are produced one by one in threads, and closes the generator in a thread, too."""
         step: Callable[[], Item | None] = lambda: next(items, None)  # noqa: E731 - a name for mypy
         try:
-            while (item := await self._rooms.work(room.files.path, step)) is not None:
+            while (item := await self._registry.run(workspace.files.path, step)) is not None:
                 yield item
         finally:
-            await self._rooms.work(room.files.path, items.close)
+            await self._registry.run(workspace.files.path, items.close)
 
 
 def _pages(
-    room: OpenWorkspace, request: pb.GetTreeRequest, revision: int
+    workspace: OpenWorkspace, request: pb.GetTreeRequest, revision: int
 ) -> Generator[list[Entry]]:
     if request.task:
-        return checkouts.written(room.files, request.task)
+        return checkouts.written_files(workspace.files, request.task)
     if request.since:
-        return room.files.index.changes(request.since, revision)
-    return room.files.index.tree(revision)
+        return workspace.files.index.changes(request.since, revision)
+    return workspace.files.index.tree(revision)

@@ -10,7 +10,7 @@ from hai_backend.api.environments.environments import Environments
 from hai_backend.api.environments.pinning import EnvironmentPinning
 from hai_backend.api.server.certificates import Certificates
 from hai_backend.api.tasks.launch_context import LaunchContext
-from hai_backend.api.workspaces.access import Keeping, Workspaces
+from hai_backend.api.workspaces.access import WorkspaceLimits, Workspaces
 from hai_backend.api.workspaces.pins import WorkspacePins
 from hai_backend.auth import tokens
 from hai_backend.auth.directory import Directory
@@ -105,7 +105,7 @@ class Components:
             self.directory,
             self.clock,
             self.store.add_audit,
-            Keeping(settings.workspace_bytes, settings.workspace_days * 24 * 3600.0),
+            WorkspaceLimits(settings.workspace_bytes, settings.workspace_days * 24 * 3600.0),
         )
         self.pins = WorkspacePins(
             self.workspaces, self.shared.path_in_rank, run_here=self._runs_here

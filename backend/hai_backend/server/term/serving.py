@@ -129,11 +129,11 @@ class Serving:
             ProxyRooms(
                 addresses=addresses,
                 sessions=Sessions(rooms.tools.secret, rooms.directory, rooms.clock),
-                standing=StatusPage(rooms.board, rooms.scheduling, self._forecasting.starts),
+                status_page=StatusPage(rooms.board, rooms.scheduling, self._forecasting.starts),
                 access=TaskAccess(rooms.task_manager, rooms.directory),
                 task_manager=rooms.task_manager,
                 tunnels=rooms.tunnels,
-                board=rooms.board,
+                service_states=rooms.board,
                 clock=rooms.clock,
                 record=rooms.store.add_audit,
                 observe=rooms.tools.metrics.call,
@@ -146,7 +146,7 @@ class Serving:
     def _haienv(self) -> Haienv:
         pods = self._rooms.settings.kubernetes
         root, nobody = self._rooms.environments.root, int(pods.get("default_uid", 0))
-        return Haienv(root, pods=bool(pods), uid_of_nobody=nobody)
+        return Haienv(root, pods=bool(pods), fallback_uid=nobody)
 
     def _goodput(self, task: Task) -> Goodput:
         rooms = self._rooms

@@ -47,7 +47,7 @@ class LeadershipTerm(Components):
         self.agent_silence.load(self.task_manager.unfinished().values())
         self.work.keep_running("scheduling", self._schedule())
         self.work.keep_running("usage", self.usage.run())
-        self.work.keep_running("workspaces", self.workspaces.keep_tidy())
+        self.work.keep_running("workspaces", self.workspaces.collect_forever())
         self.work.run(retry_until_stored(self.environments.begin, "the list of environments"))
         self.work.run(retry_until_stored(self.notifying.load, "what webhooks are still to be told"))
         self.work.run(retry_until_stored(self._sweep_tokens, "the end of tokens of dev containers"))

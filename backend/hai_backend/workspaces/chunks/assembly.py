@@ -1,7 +1,7 @@
-"""A large file is put together while its recipe is told: in order, in one pass, and hashed on its way to the disk.
+"""Assembles a large file from chunks while its recipe arrives: in order, in one pass, hashed on the way to the disk.
 
-What is here comes from older versions or from a push that broke, the rest from the client. As far as there are no gaps
-the file grows with each message; what came in another order is looked at when all is here.
+Chunks come from older versions, from an interrupted push, or from the client. As long as there are no gaps, the file
+grows with each message; chunks that arrive out of order are hashed once all of them are stored.
 """
 
 from __future__ import annotations
@@ -14,140 +14,148 @@ from functools import partial
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.workspaces.chunks.sources import Source, Sources, part_of
-from hai_backend.workspaces.chunks.streamed_file import Place, StreamedFile
-from hai_backend.workspaces.files import Files
-from hai_backend.workspaces.storage.direct_io import BLOCK_BYTES, Reader
+from hai_backend.workspaces.chunks.streamed_file import ChunkPosition, StreamedFile
+from hai_backend.workspaces.files import WorkspaceFiles
+from hai_backend.workspaces.storage.direct_io import BLOCK_BYTES, DirectReader
 
-_AT_ONCE = 64 << 20  # while less is here it is not begun: what follows is read ahead
-_REST = """SELECT file, place, digest, size FROM chunks
+_BUFFER_BYTES = 64 << 20  # buffer this much before writing, so that sources are read ahead
+_MISSING = """SELECT file, place, digest, size FROM chunks
     WHERE file = ? AND place >= ? AND have != 2 ORDER BY place"""
-_CUT_OFF = "UPDATE chunks SET have = 0 WHERE file = ? AND place + size > ?"
+_MARK_ABSENT = "UPDATE chunks SET have = 0 WHERE file = ? AND place + size > ?"
 
 
 class Assembly:
-    """One file. Another push may take it over: then every verb but `rest` raises Conflict."""
+    """Assembles one file. Another push may take it over: then every method except `flush` raises Conflict."""
 
-    def __init__(self, files: Files, file: bytes, sources: Sources, *, begun: bool) -> None:
+    def __init__(
+        self, files: WorkspaceFiles, file: bytes, sources: Sources, *, resumed: bool
+    ) -> None:
         self._files = files
-        self._begun = begun  # some of it may be here
+        self._resumed = resumed  # a partial file may exist
         self._file = file
         self._sources = sources
-        self._here = deque[tuple[Place, Source]]()  # in order, not in the file yet
-        self._here_bytes = 0
-        self._asked = set[bytes]()
-        self._reader = Reader()
+        self._available = deque[tuple[ChunkPosition, Source]]()  # in order, not written yet
+        self._available_bytes = 0
+        self._requested = set[bytes]()
+        self._reader = DirectReader()
         self._lock = threading.Lock()
-        self._lost = False
-        self.running = StreamedFile(partial(files.incoming.create, part_of(file)))
+        self._taken_over = False
+        self.stream = StreamedFile(partial(files.incoming.create, part_of(file)))
 
-    def tell(self, told: Sequence[Place]) -> list[bytes]:
-        """The next chunks; answers the digests of those that are nowhere here and were not asked for yet.
+    def add_chunks(self, positions: Sequence[ChunkPosition]) -> list[bytes]:
+        """Adds the next chunks of the recipe. Returns the digests that are neither stored nor already requested.
 
         Raises OSError.
         """
-        with self.held():
-            here = self._sources.choose(told, own=self._begun)
-            self._here += here.items()
-            self._here_bytes += sum(each.size for each in here)
-            if self._here_bytes >= _AT_ONCE:
-                self._advance()
-            lacking = {each.digest: None for each in told if each not in here}
-            missing = [digest for digest in lacking if digest not in self._asked]
-            self._asked.update(missing)
+        with self.locked():
+            available = self._sources.locate(positions, in_place=self._resumed)
+            self._available += available.items()
+            self._available_bytes += sum(position.size for position in available)
+            if self._available_bytes >= _BUFFER_BYTES:
+                self._append_available()
+            absent = {position.digest: None for position in positions if position not in available}
+            missing = [digest for digest in absent if digest not in self._requested]
+            self._requested.update(missing)
             return missing
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Nobody takes it over meanwhile. Raises Conflict when somebody has."""
+    def locked(self) -> Iterator[None]:
+        """Prevents another push from taking the file over. Raises Conflict when one already has."""
         with self._lock:
-            if self._lost:
-                problem = f"another push brings {self._file.hex()} now; push again"
+            if self._taken_over:
+                problem = f"another push is assembling {self._file.hex()} now; push again"
                 raise Conflict(problem, reason="CONTENTS_MISSING")
             yield
 
-    def take(self, wanted: Sequence[Place], contents: Mapping[bytes, memoryview]) -> list[Place]:
-        """Chunks that have arrived, by place; answers what is in the file since. What is hashed is never written again.
+    def write(
+        self, positions: Sequence[ChunkPosition], contents: Mapping[bytes, memoryview]
+    ) -> list[ChunkPosition]:
+        """Writes chunks that have arrived, in order of offset. Returns those that are now in the file.
 
-        Raises OSError.
+        Bytes that are hashed are never written again. Raises OSError.
         """
-        with self.held():
-            self._asked.difference_update(each.digest for each in wanted)
-            self._advance()
-            open_places = [each for each in wanted if each.place >= self.running.place]
-            later = self.running.take(open_places, contents)
-            parts = ((each.place, contents[each.digest]) for each in later)
+        with self.locked():
+            self._requested.difference_update(position.digest for position in positions)
+            self._append_available()
+            unwritten = [
+                position for position in positions if position.offset >= self.stream.offset
+            ]
+            skipped = self.stream.write_next(unwritten, contents)
+            parts = ((position.offset, contents[position.digest]) for position in skipped)
             self._files.incoming.write_at(part_of(self._file), parts)
-            return later + self.running.written()
+            return skipped + self.stream.written()
 
-    def _advance(self) -> None:
-        """As far as what is here goes on where the file ends."""
-        self._here_bytes = 0
-        parts = list(runs(self._next()))
-        contents = self._reader.read(self._to_read(source for _, source in parts))
-        for (own, source), content in zip(parts, contents, strict=True):
+    def _append_available(self) -> None:
+        """Appends the available chunks that continue the file where it ends."""
+        self._available_bytes = 0
+        parts = list(merge_adjacent(self._next_sources()))
+        contents = self._reader.read(self._ranges(source for _, source in parts))
+        for (in_place, source), content in zip(parts, contents, strict=True):
             if len(content) < source.size:
-                self._forget(source, source.begin + len(content))
-            if own:
-                self.running.skip(content)
+                self._discard_truncated(source, source.offset + len(content))
+            if in_place:
+                self.stream.skip(content)
             else:
-                self.running.add(content)
+                self.stream.add(content)
 
-    def _forget(self, source: Source, end: int) -> None:
-        """A file ends before its chunks do: something has cut it off, as a loss of power may."""
+    def _discard_truncated(self, source: Source, end: int) -> None:
+        """Handles a source file that is shorter than its chunks say, for example after a power loss."""
         with self._files.index.transaction() as db:
-            db.execute(_CUT_OFF, (source.file, end))
-        problem = f"{source.file.hex()} has become shorter; push again, and what it lacks travels"
+            db.execute(_MARK_ABSENT, (source.file, end))
+        problem = f"{source.file.hex()} has become shorter; push again, and only the missing chunks are sent"
         raise Conflict(problem, reason="CONTENTS_MISSING")
 
-    def _next(self) -> Iterator[tuple[bool, Source]]:
-        """What goes on where the file ends, and whether it is there already."""
-        end = self.running.place
-        while self._here and self._here[0][0].place <= end:
-            place, source = self._here.popleft()
-            if place.place == end:
-                yield source.file == place.file and source.begin == place.place, source
-                end += place.size
+    def _next_sources(self) -> Iterator[tuple[bool, Source]]:
+        """Yields the sources that continue the file, each with whether the bytes are already in place."""
+        end = self.stream.offset
+        while self._available and self._available[0][0].offset <= end:
+            position, source = self._available.popleft()
+            if position.offset == end:
+                yield source.file == position.file and source.offset == position.offset, source
+                end += position.size
 
-    def _to_read(self, sources: Iterable[Source]) -> Iterator[tuple[int, int, int]]:
-        for file, begin, size in sources:
-            yield self._sources.open(file), begin, size
+    def _ranges(self, sources: Iterable[Source]) -> Iterator[tuple[int, int, int]]:
+        for file, offset, size in sources:
+            yield self._sources.open(file), offset, size
 
-    def end(self) -> None:
-        """All that will come has come; to be called while it is held. Raises OSError."""
-        rows = self._files.index.rows(_REST, (self._file, self.running.place))
-        self._here = deque(self._sources.choose([Place(*row) for row in rows], own=True).items())
-        self._advance()
+    def finish_file(self) -> None:
+        """Completes the file from what is stored, after the last chunk. Call it inside `locked`. Raises OSError."""
+        rows = self._files.index.rows(_MISSING, (self._file, self.stream.offset))
+        self._available = deque(
+            self._sources.locate([ChunkPosition(*row) for row in rows], in_place=True).items()
+        )
+        self._append_available()
         self._finish()
 
-    def rest(self) -> None:
-        """What has arrived is in the file, and no memory is held; more may come. Raises OSError."""
+    def flush(self) -> None:
+        """Writes everything that has arrived and frees the buffers; more may arrive later. Raises OSError."""
         with self._lock:
-            if not self._lost:
+            if not self._taken_over:
                 self._finish()
 
     def _finish(self) -> None:
-        self._reader = Reader()
-        self.running.finish()
+        self._reader = DirectReader()
+        self.stream.finish()
 
-    def stop(self) -> None:
-        """Somebody else goes on with the file."""
+    def abandon(self) -> None:
+        """Stops writing, because another push takes the file over."""
         with self._lock:
-            self._lost, self._reader = True, Reader()
-            self.running.drop()
+            self._taken_over, self._reader = True, DirectReader()
+            self.stream.drop()
 
 
-def runs(parts: Iterable[tuple[bool, Source]]) -> Iterator[tuple[bool, Source]]:
-    """What lies one behind the other in one file is one part, up to a block."""
-    run: tuple[bool, Source] | None = None
-    for own, source in parts:
-        if run is not None:
-            file, begin, size = run[1]
-            if (own, source.file, source.begin) == (run[0], file, begin + size) and (
+def merge_adjacent(parts: Iterable[tuple[bool, Source]]) -> Iterator[tuple[bool, Source]]:
+    """Merges adjacent ranges of one file into ranges of at most a block."""
+    merged: tuple[bool, Source] | None = None
+    for in_place, source in parts:
+        if merged is not None:
+            file, offset, size = merged[1]
+            if (in_place, source.file, source.offset) == (merged[0], file, offset + size) and (
                 size + source.size <= BLOCK_BYTES
             ):
-                run = own, Source(file, begin, size + source.size)
+                merged = in_place, Source(file, offset, size + source.size)
                 continue
-            yield run
-        run = own, source
-    if run is not None:
-        yield run
+            yield merged
+        merged = in_place, source
+    if merged is not None:
+        yield merged

@@ -1,8 +1,8 @@
-"""Large files that are put together from chunks: of this push, of one that broke, and of older versions.
+"""Large files that are assembled from chunks of this push, of an interrupted one, and of older versions.
 
-A row of `chunks` says where in a file a chunk lies, and whether the file has it already (`have`: 0, 1, or 2 when it had
-by an older recipe and nobody has told of it since). A file that is not complete
-lies in `incoming` as `<digest>.part`.
+A row of `chunks` says where in a file a chunk lies, and in `have` whether the file contains it: 0 no, 1 yes, 2 yes
+according to an older recipe that the current one has not confirmed. An incomplete file lies in `incoming` as
+`<digest>.part`.
 """
 
 from __future__ import annotations
@@ -18,141 +18,157 @@ from hai_backend.domain.errors import Conflict, Invalid, Violation
 from hai_backend.domain.workspace import DIGEST_BYTES, Chunk
 from hai_backend.workspaces.chunks.assembly import Assembly
 from hai_backend.workspaces.chunks.sources import Sources, part_of
-from hai_backend.workspaces.chunks.streamed_file import Place
+from hai_backend.workspaces.chunks.streamed_file import ChunkPosition
 from hai_backend.workspaces.contents import opened
-from hai_backend.workspaces.files import Files
+from hai_backend.workspaces.files import WorkspaceFiles
 
-LEAST_BYTES, CHUNK_BYTES = 4096, 2 << 20
-_SOME = 500  # in one question
-_NOTE = """INSERT INTO chunks VALUES (?, ?, ?, ?, 0)
+MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 4096, 2 << 20
+_BATCH = 500  # digests per query
+_INSERT = """INSERT INTO chunks VALUES (?, ?, ?, ?, 0)
     ON CONFLICT DO UPDATE SET have = (have = 2 AND size = excluded.size), size = excluded.size"""
-_HAVE = "UPDATE chunks SET have = 1 WHERE digest = ? AND file = ? AND place = ?"
+_MARK_PRESENT = "UPDATE chunks SET have = 1 WHERE digest = ? AND file = ? AND place = ?"
 
 
-def note(files: Files, file: bytes, size: int, place: int, chunks: Sequence[Chunk]) -> list[Place]:
-    """These chunks of a file follow at `place`; answers each with its own. Raises Invalid."""
-    told = []
+def add_positions(
+    files: WorkspaceFiles, file: bytes, size: int, offset: int, chunks: Sequence[Chunk]
+) -> list[ChunkPosition]:
+    """Records the chunks that follow at `offset` in a file, and returns their positions. Raises Invalid."""
+    positions = []
     for chunk in chunks:
-        least = min(LEAST_BYTES, max(1, size - place))
-        if len(chunk.digest) != DIGEST_BYTES or not least <= chunk.size <= CHUNK_BYTES:
-            sizes = f"{LEAST_BYTES} to {CHUNK_BYTES} bytes, but for the last"
+        minimum = min(MIN_CHUNK_BYTES, max(1, size - offset))
+        if len(chunk.digest) != DIGEST_BYTES or not minimum <= chunk.size <= MAX_CHUNK_BYTES:
+            sizes = f"{MIN_CHUNK_BYTES} to {MAX_CHUNK_BYTES} bytes (the last chunk may be smaller)"
             raise bad_recipe(file, f"a chunk must have a digest and {sizes}")
-        told.append(Place(file, place, chunk.digest, chunk.size))
-        place += chunk.size
-    rows = ((each.digest, file, each.place, each.size) for each in told)
+        positions.append(ChunkPosition(file, offset, chunk.digest, chunk.size))
+        offset += chunk.size
+    rows = ((position.digest, file, position.offset, position.size) for position in positions)
     with files.index.transaction() as db:
-        db.executemany(_NOTE, rows)
-    return told
+        db.executemany(_INSERT, rows)
+    return positions
 
 
-def begin(files: Files, file: bytes, sources: Sources) -> Assembly:
-    """A new recipe: of an older one of the same file only what had arrived counts."""
+def begin_assembly(files: WorkspaceFiles, file: bytes, sources: Sources) -> Assembly:
+    """Starts a new recipe. Of an older recipe for the same file, only the chunks that had arrived still count."""
     name = part_of(file)
-    begun = files.incoming.has(name)
-    made = Assembly(files, file, sources, begun=begun)
-    files.claim(file, made.stop)
+    resumed = files.incoming.has(name)
+    assembly = Assembly(files, file, sources, resumed=resumed)
+    files.claim(file, assembly.abandon)
     with files.index.transaction() as db:
-        db.execute("DELETE FROM chunks WHERE file = ? AND have < ?", (file, 1 if begun else 3))
+        db.execute("DELETE FROM chunks WHERE file = ? AND have < ?", (file, 1 if resumed else 3))
         db.execute("UPDATE chunks SET have = 2 WHERE file = ?", (file,))
     files.incoming.write_at(name, ())
-    sources.forget(file)
-    return made
+    sources.invalidate(file)
+    return assembly
 
 
-def places(files: Files, contents: Sequence[tuple[bytes, memoryview]]) -> list[Place]:
-    """All places that want chunks of these digests and sizes, by file and place."""
+def positions_needing(
+    files: WorkspaceFiles, contents: Sequence[tuple[bytes, memoryview]]
+) -> list[ChunkPosition]:
+    """Returns the positions that need chunks of these digests and sizes, by file and offset."""
     sizes = {digest: len(content) for digest, content in contents}
-    found: list[Place] = []
+    found: list[ChunkPosition] = []
     digests = list(sizes)
-    for first in range(0, len(digests), _SOME):
-        some = digests[first : first + _SOME]
+    for first in range(0, len(digests), _BATCH):
+        batch = digests[first : first + _BATCH]
         query = f"""SELECT file, place, digest, size FROM chunks
-            WHERE have = 0 AND digest IN ({",".join("?" * len(some))})"""
-        rows = files.index.rows(query, some)
-        found += [Place(*row) for row in rows if row[3] == sizes[row[2]]]
+            WHERE have = 0 AND digest IN ({",".join("?" * len(batch))})"""
+        rows = files.index.rows(query, batch)
+        found += [ChunkPosition(*row) for row in rows if row[3] == sizes[row[2]]]
     return sorted(found)
 
 
-def by_file(places: Sequence[Place]) -> Iterator[tuple[bytes, list[Place]]]:
-    """Each file, and its places in order."""
-    for file, wanted in groupby(places, key=attrgetter("file")):
-        yield file, list(wanted)
+def by_file(
+    positions_needing: Sequence[ChunkPosition],
+) -> Iterator[tuple[bytes, list[ChunkPosition]]]:
+    """Yields each file with its positions in order."""
+    for file, positions in groupby(positions_needing, key=attrgetter("file")):
+        yield file, list(positions)
 
 
-def hashed(places: Sequence[Place], made: Mapping[bytes, Assembly]) -> set[bytes]:
-    """Chunks that come just where the digest of their file goes on, and so need not be looked at by themselves.
+def covered_by_file_hash(
+    positions_needing: Sequence[ChunkPosition], assembly: Mapping[bytes, Assembly]
+) -> set[bytes]:
+    """Returns the chunks that are verified by the running hash of their file, so they need no check of their own.
 
-    If that is right at the end, so are they, or the recipe lies: who builds another file upon them later finds that one
-    wrong, and then they are forgotten (`complete`).
+    If the hash of the whole file is right, so are they. A wrong recipe is noticed later, when another file is built
+    from these chunks: its hash is wrong, and the chunks are discarded (`complete_file`).
     """
-    known = set[bytes]()
-    for file, wanted in by_file(places):
-        end = made[file].running.place if file in made else -1
-        for each in wanted:
-            if each.place != end:
+    covered = set[bytes]()
+    for file, positions in by_file(positions_needing):
+        finish_file = assembly[file].stream.offset if file in assembly else -1
+        for position in positions:
+            if position.offset != finish_file:
                 break
-            known.add(each.digest)
-            end += each.size
-    return known
+            covered.add(position.digest)
+            finish_file += position.size
+    return covered
 
 
-def receive(
-    files: Files, wanted: Sequence[Place], contents: Mapping[bytes, memoryview], made: Assembly
+def write_chunks(
+    files: WorkspaceFiles,
+    positions: Sequence[ChunkPosition],
+    contents: Mapping[bytes, memoryview],
+    assembly: Assembly,
 ) -> None:
-    """Chunks go to the places of one file that want them."""
-    _have(files, made.take(wanted, contents))
+    """Writes chunks to the positions of one file that need them."""
+    _mark_present(files, assembly.write(positions, contents))
 
 
-def note_written(files: Files, made: Assembly) -> None:
-    """What is in the file counts as here from now on."""
-    _have(files, made.running.written())
+def record_written(files: WorkspaceFiles, assembly: Assembly) -> None:
+    """Marks chunks as stored once they are in the file."""
+    _mark_present(files, assembly.stream.written())
 
 
-def _have(files: Files, written: Sequence[Place]) -> None:
+def _mark_present(files: WorkspaceFiles, written: Sequence[ChunkPosition]) -> None:
     if written:
         with files.index.transaction() as db:
-            db.executemany(_HAVE, ((each.digest, each.file, each.place) for each in written))
+            db.executemany(
+                _MARK_PRESENT,
+                ((position.digest, position.file, position.offset) for position in written),
+            )
 
 
-def rest(files: Files, made: Assembly) -> None:
-    """What arrived is kept; more may come. Raises OSError."""
+def flush(files: WorkspaceFiles, assembly: Assembly) -> None:
+    """Keeps what has arrived; more may arrive later. Raises OSError."""
     try:
-        made.rest()
+        assembly.flush()
     finally:
-        note_written(files, made)
+        record_written(files, assembly)
 
 
-def complete(files: Files, file: bytes, size: int, made: Assembly | None) -> None:
-    """A file that lacks no chunk gets its name. Raises Conflict when its chunks do not make it."""
-    if made is None:
+def complete_file(files: WorkspaceFiles, file: bytes, size: int, assembly: Assembly | None) -> None:
+    """Renames a file that lacks no chunk to its digest. Raises Conflict when the content does not match."""
+    if assembly is None:
         return
-    with made.held():
-        made.end()
-        note_written(files, made)
-        if made.running.place == size:
-            _name(files, file, size, made)
+    with assembly.locked():
+        assembly.finish_file()
+        record_written(files, assembly)
+        if assembly.stream.offset == size:
+            _install(files, file, size, assembly)
 
 
-def _name(files: Files, file: bytes, size: int, made: Assembly) -> None:
+def _install(files: WorkspaceFiles, file: bytes, size: int, assembly: Assembly) -> None:
     with files.index.transaction() as db:
         db.execute("DELETE FROM chunks WHERE file = ? AND have = 2", (file,))
         db.execute("UPDATE chunks SET have = 1 WHERE file = ?", (file,))
     name, folder = part_of(file), files.incoming.folder
-    if not made.running.is_whole(file, size):
+    if not assembly.stream.is_complete(file, size):
         with opened(files.incoming.open(name)) as wrong:
-            _forget_wrong(files, file, wrong)
+            _discard_wrong(files, file, wrong)
         raise Conflict(
-            f"the chunks of {file.hex()} do not make that file: a program changed its older version, or the recipe "
-            "is wrong; push again, and only what was wrong travels",
+            f"the chunks of {file.hex()} do not match its digest: a program changed its older version, or the recipe "
+            "is wrong; push again, and only the wrong chunks are sent",
             reason="CONTENT_CHANGED",
         )
     os.rename(name, file.hex(), src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def _forget_wrong(files: Files, file: bytes, made: int) -> None:
-    """Nobody has the chunks that are not what they should be, whatever was believed."""
+def _discard_wrong(files: WorkspaceFiles, file: bytes, assembly: int) -> None:
+    """Discards the chunks whose content does not match their digest, in every file that lists them."""
     rows = files.index.rows("SELECT digest, place, size FROM chunks WHERE file = ?", (file,))
-    wrong = [(d,) for d, place, size in rows if blake3(os.pread(made, size, place)).digest() != d]
+    wrong = [
+        (d,) for d, offset, size in rows if blake3(os.pread(assembly, size, offset)).digest() != d
+    ]
     with files.index.transaction() as db:
         db.executemany("DELETE FROM chunks WHERE digest = ?", wrong)
         db.execute("DELETE FROM chunks WHERE file = ?", (file,))
@@ -160,5 +176,4 @@ def _forget_wrong(files: Files, file: bytes, made: int) -> None:
 
 
 def bad_recipe(file: bytes, problem: str) -> Invalid:
-    """What is wrong with a recipe."""
     return Invalid((Violation(f"recipe[{file.hex()[:16]}]", problem),), reason="BAD_RECIPE")

@@ -1,4 +1,4 @@
-"""Where chunks come from: older versions, and what is being put together. Few of these files are open at a time."""
+"""Finds stored chunks in older versions and in files that are being assembled. Few of these files are open at once."""
 
 from __future__ import annotations
 
@@ -9,52 +9,54 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from hai_backend.domain.errors import Conflict
-from hai_backend.workspaces.chunks.streamed_file import Place
-from hai_backend.workspaces.files import Files
+from hai_backend.workspaces.chunks.streamed_file import ChunkPosition
+from hai_backend.workspaces.files import WorkspaceFiles
 
-OPEN = 16
-_SOME = 500  # in one question
-_EQUAL = 8  # places of one chunk that are looked at
-_OWN = "SELECT 1 FROM chunks WHERE digest = ? AND file = ? AND place = ? AND size = ? AND have = 1"
-_OTHERS = """SELECT digest, file, place, size FROM chunks
-    WHERE digest IN ({marks}) AND have = 1 LIMIT {most}"""
+MAX_OPEN = 16
+_BATCH = 500  # digests per query
+_MAX_CANDIDATES = 8  # candidates that are considered for one chunk
+_IN_PLACE = (
+    "SELECT 1 FROM chunks WHERE digest = ? AND file = ? AND place = ? AND size = ? AND have = 1"
+)
+_STORED = """SELECT digest, file, place, size FROM chunks
+    WHERE digest IN ({marks}) AND have = 1 LIMIT {limit}"""
 
 
 def part_of(file: bytes) -> str:
-    """The name of an incomplete file in `incoming`."""
+    """Returns the name of an incomplete file in `incoming`."""
     return f"{file.hex()}.part"
 
 
 class Source(NamedTuple):
-    """Bytes of a file that is here, by its digest."""
+    """A range of a stored file, which is named by its digest."""
 
     file: bytes
-    begin: int
+    offset: int
     size: int
 
 
 class Sources:
-    """Of one push. One thread at a time."""
+    """The chunk sources of one push. Not thread-safe."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: WorkspaceFiles) -> None:
         self._files = files
-        self._here: dict[bytes, bool] = {}
-        self._open: dict[bytes, int] = {}  # the one that was asked for last is the last
+        self._exists: dict[bytes, bool] = {}
+        self._open: dict[bytes, int] = {}  # in order of use
 
     def has(self, file: bytes) -> bool:
-        """Whether there is a file of this digest, or a part of one."""
-        if file not in self._here:
-            self._here[file] = self._opened(file) is not None
-        return self._here[file]
+        """Tells whether a file of this digest, or a part of one, is stored."""
+        if file not in self._exists:
+            self._exists[file] = self._opened(file) is not None
+        return self._exists[file]
 
-    def forget(self, file: bytes) -> None:
-        """It is there from now on, or another one."""
-        self._here.pop(file, None)
+    def invalidate(self, file: bytes) -> None:
+        """Drops what is cached about a file that was created or replaced."""
+        self._exists.pop(file, None)
         if (found := self._open.pop(file, None)) is not None:
             os.close(found)
 
     def open(self, file: bytes) -> int:
-        """It stays open until OPEN others were asked for. Raises Conflict when it has gone since."""
+        """Returns the open file; it stays open until MAX_OPEN others were used. Raises Conflict when it was deleted."""
         found = self._opened(file)
         if found is None:
             raise Conflict(
@@ -68,7 +70,7 @@ class Sources:
             found = self._found(file)
         if found is not None:
             self._open[file] = found
-            if len(self._open) > OPEN:
+            if len(self._open) > MAX_OPEN:
                 os.close(self._open.pop(next(iter(self._open))))
         return found
 
@@ -77,44 +79,48 @@ class Sources:
             return self._files.incoming.open(part_of(file))
         return self._files.find(file)
 
-    def choose(self, told: Sequence[Place], *, own: bool) -> dict[Place, Source]:
-        """Where chunks are to be had; neighbours in one file, if that can be. `own`: perhaps in the file itself."""
-        here = self._known(list({each.digest for each in told}))
-        found: dict[Place, Source] = {}
+    def locate(
+        self, positions: Sequence[ChunkPosition], *, in_place: bool
+    ) -> dict[ChunkPosition, Source]:
+        """Maps chunks to stored ranges, if possible adjacent ones of one file. `in_place`: the file itself may have
+        them."""
+        stored = self._stored(list({position.digest for position in positions}))
+        found: dict[ChunkPosition, Source] = {}
         last = b""
-        for each in told:
-            if sources := self._places_of(each, here[each.digest], own):
+        for position in positions:
+            if sources := self._candidates(position, stored[position.digest], in_place):
                 best = min(sources, key=lambda source: source.file != last)
-                found[each], last = best, best.file
+                found[position], last = best, best.file
         return found
 
-    def _places_of(self, wanted: Place, here: Sequence[Source], own: bool) -> list[Source]:
-        """The file itself, where it has the chunk; else some that have it."""
-        row = (wanted.digest, wanted.file, wanted.place, wanted.size)
-        if own and self._files.index.rows(_OWN, row):
-            return [Source(wanted.file, wanted.place, wanted.size)]
-        return [s for s in here if s.size == wanted.size and self.has(s.file)]
+    def _candidates(
+        self, position: ChunkPosition, stored: Sequence[Source], in_place: bool
+    ) -> list[Source]:
+        """Returns the range in the file itself if it has the chunk, else some other ranges."""
+        row = (position.digest, position.file, position.offset, position.size)
+        if in_place and self._files.index.rows(_IN_PLACE, row):
+            return [Source(position.file, position.offset, position.size)]
+        return [s for s in stored if s.size == position.size and self.has(s.file)]
 
-    def _known(self, digests: Sequence[bytes]) -> Mapping[bytes, list[Source]]:
-        """Some places of each chunk; of many equal ones not all are read."""
+    def _stored(self, digests: Sequence[bytes]) -> Mapping[bytes, list[Source]]:
+        """Returns some stored ranges of each chunk; not all when there are many."""
         found = defaultdict[bytes, list[Source]](list)
-        for first in range(0, len(digests), _SOME):
-            some = digests[first : first + _SOME]
-            for digest, *source in self._rows(some):
+        for first in range(0, len(digests), _BATCH):
+            batch = digests[first : first + _BATCH]
+            for digest, *source in self._rows(batch):
                 found[digest].append(Source(*source))
         return found
 
     def _rows(self, digests: Sequence[bytes]) -> list[Any]:
-        index, most = self._files.index, _EQUAL * len(digests)
-        query = _OTHERS.format(marks=",".join("?" * len(digests)), most=most)
+        index, limit = self._files.index, _MAX_CANDIDATES * len(digests)
+        query = _STORED.format(marks=",".join("?" * len(digests)), limit=limit)
         rows = index.rows(query, digests)
-        if len(rows) < most:
+        if len(rows) < limit:
             return rows
-        each = _OTHERS.format(marks="?", most=_EQUAL)
-        return [row for digest in digests for row in index.rows(each, (digest,))]
+        position = _STORED.format(marks="?", limit=_MAX_CANDIDATES)
+        return [row for digest in digests for row in index.rows(position, (digest,))]
 
     def close(self) -> None:
-        """Done with all of them."""
         for found in self._open.values():
             os.close(found)
         self._open.clear()

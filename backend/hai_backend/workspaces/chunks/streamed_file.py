@@ -1,4 +1,4 @@
-"""A large file that comes from its beginning on, as in a first push: hashed on its way to the disk, not read again."""
+"""A large file that arrives from its beginning, as in a first push: hashed on its way to the disk, not read again."""
 
 from __future__ import annotations
 
@@ -9,74 +9,76 @@ from typing import NamedTuple
 
 from blake3 import blake3
 
-from hai_backend.workspaces.storage.direct_io import DirectIO
+from hai_backend.workspaces.storage.direct_io import DirectWriter
 
 
-class Place(NamedTuple):
-    """Where a chunk is wanted."""
+class ChunkPosition(NamedTuple):
+    """Where a chunk belongs in a file."""
 
     file: bytes
-    place: int
+    offset: int
     digest: bytes
     size: int
 
 
 class StreamedFile:
-    """A file that nobody else writes, as far as its chunks come one behind the other. `create` opens it."""
+    """A file with a single writer, for the part whose chunks arrive in sequence. `create` opens the file."""
 
     def __init__(self, create: Callable[[], int]) -> None:
         self._create = create
-        self._straight: DirectIO | None = None
-        self._taken: deque[Place] = deque()  # not in the file yet
+        self._writer: DirectWriter | None = None
+        self._queued: deque[ChunkPosition] = deque()  # not written yet
         self._written = 0
         self._hash = blake3()
-        self.place = 0
+        self.offset = 0
 
-    def take(self, wanted: Sequence[Place], contents: Mapping[bytes, memoryview]) -> list[Place]:
-        """Take those that come next, of some by place; answers the rest. Raises OSError."""
-        for number, each in enumerate(wanted):
-            if each.place != self.place:
-                return list(wanted[number:])
-            self.add(contents[each.digest])
-            self._taken.append(each)
+    def write_next(
+        self, positions: Sequence[ChunkPosition], contents: Mapping[bytes, memoryview]
+    ) -> list[ChunkPosition]:
+        """Writes those of the ordered positions that come next. Returns the remaining ones. Raises OSError."""
+        for index, position in enumerate(positions):
+            if position.offset != self.offset:
+                return list(positions[index:])
+            self.add(contents[position.digest])
+            self._queued.append(position)
         return []
 
     def add(self, content: memoryview) -> None:
-        """These bytes come next. Raises OSError, also of what came before."""
-        if self._straight is None:
-            self._straight = DirectIO(self._create(), self.place)
-        self._straight.add(content)
-        self._written = self._straight.written
+        """Appends these bytes. Raises OSError, also for bytes that were added earlier."""
+        if self._writer is None:
+            self._writer = DirectWriter(self._create(), self.offset)
+        self._writer.add(content)
+        self._written = self._writer.written
         self._hash.update(content)
-        self.place += len(content)
+        self.offset += len(content)
 
     def skip(self, content: memoryview) -> None:
-        """These bytes come next, and are in the file already. Raises OSError."""
+        """Hashes the next bytes, which are in the file already. Raises OSError."""
         self.finish()
         self._hash.update(content)
-        self.place += len(content)
+        self.offset += len(content)
 
-    def written(self) -> list[Place]:
-        """What has come to be in the file since the last question."""
+    def written(self) -> list[ChunkPosition]:
+        """Returns the positions that were written since the last call."""
         found = []
-        while self._taken and self._taken[0].place + self._taken[0].size <= self._written:
-            found.append(self._taken.popleft())
+        while self._queued and self._queued[0].offset + self._queued[0].size <= self._written:
+            found.append(self._queued.popleft())
         return found
 
     def finish(self) -> None:
-        """All that was taken is in the file; more may come."""
-        if self._straight is not None:
-            straight, self._straight = self._straight, None
-            with closing(straight):
-                straight.finish()
-                self._written = straight.written
+        """Writes all queued bytes to the file; more may arrive later."""
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            with closing(writer):
+                writer.finish()
+                self._written = writer.written
 
     def drop(self) -> None:
-        """Nothing more is written, not even what was taken."""
-        if self._straight is not None:
-            straight, self._straight = self._straight, None
-            straight.close()
+        """Discards the queued bytes and writes nothing more."""
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            writer.close()
 
-    def is_whole(self, digest: bytes, size: int) -> bool:
-        """Whether all of the file has come so, and is what it should be."""
-        return self.place == size and self._hash.digest() == digest
+    def is_complete(self, digest: bytes, size: int) -> bool:
+        """Tells whether the complete file was hashed and matches its digest."""
+        return self.offset == size and self._hash.digest() == digest

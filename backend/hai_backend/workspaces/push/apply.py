@@ -1,7 +1,7 @@
-"""Does to the tree what a committed revision says; after a crash it is done again, from where it stopped.
+"""Applies a committed revision to the tree. After a crash it continues where it stopped.
 
-The mark of a file that is in place is that its content has left `incoming`: one rename does both. What it replaces is
-linked into `objects` before. What is found in the way and is not what the index says is set aside, never lost.
+A file is in place when its content has left `incoming`: one rename does both. The previous version is linked into
+`objects` before. Anything in the way that the index does not expect is set aside, never lost.
 """
 
 from __future__ import annotations
@@ -15,25 +15,33 @@ from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any, NamedTuple
 
 from hai_backend.domain.workspace import EntryKind, joined
-from hai_backend.workspaces.contents import rename_into_nothing
-from hai_backend.workspaces.files import Files, is_still_at, now_ns
+from hai_backend.workspaces.contents import rename_no_replace
+from hai_backend.workspaces.files import WorkspaceFiles, has_content_at, now_ns
 from hai_backend.workspaces.push import materialize
-from hai_backend.workspaces.storage.directories import Directories, give_named, set_aside
-from hai_backend.workspaces.storage.file_stat import Stat, bears, look
-from hai_backend.workspaces.storage.workers import FILE_SECONDS, PART, Walker, Workers, parts
+from hai_backend.workspaces.storage.directories import Directories, chown_entry, set_aside
+from hai_backend.workspaces.storage.file_stat import Stat, has_mtime, read_stat
+from hai_backend.workspaces.storage.workers import (
+    FILE_SECONDS,
+    FILES_PER_BATCH,
+    TreeWorker,
+    WorkerPool,
+    batches,
+)
 
 _FILE, _DIRECTORY, _LINK = EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.SYMLINK
 _ROWS = """SELECT p.*, s.size, s.mtime_ns, s.ino, s.ctime_ns, s.seen_ns
-    FROM (SELECT * FROM pending WHERE {which} AND (folder, name) {after} (?, ?)
-      ORDER BY folder {way}, name {way} LIMIT 2000) p
-    LEFT JOIN stats s USING (folder, name) ORDER BY folder {way}, name {way}"""
-_MAKING = _ROWS.format(which="kind != 0", after=">", way="ASC")
-_CLEARING = _ROWS.format(which="(kind = 0 OR kind_before NOT IN (0, kind))", after="<", way="DESC")
-_LAST = "\U0010ffff"
+    FROM (SELECT * FROM pending WHERE {condition} AND (folder, name) {after} (?, ?)
+      ORDER BY folder {direction}, name {direction} LIMIT 2000) p
+    LEFT JOIN stats s USING (folder, name) ORDER BY folder {direction}, name {direction}"""
+_CREATIONS = _ROWS.format(condition="kind != 0", after=">", direction="ASC")
+_REMOVALS = _ROWS.format(
+    condition="(kind = 0 OR kind_before NOT IN (0, kind))", after="<", direction="DESC"
+)
+_AFTER_ALL = "\U0010ffff"
 
 
 class _Step(NamedTuple):
-    """One path that changes, and what the index knew of it before."""
+    """One path that changes, with its state in the index before."""
 
     folder: str
     name: str
@@ -46,35 +54,37 @@ class _Step(NamedTuple):
     source: str | None
     kind_before: int
     digest_before: bytes | None
-    seen: Stat | None
+    observed: Stat | None
 
 
-def recover(files: Files) -> None:
-    """After another process: what was committed is carried out, and what a push left waits for the next one."""
+def recover(files: WorkspaceFiles) -> None:
+    """Applies what another process committed, and keeps what its pushes left for the next attempt."""
     apply(files)
     files.recover()
     materialize.recover(files)
 
 
-def apply(files: Files) -> None:
-    """Finish what is pending; nothing pending: nothing happens."""
+def apply(files: WorkspaceFiles) -> None:
+    """Applies all pending changes, if there are any."""
     if not files.index.rows("SELECT 1 FROM pending LIMIT 1"):
         return
     with files.folders() as folders:
-        for steps in _steps(files, _CLEARING, (_LAST, _LAST)):
+        for steps in _steps(files, _REMOVALS, (_AFTER_ALL, _AFTER_ALL)):
             for step in steps:
-                _clear(files, folders, step)
-        with closing(Workers(partial(_Placer, files), FILE_SECONDS, files.storage)) as hands:
-            for steps in _steps(files, _MAKING, ("", "")):
-                _make(files, folders, hands, steps)
+                _remove_previous(files, folders, step)
+        with closing(
+            WorkerPool(partial(_FileInstaller, files), FILE_SECONDS, files.storage_speed)
+        ) as pool:
+            for steps in _steps(files, _CREATIONS, ("", "")):
+                _create_all(files, folders, pool, steps)
     with files.index.transaction() as db:
         db.execute("""DELETE FROM stats WHERE (folder, name) IN
             (SELECT folder, name FROM pending WHERE kind != 1)""")
         db.execute("DELETE FROM pending")
 
 
-def _steps(files: Files, query: str, begin: tuple[str, str]) -> Iterator[list[_Step]]:
-    after = begin
+def _steps(files: WorkspaceFiles, query: str, start: tuple[str, str]) -> Iterator[list[_Step]]:
+    after = start
     while rows := files.index.rows(query, after):
         steps = [_step(row) for row in rows]
         after = (steps[-1].folder, steps[-1].name)
@@ -82,21 +92,21 @@ def _steps(files: Files, query: str, begin: tuple[str, str]) -> Iterator[list[_S
 
 
 def _step(row: Any) -> _Step:
-    seen = Stat(*row[11:]) if row[11] is not None else None
-    return _Step._make((*row[:11], seen))
+    observed = Stat(*row[11:]) if row[11] is not None else None
+    return _Step._make((*row[:11], observed))
 
 
-def _clear(files: Files, folders: Directories, step: _Step) -> None:
-    """What was here goes, for nothing or something of another kind comes."""
+def _remove_previous(files: WorkspaceFiles, folders: Directories, step: _Step) -> None:
+    """Removes what was at a path that becomes empty or gets another kind."""
     try:
         folder = folders.at(step.folder)
     except OSError:
-        return  # it went with its directory
+        return  # it was removed with its directory
     with suppress(FileNotFoundError):
         mode = os.stat(step.name, dir_fd=folder, follow_symlinks=False).st_mode
         if step.kind_before == _FILE and S_ISREG(mode):
-            _displace(files, folder, step)
-            with suppress(FileNotFoundError):  # it was set aside
+            _archive_previous(files, folder, step)
+            with suppress(FileNotFoundError):  # then it was set aside
                 os.unlink(step.name, dir_fd=folder)
         elif step.kind_before == _LINK and S_ISLNK(mode):
             os.unlink(step.name, dir_fd=folder)
@@ -107,15 +117,15 @@ def _clear(files: Files, folders: Directories, step: _Step) -> None:
 def _remove_directory(step: _Step, folder: int) -> None:
     try:
         os.rmdir(step.name, dir_fd=folder)
-    except OSError:  # a program put something into it: it stays, unless its place is needed
+    except OSError:  # a program put something into it: keep it, unless its path is needed
         if step.kind != EntryKind.NONE:
             set_aside(step.name, folder)
 
 
-def _displace(files: Files, folder: int, step: _Step) -> None:
-    """Keep what is here under its digest. A program's version that nobody knows gets another name in the tree."""
+def _archive_previous(files: WorkspaceFiles, folder: int, step: _Step) -> None:
+    """Links the previous version into `objects`. A version that the index does not know is set aside in the tree."""
     assert step.digest_before is not None
-    if is_still_at(folder, step.name, step.seen, step.digest_before):
+    if has_content_at(folder, step.name, step.observed, step.digest_before):
         with suppress(FileExistsError):
             os.link(
                 step.name,
@@ -131,38 +141,50 @@ def _displace(files: Files, folder: int, step: _Step) -> None:
             db.execute("DELETE FROM objects WHERE digest = ?", (step.digest_before,))
 
 
-def _make(files: Files, folders: Directories, hands: Workers[_Placer], steps: list[_Step]) -> None:
-    """Directories before what is in them; files are in nobody's way."""
+def _create_all(
+    files: WorkspaceFiles,
+    folders: Directories,
+    pool: WorkerPool[_FileInstaller],
+    steps: list[_Step],
+) -> None:
+    """Creates directories before their entries; the order of files does not matter."""
     for step in steps:
         if step.kind == _DIRECTORY:
             _make_directory(files, folders, step)
         elif step.kind == _LINK:
-            _link(files, folders.make(step.folder), step)
+            _create_link(files, folders.make(step.folder), step)
     new = (step for step in steps if step.kind == _FILE)
-    _keep_stats(files, list(chain.from_iterable(hands.each(_Placer.place, parts(new, PART)))))
+    _save_stats(
+        files,
+        list(
+            chain.from_iterable(
+                pool.map_ordered(_FileInstaller.install, batches(new, FILES_PER_BATCH))
+            )
+        ),
+    )
 
 
-class _Placer(Walker):
-    """Puts files where they belong. One thread at a time."""
+class _FileInstaller(TreeWorker):
+    """Moves files to their paths. Not thread-safe."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: WorkspaceFiles) -> None:
         super().__init__(files.folders())
         self._files = files
 
-    def place(self, steps: list[_Step]) -> list[tuple[Any, ...] | None]:
-        """Answers rows of stats."""
+    def install(self, steps: list[_Step]) -> list[tuple[Any, ...] | None]:
+        """Returns rows of stats."""
         self.done += len(steps)
-        return [_place(self._files, self.folders.make(step.folder), step) for step in steps]
+        return [_install_file(self._files, self.folders.make(step.folder), step) for step in steps]
 
 
-def _make_directory(files: Files, folders: Directories, step: _Step) -> None:
+def _make_directory(files: WorkspaceFiles, folders: Directories, step: _Step) -> None:
     path = joined(step.folder, step.name)
     if step.source is not None:
-        materialize.show(files, folders.make(step.folder), step.name, step.source, path)
+        materialize.publish(files, folders.make(step.folder), step.name, step.source, path)
     folders.make(path)
 
 
-def _link(files: Files, folder: int, step: _Step) -> None:
+def _create_link(files: WorkspaceFiles, folder: int, step: _Step) -> None:
     with suppress(OSError):
         if os.readlink(step.name, dir_fd=folder) == step.target:
             return
@@ -172,39 +194,39 @@ def _link(files: Files, folder: int, step: _Step) -> None:
     except FileExistsError:
         set_aside(step.name, folder)
         os.symlink(step.target, step.name, dir_fd=folder)
-    give_named(step.name, folder, files.owner)
+    chown_entry(step.name, folder, files.owner)
 
 
-def _place(files: Files, folder: int, step: _Step) -> tuple[Any, ...] | None:
-    """Answers a row of stats; None when a program was at it already."""
-    with suppress(FileNotFoundError):  # it was placed before a crash
+def _install_file(files: WorkspaceFiles, folder: int, step: _Step) -> tuple[Any, ...] | None:
+    """Returns a row of stats; None when a program has changed the file already."""
+    with suppress(FileNotFoundError):  # it was moved before a crash
         _rename(files, folder, step)
-    now = look(step.name, folder)
-    if now is None or now.size != step.size or not bears(step.mtime_ns, now.mtime_ns):
+    now = read_stat(step.name, folder)
+    if now is None or now.size != step.size or not has_mtime(step.mtime_ns, now.mtime_ns):
         return None
     return (step.folder, step.name, now.size, now.mtime_ns, now.ino, now.ctime_ns)
 
 
-def _rename(files: Files, folder: int, step: _Step) -> None:
+def _rename(files: WorkspaceFiles, folder: int, step: _Step) -> None:
     assert step.digest is not None
     incoming, source = files.incoming.folder, step.source or step.digest.hex()
     os.utime(source, ns=(step.mtime_ns, step.mtime_ns), dir_fd=incoming)
     if step.executable:
         os.chmod(source, 0o755, dir_fd=incoming)
-    give_named(source, incoming, files.owner)
-    if step.kind_before != _FILE or not _make_way(files, folder, step):
-        if rename_into_nothing(source, incoming, step.name, folder):
+    chown_entry(source, incoming, files.owner)
+    if step.kind_before != _FILE or not _clear_target(files, folder, step):
+        if rename_no_replace(source, incoming, step.name, folder):
             return
-        _make_way(files, folder, step)
+        _clear_target(files, folder, step)
     os.rename(source, step.name, src_dir_fd=incoming, dst_dir_fd=folder)
 
 
-def _make_way(files: Files, folder: int, step: _Step) -> bool:
-    """False: nothing is there."""
+def _clear_target(files: WorkspaceFiles, folder: int, step: _Step) -> bool:
+    """Clears the path for a file. Returns False if nothing was there."""
     try:
         mode = os.stat(step.name, dir_fd=folder, follow_symlinks=False).st_mode
         if step.kind_before == _FILE and S_ISREG(mode):
-            _displace(files, folder, step)
+            _archive_previous(files, folder, step)
         else:
             set_aside(step.name, folder)
     except FileNotFoundError:
@@ -212,8 +234,8 @@ def _make_way(files: Files, folder: int, step: _Step) -> bool:
     return True
 
 
-def _keep_stats(files: Files, placed: list[tuple[Any, ...] | None]) -> None:
-    seen = now_ns()
-    rows = [(*row, seen) for row in placed if row is not None]
+def _save_stats(files: WorkspaceFiles, installed: list[tuple[Any, ...] | None]) -> None:
+    observed = now_ns()
+    rows = [(*row, observed) for row in installed if row is not None]
     with files.index.transaction() as db:
         db.executemany("INSERT OR REPLACE INTO stats VALUES (?, ?, ?, ?, ?, ?, ?)", rows)

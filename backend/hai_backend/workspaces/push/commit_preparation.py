@@ -1,6 +1,6 @@
-"""The last moments before a commit: what programs wrote is not replaced, and every file has a content of its own.
+"""The last steps before a commit: checks that programs changed nothing, and provides the content of every file.
 
-All of it is on disk before the one transaction that makes the revision.
+All contents are on disk before the one transaction that creates the revision.
 """
 
 from __future__ import annotations
@@ -20,51 +20,62 @@ from hai_backend.domain.workspace import Revision, joined
 from hai_backend.workspaces.chunks import chunks
 from hai_backend.workspaces.chunks.assembly import Assembly
 from hai_backend.workspaces.chunks.sources import part_of
-from hai_backend.workspaces.contents import copy_whole, opened
-from hai_backend.workspaces.files import Files
+from hai_backend.workspaces.contents import copy_and_verify, opened
+from hai_backend.workspaces.files import WorkspaceFiles
 from hai_backend.workspaces.push import apply, staging
-from hai_backend.workspaces.push.materialize import Laid
-from hai_backend.workspaces.push.overwrite_guard import require_as_known
+from hai_backend.workspaces.push.materialize import NewDirectories
+from hai_backend.workspaces.push.overwrite_guard import require_unchanged
 from hai_backend.workspaces.push.staging import Author
-from hai_backend.workspaces.storage.workers import FILE_SECONDS, PART, Walker, Workers, parts
+from hai_backend.workspaces.storage.workers import (
+    FILE_SECONDS,
+    FILES_PER_BATCH,
+    TreeWorker,
+    WorkerPool,
+    batches,
+)
 
-_FEW = 16  # files that are synced one by one
+_MAX_SYNCED_ONE_BY_ONE = 16  # more files than that are synced together
 _EMPTY = blake3().digest()
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
-    """What a push has done already."""
+class ReceivedContents:
+    """What a push has stored before its commit."""
 
-    laid: Laid
-    made: Mapping[bytes, Assembly]
+    new_directories: NewDirectories
+    assemblies: Mapping[bytes, Assembly]
 
 
-def carry_out(files: Files, author: Author, arrived: Arrived | None = None) -> Revision:
-    """Make what is staged and settled a revision, and the tree so. Raises Conflict, and then nothing has changed."""
-    if arrived is not None:
-        arrived.laid.settle()
-    require_as_known(files)
-    _complete(files, arrived.made if arrived is not None else {})
-    ready = prepare(files)
-    few = len(ready) <= _FEW and (arrived is None or not arrived.laid.used)
-    files.incoming.sync(ready if few else None)
+def commit_staged(
+    files: WorkspaceFiles, author: Author, received: ReceivedContents | None = None
+) -> Revision:
+    """Commits the staged changes as a revision and applies them to the tree. Raises Conflict, and then nothing has
+    changed."""
+    if received is not None:
+        received.new_directories.prepare_commit()
+    require_unchanged(files)
+    _complete(files, received.assemblies if received is not None else {})
+    ready = prepare_contents(files)
+    is_few = len(ready) <= _MAX_SYNCED_ONE_BY_ONE and (
+        received is None or not received.new_directories.is_used
+    )
+    files.incoming.sync(ready if is_few else None)
     revision = staging.commit(files.index, author)
     apply.apply(files)
     return revision
 
 
-def _complete(files: Files, made: Mapping[bytes, Assembly]) -> None:
-    """Large files whose chunks are all here get their names."""
-    parts = {name for name in files.incoming.names() if name.endswith(".part")}
+def _complete(files: WorkspaceFiles, assemblies: Mapping[bytes, Assembly]) -> None:
+    """Renames large files whose chunks are complete to their digests."""
+    incomplete = {name for name in files.incoming.names() if name.endswith(".part")}
     query = "SELECT DISTINCT digest, size FROM staged WHERE kind = 1 AND laid IS NULL"
-    for digest, size in files.index.rows(query) if parts else ():
-        if part_of(digest) in parts and not files.incoming.has(digest.hex()):
-            chunks.complete(files, digest, size, made.get(digest))
+    for digest, size in files.index.rows(query) if incomplete else ():
+        if part_of(digest) in incomplete and not files.incoming.has(digest.hex()):
+            chunks.complete_file(files, digest, size, assemblies.get(digest))
 
 
-class _Wanted(NamedTuple):
-    """A name in `incoming`, what it must hold, and for which file."""
+class _RequiredContent(NamedTuple):
+    """A name in `incoming`, the content that it must have, and the file that needs it."""
 
     source: str
     digest: bytes
@@ -72,52 +83,63 @@ class _Wanted(NamedTuple):
     name: str
 
 
-def prepare(files: Files) -> list[str]:
-    """Give every staged file a content of its own in `incoming`; answers some of their names. Raises Conflict.
+def prepare_contents(files: WorkspaceFiles) -> list[str]:
+    """Provides a separate content in `incoming` for every staged file. Returns some of their names. Raises Conflict.
 
-    A content is named by its digest; who shares it with others has a copy, and is told its name.
+    A content is named by its digest. When several files share one, all but the first get a copy, whose name is
+    recorded.
     """
-    copies: list[_Wanted] = []
+    copies: list[_RequiredContent] = []
     ready: list[str] = []
-    provider = partial(_Provider, files, set(files.incoming.names()))
-    with closing(Workers(provider, FILE_SECONDS, files.storage)) as hands:
-        lacking = _lacking(hands, _first(files, copies, ready)) + _lacking(hands, copies)
-    if lacking:
+    provider = partial(_ContentProvider, files, set(files.incoming.names()))
+    with closing(WorkerPool(provider, FILE_SECONDS, files.storage_speed)) as pool:
+        missing = _provide_all(pool, _first_of_each(files, copies, ready)) + _provide_all(
+            pool, copies
+        )
+    if missing:
         raise Conflict(
-            f"the contents of {len(lacking)} files are not here, as of {lacking[0]}: they have not arrived, "
+            f"the contents of {len(missing)} files are missing, such as {missing[0]}: they have not arrived, "
             "or a program changed them in place; push again, or restore other paths",
             reason="CONTENTS_MISSING",
         )
     with files.index.transaction() as db:
-        rows = ((each.source, each.folder, each.name) for each in copies)
+        rows = ((required.source, required.folder, required.name) for required in copies)
         db.executemany("UPDATE staged SET source = ? WHERE folder = ? AND name = ?", rows)
     return ready
 
 
-def _lacking(hands: Workers[_Provider], wanted: Iterable[_Wanted]) -> list[str]:
-    return list(chain.from_iterable(hands.each(_Provider.provide, parts(wanted, PART))))
+def _provide_all(
+    pool: WorkerPool[_ContentProvider], required: Iterable[_RequiredContent]
+) -> list[str]:
+    return list(
+        chain.from_iterable(
+            pool.map_ordered(_ContentProvider.provide, batches(required, FILES_PER_BATCH))
+        )
+    )
 
 
-def _first(files: Files, copies: list[_Wanted], ready: list[str]) -> Iterator[_Wanted]:
-    """Each content once; who wants it, too, is added to `copies`. Some names are added to `ready`."""
-    twice = """SELECT digest FROM staged WHERE kind = 1 AND laid IS NULL GROUP BY digest HAVING COUNT(*) > 1"""
-    used = {row[0]: 0 for row in files.index.rows(twice)}
+def _first_of_each(
+    files: WorkspaceFiles, copies: list[_RequiredContent], ready: list[str]
+) -> Iterator[_RequiredContent]:
+    """Yields each content once; further files with that content are added to `copies`, and some names to `ready`."""
+    duplicates = """SELECT digest FROM staged WHERE kind = 1 AND laid IS NULL GROUP BY digest HAVING COUNT(*) > 1"""
+    used = {row[0]: 0 for row in files.index.rows(duplicates)}
     for folder, name, digest in _staged_files(files):
         source = digest.hex()
         if digest in used:
             used[digest] += 1
             if used[digest] > 1:
                 source = f"{source}.{used[digest]}"
-        wanted = _Wanted(source, digest, folder, name)
-        if len(ready) <= _FEW:
+        required = _RequiredContent(source, digest, folder, name)
+        if len(ready) <= _MAX_SYNCED_ONE_BY_ONE:
             ready.append(source)
         if used.get(digest, 0) > 1:
-            copies.append(wanted)
+            copies.append(required)
         else:
-            yield wanted
+            yield required
 
 
-def _staged_files(files: Files) -> Iterator[tuple[str, str, bytes]]:
+def _staged_files(files: WorkspaceFiles) -> Iterator[tuple[str, str, bytes]]:
     query = """SELECT folder, name, digest FROM staged
         WHERE kind = 1 AND laid IS NULL AND (folder, name) > (?, ?)
         ORDER BY folder, name LIMIT 2000"""
@@ -127,29 +149,33 @@ def _staged_files(files: Files) -> Iterator[tuple[str, str, bytes]]:
         yield from rows
 
 
-class _Provider(Walker):
-    """Sees to it that contents are in `incoming`, of which `listed` are. One thread at a time."""
+class _ContentProvider(TreeWorker):
+    """Provides contents in `incoming`, which has the names `listed` already. Not thread-safe."""
 
-    def __init__(self, files: Files, listed: set[str]) -> None:
+    def __init__(self, files: WorkspaceFiles, listed: set[str]) -> None:
         super().__init__(files.folders())
         self._files = files
         self._listed = listed
 
-    def provide(self, some: list[_Wanted]) -> list[str]:
-        """Answers the paths of those that are not to be had. Raises OSError."""
+    def provide(self, contents: list[_RequiredContent]) -> list[str]:
+        """Returns the paths whose content is not available. Raises OSError."""
         has = self._files.incoming.has
-        absent = [each for each in some if not has(each.source, self._listed)]
-        lacking = [joined(w.folder, w.name) for w in absent if not self._made(w.digest, w.source)]
-        self.done += len(absent)
-        return lacking
+        needed = [required for required in contents if not has(required.source, self._listed)]
+        missing = [
+            joined(required.folder, required.name)
+            for required in needed
+            if not self._create(required.digest, required.source)
+        ]
+        self.done += len(needed)
+        return missing
 
-    def _made(self, digest: bytes, source: str) -> bool:
+    def _create(self, digest: bytes, source: str) -> bool:
         files, incoming = self._files, self._files.incoming
         if digest == _EMPTY:
             incoming.put(source, memoryview(b""))
             return True
-        here = incoming.has(digest.hex())
-        found = incoming.open(digest.hex()) if here else files.find(digest, self.folders)
+        arrived = incoming.has(digest.hex())
+        found = incoming.open(digest.hex()) if arrived else files.find(digest, self.folders)
         if found is None:
             return False
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
@@ -157,7 +183,7 @@ class _Provider(Walker):
             opened(found),
             opened(os.open(source, flags, 0o644, dir_fd=incoming.folder)) as target,
         ):
-            right = copy_whole(found, target, digest)
-        if not right:
+            copied = copy_and_verify(found, target, digest)
+        if not copied:
             incoming.remove(source)
-        return right
+        return copied

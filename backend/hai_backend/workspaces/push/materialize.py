@@ -1,7 +1,8 @@
-"""Small files of new directories are laid out where nobody sees them, each at its place: one rename of the outermost
-new directory then shows them all. A first push so costs one rename for a directory, not one for a file.
+"""Builds new directories out of sight, each small file at its path; one rename of the outermost new directory publishes
+them.
 
-What a push that broke has laid out goes to `incoming`, under its digest, for the next try.
+So a first push costs one rename for a directory, not one for a file. What an interrupted push has built goes to
+`incoming`, named by digest, for the next attempt.
 """
 
 from __future__ import annotations
@@ -21,50 +22,56 @@ from hai_backend.workspaces.contents import (
     digest_of,
     open_in,
     opened,
-    rename_into_nothing,
+    rename_no_replace,
     write_all,
 )
-from hai_backend.workspaces.files import Files, now_ns
-from hai_backend.workspaces.storage.directories import DIRECTORY, Directories, give, set_aside
-from hai_backend.workspaces.storage.workers import FILE_BYTES, FILE_SECONDS, PART, Workers, parts
+from hai_backend.workspaces.files import WorkspaceFiles, now_ns
+from hai_backend.workspaces.storage.directories import DIRECTORY, Directories, chown_to, set_aside
+from hai_backend.workspaces.storage.workers import (
+    FILE_BYTES,
+    FILE_SECONDS,
+    FILES_PER_BATCH,
+    WorkerPool,
+    batches,
+)
 
-_KEEP = "INSERT OR REPLACE INTO laid VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_IS_THERE = "SELECT 1 FROM entries WHERE folder = ? AND name = ? AND gone = 0"
-_STRAYS = """SELECT l.folder, l.name FROM laid l LEFT JOIN staged s USING (folder, name)
+_INSERT_LAID = "INSERT OR REPLACE INTO laid VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_EXISTS = "SELECT 1 FROM entries WHERE folder = ? AND name = ? AND gone = 0"
+_UNNEEDED = """SELECT l.folder, l.name FROM laid l LEFT JOIN staged s USING (folder, name)
     WHERE l.push = ? AND s.laid IS NOT l.push"""
-_TAKEN = (FileExistsError, IsADirectoryError, NotADirectoryError)
+_OCCUPIED = (FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
 class Content(NamedTuple):
-    """What arrived. Its places in new directories, and whether it is wanted elsewhere, too."""
+    """A content that arrived, its files in new directories, and whether it is also needed elsewhere."""
 
     digest: bytes
     data: memoryview
-    places: Sequence[Entry]
-    elsewhere: bool
+    targets: Sequence[Entry]
+    also_elsewhere: bool
 
 
 class Stored(NamedTuple):
-    """What became of some contents: rows of `laid`, and names of those that are in `incoming`."""
+    """The result of storing contents: rows of `laid`, and names of those that are in `incoming`."""
 
     rows: list[tuple[Any, ...]]
     incoming: list[str]
 
 
-class Layer:
-    """Stores contents, each at its places, what has none in `incoming`. One thread at a time."""
+class Materializer:
+    """Stores contents: as files in new directories, otherwise in `incoming`. Not thread-safe."""
 
-    def __init__(self, files: Files, push: int) -> None:
+    def __init__(self, files: WorkspaceFiles, push: int) -> None:
         self._files = files
         self._push = push
         self._root = files.laid / str(push)
         self._folders: Directories | None = None
-        self._open = ("", -1)
+        self._last_folder = ("", -1)
         self.done = 0
 
     @property
-    def used(self) -> bool:
-        """Whether it has made the root of what is laid out."""
+    def is_used(self) -> bool:
+        """Tells whether it has created the root of the new directories."""
         return self._folders is not None
 
     def close(self) -> None:
@@ -72,34 +79,34 @@ class Layer:
             self._folders.close()
 
     def store(self, contents: Sequence[Content]) -> Stored:
-        """All of them. Raises OSError."""
+        """Stores all contents. Raises OSError."""
         stored = Stored([], [])
-        for digest, data, places, elsewhere in contents:
-            for entry in places:
+        for digest, data, targets, also_elsewhere in contents:
+            for entry in targets:
                 row = self._put(entry, data)
                 if row is None:
-                    elsewhere = True
+                    also_elsewhere = True
                 else:
                     stored.rows.append(row)
-            if elsewhere:
+            if also_elsewhere:
                 self._files.incoming.put(digest.hex(), data)
                 stored.incoming.append(digest.hex())
             self.done += 1 + len(data) // FILE_BYTES
         return stored
 
     def _put(self, entry: Entry, content: memoryview) -> tuple[Any, ...] | None:
-        """A file at its place, as it will be; None: something else lies there."""
+        """Writes a file to its final path. Returns its row, or None if something else has that path."""
         folder, _, name = entry.path.rpartition("/")
         try:
-            at = self._folder(folder)
-            file = os.open(name, CREATE | os.O_TRUNC, 0o644, dir_fd=at)
-        except _TAKEN:
+            folder_fd = self._folder(folder)
+            file = os.open(name, CREATE | os.O_TRUNC, 0o644, dir_fd=folder_fd)
+        except _OCCUPIED:
             return None
         try:
             write_all(file, content)
             found = self._finish(file, entry)
         except BaseException:
-            os.unlink(name, dir_fd=at)
+            os.unlink(name, dir_fd=folder_fd)
             raise
         finally:
             os.close(file)
@@ -107,11 +114,11 @@ class Layer:
         return (self._push, folder, name, entry.digest, entry.executable, *stat)
 
     def _folder(self, folder: str) -> int:
-        if self._open[0] != folder:
-            self._open = (folder, self._made(folder))
-        return self._open[1]
+        if self._last_folder[0] != folder:
+            self._last_folder = (folder, self._open_or_make(folder))
+        return self._last_folder[1]
 
-    def _made(self, folder: str) -> int:
+    def _open_or_make(self, folder: str) -> int:
         if self._folders is None:
             self._root.mkdir(exist_ok=True)
             self._folders = Directories(self._root, owner=self._files.owner)
@@ -123,96 +130,103 @@ class Layer:
     def _finish(self, file: int, entry: Entry) -> os.stat_result:
         if entry.executable:
             os.fchmod(file, 0o755)
-        give(file, self._files.owner)
+        chown_to(file, self._files.owner)
         os.utime(file, ns=(entry.mtime_ns, entry.mtime_ns))
         return os.fstat(file)
 
 
-class Laid:
-    """What one push has brought and laid out. One thread at a time."""
+class NewDirectories:
+    """The new directories of one push. Not thread-safe."""
 
-    def __init__(self, files: Files, push: int) -> None:
+    def __init__(self, files: WorkspaceFiles, push: int) -> None:
         self._files = files
         self._push = push
         self._root = files.laid / str(push)
-        self._tops: dict[str, str] = {}
+        self._outermost: dict[str, str] = {}
         self._rows: list[tuple[Any, ...]] = []
-        self._hands = Workers(partial(Layer, files, push), FILE_SECONDS, files.storage)
+        self._pool = WorkerPool(
+            partial(Materializer, files, push), FILE_SECONDS, files.storage_speed
+        )
 
     @property
-    def used(self) -> bool:
-        """Whether anything was laid out."""
-        return any(layer.used for layer in self._hands.all)
+    def is_used(self) -> bool:
+        """Tells whether anything was stored here."""
+        return any(materializer.is_used for materializer in self._pool.workers)
 
-    def top(self, folder: str) -> str:
-        """The outermost directory on the way to this one that the newest revision lacks; empty: it has all."""
-        found = self._tops.get(folder)
+    def outermost_new(self, folder: str) -> str:
+        """Returns the outermost directory on this path that the newest revision lacks; empty if it has all of them."""
+        found = self._outermost.get(folder)
         if found is None:
-            found = self._tops[folder] = self._outermost(folder)
+            found = self._outermost[folder] = self._find_outermost(folder)
         return found
 
-    def _outermost(self, folder: str) -> str:
+    def _find_outermost(self, folder: str) -> str:
         for path in (*folders_above(folder), folder) if folder else ():
-            if not self._files.index.rows(_IS_THERE, (folder_of(path), path.rpartition("/")[2])):
+            if not self._files.index.rows(_EXISTS, (folder_of(path), path.rpartition("/")[2])):
                 return path
         return ""
 
     def store(self, contents: Iterable[Content]) -> Iterator[str]:
-        """Each at its places, no two at the same one; answers names of what is in `incoming`. Raises OSError."""
-        for stored in self._hands.each(Layer.store, parts(contents, PART)):
+        """Stores contents, no two at the same path. Yields the names of those in `incoming`. Raises OSError."""
+        for stored in self._pool.map_ordered(
+            Materializer.store, batches(contents, FILES_PER_BATCH)
+        ):
             self._rows += stored.rows
             yield from stored.incoming
 
-    def note(self) -> None:
-        """The index knows what was put since the last call."""
+    def record(self) -> None:
+        """Records in the index what was stored since the last call."""
         with self._files.index.transaction() as db:
-            db.executemany(_KEEP, self._rows)
+            db.executemany(_INSERT_LAID, self._rows)
         self._rows.clear()
 
-    def settle(self) -> None:
-        """Before the commit: what is wanted no more goes, and the outermost directories are told to be laid out."""
-        if not self.used:
+    def prepare_commit(self) -> None:
+        """Deletes files that are no longer needed, and marks the outermost directories as built. Call it before the
+        commit."""
+        if not self.is_used:
             return
-        for folder, name in self._files.index.rows(_STRAYS, (self._push,)):
+        for folder, name in self._files.index.rows(_UNNEEDED, (self._push,)):
             os.unlink(f"{self._root}/{folder}/{name}")
             _remove_empty(f"{self._root}/{folder}", str(self._root))
-        tops = {top.rpartition("/")[::2] for top in self._tops.values() if top}
-        mark = f"UPDATE staged SET laid = {self._push} WHERE folder = ? AND name = ? AND kind = 2"
+        tops = {top.rpartition("/")[::2] for top in self._outermost.values() if top}
+        update = f"UPDATE staged SET laid = {self._push} WHERE folder = ? AND name = ? AND kind = 2"
         with self._files.index.transaction() as db:
-            db.executemany(mark, tops)
+            db.executemany(update, tops)
 
     def close(self) -> None:
-        """The push is over, and what of it was committed is in its place; if not, whoever applies it needs the rest."""
-        self._hands.close()
-        if not self.used:
+        """Salvages what was not committed. If a commit is still pending, recovery needs the directories, so they are
+        kept."""
+        self._pool.close()
+        if not self.is_used:
             return
         if self._files.index.rows("SELECT 1 FROM pending LIMIT 1"):
             return
-        gather(self._files, self._root)
+        salvage(self._files, self._root)
         with self._files.index.transaction() as db:
             db.execute("DELETE FROM laid WHERE push = ?", (self._push,))
 
 
-def gather(files: Files, root: Path) -> None:
-    """What no commit has taken goes to `incoming`; it is read for its digest, so that half a file has not its name."""
+def salvage(files: WorkspaceFiles, root: Path) -> None:
+    """Moves uncommitted files to `incoming`. Each is read for its digest, so that an incomplete file does not get its
+    name."""
     for _, _, names, folder in os.fwalk(root):
         for name in names:
             with opened(open_in(folder, name)) as file:
                 digest = digest_of(file).hex()
-                os.utime(file)  # it waits from now on
+                os.utime(file)  # its retention starts now
                 os.fchmod(file, 0o644)
             os.rename(name, digest, src_dir_fd=folder, dst_dir_fd=files.incoming.folder)
     shutil.rmtree(root, ignore_errors=True)
 
 
-def recover(files: Files) -> None:
-    """What another process has left, once all that was committed is in its place."""
+def recover(files: WorkspaceFiles) -> None:
+    """Salvages what another process left. Call it after all commits are applied."""
     for name in os.listdir(files.laid):
-        gather(files, files.laid / name)
+        salvage(files, files.laid / name)
 
 
-def show(files: Files, folder: int, name: str, source: str, path: str) -> bool:
-    """A directory that was laid out gets its place in an open directory; False: there is none, or not any more."""
+def publish(files: WorkspaceFiles, folder: int, name: str, source: str, path: str) -> bool:
+    """Moves a built directory into an open directory. Returns False if it is not there (any more)."""
     try:
         root = os.open(files.laid / source, DIRECTORY)
     except FileNotFoundError:
@@ -222,14 +236,14 @@ def show(files: Files, folder: int, name: str, source: str, path: str) -> bool:
 
 
 def _move(above: int, source: str, below: int, name: str) -> bool:
-    """What is there is never replaced: directories are joined, and anything else gets another name."""
+    """Moves without replacing anything: directories are merged, and anything else that exists is set aside."""
     try:
-        if rename_into_nothing(source, above, name, below):
+        if rename_no_replace(source, above, name, below):
             return True
         mode = os.stat(source, dir_fd=above, follow_symlinks=False).st_mode
     except FileNotFoundError:
         return False
-    with suppress(FileNotFoundError):  # then the file system knows no such rename
+    with suppress(FileNotFoundError):  # then the file system does not support RENAME_NOREPLACE
         if S_ISDIR(mode) and S_ISDIR(os.stat(name, dir_fd=below, follow_symlinks=False).st_mode):
             return _join(above, source, below, name)
         set_aside(name, below)
@@ -238,10 +252,10 @@ def _move(above: int, source: str, below: int, name: str) -> bool:
 
 
 def _join(above: int, source: str, below: int, name: str) -> bool:
-    laid = os.open(source, DIRECTORY, dir_fd=above)
-    with opened(laid), opened(os.open(name, DIRECTORY, dir_fd=below)) as there:
-        for inner in os.listdir(laid):
-            _move(laid, inner, there, inner)
+    source_fd = os.open(source, DIRECTORY, dir_fd=above)
+    with opened(source_fd), opened(os.open(name, DIRECTORY, dir_fd=below)) as target:
+        for inner in os.listdir(source_fd):
+            _move(source_fd, inner, target, inner)
     os.rmdir(source, dir_fd=above)
     return True
 

@@ -1,4 +1,4 @@
-"""What programs wrote since the newest revision is not replaced: a change finds what it expects, or nothing happens."""
+"""Protects what programs wrote since the newest revision: a change is applied only if the tree is as expected."""
 
 from __future__ import annotations
 
@@ -10,72 +10,81 @@ from typing import Any
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import EntryKind, joined, target_problem
-from hai_backend.workspaces.files import Files, is_still_at
+from hai_backend.workspaces.files import WorkspaceFiles, has_content_at
 from hai_backend.workspaces.storage.directories import Directories
 from hai_backend.workspaces.storage.file_stat import Stat
-from hai_backend.workspaces.storage.workers import NAME_SECONDS, NAMES, Walker, Workers, parts
+from hai_backend.workspaces.storage.workers import (
+    NAME_SECONDS,
+    NAMES_PER_BATCH,
+    TreeWorker,
+    WorkerPool,
+    batches,
+)
 
 
-def require_as_known(files: Files) -> None:
-    """Raises Conflict when programs changed what is to be replaced: that must become a revision first."""
-    hands = Workers(partial(_Checker, files), NAME_SECONDS, files.storage)
-    with closing(hands), files.folders() as folders:
-        _require_as_known(files, hands, "(s.laid IS NULL OR s.kind = 2)")
-        laid = files.index.rows("SELECT folder, name FROM staged WHERE kind = 2 AND laid NOT NULL")
-        if any(_is_folder(files, folders, joined(*top)) for top in laid):
-            _require_as_known(files, hands, "s.laid NOT NULL")
+def require_unchanged(files: WorkspaceFiles) -> None:
+    """Raises Conflict when programs changed what would be replaced: that must become a revision first."""
+    pool = WorkerPool(partial(_ChangeChecker, files), NAME_SECONDS, files.storage_speed)
+    with closing(pool), files.folders() as folders:
+        _check_rows(files, pool, "(s.laid IS NULL OR s.kind = 2)")
+        new_directories = files.index.rows(
+            "SELECT folder, name FROM staged WHERE kind = 2 AND laid NOT NULL"
+        )
+        if any(_is_folder(files, folders, joined(*row)) for row in new_directories):
+            _check_rows(files, pool, "s.laid NOT NULL")
 
 
-def _require_as_known(files: Files, hands: Workers[_Checker], which: str) -> None:
+def _check_rows(files: WorkspaceFiles, pool: WorkerPool[_ChangeChecker], condition: str) -> None:
     query = f"""SELECT s.folder, s.name, s.kind, e.kind, e.digest, e.target,
           t.size, t.mtime_ns, t.ino, t.ctime_ns, t.seen_ns
         FROM staged s LEFT JOIN entries e ON e.folder = s.folder AND e.name = s.name AND e.gone = 0
         LEFT JOIN stats t ON t.folder = s.folder AND t.name = s.name
-        WHERE (e.kind IN (1, 3) OR e.kind IS NULL) AND {which} AND (s.folder, s.name) > (?, ?)
+        WHERE (e.kind IN (1, 3) OR e.kind IS NULL) AND {condition} AND (s.folder, s.name) > (?, ?)
         ORDER BY s.folder, s.name LIMIT 2000"""
     after = ("", "")
     while rows := files.index.rows(query, after):
         after = (rows[-1][0], rows[-1][1])
-        for _ in hands.each(_Checker.require, parts(rows, NAMES)):
+        for _ in pool.map_ordered(_ChangeChecker.require, batches(rows, NAMES_PER_BATCH)):
             pass
 
 
-class _Checker(Walker):
-    """Compares the tree with rows. One thread at a time."""
+class _ChangeChecker(TreeWorker):
+    """Compares the tree with rows of the index. Not thread-safe."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: WorkspaceFiles) -> None:
         super().__init__(files.folders())
         self._files = files
 
     def require(self, rows: list[Any]) -> None:
         """Raises Conflict."""
         self.done += len(rows)
-        absent = None
-        for folder, name, kind, *known in rows:
-            if folder == absent:
+        missing_folder = None
+        for folder, name, kind, *recorded in rows:
+            if folder == missing_folder:
                 continue
             if not _is_folder(self._files, self.folders, folder):
-                absent = folder
-            elif not _is_as_known(self.folders.at(folder), name, kind, known):
-                raise _written(joined(folder, name))
+                missing_folder = folder
+            elif not _is_unchanged(self.folders.at(folder), name, kind, recorded):
+                raise _changed_by_program(joined(folder, name))
 
 
-def _is_folder(files: Files, folders: Directories, folder: str) -> bool:
-    """What is missing altogether is made again, and what never was a directory makes way for one."""
+def _is_folder(files: WorkspaceFiles, folders: Directories, folder: str) -> bool:
+    """Tells whether a directory exists. A missing one is created again, and something that never was a directory is set
+    aside."""
     try:
         folders.at(folder)
     except FileNotFoundError:
         return False
     except OSError as error:
-        known = files.index.entry(folder, files.index.newest().number)
-        if known is not None and known.kind is EntryKind.DIRECTORY:
-            raise _written(folder) from error
+        recorded = files.index.entry(folder, files.index.newest().number)
+        if recorded is not None and recorded.kind is EntryKind.DIRECTORY:
+            raise _changed_by_program(folder) from error
         return False
     return True
 
 
 def _is_free(folder: int, name: str, kind: int) -> bool:
-    """Nothing that a look would make part of a revision is in the way; anything else will be set aside."""
+    """Tells whether nothing is in the way that a scan would add to a revision; anything else will be set aside."""
     try:
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
         if S_ISLNK(mode):
@@ -87,14 +96,14 @@ def _is_free(folder: int, name: str, kind: int) -> bool:
     return not S_ISREG(mode)
 
 
-def _is_as_known(folder: int, name: str, kind: int, known: list[Any]) -> bool:
-    """`known`: kind, digest and target of what the newest revision has here, and the file's stat; or nothing."""
-    kind_before, digest, target, *seen = known
+def _is_unchanged(folder: int, name: str, kind: int, recorded: list[Any]) -> bool:
+    """`recorded`: kind, digest and target of the newest revision's entry, and the file's stat; or nothing."""
+    kind_before, digest, target, *stat_row = recorded
     if kind_before is None:
         return _is_free(folder, name, kind)
     if kind_before == EntryKind.SYMLINK:
         return _is_link(folder, name, target)
-    return _is_known(folder, name, digest, seen)
+    return _is_unchanged_file(folder, name, digest, stat_row)
 
 
 def _is_link(folder: int, name: str, target: str) -> bool:
@@ -104,16 +113,16 @@ def _is_link(folder: int, name: str, target: str) -> bool:
         return False
 
 
-def _is_known(folder: int, name: str, digest: bytes, seen: list[Any]) -> bool:
-    known = Stat(*seen) if seen[0] is not None else None
+def _is_unchanged_file(folder: int, name: str, digest: bytes, stat_row: list[Any]) -> bool:
+    recorded = Stat(*stat_row) if stat_row[0] is not None else None
     try:
-        return is_still_at(folder, name, known, digest)
+        return has_content_at(folder, name, recorded, digest)
     except OSError:
         return False
 
 
-def _written(path: str) -> Conflict:
+def _changed_by_program(path: str) -> Conflict:
     return Conflict(
-        f"a program on the cluster changed {path} since the newest revision; look at the tree again",
+        f"a program on the cluster changed {path} since the newest revision; read the tree again",
         reason="REVISION_CHANGED",
     )

@@ -1,7 +1,7 @@
-"""A push: what it wants, what of that is missing, what arrives, and the revision that is made of it at the end.
+"""One push: requested changes, missing contents, received contents, and the revision that is committed at the end.
 
-Nothing of it is in the tree before `commit`. What arrives is verified before it is stored, only if it is wanted, and
-looked for in this workspace alone: what others have can be neither probed nor read.
+Nothing of it is in the tree before `commit`. Contents are stored only if they were requested and match their digests.
+They are looked up in this workspace alone, so a push can neither probe nor read what other users have.
 """
 
 from __future__ import annotations
@@ -17,201 +17,222 @@ from hai_backend.workspaces import garbage
 from hai_backend.workspaces.chunks import chunks
 from hai_backend.workspaces.chunks.assembly import Assembly
 from hai_backend.workspaces.chunks.sources import Sources, part_of
-from hai_backend.workspaces.files import Files
+from hai_backend.workspaces.files import WorkspaceFiles
 from hai_backend.workspaces.push import apply, staging
-from hai_backend.workspaces.push.commit_preparation import Arrived, carry_out
-from hai_backend.workspaces.push.materialize import Content, Laid
-from hai_backend.workspaces.push.receive import Piece, bad_contents, cut, verify
+from hai_backend.workspaces.push.commit_preparation import ReceivedContents, commit_staged
+from hai_backend.workspaces.push.materialize import Content, NewDirectories
+from hai_backend.workspaces.push.receive import ContentsMessage, bad_contents, split, verify
 from hai_backend.workspaces.push.staging import Author
 
-WHOLE_BYTES = 1 << 20  # larger files come in chunks
-FEW = 16  # so many contents first go to `incoming`, for a handful of files is synced one by one
-GROWING = 4  # large files that may hold blocks of memory
-# So much may wait for the disk while more arrives. A flush holds up who creates files; one of large files nobody.
-EARLY_BYTES, GROWN_BYTES = 128 << 20, 32 << 20
-_SOME = 500
+MAX_UNCHUNKED_BYTES = 1 << 20  # larger files are pushed in chunks
+FEW_CONTENTS = (
+    16  # this many contents go to `incoming` first: a handful of files is synced one by one
+)
+MAX_ACTIVE_ASSEMBLIES = 4  # large files that may hold buffers at the same time
+# Bytes received between two early syncs. A sync of everything delays file creation; one of large files alone does not.
+SYNC_BYTES, ASSEMBLY_SYNC_BYTES = 128 << 20, 32 << 20
+_BATCH = 500
 
 
 class Push:
-    """One push into one workspace. Everything blocks; one thread at a time."""
+    """One push into one workspace. Every method blocks. Not thread-safe."""
 
-    def __init__(self, files: Files, number: int) -> None:
+    def __init__(self, files: WorkspaceFiles, number: int) -> None:
         self._files = files
         self._number = number
-        self._missing: dict[bytes, int] = {}  # contents that are wanted, with their sizes
-        self._laid = Laid(files, number)
-        self._places: dict[bytes, list[Entry]] = {}  # of missing contents, in new directories
-        self._elsewhere: set[bytes] = set()  # missing contents that are wanted at other places, too
-        self._asked = 0
-        self._recipes: dict[bytes, int] = {}  # bytes of a recipe that is being told
-        self._made: dict[bytes, Assembly] = {}  # large files
-        self._growing: dict[bytes, None] = {}  # some of them; the one that grew last is the last
+        self._missing: dict[bytes, int] = {}  # digests of requested contents, with their sizes
+        self._new_directories = NewDirectories(files, number)
+        self._targets: dict[
+            bytes, list[Entry]
+        ] = {}  # files of missing contents that belong into new directories
+        self._needed_elsewhere: set[bytes] = (
+            set()
+        )  # missing contents that are needed outside of new directories, too
+        self._requested_count = 0
+        self._recipe_bytes: dict[bytes, int] = {}  # bytes that the recipe has listed so far
+        self._assemblies: dict[bytes, Assembly] = {}  # large files
+        self._active: dict[bytes, None] = {}  # those that hold buffers, in order of use
         self._sources = Sources(files)
         self.received_bytes = 0
         self.reused_chunks = 0
 
     @cached_property
-    def _left(self) -> set[str]:
-        """What is in `incoming`: what others had left there, and what this push has added since."""
+    def _incoming_names(self) -> set[str]:
+        """Names in `incoming`: what interrupted pushes left, and what this push has added."""
         return set(self._files.incoming.names())
 
     @cached_property
-    def _from_nothing(self) -> bool:
-        return not self._files.index.newest().number and not self._left
+    def _is_first_push(self) -> bool:
+        return not self._files.index.newest().number and not self._incoming_names
 
-    def want(self, entries: Iterable[Entry]) -> list[bytes]:
-        """Add changes; answers the digests that are missing and were not asked for yet. Raises Invalid."""
+    def add_changes(self, entries: Iterable[Entry]) -> list[bytes]:
+        """Adds changes. Returns the digests that are missing and were not requested yet. Raises Invalid."""
         entries = list(entries)
-        staging.want(self._files.index, self._number, entries)
-        told = [entry for entry in entries if entry.kind is EntryKind.FILE]
-        wanted = {entry.digest: entry.size for entry in told}
-        missing = [d for d in self._absent(wanted) if d not in self._missing]
-        self._missing |= {digest: wanted[digest] for digest in missing}
-        self._asked += len(missing)
-        self._note_places(told)
+        staging.add_requested(self._files.index, self._number, entries)
+        file_entries = [entry for entry in entries if entry.kind is EntryKind.FILE]
+        sizes = {entry.digest: entry.size for entry in file_entries}
+        missing = [d for d in self._without_contents(sizes) if d not in self._missing]
+        self._missing |= {digest: sizes[digest] for digest in missing}
+        self._requested_count += len(missing)
+        self._add_targets(file_entries)
         return missing
 
-    def _note_places(self, told: list[Entry]) -> None:
-        for entry in told:
+    def _add_targets(self, file_entries: list[Entry]) -> None:
+        for entry in file_entries:
             if entry.digest not in self._missing:
                 continue
-            if self._asked > FEW and self._laid.top(folder_of(entry.path)):
-                self._places.setdefault(entry.digest, []).append(entry)
+            if self._requested_count > FEW_CONTENTS and self._new_directories.outermost_new(
+                folder_of(entry.path)
+            ):
+                self._targets.setdefault(entry.digest, []).append(entry)
             else:
-                self._elsewhere.add(entry.digest)
+                self._needed_elsewhere.add(entry.digest)
 
-    def _absent(self, wanted: dict[bytes, int]) -> list[bytes]:
-        """In the first push into an empty workspace, everything; nobody needs to look."""
-        if self._from_nothing:
-            return list(wanted)
-        known = self._known(list(wanted))
+    def _without_contents(self, sizes: dict[bytes, int]) -> list[bytes]:
+        """Returns the digests that are not stored. In the first push into an empty workspace that is all of them,
+        without a look-up."""
+        if self._is_first_push:
+            return list(sizes)
+        stored = self._stored(list(sizes))
         incoming = self._files.incoming
-        left = {d for d in wanted if d.hex() in self._left and incoming.has(d.hex())}
-        return [d for d in wanted if d not in known and d not in left]
+        arrived = {d for d in sizes if d.hex() in self._incoming_names and incoming.has(d.hex())}
+        return [d for d in sizes if d not in stored and d not in arrived]
 
-    def _known(self, digests: list[bytes]) -> set[bytes]:
-        """A program may have removed what was to become an object, so these are looked for."""
+    def _stored(self, digests: list[bytes]) -> set[bytes]:
+        """Returns the digests that the index has. Objects are checked on disk, because a program may have deleted the
+        file that was to become one."""
         found: set[bytes] = set()
-        for begin in range(0, len(digests), _SOME):
-            some = digests[begin : begin + _SOME]
-            marks = ",".join("?" * len(some))
+        for begin in range(0, len(digests), _BATCH):
+            batch = digests[begin : begin + _BATCH]
+            marks = ",".join("?" * len(batch))
             query = (
                 f"SELECT digest FROM entries WHERE kind = 1 AND gone = 0 AND digest IN ({marks})"
             )
-            found |= {row[0] for row in self._files.index.rows(query, some)}
+            found |= {row[0] for row in self._files.index.rows(query, batch)}
             query = f"SELECT digest FROM objects WHERE digest IN ({marks})"
-            kept = {row[0] for row in self._files.index.rows(query, some)} - found
-            found |= {digest for digest in kept if self._files.objects.has(digest.hex())}
+            objects = {row[0] for row in self._files.index.rows(query, batch)} - found
+            found |= {digest for digest in objects if self._files.objects.has(digest.hex())}
         return found
 
-    def recipe(self, file: bytes, told: Sequence[Chunk], *, last: bool) -> list[bytes]:
-        """Chunks of a large file, which go on where the last ones ended; answers which are missing. Raises Invalid."""
+    def add_recipe(self, file: bytes, recipe: Sequence[Chunk], *, last: bool) -> list[bytes]:
+        """Adds the next chunks of a large file to its recipe. Returns the missing digests. Raises Invalid."""
         if file not in self._missing:
             return []
-        if file not in self._made:
+        if file not in self._assemblies:
             self._files.reserve.require()
-            self._made[file] = chunks.begin(self._files, file, self._sources)
-        self._work_at(file)
-        place = self._recipes.get(file, 0)
-        places = chunks.note(self._files, file, self._missing[file], place, told)
-        self._recipes[file] = place = place + sum(each.size for each in places)
-        if place > self._missing[file] or (last and place < self._missing[file]):
-            problem = f"its chunks have {place} bytes, its entry {self._missing[file]}"
+            self._assemblies[file] = chunks.begin_assembly(self._files, file, self._sources)
+        self._activate(file)
+        offset = self._recipe_bytes.get(file, 0)
+        positions = chunks.add_positions(self._files, file, self._missing[file], offset, recipe)
+        self._recipe_bytes[file] = offset = offset + sum(position.size for position in positions)
+        if offset > self._missing[file] or (last and offset < self._missing[file]):
+            problem = f"its chunks have {offset} bytes, its entry {self._missing[file]}"
             raise chunks.bad_recipe(file, problem)
-        missing = self._made[file].tell(places)
-        self.reused_chunks += len(told) - len(missing)
+        missing = self._assemblies[file].add_chunks(positions)
+        self.reused_chunks += len(recipe) - len(missing)
         return missing
 
-    def receive(self, pieces: Sequence[Piece]) -> int:
-        """Verify and store contents; answers all bytes so far. Raises Invalid, and stores nothing of a bad message."""
-        for piece in pieces:
-            contents = cut(piece)  # first: what a message says of its sizes may be a lie
-            self._files.reserve.require(sum(piece.sizes))
-            places = chunks.places(self._files, contents) if self._recipes else []
-            places = [each for each in places if each.file in self._made]
-            hashed = chunks.hashed(places, self._made) - self._missing.keys()
-            verify(each for each in contents if each[0] not in hashed)
-            self._left.update(self._laid.store(self._taken(contents)))
-            known = dict(contents)
-            for file, wanted in chunks.by_file(places):
-                self._work_at(file)
-                chunks.receive(self._files, wanted, known, self._made[file])
-            self._count(sum(piece.sizes))
-        self._laid.note()
+    def receive(self, messages: Sequence[ContentsMessage]) -> int:
+        """Verifies and stores contents, and returns the total of bytes received. Raises Invalid before anything of an
+        invalid message is stored."""
+        for message in messages:
+            contents = split(message)  # first: the sizes in a message may be wrong
+            self._files.reserve.require(sum(message.sizes))
+            positions = (
+                chunks.positions_needing(self._files, contents) if self._recipe_bytes else []
+            )
+            positions = [position for position in positions if position.file in self._assemblies]
+            covered = (
+                chunks.covered_by_file_hash(positions, self._assemblies) - self._missing.keys()
+            )
+            verify(item for item in contents if item[0] not in covered)
+            self._incoming_names.update(self._new_directories.store(self._requested(contents)))
+            by_digest = dict(contents)
+            for file, needed in chunks.by_file(positions):
+                self._activate(file)
+                chunks.write_chunks(self._files, needed, by_digest, self._assemblies[file])
+            self._count_received(sum(message.sizes))
+        self._new_directories.record()
         return self.received_bytes
 
-    def _work_at(self, file: bytes) -> None:
-        """A large file grows now; of others that did, few may hold memory."""
-        self._growing.pop(file, None)
-        self._growing[file] = None
-        if len(self._growing) > GROWING:
-            oldest = next(iter(self._growing))
-            del self._growing[oldest]
-            chunks.rest(self._files, self._made[oldest])
+    def _activate(self, file: bytes) -> None:
+        """Marks a large file as most recently used, and frees the buffers of the least recently used one."""
+        self._active.pop(file, None)
+        self._active[file] = None
+        if len(self._active) > MAX_ACTIVE_ASSEMBLIES:
+            oldest = next(iter(self._active))
+            del self._active[oldest]
+            chunks.flush(self._files, self._assemblies[oldest])
 
-    def _count(self, size: int) -> None:
+    def _count_received(self, size: int) -> None:
         before, self.received_bytes = self.received_bytes, self.received_bytes + size
-        early = GROWN_BYTES if self._growing else EARLY_BYTES
-        if before // early != self.received_bytes // early:
-            self._files.incoming.sync_early(list(map(part_of, self._growing)))
+        threshold = ASSEMBLY_SYNC_BYTES if self._active else SYNC_BYTES
+        if before // threshold != self.received_bytes // threshold:
+            self._files.incoming.sync_early(list(map(part_of, self._active)))
 
-    def _taken(self, contents: Iterable[tuple[bytes, memoryview]]) -> Iterator[Content]:
-        """Those that are wanted. Of two for one place one goes elsewhere: they may be stored at the same time."""
-        taken = set[str]()
+    def _requested(self, contents: Iterable[tuple[bytes, memoryview]]) -> Iterator[Content]:
+        """Yields the requested contents. When two belong to one path, one goes to `incoming`: they may be stored
+        concurrently."""
+        assigned = set[str]()
         for digest, content in contents:
             size = self._missing.get(digest)
-            if size is None or size > WHOLE_BYTES:
+            if size is None or size > MAX_UNCHUNKED_BYTES:
                 continue
             if size != len(content):
                 raise bad_contents(
                     f"{digest.hex()} has {len(content)} bytes, its entry says {size}"
                 )
-            free: list[Entry] = []
-            for entry in self._places.pop(digest, ()):
-                if entry.path in taken:
-                    self._elsewhere.add(digest)
+            targets: list[Entry] = []
+            for entry in self._targets.pop(digest, ()):
+                if entry.path in assigned:
+                    self._needed_elsewhere.add(digest)
                 else:
-                    taken.add(entry.path)
-                    free.append(entry)
-            yield Content(digest, content, free, digest in self._elsewhere)
-            self._elsewhere.discard(digest)
+                    assigned.add(entry.path)
+                    targets.append(entry)
+            yield Content(digest, content, targets, digest in self._needed_elsewhere)
+            self._needed_elsewhere.discard(digest)
             del self._missing[digest]
 
     def commit(self, base: int, author: Author, *, allow_many_removals: bool) -> Revision:
-        """Make it a revision. Raises Conflict or Invalid, and then nothing has changed."""
+        """Commits the push as a revision. Raises Conflict or Invalid, and then nothing has changed."""
         files = self._files
         apply.apply(files)
         newest = files.index.newest()
         if newest.number != base:
-            raise revision_changed(base, newest.number)
-        if self._laid.used:
-            files.incoming.sync_early()  # while the change is judged
-        staging.stage_wanted(files.index, self._number)
-        if not staging.settle(files.index, allow_many_removals=allow_many_removals):
-            self._drop_left()
+            raise revision_conflict(base, newest.number)
+        if self._new_directories.is_used:
+            files.incoming.sync_early()  # while the change is validated
+        staging.stage_requested(files.index, self._number)
+        if not staging.normalize(files.index, allow_many_removals=allow_many_removals):
+            self._drop_unused()
             return newest
-        revision = carry_out(files, author, Arrived(self._laid, self._made))
-        self._drop_left()
+        revision = commit_staged(
+            files, author, ReceivedContents(self._new_directories, self._assemblies)
+        )
+        self._drop_unused()
         return revision
 
-    def _drop_left(self) -> None:
-        """What had arrived for other pushes and was not wanted by this one belongs to nothing any more."""
-        with suppress(OSError, sqlite3.Error):  # the revision is made; collecting tries again
-            garbage.drop_arrived(self._files)
+    def _drop_unused(self) -> None:
+        """Deletes contents of interrupted pushes that this push did not need."""
+        with suppress(
+            OSError, sqlite3.Error
+        ):  # the revision is committed; the garbage collection tries again
+            garbage.drop_incoming(self._files)
 
     def close(self) -> None:
-        """Forget what was wanted; what arrived stays for the next try."""
-        for file, made in self._made.items():
-            with suppress(OSError, sqlite3.Error):  # a full disk: what is not noted travels again
-                chunks.rest(self._files, made)
-            self._files.release(file, made.stop)
+        """Forgets the requested changes; contents that arrived are kept for the next attempt."""
+        for file, assembly in self._assemblies.items():
+            with suppress(
+                OSError, sqlite3.Error
+            ):  # disk full: chunks that are not recorded are sent again
+                chunks.flush(self._files, assembly)
+            self._files.release(file, assembly.abandon)
         self._sources.close()
-        self._laid.close()
-        staging.forget(self._files.index, self._number)
+        self._new_directories.close()
+        staging.drop_requested(self._files.index, self._number)
 
 
-def revision_changed(base: int, newest: int) -> Conflict:
-    """Somebody was faster."""
+def revision_conflict(base: int, newest: int) -> Conflict:
     return Conflict(
         f"the newest revision is {newest}, the changes were computed against {base}; compare again",
         reason="REVISION_CHANGED",

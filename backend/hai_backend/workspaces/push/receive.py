@@ -1,6 +1,6 @@
-"""Contents of one message: taken apart within the sizes that they claim, and compared with their digests.
+"""Splits the contents of one push message within the sizes that it claims, and verifies them against their digests.
 
-Chunks whose whole file is hashed anyway, as it comes, are compared with that.
+Chunks of a file that is hashed anyway as it arrives are verified by that hash instead.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from blake3 import blake3
 
 from hai_backend.domain.errors import Invalid, Violation
 
-MESSAGE_BYTES = 16 << 20  # of one message, after decompression
+MESSAGE_BYTES = 16 << 20  # limit of one message, after decompression
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Contents of one message: digests, sizes, and the data one behind the other."""
+class ContentsMessage:
+    """Contents of one message: digests, sizes, and the concatenated data."""
 
     digests: Sequence[bytes]
     sizes: Sequence[int]
@@ -26,48 +26,51 @@ class Piece:
     compressed: bool
 
 
-def cut(piece: Piece) -> list[tuple[bytes, memoryview]]:
-    """Each content with the digest that it claims. Raises Invalid if the message is not what it says of itself."""
-    return list(_cut(piece, memoryview(_plain(piece))))
+def split(message: ContentsMessage) -> list[tuple[bytes, memoryview]]:
+    """Returns each content with the digest that it claims. Raises Invalid if the message is inconsistent."""
+    return list(_split(message, memoryview(_uncompressed(message))))
 
 
 def verify(contents: Iterable[tuple[bytes, memoryview]]) -> None:
-    """Raises Invalid if one is not what its digest says."""
+    """Raises Invalid if a content does not match its digest."""
     bad = [digest for digest, content in contents if blake3(content).digest() != digest]
     if bad:
-        raise bad_contents(f"{len(bad)} contents are not what their digests say, as {bad[0].hex()}")
+        raise bad_contents(
+            f"{len(bad)} contents do not match their digests, such as {bad[0].hex()}"
+        )
 
 
-def _plain(piece: Piece) -> bytes | memoryview:
-    """The data as they were. What claims to be more than a message may hold is not unpacked at all."""
-    total = sum(piece.sizes)
-    if len(piece.digests) != len(piece.sizes) or any(size < 0 for size in piece.sizes):
-        raise bad_contents(f"{len(piece.digests)} digests come with {len(piece.sizes)} sizes")
+def _uncompressed(message: ContentsMessage) -> bytes | memoryview:
+    """Returns the uncompressed data. A message that claims more than the limit is not decompressed at all."""
+    total = sum(message.sizes)
+    if len(message.digests) != len(message.sizes) or any(size < 0 for size in message.sizes):
+        raise bad_contents(f"{len(message.digests)} digests come with {len(message.sizes)} sizes")
     if total > MESSAGE_BYTES:
-        raise bad_contents(f"a message of {total} bytes; at most {MESSAGE_BYTES} are taken")
-    data = _decompressed(piece.data, total) if piece.compressed else piece.data
+        raise bad_contents(f"a message of {total} bytes; at most {MESSAGE_BYTES} are accepted")
+    data = _decompress(message.data, total) if message.compressed else message.data
     if len(data) != total:
         raise bad_contents(f"{len(data)} bytes; their sizes say {total}")
     return data
 
 
-def _decompressed(data: bytes | memoryview, total: int) -> bytes:
+def _decompress(data: bytes | memoryview, total: int) -> bytes:
     try:
-        told = zstandard.frame_content_size(data)  # believed by the library, whatever we allow
-        if told > total:
-            raise bad_contents(f"{told} bytes compressed; their sizes say {total}")
+        claimed = zstandard.frame_content_size(
+            data
+        )  # zstandard trusts this value regardless of max_output_size
+        if claimed > total:
+            raise bad_contents(f"{claimed} bytes compressed; their sizes say {total}")
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=total + 1)
     except zstandard.ZstdError as error:
         raise bad_contents(f"cannot be decompressed to {total} bytes: {error}") from error
 
 
-def _cut(piece: Piece, data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
-    place = 0
-    for digest, size in zip(piece.digests, piece.sizes, strict=True):
-        yield digest, data[place : place + size]
-        place += size
+def _split(message: ContentsMessage, data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
+    offset = 0
+    for digest, size in zip(message.digests, message.sizes, strict=True):
+        yield digest, data[offset : offset + size]
+        offset += size
 
 
 def bad_contents(problem: str) -> Invalid:
-    """What is wrong with a message."""
     return Invalid((Violation("contents", problem),), reason="BAD_CONTENTS")

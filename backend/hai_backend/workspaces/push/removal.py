@@ -1,4 +1,4 @@
-"""Files of a tree go, by many threads where storage is slow; then directories, from the inside out."""
+"""Removes the files of a tree, in many threads where storage is slow; then its directories, innermost first."""
 
 from __future__ import annotations
 
@@ -13,80 +13,93 @@ from typing import NamedTuple
 
 from hai_backend.domain.workspace import folder_of, joined
 from hai_backend.workspaces.storage.directories import Directories
-from hai_backend.workspaces.storage.workers import NAME_SECONDS, PART, Walker, Workers, parts
+from hai_backend.workspaces.storage.workers import (
+    FILES_PER_BATCH,
+    NAME_SECONDS,
+    TreeWorker,
+    WorkerPool,
+    batches,
+)
 
-_REMOVED = 10  # names that are looked at meanwhile
+_WORK_PER_FILE = 10  # removing a file takes as long as reading so many names
 
 
-class Inside(NamedTuple):
-    """Names in a directory that are no directories themselves."""
+class DirectoryFiles(NamedTuple):
+    """A directory and some names in it that are not directories."""
 
     folder: str
     names: list[str]
 
 
-Remove = Callable[[int, Inside], int]
-"""Removes of these, in an open directory, what may go; answers the bytes that stay, at least 1 when anything does."""
+RemoveFiles = Callable[[int, DirectoryFiles], int]
+"""Removes those of the files in an open directory that may be removed. Returns the remaining bytes, at least 1 when
+anything remains."""
 
 
-def clear(root: Path, remove: Remove, may_go: Callable[[str], bool]) -> int:
-    """Answers the bytes that stay. A directory stays that is not empty, or may not go. Raises OSError."""
-    left: dict[str, int] = {"": 0}
+def remove_files(root: Path, remove: RemoveFiles, may_remove: Callable[[str], bool]) -> int:
+    """Removes files, then empty directories that may be removed. Returns the remaining bytes. Raises OSError."""
+    remaining: dict[str, int] = {"": 0}
     with Directories(root) as folders:
-        with closing(Workers(partial(_Remover, root, remove), NAME_SECONDS)) as hands:
-            for folder, stays in hands.each(_Remover.remove, _inside(folders, left)):
-                left[folder] += stays
-        for folder in list(left)[:0:-1]:
-            if left[folder] == 0 and may_go(folder):
+        with closing(WorkerPool(partial(_FileRemover, root, remove), NAME_SECONDS)) as pool:
+            for folder, bytes_left in pool.map_ordered(
+                _FileRemover.remove, _files_by_directory(folders, remaining)
+            ):
+                remaining[folder] += bytes_left
+        for folder in list(remaining)[:0:-1]:
+            if remaining[folder] == 0 and may_remove(folder):
                 os.rmdir(folder.rpartition("/")[2], dir_fd=folders.at(folder_of(folder)))
             else:
-                left[folder_of(folder)] += left[folder] + 1
-    return left[""]
+                remaining[folder_of(folder)] += remaining[folder] + 1
+    return remaining[""]
 
 
-def _inside(folders: Directories, found: dict[str, int]) -> Iterator[Inside]:
-    """What is in all directories; adds each of them to those that were found, outer ones first."""
-    waiting = deque([""])
-    while waiting:
-        folder = waiting.popleft()
-        inner, names = _listed(folders.at(folder))
-        for name in inner:
-            found[joined(folder, name)] = 0
-            waiting.append(joined(folder, name))
-        for part in parts(names, PART):
-            yield Inside(folder, part)
+def _files_by_directory(
+    folders: Directories, directories: dict[str, int]
+) -> Iterator[DirectoryFiles]:
+    """Yields the files of all directories, and adds each directory to `directories`, outer ones first."""
+    pending = deque([""])
+    while pending:
+        folder = pending.popleft()
+        subdirectories, names = _list_directory(folders.at(folder))
+        for name in subdirectories:
+            directories[joined(folder, name)] = 0
+            pending.append(joined(folder, name))
+        for batch in batches(names, FILES_PER_BATCH):
+            yield DirectoryFiles(folder, batch)
 
 
-def _listed(descriptor: int) -> tuple[list[str], list[str]]:
-    inner: list[str] = []
+def _list_directory(descriptor: int) -> tuple[list[str], list[str]]:
+    subdirectories: list[str] = []
     names: list[str] = []
-    with os.scandir(descriptor) as found:
-        for item in found:
-            (inner if item.is_dir(follow_symlinks=False) else names).append(item.name)
-    return inner, names
+    with os.scandir(descriptor) as directories:
+        for item in directories:
+            (subdirectories if item.is_dir(follow_symlinks=False) else names).append(item.name)
+    return subdirectories, names
 
 
-class _Remover(Walker):
-    """One thread at a time."""
+class _FileRemover(TreeWorker):
+    """Not thread-safe."""
 
-    def __init__(self, root: Path, remove: Remove) -> None:
+    def __init__(self, root: Path, remove: RemoveFiles) -> None:
         super().__init__(Directories(root))
         self._remove = remove
 
-    def remove(self, inside: Inside) -> tuple[str, int]:
-        self.done += _REMOVED * len(inside.names)
-        return inside.folder, self._remove(self.folders.at(inside.folder), inside)
+    def remove(self, files: DirectoryFiles) -> tuple[str, int]:
+        self.done += _WORK_PER_FILE * len(files.names)
+        return files.folder, self._remove(self.folders.at(files.folder), files)
 
 
 def remove_tree(root: Path) -> None:
-    """All of it, as far as it can be."""
+    """Removes a tree completely, as far as permissions allow."""
     with suppress(OSError):
-        clear(root, _remove_all, lambda folder: True)
-    shutil.rmtree(root, ignore_errors=True)  # itself, and what came meanwhile
+        remove_files(root, _remove_all, lambda folder: True)
+    shutil.rmtree(
+        root, ignore_errors=True
+    )  # the root itself, and files that were created meanwhile
 
 
-def _remove_all(folder: int, inside: Inside) -> int:
-    for name in inside.names:
+def _remove_all(folder: int, files: DirectoryFiles) -> int:
+    for name in files.names:
         try:  # noqa: SIM105 - it is done for each file of a tree
             os.unlink(name, dir_fd=folder)
         except FileNotFoundError:

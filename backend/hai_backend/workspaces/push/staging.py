@@ -1,6 +1,6 @@
-"""What a push wants to change, put together and judged before anything is touched.
+"""Collects and validates a change before anything is touched.
 
-All of it is SQL over `staged`, so that a change of 200 000 paths costs no memory.
+All of it is SQL over the table `staged`, so a change of 200 000 paths costs no memory.
 """
 
 from __future__ import annotations
@@ -20,43 +20,47 @@ from hai_backend.domain.workspace import (
 )
 from hai_backend.workspaces.index import FIELDS, Index, row_of
 
-PROGRAMS = "tasks"  # author of what programs wrote
-MANY = 10  # removals of files that are never guarded
-_TOLD = 100  # violations in one answer
+PROGRAMS = "tasks"  # author of revisions that contain what programs wrote
+UNGUARDED_REMOVALS = 10  # removals that need no confirmation
+_MAX_VIOLATIONS = 100  # violations in one error
 _FILE, _DIRECTORY = int(EntryKind.FILE), int(EntryKind.DIRECTORY)
-_STAGED = f"INSERT OR REPLACE INTO staged(folder, name, {FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_WANTED = f"INSERT OR REPLACE INTO wanted(push, folder, name, {FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_NOW = "e.folder = s.folder AND e.name = s.name AND e.gone = 0"
+_INSERT_STAGED = (
+    f"INSERT OR REPLACE INTO staged(folder, name, {FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_REQUESTED = f"INSERT OR REPLACE INTO wanted(push, folder, name, {FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_IS_CURRENT = "e.folder = s.folder AND e.name = s.name AND e.gone = 0"
 _FIELDS_OF_W = ", ".join(f"w.{field}" for field in FIELDS.split(", "))
 _FIELDS_OF_E = ", ".join(f"e.{field}" for field in FIELDS.split(", "))
-_SAME = """e.kind = s.kind AND e.executable = s.executable
+_IS_EQUAL = """e.kind = s.kind AND e.executable = s.executable
     AND e.digest IS s.digest AND e.target = s.target"""
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who makes a revision, and when."""
+    """Who creates a revision, and when."""
 
     name: str
     now: float
 
 
-def want(index: Index, push: int, entries: Iterable[Entry]) -> None:
-    """Add to what a push wants. Raises Invalid with every entry that may not be."""
+def add_requested(index: Index, push: int, entries: Iterable[Entry]) -> None:
+    """Adds to the requested changes of a push. Raises Invalid with every entry that is not allowed."""
     entries = list(entries)
-    refuse([(entry.path, problem) for entry in entries if (problem := pushed_problem(entry))])
+    raise_if_invalid(
+        [(entry.path, problem) for entry in entries if (problem := pushed_problem(entry))]
+    )
     with index.transaction() as db:
-        db.executemany(_WANTED, ((push, *row_of(entry)) for entry in entries))
+        db.executemany(_INSERT_REQUESTED, ((push, *row_of(entry)) for entry in entries))
 
 
-def forget(index: Index, push: int) -> None:
-    """The push is over."""
+def drop_requested(index: Index, push: int) -> None:
+    """Forgets the requested changes of a push."""
     with index.transaction() as db:
         db.execute("DELETE FROM wanted WHERE push = ?", (push,))
 
 
-def stage_wanted(index: Index, push: int) -> None:
-    """What a push wants is the change now."""
+def stage_requested(index: Index, push: int) -> None:
+    """Stages the requested changes of a push."""
     with index.transaction() as db:
         db.execute("DELETE FROM staged")
         db.execute(
@@ -69,44 +73,46 @@ def stage_wanted(index: Index, push: int) -> None:
 
 
 def stage(index: Index, pages: Iterable[Iterable[Entry]]) -> None:
-    """These are the change now; we made them ourselves."""
+    """Stages changes of the server itself, which need no validation."""
     with index.transaction() as db:
         db.execute("DELETE FROM staged")
         for page in pages:
-            db.executemany(_STAGED, map(row_of, page))
+            db.executemany(_INSERT_STAGED, map(row_of, page))
 
 
-def refuse(wrong: list[tuple[str, str]]) -> None:
-    """Raise Invalid when anything is."""
-    if wrong:
-        told = [Violation(path[:200], problem) for path, problem in wrong[:_TOLD]]
-        if len(wrong) > _TOLD:
-            told.append(Violation("", f"and {len(wrong) - _TOLD} more paths"))
-        raise Invalid(tuple(told), reason="BAD_PATHS")
+def raise_if_invalid(problems: list[tuple[str, str]]) -> None:
+    """Raises Invalid when there are problems."""
+    if problems:
+        violations = [
+            Violation(path[:200], problem) for path, problem in problems[:_MAX_VIOLATIONS]
+        ]
+        if len(problems) > _MAX_VIOLATIONS:
+            violations.append(Violation("", f"and {len(problems) - _MAX_VIOLATIONS} more paths"))
+        raise Invalid(tuple(violations), reason="BAD_PATHS")
 
 
-def settle(index: Index, *, allow_many_removals: bool = True) -> int:
-    """Leave out what changes nothing, add directories that are meant, and check the tree that comes of it.
+def normalize(index: Index, *, allow_many_removals: bool = True) -> int:
+    """Drops changes without effect, adds missing parent directories, and validates the resulting tree.
 
-    Answers how many changes there are. Raises Invalid, or Conflict MANY_REMOVALS.
+    Returns the number of changes. Raises Invalid, or Conflict MANY_REMOVALS.
     """
     with index.transaction() as db:
-        _add_folders(db)
-        refuse([*_in_no_directory(db), *_over_directories(db)])
-        _keep_full_directories(db)
+        _add_parents(db)
+        raise_if_invalid([*_parents_not_directories(db), *_replaced_full_directories(db)])
+        _retain_full_directories(db)
         db.execute(
-            f"DELETE FROM staged AS s WHERE EXISTS (SELECT 1 FROM entries e WHERE {_NOW} AND {_SAME})"
+            f"DELETE FROM staged AS s WHERE EXISTS (SELECT 1 FROM entries e WHERE {_IS_CURRENT} AND {_IS_EQUAL})"
         )
         db.execute(
-            f"DELETE FROM staged AS s WHERE kind = 0 AND NOT EXISTS (SELECT 1 FROM entries e WHERE {_NOW})"
+            f"DELETE FROM staged AS s WHERE kind = 0 AND NOT EXISTS (SELECT 1 FROM entries e WHERE {_IS_CURRENT})"
         )
         if not allow_many_removals:
-            _guard(db)
+            _check_removals(db)
         return int(db.execute("SELECT COUNT(*) FROM staged").fetchone()[0])
 
 
 def _kind_after(db: sqlite3.Connection, path: str) -> int | None:
-    """What a path will be; None: nothing, and nobody said so."""
+    """Returns the kind of a path after the change; None if it neither exists nor is staged."""
     folder, _, name = path.rpartition("/")
     staged = db.execute(
         "SELECT kind FROM staged WHERE folder = ? AND name = ?", (folder, name)
@@ -114,121 +120,125 @@ def _kind_after(db: sqlite3.Connection, path: str) -> int | None:
     if staged is not None:
         return int(staged[0])
     query = "SELECT kind FROM entries WHERE folder = ? AND name = ? AND gone = 0"
-    found = db.execute(query, (folder, name)).fetchone()
-    return int(found[0]) if found else None
+    already_on_disk = db.execute(query, (folder, name)).fetchone()
+    return int(already_on_disk[0]) if already_on_disk else None
 
 
-def _folders(db: sqlite3.Connection) -> list[str]:
-    """Every directory that something is put into, outer first."""
-    found = {row[0] for row in db.execute("SELECT DISTINCT folder FROM staged WHERE kind != 0")}
-    found |= {above for folder in found for above in folders_above(folder)}
-    return sorted(found - {""})
+def _parents(db: sqlite3.Connection) -> list[str]:
+    """Returns every directory that gets an entry, outer ones first."""
+    already_on_disk = {
+        row[0] for row in db.execute("SELECT DISTINCT folder FROM staged WHERE kind != 0")
+    }
+    already_on_disk |= {above for folder in already_on_disk for above in folders_above(folder)}
+    return sorted(already_on_disk - {""})
 
 
-def _add_folders(db: sqlite3.Connection) -> None:
-    missing = [path for path in _folders(db) if _kind_after(db, path) in (None, 0)]
-    db.executemany(_STAGED, (row_of(Entry(path, EntryKind.DIRECTORY)) for path in missing))
+def _add_parents(db: sqlite3.Connection) -> None:
+    missing = [path for path in _parents(db) if _kind_after(db, path) in (None, 0)]
+    db.executemany(_INSERT_STAGED, (row_of(Entry(path, EntryKind.DIRECTORY)) for path in missing))
 
 
-def _in_no_directory(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
-    for path in _folders(db):
+def _parents_not_directories(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
+    for path in _parents(db):
         if _kind_after(db, path) != _DIRECTORY:
-            yield path, "is to be a file or link, and a directory with something in it"
+            yield path, "would be a file or link, but also a directory that is not empty"
 
 
-def _over_directories(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
-    """Files and links that take the place of a directory in which something stays."""
-    query = f"""SELECT s.folder, s.name FROM staged s CROSS JOIN entries e ON {_NOW}
+def _replaced_full_directories(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
+    """Yields files and links that would replace a directory that is not empty after the change."""
+    query = f"""SELECT s.folder, s.name FROM staged s CROSS JOIN entries e ON {_IS_CURRENT}
         WHERE e.kind = {_DIRECTORY} AND s.kind NOT IN (0, {_DIRECTORY})"""
     for folder, name in db.execute(query).fetchall():
         path = joined(folder, name)
-        if _holds_something(db, path):
-            yield path, "is a directory with something in it, which the change must remove first"
+        if _is_not_empty(db, path):
+            yield path, "is a directory that is not empty; the change must remove its entries first"
 
 
-def _holds_something(db: sqlite3.Connection, path: str) -> bool:
+def _is_not_empty(db: sqlite3.Connection, path: str) -> bool:
     query = """SELECT 1 FROM entries e WHERE e.folder = ? AND e.gone = 0 AND NOT EXISTS (
         SELECT 1 FROM staged s WHERE s.folder = e.folder AND s.name = e.name AND s.kind = 0) LIMIT 1"""
     return db.execute(query, (path,)).fetchone() is not None
 
 
-def _keep_full_directories(db: sqlite3.Connection) -> None:
-    """A removed directory that still holds something stays: a client may not know all of it. Inner ones first."""
-    query = f"""SELECT s.folder, s.name FROM staged s CROSS JOIN entries e ON {_NOW}
+def _retain_full_directories(db: sqlite3.Connection) -> None:
+    """Keeps removed directories that are not empty: a client may not know all of their entries. Inner ones first."""
+    query = f"""SELECT s.folder, s.name FROM staged s CROSS JOIN entries e ON {_IS_CURRENT}
         WHERE s.kind = 0 AND e.kind = {_DIRECTORY} ORDER BY s.folder DESC, s.name DESC"""
     for folder, name in db.execute(query).fetchall():
-        if _holds_something(db, joined(folder, name)):
+        if _is_not_empty(db, joined(folder, name)):
             db.execute("DELETE FROM staged WHERE folder = ? AND name = ?", (folder, name))
 
 
-def _guard(db: sqlite3.Connection) -> None:
-    query = f"SELECT COUNT(*) FROM staged s CROSS JOIN entries e ON {_NOW} WHERE s.kind = 0 AND e.kind != {_DIRECTORY}"
+def _check_removals(db: sqlite3.Connection) -> None:
+    query = f"""SELECT COUNT(*) FROM staged s CROSS JOIN entries e ON {_IS_CURRENT}
+        WHERE s.kind = 0 AND e.kind != {_DIRECTORY}"""
     removed = db.execute(query).fetchone()[0]
-    if removed <= MANY:
+    if removed <= UNGUARDED_REMOVALS:
         return
     query = f"SELECT COUNT(*) FROM entries WHERE gone = 0 AND kind != {_DIRECTORY}"
     files = db.execute(query).fetchone()[0]
     if 2 * removed > files:
         raise Conflict(
             f"{removed} of {files} files would be removed, which is more than half; "
-            "nothing was changed. Allow it when it is meant",
+            "nothing was changed. Allow it if this is intended",
             reason="MANY_REMOVALS",
         )
 
 
-def commit(index: Index, author: Author, *, found: bool = False) -> Revision:
-    """Make the staged change a revision, durable on return, and note what is to be done to the files.
+def commit(index: Index, author: Author, *, already_on_disk: bool = False) -> Revision:
+    """Commits the staged change as a revision, durable on return, and records what has to be done to the files.
 
-    `found`: they are so already. Nothing here looks at more than what changes.
+    `already_on_disk`: the files match the change already. The cost depends on the change alone, not on the tree.
     """
     with index.transaction(durable=True) as db:
-        revision = _revision(db, index.newest(), author)
-        if not found:
-            _note_work(db)
-        _take_over(db, revision.number)
+        revision = _insert_revision(db, index.newest(), author)
+        if not already_on_disk:
+            _add_pending(db)
+        _update_entries(db, revision.number)
         db.execute("DELETE FROM staged")
     return revision
 
 
-def _revision(db: sqlite3.Connection, before: Revision, author: Author) -> Revision:
-    """Never older than the one before it, whatever the clock says: those before what is old are forgotten."""
+def _insert_revision(db: sqlite3.Connection, previous: Revision, author: Author) -> Revision:
+    """Inserts the revision. It is never older than the previous one, even if the clock went back, because old revisions
+    are deleted by time."""
     changed, removed, files, size = db.execute(f"""SELECT COALESCE(SUM(kind != 0), 0),
         COALESCE(SUM(kind = 0), 0), COALESCE(SUM(kind = {_FILE}), 0), COALESCE(SUM(size), 0)
         FROM staged""").fetchone()
     old_files, old_size = db.execute(f"""SELECT COUNT(*), COALESCE(SUM(e.size), 0)
-        FROM staged s CROSS JOIN entries e ON {_NOW} WHERE e.kind = {_FILE}""").fetchone()
+        FROM staged s CROSS JOIN entries e ON {_IS_CURRENT} WHERE e.kind = {_FILE}""").fetchone()
     revision = Revision(
-        number=before.number + 1,
-        created_at=max(author.now, before.created_at),
+        number=previous.number + 1,
+        created_at=max(author.now, previous.created_at),
         author=author.name,
         changed=changed,
         removed=removed,
-        files=before.files + files - old_files,
-        size_bytes=before.size_bytes + size - old_size,
+        files=previous.files + files - old_files,
+        size_bytes=previous.size_bytes + size - old_size,
     )
-    *facts, _ = astuple(revision)  # tags come later
-    db.execute("INSERT INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?)", facts)
+    *columns, _ = astuple(revision)  # tags are stored separately
+    db.execute("INSERT INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?)", columns)
     return revision
 
 
-def _note_work(db: sqlite3.Connection) -> None:
-    """Files that are laid out come with their directory, as they are."""
+def _add_pending(db: sqlite3.Connection) -> None:
+    """Records the pending work. Files in new directories are published with their directory, unchanged."""
     db.execute(f"""INSERT INTO pending
         SELECT s.folder, s.name, s.kind, s.executable, s.size, s.mtime_ns, s.digest, s.target,
           COALESCE(s.source, s.laid), COALESCE(e.kind, 0), e.digest
-        FROM staged s LEFT JOIN entries e ON {_NOW} WHERE s.laid IS NULL OR s.kind = {_DIRECTORY}""")
+        FROM staged s LEFT JOIN entries e ON {_IS_CURRENT} WHERE s.laid IS NULL OR s.kind = {_DIRECTORY}""")
     db.execute(f"""INSERT OR REPLACE INTO stats
         SELECT folder, name, l.size, l.mtime_ns, l.ino, l.ctime_ns, l.seen_ns
         FROM staged s CROSS JOIN laid l USING (folder, name) WHERE s.kind = {_FILE} AND l.push = s.laid""")
     db.execute(f"""INSERT OR IGNORE INTO objects
-        SELECT e.digest, e.size FROM staged s CROSS JOIN entries e ON {_NOW} WHERE e.kind = {_FILE}""")
+        SELECT e.digest, e.size FROM staged s CROSS JOIN entries e ON {_IS_CURRENT} WHERE e.kind = {_FILE}""")
 
 
-def _take_over(db: sqlite3.Connection, number: int) -> None:
-    """The join begins with what is staged: in SQLite that is what CROSS means."""
+def _update_entries(db: sqlite3.Connection, number: int) -> None:
+    """Updates `entries`. The joins start at `staged`: SQLite never reorders a CROSS JOIN."""
     db.execute(
         f"""INSERT OR REPLACE INTO entries(folder, name, born, gone, {FIELDS})
-        SELECT e.folder, e.name, e.born, ?, {_FIELDS_OF_E} FROM staged s CROSS JOIN entries e ON {_NOW}""",
+        SELECT e.folder, e.name, e.born, ?, {_FIELDS_OF_E} FROM staged s CROSS JOIN entries e ON {_IS_CURRENT}""",
         (number,),
     )
     db.execute(

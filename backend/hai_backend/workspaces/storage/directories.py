@@ -1,6 +1,5 @@
-"""Directories below a root that programs of users write into: every step is taken from an open directory, and none
-follows a symbolic link. So nothing outside the root is ever touched, whatever changes under us.
-"""
+"""Opens directories below a root that users' programs write into. Every step starts at an open directory and follows no
+symbolic link, so nothing outside of the root is ever touched, whatever changes meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Directories:
-    """Opens directories by path and keeps the last one, with those above it, open. One thread at a time."""
+    """Opens directories by path, and keeps the last one and its parents open. Not thread-safe."""
 
     def __init__(self, root: Path, *, owner: int = 0) -> None:
         self.root = os.open(root, DIRECTORY)
@@ -33,30 +32,29 @@ class Directories:
         self.close()
 
     def close(self) -> None:
-        """No directory is open after this."""
-        self._leave(0)
+        self._close_below(0)
         os.close(self.root)
 
     def at(self, folder: str) -> int:
-        """The open directory; it stays so until the next call. Raises OSError; a link or a file is none."""
+        """Opens a directory; it stays open until the next call. Raises OSError, also for a link or a file."""
         return self._walk(folder, make=False)
 
     def make(self, folder: str) -> int:
-        """The same; what is missing is made, and what is no directory is set aside."""
+        """Opens a directory, creates what is missing, and sets aside what is not a directory."""
         return self._walk(folder, make=True)
 
     def _walk(self, folder: str, *, make: bool) -> int:
-        parts = folder.split("/") if folder else []
-        kept = 0
-        while kept < min(len(parts), len(self._open)) and self._open[kept][0] == parts[kept]:
-            kept += 1
-        self._leave(kept)
-        for part in parts[kept:]:
+        names = folder.split("/") if folder else []
+        depth = 0
+        while depth < min(len(names), len(self._open)) and self._open[depth][0] == names[depth]:
+            depth += 1
+        self._close_below(depth)
+        for part in names[depth:]:
             above = self._open[-1][1] if self._open else self.root
-            self._open.append((part, self._enter(part, above, make=make)))
+            self._open.append((part, self._open_step(part, above, make=make)))
         return self._open[-1][1] if self._open else self.root
 
-    def _enter(self, name: str, above: int, *, make: bool) -> int:
+    def _open_step(self, name: str, above: int, *, make: bool) -> int:
         try:
             return os.open(name, DIRECTORY, dir_fd=above)
         except FileNotFoundError:
@@ -66,37 +64,37 @@ class Directories:
             if not make:
                 raise
             set_aside(name, above)
-        with suppress(FileExistsError):  # another thread makes it, too
+        with suppress(FileExistsError):  # another thread creates it, too
             os.mkdir(name, 0o755, dir_fd=above)
         made = os.open(name, DIRECTORY, dir_fd=above)
-        give(made, self._owner)
+        chown_to(made, self._owner)
         return made
 
-    def _leave(self, kept: int) -> None:
-        while len(self._open) > kept:
+    def _close_below(self, depth: int) -> None:
+        while len(self._open) > depth:
             os.close(self._open.pop()[1])
 
 
-def give(descriptor: int, owner: int) -> None:
-    """To its user, where a server may; 0: nobody in particular."""
+def chown_to(descriptor: int, owner: int) -> None:
+    """Gives a file to its user, if the server runs as root; 0: does nothing."""
     if owner and os.geteuid() == 0:
         os.fchown(descriptor, owner, owner)
 
 
-def give_named(name: str, folder: int, owner: int) -> None:
-    """The same for an entry of an open directory; of a link, for the link itself."""
+def chown_entry(name: str, folder: int, owner: int) -> None:
+    """Does the same for an entry of an open directory; for a link, for the link itself."""
     if owner and os.geteuid() == 0:
         os.chown(name, owner, owner, dir_fd=folder, follow_symlinks=False)
 
 
 def set_aside(name: str, folder: int) -> str:
-    """Give what is there another name beside it; whoever looks next finds it. Answers the name."""
+    """Renames an entry to a free name beside it, where the next scan finds it. Returns the name."""
     stem = name.encode()[:200].decode(errors="ignore")
     for number in range(1, 1000):
-        other = f"{stem}.conflict-{number}"
+        new_name = f"{stem}.conflict-{number}"
         try:
-            os.stat(other, dir_fd=folder, follow_symlinks=False)
+            os.stat(new_name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
-            os.rename(name, other, src_dir_fd=folder, dst_dir_fd=folder)
-            return other
+            os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=folder)
+            return new_name
     raise FileExistsError(f"{name} has a thousand conflicts already")

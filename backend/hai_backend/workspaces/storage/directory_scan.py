@@ -1,6 +1,7 @@
-"""What lies in a directory of the tree and is not as it was seen before: storage alone is asked, the index is not.
+"""Finds what differs from the index in a directory of the tree. Accesses storage only, never the index.
 
-Only what a stat does not settle is read. What changes while it is read, or cannot be read, is left as the index has it.
+Only files whose stat does not settle it are read. A file that changes while it is read, or cannot be read, counts as
+unchanged.
 """
 
 from __future__ import annotations
@@ -16,156 +17,174 @@ from hai_backend.workspaces.contents import digest_of, open_in, opened
 from hai_backend.workspaces.files import now_ns
 from hai_backend.workspaces.index import entry_of
 from hai_backend.workspaces.storage.file_stat import GRANULE_NS, stat_of
-from hai_backend.workspaces.storage.workers import Walker
+from hai_backend.workspaces.storage.workers import TreeWorker
 
 _SPECIAL, _UNREADABLE = "is a special file (socket, pipe or device)", "cannot be read"
-_HASHED, _HASHED_BYTES = 20, 1 << 16  # names that are looked at meanwhile; bytes that add as many
+_WORK_PER_HASH, _BYTES_PER_WORK = (
+    20,
+    1 << 16,
+)  # hashing a file takes as long as reading so many names, and again for so many bytes
 
 
-class Part(NamedTuple):
-    """Of a directory, with what the index has of all of it by name; each name that is looked at is taken from that.
+class ScanRequest(NamedTuple):
+    """A request to scan a directory. Each name that is scanned is removed from `recorded`, the rows of the index by
+    name.
 
-    No `names`: all that there are, but no more than `most`. `granule_ns`: how coarse the clock of the storage may be.
+    Without `names`, all entries are scanned, but at most `limit`. `granule_ns`: resolution of the storage's clock.
     """
 
     folder: str
-    known: dict[str, Any]
-    most: int
+    recorded: dict[str, Any]
+    limit: int
     names: Sequence[str] | None = None
     granule_ns: int = GRANULE_NS
 
 
-Fresh = tuple[Any, Entry | None, Entry | None]
-"""What is not as it was seen before: its row and entry if it is known, and what is there now, if that may be."""
+Difference = tuple[Any, Entry | None, Entry | None]
+"""A difference: the recorded row and entry if there are any, and the current entry, if it may be in a revision."""
 
 
 @dataclass(slots=True)
-class Seen:
-    """What was found in a part."""
+class ScanResult:
+    """The result of a scan."""
 
-    fresh: list[Fresh] = field(default_factory=list)
-    inner: list[str] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    subdirectories: list[str] = field(default_factory=list)
     stats: list[tuple[Any, ...]] = field(default_factory=list)
     passed_over: list[tuple[str, str]] = field(default_factory=list)
-    rest: Sequence[str] = ()  # names that nobody has looked at
-    lost: bool = False  # the directory cannot be read, or is not there any more
+    remaining: Sequence[str] = ()  # names that were not scanned
+    unreadable: bool = False  # the directory cannot be read, or was deleted
 
 
-class DirectoryScan(Walker):
-    """Looks into directories. One thread at a time."""
+class DirectoryScan(TreeWorker):
+    """Scans directories. Not thread-safe."""
 
-    def look(self, part: Part) -> Seen:
-        """What is in it. Raises OSError when the tree is not there."""
-        seen = Seen()
+    def scan(self, request: ScanRequest) -> ScanResult:
+        """Scans a directory. Raises OSError when the tree does not exist."""
+        result = ScanResult()
         try:
-            descriptor = self.folders.at(part.folder)
-            names = os.listdir(descriptor) if part.names is None else part.names
-            seen.rest = names[part.most :]
-            self._names(part, descriptor, names[: part.most], seen)
+            descriptor = self.folders.at(request.folder)
+            names = os.listdir(descriptor) if request.names is None else request.names
+            result.remaining = names[request.limit :]
+            self._scan_names(request, descriptor, names[: request.limit], result)
         except PermissionError:
-            return Seen(passed_over=[(part.folder, _UNREADABLE)], lost=True)
+            return ScanResult(passed_over=[(request.folder, _UNREADABLE)], unreadable=True)
         except (FileNotFoundError, NotADirectoryError):
-            if not part.folder:
+            if not request.folder:
                 raise
-            return Seen(lost=True)
-        return seen
+            return ScanResult(unreadable=True)
+        return result
 
-    def _names(self, part: Part, descriptor: int, names: Sequence[str], seen: Seen) -> None:
+    def _scan_names(
+        self, request: ScanRequest, descriptor: int, names: Sequence[str], result: ScanResult
+    ) -> None:
         self.done += len(names)
-        folder, known = part.folder, part.known
+        folder, recorded = request.folder, request.recorded
         for name in names:
             if name == OWN and not folder:
                 continue
-            row = known.pop(name, None)
+            row = recorded.pop(name, None)
             try:
-                now = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                stat = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             except FileNotFoundError:
                 if row is not None:
-                    known[name] = row
+                    recorded[name] = row
                 continue
-            if row is None or not _is_settled(row, now, part.granule_ns):
-                self._one(folder, descriptor, name, now, row, seen)
+            if row is None or not _is_unchanged(row, stat, request.granule_ns):
+                self._scan_entry(folder, descriptor, name, stat, row, result)
 
-    def _one(
-        self, folder: str, descriptor: int, name: str, now: os.stat_result, row: Any, seen: Seen
+    def _scan_entry(
+        self,
+        folder: str,
+        descriptor: int,
+        name: str,
+        stat: os.stat_result,
+        row: Any,
+        result: ScanResult,
     ) -> None:
         path = joined(folder, name)
         if problem := _name_problem(path):
-            seen.passed_over.append((path, problem))
+            result.passed_over.append((path, problem))
             return
-        known = entry_of((folder, *row[:7])) if row is not None else None
-        if S_ISDIR(now.st_mode):
-            seen.inner.append(path)
+        recorded = entry_of((folder, *row[:7])) if row is not None else None
+        if S_ISDIR(stat.st_mode):
+            result.subdirectories.append(path)
             entry: Entry | None = Entry(path, EntryKind.DIRECTORY)
-        elif S_ISREG(now.st_mode):
-            entry = self._file(folder, descriptor, name, known, seen)
-        elif S_ISLNK(now.st_mode):
-            entry = _link(path, name, descriptor, known, seen)
+        elif S_ISREG(stat.st_mode):
+            entry = self._scan_file(folder, descriptor, name, recorded, result)
+        elif S_ISLNK(stat.st_mode):
+            entry = _scan_link(path, name, descriptor, recorded, result)
         else:
-            seen.passed_over.append((path, _SPECIAL))
+            result.passed_over.append((path, _SPECIAL))
             entry = None
-        if entry != known:
-            seen.fresh.append((row, known, entry))
+        if entry != recorded:
+            result.differences.append((row, recorded, entry))
 
-    def _file(
-        self, folder: str, descriptor: int, name: str, known: Entry | None, seen: Seen
+    def _scan_file(
+        self, folder: str, descriptor: int, name: str, recorded: Entry | None, result: ScanResult
     ) -> Entry | None:
-        """None when it cannot be read, or changes under us."""
+        """Reads a file. Returns the recorded entry if the file cannot be read or changes meanwhile."""
         try:
             file = open_in(descriptor, name)
         except PermissionError:
-            seen.passed_over.append((joined(folder, name), _UNREADABLE))
-            return known
+            result.passed_over.append((joined(folder, name), _UNREADABLE))
+            return recorded
         except OSError:
-            return known
+            return recorded
         with opened(file):
-            seen_ns, before = now_ns(), os.fstat(file)
+            observed_ns, before = now_ns(), os.fstat(file)
             digest = digest_of(file)
             after = os.fstat(file)
         stat = stat_of(after)
-        self.done += _HASHED * (1 + stat.size // _HASHED_BYTES)
+        self.done += _WORK_PER_HASH * (1 + stat.size // _BYTES_PER_WORK)
         if stat_of(before) != stat or not S_ISREG(after.st_mode):
-            return known
-        seen.stats.append(
-            (folder, name, stat.size, stat.mtime_ns, stat.ino, stat.ctime_ns, seen_ns)
+            return recorded
+        result.stats.append(
+            (folder, name, stat.size, stat.mtime_ns, stat.ino, stat.ctime_ns, observed_ns)
         )
         executable = bool(after.st_mode & 0o100)
         mtime_ns = max(stat.mtime_ns, 0)
         return Entry(joined(folder, name), EntryKind.FILE, executable, stat.size, mtime_ns, digest)
 
 
-def _link(path: str, name: str, descriptor: int, known: Entry | None, seen: Seen) -> Entry | None:
-    """None when it leads where none may, unless a client has pushed it so."""
+def _scan_link(
+    path: str, name: str, descriptor: int, recorded: Entry | None, result: ScanResult
+) -> Entry | None:
+    """Reads a link. Returns None if it leads outside, unless a client has pushed it like this."""
     try:
         target = os.readlink(name, dir_fd=descriptor)
-        if known is not None and known.kind is EntryKind.SYMLINK and known.target == target:
-            return known
+        if (
+            recorded is not None
+            and recorded.kind is EntryKind.SYMLINK
+            and recorded.target == target
+        ):
+            return recorded
         problem = target_problem(path, target)
     except UnicodeEncodeError:
         problem = "is a symbolic link to a name that is not UTF-8"
     except OSError:
         return None
     if problem:
-        seen.passed_over.append((path, problem))
+        result.passed_over.append((path, problem))
         return None
     return Entry(path, EntryKind.SYMLINK, target=target)
 
 
-def _is_settled(row: Any, now: os.stat_result, granule_ns: int) -> bool:
-    """The usual case, for each file of each look: it is what was seen, and that was long ago."""
+def _is_unchanged(row: Any, stat: os.stat_result, granule_ns: int) -> bool:
+    """The usual case for each file: its stat is the recorded one, and it was old when it was recorded."""
     return bool(
         row[1] == EntryKind.FILE
-        and row[8] == now.st_mtime_ns
-        and row[10] == now.st_ctime_ns
-        and row[7] == now.st_size
-        and row[9] == now.st_ino
+        and row[8] == stat.st_mtime_ns
+        and row[10] == stat.st_ctime_ns
+        and row[7] == stat.st_size
+        and row[9] == stat.st_ino
         and (row[8] + granule_ns < row[11] or row[10] + granule_ns < row[11])
     )
 
 
 def _name_problem(path: str) -> str:
-    """Why this is no path of a tree; empty when it is."""
+    """Returns why a path cannot be in a tree; empty if it can."""
     try:
         return path_problem(path)
-    except UnicodeEncodeError:  # bytes that are no text
+    except UnicodeEncodeError:  # a name that is not UTF-8
         return "has a name that is not UTF-8"

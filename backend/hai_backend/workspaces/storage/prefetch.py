@@ -1,6 +1,6 @@
-"""Small files are read before they are asked for, by many threads where storage is slow.
+"""Reads small files ahead, in many threads where storage is slow.
 
-Whatever is in the way of that, or is large, is left to whoever reads them in order.
+Large files, and those with any problem, are left to the sequential reader.
 """
 
 from __future__ import annotations
@@ -14,56 +14,64 @@ from typing import Protocol
 from hai_backend.domain.errors import HaiError
 from hai_backend.workspaces.contents import opened
 from hai_backend.workspaces.storage.directories import Directories
-from hai_backend.workspaces.storage.workers import FILE_SECONDS, Storage, Walker, Workers, parts
+from hai_backend.workspaces.storage.workers import (
+    FILE_SECONDS,
+    StorageSpeed,
+    TreeWorker,
+    WorkerPool,
+    batches,
+)
 
-_FILES, _BYTES = 4, 512 << 10  # that one thread reads before it takes others
+_FILES_PER_BATCH, _BYTES_PER_BATCH = 4, 512 << 10  # limits of one batch of a thread
 
 
-class Source(Protocol):
-    """Where files come from. Threads ask at the same time, each with directories of its own."""
+class FileSource(Protocol):
+    """A source of files. Threads use it concurrently, each with its own directories."""
 
     @property
-    def storage(self) -> Storage:
-        """What is known of it."""
+    def storage_speed(self) -> StorageSpeed:
+        """The measured speed of the storage."""
 
     def folders(self) -> Directories:
-        """Opened anew. Raises HaiError or OSError."""
+        """Opens the directories again. Raises HaiError or OSError."""
 
-    def open(self, folders: Directories, path: str, most: int | None = None) -> int | None:
-        """For reading; None: it has more than `most` bytes. Raises HaiError."""
+    def open(self, folders: Directories, path: str, max_bytes: int | None = None) -> int | None:
+        """Opens a file for reading; None if it has more than `max_bytes` bytes. Raises HaiError."""
 
 
-def small_files(source: Source, paths: Sequence[str]) -> Generator[bytes | None]:
-    """The content of each; None: nobody has looked."""
-    with closing(Workers(partial(_Reader, source), FILE_SECONDS, source.storage)) as hands:
-        for contents in hands.each(_Reader.read, parts(paths, _FILES)):
+def small_files(source: FileSource, paths: Sequence[str]) -> Generator[bytes | None]:
+    """Yields the content of each file; None if it was not read."""
+    with closing(
+        WorkerPool(partial(_SmallFileReader, source), FILE_SECONDS, source.storage_speed)
+    ) as pool:
+        for contents in pool.map_ordered(_SmallFileReader.read, batches(paths, _FILES_PER_BATCH)):
             yield from contents
 
 
-class _Reader(Walker):
-    """One thread at a time."""
+class _SmallFileReader(TreeWorker):
+    """Not thread-safe."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: FileSource) -> None:
         super().__init__(source.folders())
         self._source = source
 
     def read(self, paths: list[str]) -> list[bytes | None]:
         self.done += len(paths)
-        left, contents = _BYTES, list[bytes | None]()
+        remaining_bytes, contents = _BYTES_PER_BATCH, list[bytes | None]()
         for path in paths:
-            content = self._content(path, left)
-            left -= len(content or b"")
+            content = self._content(path, remaining_bytes)
+            remaining_bytes -= len(content or b"")
             contents.append(content)
         return contents
 
-    def _content(self, path: str, most: int) -> bytes | None:
+    def _content(self, path: str, max_bytes: int) -> bytes | None:
         try:
-            file = self._source.open(self.folders, path, most)
+            file = self._source.open(self.folders, path, max_bytes)
             if file is None:
                 return None
             with opened(file):
                 size = os.fstat(file).st_size
-                content = os.pread(file, min(size, most), 0)
+                content = os.pread(file, min(size, max_bytes), 0)
         except (HaiError, OSError):
             return None
         return content if len(content) == size else None

@@ -1,6 +1,6 @@
-"""Changes below a tree that somebody follows: the kernel tells of them, or everything is suspected every few seconds.
+"""Reports changes below a tree that clients follow: from kernel events, or by suspecting everything every few seconds.
 
-The kernel tells of what programs of this machine do. Storage that other machines write to as well must be looked at.
+The kernel reports only what programs of this machine do, so storage that other machines write to must be scanned.
 """
 
 from __future__ import annotations
@@ -20,38 +20,46 @@ from hai_backend.domain.workspace import OWN
 from hai_backend.workspaces.registry import WorkspaceRegistry
 
 POLL_SECONDS = 5.0
-_BURST_SECONDS = 0.05  # what comes so soon after one another is one change
-_READS = 64  # of many events each; more than the kernel keeps
-_LIMITS = "fs.inotify.max_user_watches and fs.inotify.max_user_instances"
-_NETWORK = frozenset({"9p", "afs", "cifs", "fuse", "nfs", "nfs4", "smb3", "smbfs", "virtiofs"})
-_CLUSTER = frozenset({"beegfs", "ceph", "gfs2", "glusterfs", "gpfs", "lustre", "ocfs2", "wekafs"})
+_BURST_SECONDS = 0.05  # events within this time are one change
+_MAX_READS = 64  # each returns many events; more than the kernel queues
+_KERNEL_LIMITS = "fs.inotify.max_user_watches and fs.inotify.max_user_instances"
+_NETWORK_FILE_SYSTEMS = frozenset(
+    {"9p", "afs", "cifs", "fuse", "nfs", "nfs4", "smb3", "smbfs", "virtiofs"}
+)
+_CLUSTER_FILE_SYSTEMS = frozenset(
+    {"beegfs", "ceph", "gfs2", "glusterfs", "gpfs", "lustre", "ocfs2", "wekafs"}
+)
 
 log = structlog.get_logger(__name__)
 
 
-async def changes(rooms: WorkspaceRegistry, tree: Path) -> AsyncGenerator[set[str] | None]:
-    """Paths that have changed since the last ones were asked for; None, and first of all: anything may have."""
+async def changes(registry: WorkspaceRegistry, tree: Path) -> AsyncGenerator[set[str] | None]:
+    """Yields the paths that have changed since the last ones; None (also at the start) if any path may have changed."""
     try:
-        while await rooms.in_thread(partial(_are_told, tree)):
-            async with aclosing(_told(rooms, tree)) as told:
-                async for paths in told:
+        while await registry.run_in_thread(partial(_kernel_reports_all, tree)):
+            async with aclosing(_kernel_events(registry, tree)) as events:
+                async for paths in events:
                     yield paths
     except OSError as error:
-        why = f"{error.strerror}; an operator may raise {_LIMITS}"
-        log.warning("changes of a workspace are looked for", tree=str(tree), why=why)
+        reason = f"{error.strerror}; an operator may raise {_KERNEL_LIMITS}"
+        log.warning(
+            "a workspace is scanned for changes instead of being watched",
+            tree=str(tree),
+            reason=reason,
+        )
     while True:
         yield None
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _are_told(tree: Path) -> bool:
-    """Other machines may write to what lies on a network or a cluster file system."""
+def _kernel_reports_all(tree: Path) -> bool:
+    """Tells whether only this machine writes here: not on network or cluster file systems."""
     kind = file_system(tree).partition(".")[0]
-    return sys.platform == "linux" and kind not in _NETWORK | _CLUSTER
+    return sys.platform == "linux" and kind not in _NETWORK_FILE_SYSTEMS | _CLUSTER_FILE_SYSTEMS
 
 
 def file_system(path: Path) -> str:
-    """What Linux calls the kind of file system that a path lies on, as `fuse.sshfs`; empty: unknown."""
+    """Returns Linux's name of the file system of a path, as in `fuse.sshfs`; empty if unknown."""
     try:
         device = os.stat(path).st_dev
         lines = Path("/proc/self/mountinfo").read_text("utf-8", "replace").splitlines()
@@ -64,23 +72,26 @@ def file_system(path: Path) -> str:
     return ""
 
 
-async def _told(rooms: WorkspaceRegistry, tree: Path) -> AsyncGenerator[set[str] | None]:
-    """Ends when events were lost, or another directory lies there. Raises OSError where the kernel watches no more."""
-    with closing(Inotify(str(tree), OWN.__eq__)) as watching:
-        await rooms.in_thread(partial(watching.add, ""))
+async def _kernel_events(
+    registry: WorkspaceRegistry, tree: Path
+) -> AsyncGenerator[set[str] | None]:
+    """Yields changed paths. Ends when events were lost or the directory was replaced. Raises OSError at the watch
+    limit."""
+    with closing(Inotify(str(tree), OWN.__eq__)) as inotify:
+        await registry.run_in_thread(partial(inotify.add, ""))
         yield None
         while True:
-            await _readable(watching.file)
+            await _wait_readable(inotify.file)
             await asyncio.sleep(_BURST_SECONDS)
-            paths = await rooms.in_thread(partial(_read, watching))
+            paths = await registry.run_in_thread(partial(_read, inotify))
             if paths is None:
                 return
             if paths:
                 yield paths
 
 
-async def _readable(file: int) -> None:
-    """Return when there is something to read."""
+async def _wait_readable(file: int) -> None:
+    """Waits until there is something to read."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(file, ready.set)
     try:
@@ -89,11 +100,11 @@ async def _readable(file: int) -> None:
         loop.remove_reader(file)
 
 
-def _read(watching: Inotify) -> set[str] | None:
-    """All that has been told; None: more than that. Raises OSError."""
+def _read(inotify: Inotify) -> set[str] | None:
+    """Returns all reported paths; None if events were lost. Raises OSError."""
     found = set[str]()
-    for _ in range(_READS):
-        paths = watching.read()
+    for _ in range(_MAX_READS):
+        paths = inotify.read()
         if paths is None:
             return None
         if not paths:

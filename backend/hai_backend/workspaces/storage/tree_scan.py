@@ -1,9 +1,9 @@
-"""What programs wrote into the tree, found by a walk over it and made a revision.
+"""Scans the tree for what programs wrote, and commits it as a revision.
 
-What is no file, directory or link that stays inside, or has a name that is no path here, is passed over and told.
-What is private to each side is not there for us: a revision that has it is followed by one that has not, and the files
-stay. Where the kernel told which paths have changed, only these are looked at. Where storage is slow many directories
-are looked at at a time; the index is asked here alone.
+Entries that cannot be in a revision (special files, links that lead outside, invalid names) are skipped and reported.
+Private entries of the server do not exist here: if a revision has some, the next one does not, and the files are kept.
+If the kernel reported the changed paths, only these are scanned. Where storage is slow, many directories are scanned at
+a time; only this module accesses the index.
 """
 
 from __future__ import annotations
@@ -25,137 +25,159 @@ from hai_backend.domain.workspace import (
     folders_above,
     joined,
 )
-from hai_backend.workspaces.files import Files
+from hai_backend.workspaces.files import WorkspaceFiles
 from hai_backend.workspaces.index import FIELDS, Index
 from hai_backend.workspaces.push import apply, staging
 from hai_backend.workspaces.push.staging import Author
-from hai_backend.workspaces.storage.directory_scan import DirectoryScan, Fresh, Part, Seen
+from hai_backend.workspaces.storage.directory_scan import (
+    Difference,
+    DirectoryScan,
+    ScanRequest,
+    ScanResult,
+)
 from hai_backend.workspaces.storage.file_stat import GRANULE_NS
-from hai_backend.workspaces.storage.workers import NAME_SECONDS, NAMES, Workers, parts
+from hai_backend.workspaces.storage.workers import (
+    NAME_SECONDS,
+    NAMES_PER_BATCH,
+    WorkerPool,
+    batches,
+)
 
-_EVENT_GRANULE_NS = 20_000_000  # of storage that tells of changes, which is of this machine: two ticks of a slow clock
-_KNOWN = """SELECT e.name, kind, executable, e.size, e.mtime_ns, digest, target,
+_EVENT_GRANULE_NS = (
+    20_000_000  # clock of local storage, which reports changes: two ticks of a slow clock
+)
+_RECORDED = """SELECT e.name, kind, executable, e.size, e.mtime_ns, digest, target,
     s.size, s.mtime_ns, s.ino, s.ctime_ns, s.seen_ns
     FROM entries e LEFT JOIN stats s ON s.folder = e.folder AND s.name = e.name
     WHERE e.folder = ? AND gone = 0"""
-_KNOWN_NAMES = f"{_KNOWN} AND e.name IN (SELECT value FROM json_each(?))"
+_RECORDED_NAMES = f"{_RECORDED} AND e.name IN (SELECT value FROM json_each(?))"
 _IS_DIRECTORY = f"""SELECT 1 FROM entries
     WHERE folder = ? AND name = ? AND gone = 0 AND kind = {int(EntryKind.DIRECTORY)}"""
 _BELOW = f"""SELECT folder, name, {FIELDS} FROM entries
     WHERE gone = 0 AND (folder = :path OR (folder > :path || '/' AND folder < :path || '0'))"""
 
 
-def look(
-    files: Files,
+def scan(
+    files: WorkspaceFiles,
     author: Author,
     passed_over: PassedOver | None = None,
     paths: Collection[str] | None = None,
 ) -> Revision:
-    """The newest revision, after what is on storage now has become part of it; `passed_over` takes what cannot.
+    """Commits what is on storage and returns the newest revision; `passed_over` collects what was skipped.
 
-    `paths`: the kernel has told of these, and nothing else has changed but what lies below them.
+    `paths`: the kernel reported these, so nothing else but what is below them has changed.
     """
     apply.apply(files)
     with closing(
-        Workers(lambda: DirectoryScan(files.folders()), NAME_SECONDS, files.storage)
-    ) as hands:
-        walk = _Walk(files, hands, passed_over or PassedOver(), paths)
+        WorkerPool(lambda: DirectoryScan(files.folders()), NAME_SECONDS, files.storage_speed)
+    ) as pool:
+        walk = _TreeWalk(files, pool, passed_over or PassedOver(), paths)
         staging.stage(files.index, walk.changes())
-    changed = staging.settle(files.index)
-    newest = staging.commit(files.index, author, found=True) if changed else files.index.newest()
-    walk.keep_stats()  # not before: a stat vouches for the digest that the newest revision has
+    changed = staging.normalize(files.index)
+    newest = (
+        staging.commit(files.index, author, already_on_disk=True)
+        if changed
+        else files.index.newest()
+    )
+    walk.save_stats()  # only after the commit: a stat proves the digest of the newest revision
     return newest
 
 
-class _Walk:
+class _TreeWalk:
     def __init__(
         self,
-        files: Files,
-        hands: Workers[DirectoryScan],
+        files: WorkspaceFiles,
+        pool: WorkerPool[DirectoryScan],
         passed_over: PassedOver,
         paths: Collection[str] | None,
     ) -> None:
         self._files = files
-        self._hands = hands
+        self._pool = pool
         self._passed_over = passed_over
         self._stats: list[tuple[Any, ...]] = []
         self._granule_ns = GRANULE_NS if paths is None else _EVENT_GRANULE_NS
-        # directories; with names: only these in it
-        self._waiting = deque[tuple[str, Sequence[str] | None]]([("", None)])
+        # directories to scan, with names: only these entries
+        self._pending = deque[tuple[str, Sequence[str] | None]]([("", None)])
         if paths is not None:
-            self._waiting = deque(_by_folder(files.index, paths).items())
-        self._begun = deque[tuple[Part, Future[Seen]]]()
+            self._pending = deque(_group_by_directory(files.index, paths).items())
+        self._started = deque[tuple[ScanRequest, Future[ScanResult]]]()
 
     def changes(self) -> Iterator[list[Entry]]:
-        """Folder by folder, what is not as the index has it."""
-        while self._waiting or self._begun:
-            while self._waiting and len(self._begun) < self._hands.ahead:
-                self._begun.append(self._begin(*self._waiting.popleft()))
-            if changed := self._folder(*self._begun.popleft()):
+        """Yields what differs from the index, directory by directory."""
+        while self._pending or self._started:
+            while self._pending and len(self._started) < self._pool.max_pending:
+                self._started.append(self._submit(*self._pending.popleft()))
+            if changed := self._changes_in(*self._started.popleft()):
                 yield changed
 
-    def _begin(self, folder: str, names: Sequence[str] | None) -> tuple[Part, Future[Seen]]:
+    def _submit(
+        self, folder: str, names: Sequence[str] | None
+    ) -> tuple[ScanRequest, Future[ScanResult]]:
         if names is None:
-            rows = self._files.index.rows(_KNOWN, (folder,))
+            rows = self._files.index.rows(_RECORDED, (folder,))
         else:
-            rows = self._files.index.rows(_KNOWN_NAMES, (folder, json.dumps(names)))
-        known = {row[0]: row for row in rows}
-        most = NAMES if self._hands.ahead > 1 else sys.maxsize
-        part = Part(folder, known, most, names, self._granule_ns)
-        return part, self._hands.begin(DirectoryScan.look, part)
+            rows = self._files.index.rows(_RECORDED_NAMES, (folder, json.dumps(names)))
+        recorded = {row[0]: row for row in rows}
+        limit = NAMES_PER_BATCH if self._pool.max_pending > 1 else sys.maxsize
+        request = ScanRequest(folder, recorded, limit, names, self._granule_ns)
+        return request, self._pool.submit(DirectoryScan.scan, request)
 
-    def keep_stats(self) -> None:
+    def save_stats(self) -> None:
         with self._files.index.transaction() as db:
             db.executemany("INSERT OR REPLACE INTO stats VALUES (?, ?, ?, ?, ?, ?, ?)", self._stats)
 
-    def _folder(self, part: Part, first: Future[Seen]) -> list[Entry]:
+    def _changes_in(self, request: ScanRequest, first: Future[ScanResult]) -> list[Entry]:
         changed: list[Entry] = []
-        inner: list[str] = []
+        subdirectories: list[str] = []
         stats: list[tuple[Any, ...]] = []
-        for seen in self._all(part, first):
-            for path, problem in seen.passed_over:
+        for result in self._results(request, first):
+            for path, problem in result.passed_over:
                 self._passed_over.add(path, problem)
-            if seen.lost:
+            if result.unreadable:
                 return []
-            stats += seen.stats
-            inner += seen.inner
-            self._add(changed, part.folder, seen.fresh)
-        self._waiting += ((path, None) for path in inner)
+            stats += result.stats
+            subdirectories += result.subdirectories
+            self._add_differences(changed, request.folder, result.differences)
+        self._pending += ((path, None) for path in subdirectories)
         self._stats += stats
-        for row in part.known.values():
-            changed += self._gone(part.folder, row)
+        for row in request.recorded.values():
+            changed += self._removals(request.folder, row)
         return changed
 
-    def _all(self, part: Part, first: Future[Seen]) -> Iterator[Seen]:
-        seen = first.result()
-        yield seen
-        rest = (part._replace(names=names) for names in parts(seen.rest, NAMES))
-        yield from self._hands.each(DirectoryScan.look, rest)
+    def _results(self, request: ScanRequest, first: Future[ScanResult]) -> Iterator[ScanResult]:
+        result = first.result()
+        yield result
+        remaining = (
+            request._replace(names=names) for names in batches(result.remaining, NAMES_PER_BATCH)
+        )
+        yield from self._pool.map_ordered(DirectoryScan.scan, remaining)
 
-    def _add(self, changed: list[Entry], folder: str, all_fresh: list[Fresh]) -> None:
-        for row, known, entry in all_fresh:
+    def _add_differences(
+        self, changed: list[Entry], folder: str, differences: list[Difference]
+    ) -> None:
+        for row, recorded, entry in differences:
             if entry is None:
-                changed += self._gone(folder, row)
+                changed += self._removals(folder, row)
                 continue
-            kind = known.kind if known is not None else EntryKind.NONE
+            kind = recorded.kind if recorded is not None else EntryKind.NONE
             if kind is EntryKind.DIRECTORY and entry.kind is not kind:
-                changed += self._below(entry.path)
+                changed += self._descendants(entry.path)
             if not entry_problem(entry):
                 changed.append(entry)
 
-    def _gone(self, folder: str, row: Any) -> Iterator[Entry]:
+    def _removals(self, folder: str, row: Any) -> Iterator[Entry]:
         path = joined(folder, row[0])
         if row[1] == EntryKind.DIRECTORY:
-            yield from self._below(path)
+            yield from self._descendants(path)
         yield Entry(path, EntryKind.NONE)
 
-    def _below(self, path: str) -> Iterator[Entry]:
+    def _descendants(self, path: str) -> Iterator[Entry]:
         for row in self._files.index.rows(_BELOW, {"path": path}):
             yield Entry(joined(row[0], row[1]), EntryKind.NONE)
 
 
-def _by_folder(index: Index, paths: Collection[str]) -> dict[str, Sequence[str]]:
-    """Names by directory. A directory that the index does not have is looked at as a whole."""
+def _group_by_directory(index: Index, paths: Collection[str]) -> dict[str, Sequence[str]]:
+    """Groups names by directory. A directory that the index does not have is scanned completely."""
     directories: dict[str, bool] = {}
 
     def is_directory(path: str) -> bool:
@@ -164,16 +186,15 @@ def _by_folder(index: Index, paths: Collection[str]) -> dict[str, Sequence[str]]
             directories[path] = bool(index.rows(_IS_DIRECTORY, (folder, name)))
         return directories[path]
 
-    found = defaultdict[str, dict[str, None]](dict)
+    grouped = defaultdict[str, dict[str, None]](dict)
     for path in sorted(filter(_is_text, paths)):
-        new = (above for above in folders_above(path) if not is_directory(above))
-        folder, _, name = next(new, path).rpartition("/")
-        found[folder][name] = None
-    return {folder: list(names) for folder, names in found.items()}
+        created = (above for above in folders_above(path) if not is_directory(above))
+        folder, _, name = next(created, path).rpartition("/")
+        grouped[folder][name] = None
+    return {folder: list(names) for folder, names in grouped.items()}
 
 
 def _is_text(path: str) -> bool:
-    """What is none has no place in a revision."""
     try:
         path.encode()
     except UnicodeEncodeError:

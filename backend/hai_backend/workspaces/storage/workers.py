@@ -1,7 +1,7 @@
-"""Work on storage, done one after the other; where storage is slow, many things at a time.
+"""Runs work on storage sequentially, or in many threads where storage is slow.
 
-On a disk of this machine each answer takes microseconds, and threads would only be in one another's way; over a network
-each takes a round trip, and who asks one by one waits for all of them. Which it is shows while the first is done.
+On a local disk each call takes microseconds, and threads would only get in each other's way. Over a network each call
+takes a round trip, and sequential calls wait for all of them. The first calls are measured to find out.
 """
 
 from __future__ import annotations
@@ -16,25 +16,28 @@ from typing import Generic, Protocol, TypeVar
 from hai_backend.workspaces.storage.directories import Directories
 
 THREADS = 16
-PART, NAMES = 10, 100  # files that one thread makes before it takes others; names that it looks at
-TRIAL_SECONDS = 0.05  # too little to say anything
-SLOW_SECONDS = 60.0  # so long nobody asks again
-# A small file that is made, and bytes that take about as long; a disk of this machine takes 1.5e-4 for it.
+FILES_PER_BATCH, NAMES_PER_BATCH = (
+    10,
+    100,
+)  # files per batch of a thread; names per batch
+TRIAL_SECONDS = 0.05  # shorter measurements say nothing
+SLOW_SECONDS = 60.0  # how long a measurement is valid
+# Creating a small file takes this long, and writing so many bytes about as long; a local disk takes 1.5e-4 s.
 FILE_SECONDS, FILE_BYTES = 5e-4, 16 << 10
-NAME_SECONDS = 50e-6  # a name that is looked at; such a disk takes 3e-6
+NAME_SECONDS = 50e-6  # reading a name; a local disk takes 3e-6 s
 
 
-class Working(Protocol):
-    """What one thread works with. `done` counts pieces of work that take about as long as one another."""
+class Worker(Protocol):
+    """The state of one thread. `done` counts units of work that take about the same time."""
 
     done: int
 
     def close(self) -> None:
-        """It does nothing more."""
+        """Releases what the worker holds."""
 
 
-class Walker(Working):
-    """What works in one tree."""
+class TreeWorker(Worker):
+    """A worker with its own open directories in a tree."""
 
     def __init__(self, folders: Directories) -> None:
         self.folders = folders
@@ -44,110 +47,110 @@ class Walker(Working):
         self.folders.close()
 
 
-class Storage:
-    """What was found of where a workspace lies. Hands of many threads may tell."""
+class StorageSpeed:
+    """The measured speed of a workspace's storage. Thread-safe."""
 
     def __init__(self) -> None:
         self._slow_until = 0.0
 
     @property
     def slow(self) -> bool:
-        """Whether it was a moment ago."""
+        """Tells whether storage was slow recently."""
         return time.monotonic() < self._slow_until
 
-    def found_slow(self) -> None:
-        """Who works there next need not try."""
+    def mark_slow(self) -> None:
+        """Records that storage is slow, so the next pool starts with threads."""
         self._slow_until = time.monotonic() + SLOW_SECONDS
 
 
-Hand = TypeVar("Hand", bound=Working)
+AnyWorker = TypeVar("AnyWorker", bound=Worker)
 Work = TypeVar("Work")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
-def is_slow(took: float, usual: float) -> bool:
-    """Whether what should be done in so many seconds has taken too long."""
-    return took > max(TRIAL_SECONDS, usual)
+def is_slow(seconds_taken: float, expected_seconds: float) -> bool:
+    """Tells whether work took longer than expected."""
+    return seconds_taken > max(TRIAL_SECONDS, expected_seconds)
 
 
-def parts(things: Iterable[Work], number: int) -> Iterator[list[Work]]:
-    """So many neighbours at a time."""
-    left = iter(things)
-    while part := list(islice(left, number)):
-        yield part
+def batches(items: Iterable[Work], number: int) -> Iterator[list[Work]]:
+    """Splits items into batches of `number`."""
+    iterator = iter(items)
+    while batch := list(islice(iterator, number)):
+        yield batch
 
 
-class Workers(Generic[Hand]):
-    """`hand` makes another one. Storage is slow when a piece of work takes longer than `seconds`."""
+class WorkerPool(Generic[AnyWorker]):
+    """Runs functions with a worker each. Storage is slow when a unit of work takes longer than `seconds`."""
 
     def __init__(
-        self, hand: Callable[[], Hand], seconds: float, storage: Storage | None = None
+        self, worker: Callable[[], AnyWorker], seconds: float, speed: StorageSpeed | None = None
     ) -> None:
-        self._hand = hand
-        self._free = deque([hand()])
-        self.all = list(self._free)
+        self._make_worker = worker
+        self._free = deque([worker()])
+        self.workers = list(self._free)
         self._seconds = seconds
-        self._took = 0.0
-        self._storage = storage or Storage()
-        self._threads = _threads() if self._storage.slow else None
+        self._seconds_taken = 0.0
+        self._speed = speed or StorageSpeed()
+        self._threads = _threads() if self._speed.slow else None
 
     @property
-    def ahead(self) -> int:
-        """So many pieces of work may be begun before the first is asked for."""
+    def max_pending(self) -> int:
+        """How many results may be pending."""
         return 1 if self._threads is None else 2 * THREADS
 
-    def begin(self, do: Callable[[Hand, Work], Answer], work: Work) -> Future[Answer]:
-        """Do it, now or in a thread."""
+    def submit(self, function: Callable[[AnyWorker, Work], Result], work: Work) -> Future[Result]:
+        """Runs a function, here or in a thread."""
         if self._threads is not None:
-            return self._threads.submit(self._by_any, do, work)
-        done = Future[Answer]()
+            return self._threads.submit(self._run, function, work)
+        done = Future[Result]()
         try:
-            done.set_result(self._now(do, work))
+            done.set_result(self._run_here(function, work))
         except Exception as error:
             done.set_exception(error)
         return done
 
-    def each(
-        self, do: Callable[[Hand, Work], Answer], all_work: Iterable[Work]
-    ) -> Iterator[Answer]:
-        """What comes of each, in order. Not all are begun at once."""
-        begun = deque[Future[Answer]]()
-        for work in all_work:
+    def map_ordered(
+        self, function: Callable[[AnyWorker, Work], Result], works: Iterable[Work]
+    ) -> Iterator[Result]:
+        """Yields the result for each item in order, with a limited number pending."""
+        started = deque[Future[Result]]()
+        for work in works:
             if self._threads is None:
-                yield self._now(do, work)
+                yield self._run_here(function, work)
                 continue
-            begun.append(self.begin(do, work))
-            if len(begun) >= self.ahead:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
+            started.append(self.submit(function, work))
+            if len(started) >= self.max_pending:
+                yield started.popleft().result()
+        while started:
+            yield started.popleft().result()
 
-    def _now(self, do: Callable[[Hand, Work], Answer], work: Work) -> Answer:
-        began = time.monotonic()
-        answer = self._by_any(do, work)
-        self._took += time.monotonic() - began
-        if is_slow(self._took, self._seconds * self.all[0].done):
+    def _run_here(self, function: Callable[[AnyWorker, Work], Result], work: Work) -> Result:
+        started_at = time.monotonic()
+        result = self._run(function, work)
+        self._seconds_taken += time.monotonic() - started_at
+        if is_slow(self._seconds_taken, self._seconds * self.workers[0].done):
             self._threads = _threads()
-            self._storage.found_slow()
-        return answer
+            self._speed.mark_slow()
+        return result
 
-    def _by_any(self, do: Callable[[Hand, Work], Answer], work: Work) -> Answer:
+    def _run(self, function: Callable[[AnyWorker, Work], Result], work: Work) -> Result:
         try:
-            hand = self._free.pop()
+            worker = self._free.pop()
         except IndexError:
-            hand = self._hand()
-            self.all.append(hand)
+            worker = self._make_worker()
+            self.workers.append(worker)
         try:
-            return do(hand, work)
+            return function(worker, work)
         finally:
-            self._free.append(hand)
+            self._free.append(worker)
 
     def close(self) -> None:
-        """What has begun is done, and the rest is not."""
+        """Waits for running work and cancels the rest."""
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)
-        for hand in self.all:
-            hand.close()
+        for worker in self.workers:
+            worker.close()
 
 
 def _threads() -> ThreadPoolExecutor:

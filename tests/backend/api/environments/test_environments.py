@@ -34,7 +34,7 @@ from hai_backend.domain import environment as domain
 from hai_backend.domain.environment import EnvironmentName, EnvironmentState
 from hai_backend.domain.priority import Priority
 from hai_backend.environments import read
-from hai_backend.environments.open_directories import Folder
+from hai_backend.environments.open_directories import OpenDirectory
 from hai_backend.environments.read import Unreadable
 from hai_backend.lifecycle import events as ev
 from tests.support.environments import (
@@ -119,13 +119,13 @@ async def test_the_list_is_what_the_files_are_now(platform: Any) -> None:
     shutil.rmtree(platform.environments.root / "ada")
     (found,) = await listed(platform, "bob")
     assert (found.state, found.lock_hash) == (ENVIRONMENT_STATE_BROKEN, after)
-    assert "its files are gone" in found.message
+    assert "its files were deleted" in found.message
 
 
 async def test_who_changes_names_for_ever_fills_no_database(
     platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read, "MOST_OF_ONE", 4)
+    monkeypatch.setattr(read, "MAX_PER_USER", 4)
     for number in range(3):
         for other in range(3):
             make(platform, "eve", f"e{number}{other}")
@@ -214,7 +214,7 @@ REFUSED = [
     pytest.param(
         "secret[bob]", "the cluster has no environment 'secret[bob]'", id="by its whole name"
     ),
-    pytest.param("twice", "may be twice[bob], twice[eve]: write which", id="of two people"),
+    pytest.param("twice", "is ambiguous: use one of twice[bob], twice[eve]", id="of two people"),
     pytest.param("broken", "is BROKEN: layer", id="broken"),
 ]
 
@@ -289,7 +289,7 @@ async def test_one_that_can_be_read_is_told_without_the_records_of_all(
 
     make(platform, "ada", "torch")
     monkeypatch.setattr(platform.store, "records", records)
-    found = await platform.environments.one(EnvironmentName("ada", "torch"))
+    found = await platform.environments.get(EnvironmentName("ada", "torch"))
     assert found.state is EnvironmentState.READY
 
 
@@ -317,10 +317,10 @@ async def test_a_directory_that_another_uid_made_is_not_its_users(
 ) -> None:
     make(platform, "ada", "torch")
     await platform.directory.update_user(replace(platform.directory.user("ada"), uid=54321))
-    monkeypatch.setattr(Folder, "owner", lambda folder: 666)
+    monkeypatch.setattr(OpenDirectory, "owner", lambda folder: 666)
     (found,) = await listed(platform, "ada")
     assert found.state == ENVIRONMENT_STATE_BROKEN
-    assert "belongs to uid 666, who is not ada" in found.message
+    assert "belongs to uid 666, which is not that of ada" in found.message
 
 
 def described(name: str = "torch", **more: Any) -> pb.EnvironmentDescription:
@@ -532,7 +532,7 @@ async def test_one_that_is_replaced_is_there_until_the_new_one_has_its_name(
     fake_haienv(platform.home / "haienv", f"{full}\n{BUILDER}")
     async with expect_refusal() as why:
         await built(platform, "ada", described(replace=True))
-    assert "no room" in why[0].message
+    assert "no space" in why[0].message
     assert before in [
         e.lock_hash for e in await listed(platform, "ada") if e.state == ENVIRONMENT_STATE_READY
     ]
@@ -665,8 +665,8 @@ async def test_what_the_server_cannot_read_is_left_to_agents(platform: Any) -> N
 async def test_tasks_are_told_where_environments_are_if_they_see_them(platform: Any) -> None:
     root = str(platform.environments.root)
     seen = EnvironmentPinning(platform.environments)
-    assert seen.home("ada") == {"HAIENV_HOME": root, "HAIENV_USER": "ada"}
-    assert EnvironmentPinning(platform.environments, visible=False).home("ada") == {}
+    assert seen.haienv_variables("ada") == {"HAIENV_HOME": root, "HAIENV_USER": "ada"}
+    assert EnvironmentPinning(platform.environments, visible=False).haienv_variables("ada") == {}
 
 
 async def test_what_is_exported_makes_the_same_one(platform: Any) -> None:

@@ -75,8 +75,8 @@ async def test_an_action_of_tomorrow_adds_nothing(platform: Any, expect_refusal:
     async with expect_refusal() as why:
         await olga.storage.CreateMountRule(adding("/a", action=99, kind=98))
     assert dict(why[0].violations) == {
-        "rule.action": "99 is none that this server knows",
-        "rule.kind": "98 is none that this server knows",
+        "rule.action": "99 is not known to this server",
+        "rule.kind": "98 is not known to this server",
     }
     assert await rules(olga) == []
 

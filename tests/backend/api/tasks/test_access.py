@@ -244,12 +244,12 @@ async def a_registry(platform: Any, thing: Thing) -> None:
 async def a_workspace(platform: Any, thing: Thing) -> None:
     """With one revision, tagged x, and the directory of task 7. Of the thing's user and of those who ask for theirs."""
     for user in {thing.user, "ada", "olga", "root"}:
-        await platform.workspaces.rooms.create((user, "w"), 1.0, "the same")
-        async with platform.workspaces.rooms.open((user, "w")) as room:
+        await platform.workspaces.registry.create((user, "w"), 1.0, "the same")
+        async with platform.workspaces.registry.open((user, "w")) as room:
             (room.files.tree / "directory").mkdir(exist_ok=True)
-            tree_scan.look(room.files, Author("tasks", 1.0))
+            tree_scan.scan(room.files, Author("tasks", 1.0))
             tags.tag(room.files, "x", 1, force=False)
-            checkouts.make(room.files, 7, 1, 0)
+            checkouts.create(room.files, 7, 1, 0)
 
 
 def which_workspace(thing: Thing) -> dict[str, Any]:

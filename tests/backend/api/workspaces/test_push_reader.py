@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai.v1.workspace_service_pb2 import CommitPush, PushContents, PushTreeRequest
-from hai_backend.api.workspaces.convert import piece_from_proto
-from hai_backend.api.workspaces.push_reader import Said, decode, grouped
-from hai_backend.workspaces.push.receive import Piece
+from hai_backend.api.workspaces.convert import contents_from_proto
+from hai_backend.api.workspaces.push_reader import PushMessage, decode, group_contents
+from hai_backend.workspaces.push.receive import ContentsMessage
 
 
-def by_hand(data: bytes, rest: PushContents) -> bytes:
+def by_hand(data: bytes, fields: PushContents) -> bytes:
     """Contents whose data come first. Short enough for sizes of two bytes."""
-    told = rest.SerializeToString()
-    inner = b"\x1a" + number(len(data)) + data + told
+    parsed = fields.SerializeToString()
+    inner = b"\x1a" + number(len(data)) + data + parsed
     return b"\x22" + number(len(inner)) + inner
 
 
@@ -41,49 +41,59 @@ REST = PushContents(digests=[b"d" * 32, b"e" * 32], sizes=[100, 200], compressed
     ],
 )
 def test_contents_are_those_that_protobuf_reads(message: bytes) -> None:
-    said, told = decode(message), piece_from_proto(PushTreeRequest.FromString(message).contents)
-    assert isinstance(said, Piece)
-    assert (bytes(said.data), said.compressed) == (told.data, told.compressed)
-    assert (list(said.digests), list(said.sizes)) == (list(told.digests), list(told.sizes))
+    decoded, parsed = (
+        decode(message),
+        contents_from_proto(PushTreeRequest.FromString(message).contents),
+    )
+    assert isinstance(decoded, ContentsMessage)
+    assert (bytes(decoded.data), decoded.compressed) == (parsed.data, parsed.compressed)
+    assert (list(decoded.digests), list(decoded.sizes)) == (
+        list(parsed.digests),
+        list(parsed.sizes),
+    )
 
 
 @given(st.binary(max_size=30).map(lambda end: b"\x22" + end))
 def test_what_protobuf_refuses_is_refused(message: bytes) -> None:
     try:
-        told = PushTreeRequest.FromString(message)
+        parsed = PushTreeRequest.FromString(message)
     except DecodeError:
         with pytest.raises(DecodeError):
             decode(message)
     else:
-        said = decode(message)
-        assert bytes(said.data) == told.contents.data if isinstance(said, Piece) else said == told
+        decoded = decode(message)
+        assert (
+            bytes(decoded.data) == parsed.contents.data
+            if isinstance(decoded, ContentsMessage)
+            else decoded == parsed
+        )
 
 
 async def test_pieces_that_wait_come_together_and_in_order() -> None:
     commit = PushTreeRequest(commit=CommitPush(messages=9))
-    pieces: list[Said] = [Piece([], [], bytes([n]), False) for n in range(9)]
+    pieces: list[PushMessage] = [ContentsMessage([], [], bytes([n]), False) for n in range(9)]
     sent = [*pieces[:3], commit, *pieces[3:], commit]
-    seen: list[Said] = []
+    seen: list[PushMessage] = []
     most = 0
-    async for said in grouped(_told(sent)):
+    async for decoded in group_contents(_told(sent)):
         await asyncio.sleep(0)  # the others arrive meanwhile
-        seen += said if isinstance(said, list) else [said]
-        most = max(most, len(said) if isinstance(said, list) else 0)
+        seen += decoded if isinstance(decoded, list) else [decoded]
+        most = max(most, len(decoded) if isinstance(decoded, list) else 0)
     assert seen == sent
     assert most > 1
 
 
 async def test_an_error_comes_after_what_arrived_before_it() -> None:
-    async def broken() -> AsyncIterator[Said]:
-        yield Piece([], [], b"x", False)
+    async def broken() -> AsyncIterator[PushMessage]:
+        yield ContentsMessage([], [], b"x", False)
         raise ConnectionError("gone")
 
-    said = grouped(broken())
-    assert await anext(said) == [Piece([], [], b"x", False)]
+    decoded = group_contents(broken())
+    assert await anext(decoded) == [ContentsMessage([], [], b"x", False)]
     with pytest.raises(ConnectionError):
-        await anext(said)
+        await anext(decoded)
 
 
-async def _told(sent: list[Said]) -> AsyncIterator[Said]:
-    for said in sent:
-        yield said
+async def _told(sent: list[PushMessage]) -> AsyncIterator[PushMessage]:
+    for decoded in sent:
+        yield decoded

@@ -11,12 +11,12 @@ from blake3 import blake3
 from hai_backend.domain.errors import Conflict, Invalid
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
 from hai_backend.workspaces.chunks import assembly
-from hai_backend.workspaces.chunks.sources import OPEN
+from hai_backend.workspaces.chunks.sources import MAX_OPEN
 from hai_backend.workspaces.chunks.streamed_file import StreamedFile
-from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.push import apply
-from hai_backend.workspaces.push.push import GROWING, Push
-from hai_backend.workspaces.push.receive import Piece
+from hai_backend.workspaces.push.push import MAX_ACTIVE_ASSEMBLIES, Push
+from hai_backend.workspaces.push.receive import ContentsMessage
 from hai_backend.workspaces.push.staging import Author
 from hai_backend.workspaces.storage import direct_io
 
@@ -58,10 +58,10 @@ def test_a_recipe_is_answered_part_by_part_and_older_versions_are_used(tmp_path:
     pieces = [PIECES[0], new, *PIECES[1:]]
     push, digest = _wanting(files, b"".join(pieces))
     parts = [pieces[:2], pieces[2:4], pieces[4:]]
-    answers = [push.recipe(digest, _told(part), last=part is parts[-1]) for part in parts]
+    answers = [push.add_recipe(digest, _told(part), last=part is parts[-1]) for part in parts]
     assert answers == [[blake3(new).digest()], [], []]
     assert push.reused_chunks == 4
-    push.receive([Piece([blake3(new).digest()], [len(new)], new, False)])
+    push.receive([ContentsMessage([blake3(new).digest()], [len(new)], new, False)])
     push.commit(1, Author("me", 2.0), allow_many_removals=True)
     push.close()
     assert (files.tree / "big").read_bytes() == b"".join(pieces)
@@ -72,10 +72,10 @@ def test_a_chunk_that_a_file_has_many_times_travels_once(tmp_path: Path) -> None
     files = _opened(tmp_path)
     piece = bytes(500_000)
     push, digest = _wanting(files, piece * 6)
-    first = push.recipe(digest, _told([piece] * 3), last=False)
+    first = push.add_recipe(digest, _told([piece] * 3), last=False)
     assert first == [blake3(piece).digest()]
-    assert push.recipe(digest, _told([piece] * 3), last=True) == []
-    push.receive([Piece(first, [len(piece)], piece, False)])
+    assert push.add_recipe(digest, _told([piece] * 3), last=True) == []
+    push.receive([ContentsMessage(first, [len(piece)], piece, False)])
     push.commit(0, Author("me", 1.0), allow_many_removals=True)
     push.close()
     assert (files.tree / "big").read_bytes() == piece * 6
@@ -90,10 +90,10 @@ def test_what_a_push_that_broke_has_brought_is_not_asked_for_again(
     digests = [blake3(piece).digest() for piece in PIECES]
     for numbers, broken in ((arrived, True), ([n for n in range(4) if n not in arrived], False)):
         push, digest = _wanting(files, WHOLE)
-        missing = push.recipe(digest, _told(PIECES), last=True)
+        missing = push.add_recipe(digest, _told(PIECES), last=True)
         assert set(missing) == set(digests if broken else [digests[n] for n in numbers])
         for n in numbers:
-            push.receive([Piece([digests[n]], [len(PIECES[n])], PIECES[n], False)])
+            push.receive([ContentsMessage([digests[n]], [len(PIECES[n])], PIECES[n], False)])
         if not broken:
             push.commit(0, Author("me", 1.0), allow_many_removals=True)
         push.close()
@@ -112,13 +112,13 @@ def test_what_is_here_is_never_replaced_by_what_nobody_asked_for(
     extra = blake3(b"extra").digest(600_000)
     wholes = [WHOLE + extra, WHOLE[: -len(PIECES[3])] + extra]
     push, bad = Push(files, 1), PIECES[0][::-1]
-    push.want(_entries(wholes))
+    push.add_changes(_entries(wholes))
     for whole, told in zip(wholes, ([*PIECES, extra], [*PIECES[:3], extra]), strict=True):
-        push.recipe(blake3(whole).digest(), _told(told), last=True)
+        push.add_recipe(blake3(whole).digest(), _told(told), last=True)
     for name, piece in ((blake3(PIECES[0]).digest(), bad), (blake3(extra).digest(), extra)):
-        push.receive([Piece([name], [len(piece)], piece, False)])
+        push.receive([ContentsMessage([name], [len(piece)], piece, False)])
     with pytest.raises(Invalid):
-        push.receive([Piece([blake3(PIECES[0]).digest()], [len(bad)], bad, False)])
+        push.receive([ContentsMessage([blake3(PIECES[0]).digest()], [len(bad)], bad, False)])
     push.commit(1, Author("me", 2.0), allow_many_removals=True)
     push.close()
     assert [(files.tree / f"f{number}").read_bytes() for number in range(2)] == wholes
@@ -127,17 +127,17 @@ def test_what_is_here_is_never_replaced_by_what_nobody_asked_for(
 
 def test_files_that_grow_in_turn_hold_few_blocks_and_come_out_whole(tmp_path: Path) -> None:
     files = _opened(tmp_path)
-    push, wholes = Push(files, 1), [bytes([n]) + WHOLE for n in range(GROWING + 3)]
+    push, wholes = Push(files, 1), [bytes([n]) + WHOLE for n in range(MAX_ACTIVE_ASSEMBLIES + 3)]
     digests = [blake3(whole).digest() for whole in wholes]
-    push.want(_entries(wholes))
+    push.add_changes(_entries(wholes))
     for digest, whole in zip(digests, wholes, strict=True):
-        push.recipe(digest, _told([whole[:600_001], *PIECES[1:]]), last=True)
+        push.add_recipe(digest, _told([whole[:600_001], *PIECES[1:]]), last=True)
     for index in range(4):
         for whole in wholes:
             piece = [whole[:600_001], *PIECES[1:]][index]
-            push.receive([Piece([blake3(piece).digest()], [len(piece)], piece, False)])
-            holding = [each for each in push._made.values() if each.running._straight]
-            assert len(holding) <= GROWING
+            push.receive([ContentsMessage([blake3(piece).digest()], [len(piece)], piece, False)])
+            holding = [each for each in push._assemblies.values() if each.stream._writer]
+            assert len(holding) <= MAX_ACTIVE_ASSEMBLIES
     push.commit(0, Author("me", 1.0), allow_many_removals=True)
     push.close()
     for number, whole in enumerate(wholes):
@@ -147,22 +147,22 @@ def test_files_that_grow_in_turn_hold_few_blocks_and_come_out_whole(tmp_path: Pa
 
 def test_a_file_may_be_made_of_more_files_than_are_open_at_a_time(tmp_path: Path) -> None:
     files = _opened(tmp_path)
-    ends = [blake3(bytes([n])).digest(300_000) for n in range(OPEN + 4)]
+    ends = [blake3(bytes([n])).digest(300_000) for n in range(MAX_OPEN + 4)]
     pieces = [piece for end in ends for piece in (end[:150_000], end[150_000:])]
     older = [end + bytes(900_000) for end in ends]
     push, zeros = Push(files, 1), bytes(900_000)
-    push.want(_entries(older))
+    push.add_changes(_entries(older))
     for whole in older:
         told = [whole[:150_000], whole[150_000:300_000], zeros]
-        for wanted in push.recipe(blake3(whole).digest(), _told(told), last=True):
+        for wanted in push.add_recipe(blake3(whole).digest(), _told(told), last=True):
             piece = next(each for each in told if blake3(each).digest() == wanted)
-            push.receive([Piece([wanted], [len(piece)], piece, False)])
+            push.receive([ContentsMessage([wanted], [len(piece)], piece, False)])
     push.commit(0, Author("me", 1.0), allow_many_removals=True)
     push.close()
     new, digest = _wanting(files, b"".join(pieces))
-    assert new.recipe(digest, _told(pieces), last=True) == []
+    assert new.add_recipe(digest, _told(pieces), last=True) == []
     new.commit(1, Author("me", 2.0), allow_many_removals=True)
-    assert len(new._sources._open) <= OPEN
+    assert len(new._sources._open) <= MAX_OPEN
     new.close()
     assert (files.tree / "big").read_bytes() == b"".join(pieces)
     files.close()
@@ -175,14 +175,14 @@ def test_a_recipe_of_another_size_than_its_entry_is_refused(
     files = _opened(tmp_path)
     push, digest = _wanting(files, WHOLE)
     with pytest.raises(Invalid, match="its entry"):
-        push.recipe(digest, _told(told), last=True)
+        push.add_recipe(digest, _told(told), last=True)
     push.close()
     files.close()
 
 
 def test_chunks_in_order_that_make_another_file_are_refused(tmp_path: Path) -> None:
     files = _opened(tmp_path)
-    with pytest.raises(Conflict, match="do not make that file"):
+    with pytest.raises(Conflict, match="do not match its digest"):
         _push(files, WHOLE[:-1] + b"x", [0, 1, 2, 3])
     assert not (files.tree / "big").exists()
     files.close()
@@ -207,9 +207,9 @@ def test_a_chunk_that_is_not_what_its_digest_says_is_refused(
     files.close()
 
 
-def _opened(root: Path) -> Files:
-    make(root / "u" / "w", 0)
-    files = Files(root / "u" / "w", 0)
+def _opened(root: Path) -> WorkspaceFiles:
+    make_directories(root / "u" / "w", 0)
+    files = WorkspaceFiles(root / "u" / "w", 0)
     apply.recover(files)
     return files
 
@@ -225,21 +225,21 @@ def _entries(wholes: Sequence[bytes]) -> list[Entry]:
     ]
 
 
-def _wanting(files: Files, claimed: bytes) -> tuple[Push, bytes]:
+def _wanting(files: WorkspaceFiles, claimed: bytes) -> tuple[Push, bytes]:
     """A push of one file, and its digest."""
     push, digest = Push(files, 1), blake3(claimed).digest()
-    push.want([Entry("big", EntryKind.FILE, False, len(claimed), 1, digest)])
+    push.add_changes([Entry("big", EntryKind.FILE, False, len(claimed), 1, digest)])
     return push, digest
 
 
-def _push(files: Files, claimed: bytes, order: list[int], wrong: int = -1) -> None:
+def _push(files: WorkspaceFiles, claimed: bytes, order: list[int], wrong: int = -1) -> None:
     push, digest = _wanting(files, claimed)
     try:
-        push.recipe(digest, _told(PIECES), last=True)
+        push.add_recipe(digest, _told(PIECES), last=True)
         for number in order:
             name, piece = blake3(PIECES[number]).digest(), PIECES[number]
             piece = piece[::-1] if number == wrong else piece
-            push.receive([Piece([name], [len(piece)], piece, False)])
+            push.receive([ContentsMessage([name], [len(piece)], piece, False)])
         push.commit(0, Author("me", 1.0), allow_many_removals=True)
     finally:
         push.close()

@@ -11,12 +11,12 @@ from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import Entry, EntryKind
-from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from hai_backend.workspaces.index import Index
 from hai_backend.workspaces.push import apply, staging
 from hai_backend.workspaces.push import push as pushing
 from hai_backend.workspaces.push.push import Push
-from hai_backend.workspaces.push.receive import Piece
+from hai_backend.workspaces.push.receive import ContentsMessage
 from hai_backend.workspaces.push.staging import Author
 from hai_backend.workspaces.storage import directory_scan, tree_scan
 
@@ -25,11 +25,11 @@ MTIME = 1_600_000_000_000_000_000
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Files]:
-    monkeypatch.setattr(pushing, "FEW", 0)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkspaceFiles]:
+    monkeypatch.setattr(pushing, "FEW_CONTENTS", 0)
     made = tmp_path / "u" / "w"
-    make(made, 0)
-    files = Files(made, 0)
+    make_directories(made, 0)
+    files = WorkspaceFiles(made, 0)
     apply.recover(files)
     yield files
     files.close()
@@ -41,12 +41,12 @@ def entry(path: str, data: bytes, *, executable: bool = False) -> Entry:
 
 def send(push: Push, *contents: bytes) -> None:
     digests = [blake3(data).digest() for data in contents]
-    push.receive([Piece(digests, list(map(len, contents)), b"".join(contents), False)])
+    push.receive([ContentsMessage(digests, list(map(len, contents)), b"".join(contents), False)])
 
 
-def pushed(files: Files, tree: dict[str, bytes], base: int = 0) -> int:
+def pushed(files: WorkspaceFiles, tree: dict[str, bytes], base: int = 0) -> int:
     push = Push(files, base + 1)
-    missing = push.want([entry(path, data) for path, data in tree.items()])
+    missing = push.add_changes([entry(path, data) for path, data in tree.items()])
     send(push, *(data for data in set(tree.values()) if blake3(data).digest() in missing))
     try:
         return push.commit(base, ME, allow_many_removals=True).number
@@ -54,20 +54,20 @@ def pushed(files: Files, tree: dict[str, bytes], base: int = 0) -> int:
         push.close()
 
 
-def on_disk(files: Files) -> dict[str, bytes]:
+def on_disk(files: WorkspaceFiles) -> dict[str, bytes]:
     found = files.tree.rglob("*")
     return {str(p.relative_to(files.tree)): p.read_bytes() for p in found if p.is_file()}
 
 
-def left(files: Files) -> list[str]:
+def left(files: WorkspaceFiles) -> list[str]:
     return [*os.listdir(files.laid), *files.incoming.names()]
 
 
 def test_a_new_directory_comes_with_times_and_modes_and_needs_no_second_look(
-    files: Files, monkeypatch: pytest.MonkeyPatch
+    files: WorkspaceFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     push = Push(files, 1)
-    push.want([entry("new/run", b"#!", executable=True), entry("new/deep/f", b"f")])
+    push.add_changes([entry("new/run", b"#!", executable=True), entry("new/deep/f", b"f")])
     send(push, b"#!", b"f")
     assert not list(files.tree.iterdir())
     assert push.commit(0, ME, allow_many_removals=True).files == 2
@@ -77,10 +77,10 @@ def test_a_new_directory_comes_with_times_and_modes_and_needs_no_second_look(
     assert (files.tree / "new/deep/f").stat().st_mtime_ns == MTIME
     assert left(files) == []
     monkeypatch.setattr(directory_scan, "digest_of", lambda file: pytest.fail("it was read again"))
-    assert tree_scan.look(files, ME).number == 1
+    assert tree_scan.scan(files, ME).number == 1
 
 
-def test_only_what_is_new_is_laid_out(files: Files) -> None:
+def test_only_what_is_new_is_laid_out(files: WorkspaceFiles) -> None:
     pushed(files, {"old/f": b"1", "top": b"t"})
     assert pushed(files, {"old/g": b"2", "old/new/f": b"3", "old/new/in/g": b"4"}, 1) == 2
     assert on_disk(files) == {
@@ -93,7 +93,7 @@ def test_only_what_is_new_is_laid_out(files: Files) -> None:
     assert left(files) == []
 
 
-def test_one_content_at_many_places_old_and_new(files: Files) -> None:
+def test_one_content_at_many_places_old_and_new(files: WorkspaceFiles) -> None:
     tree = {"a/f": b"same", "a/b/g": b"same", "h": b"same", "c/f": b"other"}
     pushed(files, tree)
     assert on_disk(files) == tree
@@ -101,36 +101,36 @@ def test_one_content_at_many_places_old_and_new(files: Files) -> None:
 
 
 @pytest.mark.parametrize("answer", ["another file", "nothing", "another mode"])
-def test_who_changes_its_mind_gets_what_it_said_last(files: Files, answer: str) -> None:
+def test_who_changes_its_mind_gets_what_it_said_last(files: WorkspaceFiles, answer: str) -> None:
     push = Push(files, 1)
-    push.want([entry("d/f", b"first"), entry("d/g", b"g"), entry("e/in/f", b"first")])
+    push.add_changes([entry("d/f", b"first"), entry("d/g", b"g"), entry("e/in/f", b"first")])
     send(push, b"first", b"g")
     if answer == "another file":
-        push.want([entry("d/f", b"second"), entry("e/in/f", b"g")])
+        push.add_changes([entry("d/f", b"second"), entry("e/in/f", b"g")])
         send(push, b"second", b"g")
         expected = {"d/f": b"second", "d/g": b"g", "e/in/f": b"g"}
     elif answer == "nothing":
-        push.want([Entry("d/f", EntryKind.NONE), Entry("e/in/f", EntryKind.NONE)])
+        push.add_changes([Entry("d/f", EntryKind.NONE), Entry("e/in/f", EntryKind.NONE)])
         expected = {"d/g": b"g"}
     else:
-        push.want([entry("d/f", b"first", executable=True), Entry("e/in/f", EntryKind.NONE)])
+        push.add_changes([entry("d/f", b"first", executable=True), Entry("e/in/f", EntryKind.NONE)])
         expected = {"d/f": b"first", "d/g": b"g"}
         send(push, b"first")
     push.commit(0, ME, allow_many_removals=True)
     push.close()
     assert on_disk(files) == expected
     assert left(files) == []
-    assert tree_scan.look(files, ME).number == 1
+    assert tree_scan.scan(files, ME).number == 1
 
 
-def test_what_a_broken_push_laid_out_is_not_asked_for_again(files: Files) -> None:
+def test_what_a_broken_push_laid_out_is_not_asked_for_again(files: WorkspaceFiles) -> None:
     tree = {"d/f": b"one", "d/g": b"two", "e": b"three"}
     broken = Push(files, 1)
-    broken.want([entry(path, data) for path, data in tree.items()])
+    broken.add_changes([entry(path, data) for path, data in tree.items()])
     send(broken, b"one", b"three")
     broken.close()
     again = Push(files, 2)
-    missing = again.want([entry(path, data) for path, data in tree.items()])
+    missing = again.add_changes([entry(path, data) for path, data in tree.items()])
     assert missing == [blake3(b"two").digest()]
     send(again, b"two")
     again.commit(0, ME, allow_many_removals=True)
@@ -139,9 +139,11 @@ def test_what_a_broken_push_laid_out_is_not_asked_for_again(files: Files) -> Non
     assert left(files) == []
 
 
-def test_what_a_program_wrote_where_a_directory_shall_be_is_looked_at_first(files: Files) -> None:
+def test_what_a_program_wrote_where_a_directory_shall_be_is_looked_at_first(
+    files: WorkspaceFiles,
+) -> None:
     push = Push(files, 1)
-    push.want([entry("d/f", b"mine"), entry("e/f", b"mine, too")])
+    push.add_changes([entry("d/f", b"mine"), entry("e/f", b"mine, too")])
     send(push, b"mine", b"mine, too")
     (files.tree / "d").mkdir()
     (files.tree / "d/f").write_bytes(b"a program's")
@@ -154,7 +156,7 @@ def test_what_a_program_wrote_where_a_directory_shall_be_is_looked_at_first(file
 
 @pytest.mark.parametrize("place", ["d", "d/in", "d/in/f"])
 def test_a_program_that_is_faster_than_the_rename_loses_nothing(
-    files: Files, place: str, monkeypatch: pytest.MonkeyPatch
+    files: WorkspaceFiles, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the last look and the rename."""
     commit = staging.commit
@@ -176,12 +178,12 @@ def test_a_program_that_is_faster_than_the_rename_loses_nothing(
 
 
 def test_a_version_is_found_while_its_directory_is_on_the_way(
-    files: Files, monkeypatch: pytest.MonkeyPatch
+    files: WorkspaceFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a storage that fails just then leaves it to whoever opens the workspace next."""
     seen = []
 
-    def fail(files: Files) -> None:
+    def fail(files: WorkspaceFiles) -> None:
         if files.index.newest().number:
             file = files.find(blake3(b"mine").digest())
             seen.append(os.pread(file, 9, 0) if file is not None else None)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from hai_backend.workspaces.chunks.streamed_file import Place, StreamedFile
+from hai_backend.workspaces.chunks.streamed_file import ChunkPosition, StreamedFile
 from hai_backend.workspaces.storage import direct_io
-from hai_backend.workspaces.storage.direct_io import DirectIO, Reader
+from hai_backend.workspaces.storage.direct_io import DirectReader, DirectWriter
 
 BLOCK = 8192
 DATA = blake3(b"data").digest(5 * BLOCK + 123)
@@ -22,7 +22,7 @@ FILE = b"f" * 32
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct_io, "BLOCK_BYTES", BLOCK)
-    monkeypatch.setattr(direct_io, "_FEW_BYTES", 1000)
+    monkeypatch.setattr(direct_io, "_CACHED_READ_BYTES", 1000)
 
 
 def create(path: Path) -> Callable[[], int]:
@@ -30,11 +30,11 @@ def create(path: Path) -> Callable[[], int]:
 
 
 def cut(sizes: Sequence[int]) -> list[bytes]:
-    pieces, place = [], 0
+    positions, offset = [], 0
     for size in sizes:
-        pieces.append(DATA[place : place + size])
-        place += size
-    return pieces
+        positions.append(DATA[offset : offset + size])
+        offset += size
+    return positions
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def cut(sizes: Sequence[int]) -> list[bytes]:
 def test_what_is_added_is_in_the_file(tmp_path: Path, sizes: list[int], begin: int) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"before")
-    made = DirectIO(create(path)(), begin)
+    made = DirectWriter(create(path)(), begin)
     for piece in cut(sizes):
         made.add(memoryview(piece))
     made.finish()
@@ -68,7 +68,9 @@ def test_what_is_read_ahead_is_what_is_there(tmp_path: Path) -> None:
     path.write_bytes(DATA)
     parts = [(0, BLOCK), (1, BLOCK), (4096, 4096), (4095, 2), (7, 0), (5 * BLOCK, 500)]
     with open(path, "rb") as file:
-        read = [bytes(part) for part in Reader().read((file.fileno(), *part) for part in parts)]
+        read = [
+            bytes(part) for part in DirectReader().read((file.fileno(), *part) for part in parts)
+        ]
     assert read == [DATA[begin : begin + size] for begin, size in parts]
 
 
@@ -86,37 +88,42 @@ def test_a_disk_that_wants_another_alignment_is_written_and_read_the_usual_way(
 
     monkeypatch.setattr(direct_io.os, verb, once)
     path = tmp_path / "f"
-    made = DirectIO(create(path)(), 0)
+    made = DirectWriter(create(path)(), 0)
     made.add(memoryview(DATA))
     made.finish()
     with open(path, "rb") as file:
-        assert bytes(next(Reader().read([(file.fileno(), 0, BLOCK)]))) == DATA[:BLOCK]
+        assert bytes(next(DirectReader().read([(file.fileno(), 0, BLOCK)]))) == DATA[:BLOCK]
     made.close()
     assert path.read_bytes() == DATA
     assert refused
 
 
 def test_only_what_is_in_the_file_counts_as_written(tmp_path: Path) -> None:
-    pieces = [Place(FILE, at, bytes([at // 4000]) * 32, 4000) for at in range(0, 20_000, 4000)]
-    contents = {each.digest: memoryview(DATA)[each.place : each.place + 4000] for each in pieces}
-    running = StreamedFile(create(tmp_path / "f"))
-    assert running.take(pieces, contents) == []
-    written = running.written()  # the last blocks may still be under way
-    assert [*pieces[: len(written)]] == written
-    assert len(written) < len(pieces)
-    running.finish()
-    assert written + running.written() == pieces
+    positions = [
+        ChunkPosition(FILE, at, bytes([at // 4000]) * 32, 4000) for at in range(0, 20_000, 4000)
+    ]
+    contents = {
+        position.digest: memoryview(DATA)[position.offset : position.offset + 4000]
+        for position in positions
+    }
+    stream = StreamedFile(create(tmp_path / "f"))
+    assert stream.write_next(positions, contents) == []
+    written = stream.written()  # the last blocks may still be under way
+    assert [*positions[: len(written)]] == written
+    assert len(written) < len(positions)
+    stream.finish()
+    assert written + stream.written() == positions
     assert (tmp_path / "f").read_bytes() == DATA[:20_000]
-    assert running.is_whole(blake3(DATA[:20_000]).digest(), 20_000)
+    assert stream.is_complete(blake3(DATA[:20_000]).digest(), 20_000)
 
 
 def test_chunks_that_do_not_come_next_are_left_to_others(tmp_path: Path) -> None:
-    first, third = Place(FILE, 0, b"1" * 32, 10), Place(FILE, 20, b"3" * 32, 10)
-    contents = {each.digest: memoryview(DATA)[:10] for each in (first, third)}
-    running = StreamedFile(create(tmp_path / "f"))
-    assert running.take([first, third], contents) == [third]
-    running.finish()
-    assert not running.is_whole(blake3(DATA[:30]).digest(), 30)
+    first, third = ChunkPosition(FILE, 0, b"1" * 32, 10), ChunkPosition(FILE, 20, b"3" * 32, 10)
+    contents = {position.digest: memoryview(DATA)[:10] for position in (first, third)}
+    stream = StreamedFile(create(tmp_path / "f"))
+    assert stream.write_next([first, third], contents) == [third]
+    stream.finish()
+    assert not stream.is_complete(blake3(DATA[:30]).digest(), 30)
 
 
 def test_a_block_that_was_not_written_is_not_forgotten(
@@ -124,16 +131,16 @@ def test_a_block_that_was_not_written_is_not_forgotten(
 ) -> None:
     pwrite, failures = os.pwrite, [OSError(errno.ENOSPC, "No space left on device")]
 
-    def full_once(file: int, data: memoryview, place: int) -> int:
+    def full_once(file: int, data: memoryview, offset: int) -> int:
         if failures:
             raise failures.pop()
-        return pwrite(file, data, place)
+        return pwrite(file, data, offset)
 
     monkeypatch.setattr(direct_io.os, "pwrite", full_once)
-    running = StreamedFile(create(tmp_path / "f"))
-    whole = Place(FILE, 0, b"1" * 32, 3 * BLOCK)
+    stream = StreamedFile(create(tmp_path / "f"))
+    whole = ChunkPosition(FILE, 0, b"1" * 32, 3 * BLOCK)
     with pytest.raises(OSError, match="No space"):
-        running.take([whole], {whole.digest: memoryview(DATA)[: 3 * BLOCK]})
+        stream.write_next([whole], {whole.digest: memoryview(DATA)[: 3 * BLOCK]})
     with pytest.raises(OSError, match="No space"):
-        running.finish()
-    assert running.written() == []
+        stream.finish()
+    assert stream.written() == []

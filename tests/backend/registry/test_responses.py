@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_backend.registry.challenge import Challenge, parse
+from hai_backend.registry.responses import Challenge, parse_challenge
 
 HARBOR = (
     'Bearer realm="https://r.example/service/token",service="harbor-registry",'
@@ -35,4 +35,4 @@ HARBOR = (
     ],
 )
 def test_challenges(header: str, expected: Challenge | None) -> None:
-    assert parse(header) == expected
+    assert parse_challenge(header) == expected
