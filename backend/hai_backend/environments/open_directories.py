@@ -20,14 +20,13 @@ class OpenDirectory:
 
     def __init__(self, descriptor: int, bytes_counter: list[int] | None = None) -> None:
         self._fd = descriptor
-        self._read_at_most = (
-            bytes_counter if bytes_counter is not None else [0]
-        )  # shared with subdirectories
+        # Shared with subdirectories
+        self._bytes_read = bytes_counter if bytes_counter is not None else [0]
 
     @property
     def bytes_read(self) -> int:
         """Bytes of texts that were read here and in subdirectories."""
-        return self._read_at_most[0]
+        return self._bytes_read[0]
 
     def names(self, limit: int) -> list[str]:
         """Returns at most `limit` entries, without those that begin with a dot, which belong to haienv."""
@@ -44,7 +43,7 @@ class OpenDirectory:
         """Opens a subdirectory, but no link to one."""
         descriptor = os.open(name, _DIRECTORY, dir_fd=self._fd)
         try:
-            yield OpenDirectory(descriptor, self._read_at_most)
+            yield OpenDirectory(descriptor, self._bytes_read)
         finally:
             os.close(descriptor)
 
@@ -63,7 +62,7 @@ class OpenDirectory:
         """Reads a regular file of at most `limit` bytes. Raises BrokenEnvironment for anything else."""
         with self.file(name) as descriptor:
             data = _read_at_most(descriptor, limit + 1)
-        self._read_at_most[0] += len(data)
+        self._bytes_read[0] += len(data)
         if len(data) > limit:
             raise BrokenEnvironment(f"{name} has more than {limit} bytes")
         try:

@@ -19,10 +19,7 @@ log = structlog.get_logger(__name__)
 
 Receive = Callable[[socket.socket], Awaitable[None]]
 
-_WILDCARDS = (
-    "0.0.0.0",
-    "::",
-)  # all IPv4 and IPv6 addresses of this machine, as in gRPC
+_WILDCARDS = ("0.0.0.0", "::")  # each: all IPv4 and IPv6 addresses, as in gRPC
 _BACKLOG = 1024
 _CHUNK_BYTES = 64 * 1024
 _IDLE_SECONDS, _PROBE_SECONDS, _PROBES = 60, 15, 4  # a vanished peer is noticed after all of them
@@ -123,9 +120,8 @@ def _enable_keepalive(connection: socket.socket) -> None:
     connection.setsockopt(tcp, socket.TCP_KEEPIDLE, _IDLE_SECONDS)
     connection.setsockopt(tcp, socket.TCP_KEEPINTVL, _PROBE_SECONDS)
     connection.setsockopt(tcp, socket.TCP_KEEPCNT, _PROBES)
-    connection.setsockopt(
-        tcp, socket.TCP_USER_TIMEOUT, idle_limit * 1000
-    )  # while data are being sent
+    # While data are being sent
+    connection.setsockopt(tcp, socket.TCP_USER_TIMEOUT, idle_limit * 1000)
 
 
 def forward_to(host: str, port: int, own_host: str) -> Receive:

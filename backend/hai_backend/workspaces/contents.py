@@ -225,9 +225,8 @@ def write_all_at(file: int, offset: int, data: memoryview) -> None:
 
 def write_back(file: int) -> None:
     """Starts to write a file to disk, without waiting and without reporting errors."""
-    _libc.sync_file_range(
-        file, ctypes.c_int64(0), ctypes.c_int64(0), _SYNC_FILE_RANGE_WRITE
-    )  # length 0: the complete file
+    begin, complete = ctypes.c_int64(0), ctypes.c_int64(0)
+    _libc.sync_file_range(file, begin, complete, _SYNC_FILE_RANGE_WRITE)
 
 
 def digest_of(file: int) -> bytes:

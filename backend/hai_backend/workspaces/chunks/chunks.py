@@ -78,15 +78,15 @@ def positions_needing(
 
 
 def by_file(
-    positions_needing: Sequence[ChunkPosition],
+    positions: Sequence[ChunkPosition],
 ) -> Iterator[tuple[bytes, list[ChunkPosition]]]:
     """Yields each file with its positions in order."""
-    for file, positions in groupby(positions_needing, key=attrgetter("file")):
-        yield file, list(positions)
+    for file, in_file in groupby(positions, key=attrgetter("file")):
+        yield file, list(in_file)
 
 
 def covered_by_file_hash(
-    positions_needing: Sequence[ChunkPosition], assembly: Mapping[bytes, Assembly]
+    positions: Sequence[ChunkPosition], assemblies: Mapping[bytes, Assembly]
 ) -> set[bytes]:
     """Returns the chunks that are verified by the running hash of their file, so they need no check of their own.
 
@@ -94,13 +94,13 @@ def covered_by_file_hash(
     from these chunks: its hash is wrong, and the chunks are discarded (`complete_file`).
     """
     covered = set[bytes]()
-    for file, positions in by_file(positions_needing):
-        finish_file = assembly[file].stream.offset if file in assembly else -1
-        for position in positions:
-            if position.offset != finish_file:
+    for file, in_file in by_file(positions):
+        end = assemblies[file].stream.offset if file in assemblies else -1
+        for position in in_file:
+            if position.offset != end:
                 break
             covered.add(position.digest)
-            finish_file += position.size
+            end += position.size
     return covered
 
 
@@ -163,11 +163,11 @@ def _install(files: WorkspaceFiles, file: bytes, size: int, assembly: Assembly) 
     os.rename(name, file.hex(), src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def _discard_wrong(files: WorkspaceFiles, file: bytes, assembly: int) -> None:
+def _discard_wrong(files: WorkspaceFiles, file: bytes, content: int) -> None:
     """Discards the chunks whose content does not match their digest, in every file that lists them."""
     rows = files.index.rows("SELECT digest, place, size FROM chunks WHERE file = ?", (file,))
     wrong = [
-        (d,) for d, offset, size in rows if blake3(os.pread(assembly, size, offset)).digest() != d
+        (d,) for d, offset, size in rows if blake3(os.pread(content, size, offset)).digest() != d
     ]
     with files.index.transaction() as db:
         db.executemany("DELETE FROM chunks WHERE digest = ?", wrong)

@@ -67,14 +67,14 @@ class Sources:
     def _opened(self, file: bytes) -> int | None:
         found = self._open.pop(file, None)
         if found is None:
-            found = self._found(file)
+            found = self._find(file)
         if found is not None:
             self._open[file] = found
             if len(self._open) > MAX_OPEN:
                 os.close(self._open.pop(next(iter(self._open))))
         return found
 
-    def _found(self, file: bytes) -> int | None:
+    def _find(self, file: bytes) -> int | None:
         with suppress(FileNotFoundError):
             return self._files.incoming.open(part_of(file))
         return self._files.find(file)
@@ -117,8 +117,8 @@ class Sources:
         rows = index.rows(query, digests)
         if len(rows) < limit:
             return rows
-        position = _STORED.format(marks="?", limit=_MAX_CANDIDATES)
-        return [row for digest in digests for row in index.rows(position, (digest,))]
+        query = _STORED.format(marks="?", limit=_MAX_CANDIDATES)
+        return [row for digest in digests for row in index.rows(query, (digest,))]
 
     def close(self) -> None:
         for found in self._open.values():

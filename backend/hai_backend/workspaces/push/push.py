@@ -25,9 +25,7 @@ from hai_backend.workspaces.push.receive import ContentsMessage, bad_contents, s
 from hai_backend.workspaces.push.staging import Author
 
 MAX_UNCHUNKED_BYTES = 1 << 20  # larger files are pushed in chunks
-FEW_CONTENTS = (
-    16  # this many contents go to `incoming` first: a handful of files is synced one by one
-)
+FEW_CONTENTS = 16  # go to `incoming` first: a handful of files is synced one by one
 MAX_ACTIVE_ASSEMBLIES = 4  # large files that may hold buffers at the same time
 # Bytes received between two early syncs. A sync of everything delays file creation; one of large files alone does not.
 SYNC_BYTES, ASSEMBLY_SYNC_BYTES = 128 << 20, 32 << 20
@@ -42,12 +40,9 @@ class Push:
         self._number = number
         self._missing: dict[bytes, int] = {}  # digests of requested contents, with their sizes
         self._new_directories = NewDirectories(files, number)
-        self._targets: dict[
-            bytes, list[Entry]
-        ] = {}  # files of missing contents that belong into new directories
-        self._needed_elsewhere: set[bytes] = (
-            set()
-        )  # missing contents that are needed outside of new directories, too
+        # Missing contents: their files in new directories, and those that are needed elsewhere, too
+        self._targets: dict[bytes, list[Entry]] = {}
+        self._needed_elsewhere: set[bytes] = set()
         self._requested_count = 0
         self._recipe_bytes: dict[bytes, int] = {}  # bytes that the recipe has listed so far
         self._assemblies: dict[bytes, Assembly] = {}  # large files
@@ -214,17 +209,13 @@ class Push:
 
     def _drop_unused(self) -> None:
         """Deletes contents of interrupted pushes that this push did not need."""
-        with suppress(
-            OSError, sqlite3.Error
-        ):  # the revision is committed; the garbage collection tries again
+        with suppress(OSError, sqlite3.Error):  # the garbage collection tries again
             garbage.drop_incoming(self._files)
 
     def close(self) -> None:
         """Forgets the requested changes; contents that arrived are kept for the next attempt."""
         for file, assembly in self._assemblies.items():
-            with suppress(
-                OSError, sqlite3.Error
-            ):  # disk full: chunks that are not recorded are sent again
+            with suppress(OSError, sqlite3.Error):  # unrecorded chunks are sent again
                 chunks.flush(self._files, assembly)
             self._files.release(file, assembly.abandon)
         self._sources.close()

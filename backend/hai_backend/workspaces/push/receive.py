@@ -55,9 +55,7 @@ def _uncompressed(message: ContentsMessage) -> bytes | memoryview:
 
 def _decompress(data: bytes | memoryview, total: int) -> bytes:
     try:
-        claimed = zstandard.frame_content_size(
-            data
-        )  # zstandard trusts this value regardless of max_output_size
+        claimed = zstandard.frame_content_size(data)  # trusted regardless of max_output_size
         if claimed > total:
             raise bad_contents(f"{claimed} bytes compressed; their sizes say {total}")
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=total + 1)

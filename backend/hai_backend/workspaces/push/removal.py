@@ -93,9 +93,7 @@ def remove_tree(root: Path) -> None:
     """Removes a tree completely, as far as permissions allow."""
     with suppress(OSError):
         remove_files(root, _remove_all, lambda folder: True)
-    shutil.rmtree(
-        root, ignore_errors=True
-    )  # the root itself, and files that were created meanwhile
+    shutil.rmtree(root, ignore_errors=True)  # the root, and files that were created meanwhile
 
 
 def _remove_all(folder: int, files: DirectoryFiles) -> int:

@@ -20,10 +20,8 @@ from hai_backend.workspaces.storage.file_stat import GRANULE_NS, stat_of
 from hai_backend.workspaces.storage.workers import TreeWorker
 
 _SPECIAL, _UNREADABLE = "is a special file (socket, pipe or device)", "cannot be read"
-_WORK_PER_HASH, _BYTES_PER_WORK = (
-    20,
-    1 << 16,
-)  # hashing a file takes as long as reading so many names, and again for so many bytes
+# Hashing a file takes as long as reading so many names, and as long again for so many bytes
+_WORK_PER_HASH, _BYTES_PER_WORK = 20, 1 << 16
 
 
 class ScanRequest(NamedTuple):

@@ -16,10 +16,7 @@ from typing import Generic, Protocol, TypeVar
 from hai_backend.workspaces.storage.directories import Directories
 
 THREADS = 16
-FILES_PER_BATCH, NAMES_PER_BATCH = (
-    10,
-    100,
-)  # files per batch of a thread; names per batch
+FILES_PER_BATCH, NAMES_PER_BATCH = 10, 100  # of one thread
 TRIAL_SECONDS = 0.05  # shorter measurements say nothing
 SLOW_SECONDS = 60.0  # how long a measurement is valid
 # Creating a small file takes this long, and writing so many bytes about as long; a local disk takes 1.5e-4 s.
@@ -84,10 +81,13 @@ class WorkerPool(Generic[AnyWorker]):
     """Runs functions with a worker each. Storage is slow when a unit of work takes longer than `seconds`."""
 
     def __init__(
-        self, worker: Callable[[], AnyWorker], seconds: float, speed: StorageSpeed | None = None
+        self,
+        make_worker: Callable[[], AnyWorker],
+        seconds: float,
+        speed: StorageSpeed | None = None,
     ) -> None:
-        self._make_worker = worker
-        self._free = deque([worker()])
+        self._make_worker = make_worker
+        self._free = deque([make_worker()])
         self.workers = list(self._free)
         self._seconds = seconds
         self._seconds_taken = 0.0
