@@ -16,7 +16,7 @@ def proxy_to(url: str) -> str | None:
     parts = urlsplit(url)
     if on_loopback(f"{parts.hostname}:0") or proxy_bypass(parts.netloc):
         return None
-    known = getproxies_environment()
-    found = known.get(parts.scheme) or known.get("all") or ""
-    whole = found if "://" in found else f"http://{found}"
-    return whole if found and whole.startswith(("http://", "https://")) else None
+    proxies = getproxies_environment()
+    found = proxies.get(parts.scheme) or proxies.get("all") or ""
+    url_found = found if "://" in found else f"http://{found}"
+    return url_found if found and url_found.startswith(("http://", "https://")) else None

@@ -66,15 +66,20 @@ def test_jupyter_finds_what_lies_below(root: Path, tmp_path: Path) -> None:
     assert "JUPYTER_PATH" not in activate(root, TORCH).apply_to({})
     (layer_of(root, "system", "core") / "share" / "jupyter").mkdir(parents=True)
     active = activate(root, TORCH)
-    for moved, place in ((active, root), (active.relocated(root, Path("/copy")), Path("/copy"))):
+    for relocated_activation, layers_root in (
+        (active, root),
+        (active.relocated(root, Path("/copy")), Path("/copy")),
+    ):
         layers = [
-            place / layer_of(root, owner, name).relative_to(root)
+            layers_root / layer_of(root, owner, name).relative_to(root)
             for owner, name in (("ada", "torch"), ("system", "core"))
         ]
-        seen = moved.apply_to({"JUPYTER_CONFIG_PATH": "/was"})
-        assert seen["JUPYTER_PATH"] == ":".join(f"{layer}/share/jupyter" for layer in layers)
+        variables_set = relocated_activation.apply_to({"JUPYTER_CONFIG_PATH": "/was"})
+        assert variables_set["JUPYTER_PATH"] == ":".join(
+            f"{layer}/share/jupyter" for layer in layers
+        )
         config = ":".join(f"{layer}/etc/jupyter" for layer in layers)
-        assert seen["JUPYTER_CONFIG_PATH"] == f"{config}:/was"
+        assert variables_set["JUPYTER_CONFIG_PATH"] == f"{config}:/was"
     assert "JUPYTER_PATH" not in activate(root, EnvironmentName("system", "core")).apply_to({})
 
 
@@ -83,8 +88,8 @@ def test_jupyter_finds_what_an_extended_python_brings(tmp_path: Path) -> None:
     (tmp_path / "venv" / "etc" / "jupyter").mkdir(parents=True)
     make_environment(tmp_path, "ada", "torch", facts={"sites": [str(site), "/lib"]})
     layer = layer_of(tmp_path, "ada", "torch")
-    seen = activate(tmp_path, TORCH).apply_to({})["JUPYTER_CONFIG_PATH"]
-    assert seen == f"{layer}/etc/jupyter:{tmp_path}/venv/etc/jupyter"
+    variables_set = activate(tmp_path, TORCH).apply_to({})["JUPYTER_CONFIG_PATH"]
+    assert variables_set == f"{layer}/etc/jupyter:{tmp_path}/venv/etc/jupyter"
 
 
 def test_without_anything_to_search_there_is_no_python_path(root: Path) -> None:
@@ -102,7 +107,7 @@ def test_a_run_keeps_the_layer_that_it_was_given(root: Path) -> None:
     "change",
     [
         pytest.param(shutil.rmtree, id="gone"),
-        pytest.param(lambda place: (place / "env.toml").write_text("x"), id="no label"),
+        pytest.param(lambda layers_root: (layers_root / "env.toml").write_text("x"), id="no label"),
     ],
 )
 def test_a_parent_without_a_label_still_serves(
@@ -163,8 +168,8 @@ def test_one_for_another_machine_is_told(root: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another account")
 def test_a_parent_that_is_hidden_is_told(root: Path) -> None:
-    for place in (root, *root.parents[:-2]):
-        place.chmod(place.stat().st_mode | 0o055)
+    for layers_root in (root, *root.parents[:-2]):
+        layers_root.chmod(layers_root.stat().st_mode | 0o055)
     layer_of(root, "system", "base").chmod(0o700)
     child = os.fork()
     if child == 0:

@@ -49,46 +49,50 @@ def packed(root: Path) -> Callable[..., LayerRequest]:
         make_environment(root, "ann", name, lock=lock_of(f"# {name}"))
         layer = layer_of(root, "ann", name)
         make_image(layer, [("data", b"x" * size)] if size else members)
-        wanted = copies.packed_layer(root, "ann", layer.name)
-        assert wanted is not None
-        return wanted
+        layer_request = copies.packed_layer(root, "ann", layer.name)
+        assert layer_request is not None
+        return layer_request
 
     return make
 
 
 @pytest.fixture
-def held() -> Iterator[list[int]]:
+def locked() -> Iterator[list[int]]:
     descriptors: list[int] = []
     yield descriptors
     for each in descriptors:
         os.close(each)
 
 
-def take(root: Path, disk: Path, *wanted: LayerRequest, limit: int = ROOMY) -> None:
-    copy_layers(root, disk, limit, [(each.owner, each.layer) for each in wanted])
+def take(root: Path, disk: Path, *layer_request: LayerRequest, limit: int = ROOMY) -> None:
+    copy_layers(root, disk, limit, [(each.owner, each.layer) for each in layer_request])
 
 
-def own(disk: Path) -> Path:
+def directory_of(disk: Path) -> Path:
     return disk / str(os.geteuid())
 
 
-def there(disk: Path) -> set[str]:
-    return {path.name for path, _, _ in copies.list_copies(own(disk))}
+def copied_layers(disk: Path) -> set[str]:
+    return {path.name for path, _, _ in copies.list_copies(directory_of(disk))}
 
 
-def used_at(disk: Path, wanted: LayerRequest, moment: float) -> None:
-    os.utime(copies.copy_path(own(disk), wanted) / copies.RECORD, (moment, moment))
+def used_at(disk: Path, layer_request: LayerRequest, timestamp: float) -> None:
+    os.utime(
+        copies.copy_path(directory_of(disk), layer_request) / copies.RECORD, (timestamp, timestamp)
+    )
 
 
-def test_a_copy_has_what_was_packed(root: Path, disk: Path, packed: Any, held: list[int]) -> None:
-    wanted = packed(members=[*FILES, link("bin/python", sys.executable), link("lib64", "lib")])
-    take(root, disk, wanted)
-    copy = copies.copy_path(own(disk), wanted)
+def test_a_copy_has_what_was_packed(root: Path, disk: Path, packed: Any, locked: list[int]) -> None:
+    layer_request = packed(
+        members=[*FILES, link("bin/python", sys.executable), link("lib64", "lib")]
+    )
+    take(root, disk, layer_request)
+    copy = copies.copy_path(directory_of(disk), layer_request)
     assert {name: (copy / name).read_bytes() for name, _ in FILES} == dict(FILES)
     assert os.readlink(copy / "bin" / "python") == sys.executable
     assert (copy / "lib64" / "python3.11").is_dir()
-    held += copies.lock_copies(own(disk), [wanted]) or []
-    assert held
+    locked += copies.lock_copies(directory_of(disk), [layer_request]) or []
+    assert locked
 
 
 def link(name: str, target: str) -> tarfile.TarInfo:
@@ -126,10 +130,10 @@ def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
 def test_what_escapes_is_refused(
     root: Path, disk: Path, packed: Any, members: Any, why: str
 ) -> None:
-    wanted = packed(members=members)
+    layer_request = packed(members=members)
     with pytest.raises((BrokenEnvironment, OSError), match=why):
-        take(root, disk, wanted)
-    assert there(disk) == set()
+        take(root, disk, layer_request)
+    assert copied_layers(disk) == set()
     assert not list(disk.parent.rglob("evil"))
 
 
@@ -165,46 +169,46 @@ def test_what_is_not_the_image_that_was_made_is_refused(
 ) -> None:
     packed(size=60)
     change(layer_of(root, "ann", "mine"))
-    wanted = copies.packed_layer(root, "ann", layer_of(root, "ann", "mine").name)
-    assert wanted is not None
+    layer_request = copies.packed_layer(root, "ann", layer_of(root, "ann", "mine").name)
+    assert layer_request is not None
     with pytest.raises((BrokenEnvironment, OSError)):
-        take(root, disk, wanted)
-    assert there(disk) == set()
+        take(root, disk, layer_request)
+    assert copied_layers(disk) == set()
 
 
 def test_the_least_recently_used_goes_but_not_what_serves(
-    root: Path, disk: Path, packed: Any, held: list[int]
+    root: Path, disk: Path, packed: Any, locked: list[int]
 ) -> None:
     old, serving, new, next_ = (packed(name, size=100) for name in ("a", "b", "c", "d"))
-    for moment, each in enumerate((serving, old, new)):
+    for timestamp, each in enumerate((serving, old, new)):
         take(root, disk, each, limit=300)
-        used_at(disk, each, moment)
-    held += copies.lock_copies(own(disk), [serving]) or []
+        used_at(disk, each, timestamp)
+    locked += copies.lock_copies(directory_of(disk), [serving]) or []
     used_at(disk, serving, -1)  # used before all others
     take(root, disk, next_, limit=300)
-    assert there(disk) == {serving.layer, new.layer, next_.layer}
+    assert copied_layers(disk) == {serving.layer, new.layer, next_.layer}
 
 
 def test_without_room_it_says_so_and_takes_nothing(
-    root: Path, disk: Path, packed: Any, held: list[int]
+    root: Path, disk: Path, packed: Any, locked: list[int]
 ) -> None:
     serving, big = packed("a", size=100), packed("b", size=250)
     take(root, disk, serving)
-    held += copies.lock_copies(own(disk), [serving]) or []
+    locked += copies.lock_copies(directory_of(disk), [serving]) or []
     with pytest.raises(BrokenEnvironment, match="limit of 300 bytes is exceeded by 50"):
         take(root, disk, big, limit=300)
-    assert there(disk) == {serving.layer}
+    assert copied_layers(disk) == {serving.layer}
 
 
 def test_who_uses_a_copy_makes_it_the_newest(root: Path, disk: Path, packed: Any) -> None:
     first, second, third = (packed(name, size=100) for name in ("a", "b", "c"))
-    for moment, each in enumerate((first, second)):
+    for timestamp, each in enumerate((first, second)):
         take(root, disk, each)
-        used_at(disk, each, moment)
-    for each in copies.lock_copies(own(disk), [first]) or []:
+        used_at(disk, each, timestamp)
+    for each in copies.lock_copies(directory_of(disk), [first]) or []:
         os.close(each)
     take(root, disk, third, limit=200)
-    assert there(disk) == {first.layer, third.layer}
+    assert copied_layers(disk) == {first.layer, third.layer}
 
 
 def test_a_copy_of_another_image_is_made_anew_once_nobody_uses_it(
@@ -212,29 +216,29 @@ def test_a_copy_of_another_image_is_made_anew_once_nobody_uses_it(
 ) -> None:
     before = packed(size=10)
     take(root, disk, before)
-    held = copies.lock_copies(own(disk), [before])
-    assert held is not None
+    locked = copies.lock_copies(directory_of(disk), [before])
+    assert locked is not None
     after = packed(size=20)
     with pytest.raises(BrokenEnvironment, match="a task uses a copy"):
         take(root, disk, after)
-    assert copies.lock_copies(own(disk), [after]) is None
-    os.close(held[0])
+    assert copies.lock_copies(directory_of(disk), [after]) is None
+    os.close(locked[0])
     take(root, disk, after)
-    assert (copies.copy_path(own(disk), after) / "data").stat().st_size == 20
+    assert (copies.copy_path(directory_of(disk), after) / "data").stat().st_size == 20
 
 
 def test_who_comes_while_it_goes_away_does_not_get_it(root: Path, disk: Path, packed: Any) -> None:
-    wanted = packed()
-    take(root, disk, wanted)
-    going = copies.lock(copies.copy_path(own(disk), wanted), fcntl.LOCK_EX)
+    layer_request = packed()
+    take(root, disk, layer_request)
+    going = copies.lock(copies.copy_path(directory_of(disk), layer_request), fcntl.LOCK_EX)
     assert going is not None
-    assert copies.lock_copies(own(disk), [wanted]) is None
+    assert copies.lock_copies(directory_of(disk), [layer_request]) is None
     os.close(going)
 
 
 def test_a_directory_that_others_may_write_is_not_used(disk: Path) -> None:
-    own(disk).mkdir()
-    own(disk).chmod(0o777)
+    directory_of(disk).mkdir()
+    directory_of(disk).chmod(0o777)
     with pytest.raises(BrokenEnvironment, match="only uid"):
         copies.account_directory(disk)
 
@@ -246,21 +250,21 @@ def test_a_node_without_that_disk_says_so(tmp_path: Path) -> None:
 
 def test_killed_at_every_step(root: Path, disk: Path, packed: Any) -> None:
     """Whatever the moment: what has its name is whole, and who comes next finds no remains."""
-    other, wanted = packed("other", size=300), packed()
+    other, layer_request = packed("other", size=300), packed()
     take(root, disk, other)
     step = 1
-    while _killed_at(step, lambda: take(root, disk, wanted, limit=310)):
-        for path, _, size in copies.list_copies(own(disk)):
+    while _killed_at(step, lambda: take(root, disk, layer_request, limit=310)):
+        for path, _, size in copies.list_copies(directory_of(disk)):
             assert size in (300, sum(len(data) for _, data in FILES))
             names = {str(p.relative_to(path)) for p in path.rglob("*") if p.is_file()}
             assert names in ({"data", "copy.toml"}, {"copy.toml", *(name for name, _ in FILES)})
         take(root, disk, other)
-        assert there(disk) >= {other.layer}
+        assert copied_layers(disk) >= {other.layer}
         for kind in (copies.BUILDING, copies.TRASH):
-            assert not list((own(disk) / kind).iterdir())
+            assert not list((directory_of(disk) / kind).iterdir())
         step += 1
     assert step > 10
-    assert there(disk) == {wanted.layer}
+    assert copied_layers(disk) == {layer_request.layer}
 
 
 def _killed_at(step: int, work: Callable[[], None]) -> bool:

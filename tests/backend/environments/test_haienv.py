@@ -37,9 +37,9 @@ def test_what_it_says_is_why(lines: tuple[str, ...], error: str) -> None:
     assert error_of(lines) == error
 
 
-async def lines_of(haienv: Haienv, uid: int, *words: str) -> list[str]:
-    async with haienv.build_directory(uid, {"lock.txt": "x"}, ()) as place:
-        return [line async for line in haienv.run("ada", uid, words, place)]
+async def lines_of(haienv: Haienv, uid: int, *arguments: str) -> list[str]:
+    async with haienv.build_directory(uid, {"lock.txt": "x"}, ()) as directory:
+        return [line async for line in haienv.run("ada", uid, arguments, directory)]
 
 
 async def test_directories_of_builds_that_were_killed_go_after_a_day(
@@ -64,7 +64,7 @@ async def test_a_reason_of_many_lines_keeps_its_beginning(tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def shown(tmp_path: Path) -> str:
+def output(tmp_path: Path) -> str:
     """A program that any user may execute, which tells who runs it and whose its home is."""
     for parent in (tmp_path, *tmp_path.parents[:-2]):
         parent.chmod(parent.stat().st_mode | 0o011)
@@ -76,22 +76,22 @@ def shown(tmp_path: Path) -> str:
 
 @ROOT
 @pytest.mark.parametrize(
-    ("uid", "of_nobody", "owner"),
+    ("uid", "nobody_uid", "owner"),
     [
         pytest.param(54321, 0, "54321", id="a user"),
         pytest.param(0, 20000, "20000", id="the default of the cluster"),
     ],
 )
 async def test_it_runs_as_its_user_in_a_place_of_its_own(
-    tmp_path: Path, shown: str, uid: int, of_nobody: int, owner: str
+    tmp_path: Path, output: str, uid: int, nobody_uid: int, owner: str
 ) -> None:
-    haienv = Haienv(tmp_path, pods=True, fallback_uid=of_nobody, program=shown)
+    haienv = Haienv(tmp_path, pods=True, fallback_uid=nobody_uid, program=output)
     assert await lines_of(haienv, uid) == [owner, owner, f"{owner} 700"]
 
 
-async def test_in_a_cluster_nothing_is_built_as_root(tmp_path: Path, shown: str) -> None:
+async def test_in_a_cluster_nothing_is_built_as_root(tmp_path: Path, output: str) -> None:
     with pytest.raises(HaienvFailed, match="you have no uid"):
-        await lines_of(Haienv(tmp_path, pods=True, program=shown), 0)
+        await lines_of(Haienv(tmp_path, pods=True, program=output), 0)
 
 
 @ROOT

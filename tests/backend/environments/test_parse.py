@@ -60,7 +60,7 @@ IMAGE: Table = {
     "unpacked_bytes": 9,
     "files": 2,
 }
-PLACES: Mapping[str, tuple[Table, Callable[[Table], Table]]] = {
+TABLES: Mapping[str, tuple[Table, Callable[[Table], Table]]] = {
     "label": (LABEL, dict),
     "config": (CONFIG, lambda table: {**LABEL, "config": table}),
     "layer": (LAYER, dict),
@@ -89,19 +89,20 @@ def _readable(read: Callable[[str], object], text: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_whole_record_is_read_by_both(place: str) -> None:
-    table, around = PLACES[place]
+@pytest.mark.parametrize("table_name", TABLES)
+def test_a_whole_record_is_read_by_both(table_name: str) -> None:
+    table, around = TABLES[table_name]
     text = tomli_w.dumps(dict(around(table)))
-    assert all(_readable(read, text) for read in READERS[KINDS.get(place, place)])
+    assert all(_readable(read, text) for read in READERS[KINDS.get(table_name, table_name)])
 
 
 @pytest.mark.parametrize(
-    ("place", "key"), [(place, key) for place, (table, _) in PLACES.items() for key in table]
+    ("table_name", "key"),
+    [(table_name, key) for table_name, (table, _) in TABLES.items() for key in table],
 )
-def test_what_one_does_not_read_the_other_does_not(place: str, key: str) -> None:
-    table, around = PLACES[place]
-    theirs, ours = READERS[KINDS.get(place, place)]
+def test_what_one_does_not_read_the_other_does_not(table_name: str, key: str) -> None:
+    table, around = TABLES[table_name]
+    theirs, ours = READERS[KINDS.get(table_name, table_name)]
     for value in VALUES:
         text = tomli_w.dumps(dict(around({**table, key: value})))
         assert _readable(ours, text) == _readable(theirs, text), (key, value)

@@ -23,12 +23,12 @@ def anybody(owner: str, uid: int) -> bool:
     return True
 
 
-def seen(root: Path, called: EnvironmentName = TORCH) -> ReadResult:
+def read_one(root: Path, called: EnvironmentName = TORCH) -> ReadResult:
     return read_environment(root, called, anybody)
 
 
 def found(root: Path, called: EnvironmentName = TORCH) -> Environment:
-    environment = seen(root, called)
+    environment = read_one(root, called)
     assert isinstance(environment, Environment)
     return environment
 
@@ -68,9 +68,9 @@ def test_all_are_listed_by_owner_and_name_and_nothing_of_haienvs_own(tmp_path: P
 def test_what_is_not_there_is_none(tmp_path: Path, path: str) -> None:
     root = tmp_path / "root"
     make_environment(root, "ada", "torch")
-    place = root / path
-    shutil.rmtree(place) if place.is_dir() else place.unlink()
-    assert seen(root) is None
+    path_found = root / path
+    shutil.rmtree(path_found) if path_found.is_dir() else path_found.unlink()
+    assert read_one(root) is None
     assert [*scan(root, anybody)] == []
 
 
@@ -184,7 +184,7 @@ def test_what_is_not_as_the_layout_says_is_broken_or_not_there(
     make_environment(tmp_path, "ada", "torch", visibility="public")
     make_environment(tmp_path, "bob", "secret")
     change(tmp_path)
-    environment = seen(tmp_path)
+    environment = read_one(tmp_path)
     if why is None:
         assert environment is None
     else:
@@ -210,8 +210,8 @@ def test_who_has_endless_labels_keeps_no_list_waiting(tmp_path: Path) -> None:
 
 
 def test_as_much_as_people_write_is_read(tmp_path: Path) -> None:
-    wanted = [f"p{number}" for number in range(3000)]
-    make_environment(tmp_path, "ada", "torch", facts={"wanted": wanted})
+    packages_requested = [f"p{number}" for number in range(3000)]
+    make_environment(tmp_path, "ada", "torch", facts={"wanted": packages_requested})
     assert found(tmp_path).state is READY
 
 
@@ -230,7 +230,7 @@ def test_of_a_flood_only_so_many_are_listed(
 def test_a_user_who_is_a_link_to_another_is_nobody(tmp_path: Path) -> None:
     make_environment(tmp_path, "ada", "torch")
     (tmp_path / "eve").symlink_to("ada")
-    assert seen(tmp_path, EnvironmentName("eve", "torch")) is None
+    assert read_one(tmp_path, EnvironmentName("eve", "torch")) is None
     assert [e.full_name.owner for e in scan(tmp_path, anybody)] == ["ada"]
 
 
@@ -263,7 +263,7 @@ def test_what_may_not_be_read_is_neither_broken_nor_gone(
         return real(name, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "open", refusing)
-    assert seen(tmp_path) == Unreadable(TORCH)
+    assert read_one(tmp_path) == Unreadable(TORCH)
     assert [*scan(tmp_path, anybody)] == ([] if path == "ada" else [Unreadable(TORCH)])
 
 

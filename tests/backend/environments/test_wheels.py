@@ -22,11 +22,11 @@ def test_a_wheel_that_the_disk_did_not_take_is_not_kept(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     wheels = Wheels(tmp_path)
-    coming = wheels.receive(HASH, "mine-1-py3-none-any.whl")
-    coming.add(DATA)
+    upload = wheels.receive(HASH, "mine-1-py3-none-any.whl")
+    upload.add(DATA)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        coming.finish()
-    coming.discard()
+        upload.finish()
+    upload.discard()
     assert wheels.missing([HASH]) == [HASH]
     assert list(tmp_path.iterdir()) == []

@@ -17,10 +17,10 @@ SERVICE = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
 def test_what_is_told_leads_back(task_id: int, service: str, addresses: Addresses) -> None:
     origin = addresses.origin(task_id, service)
     base = addresses.base_url(task_id, service)
-    place = addresses.parse(origin.removeprefix("https://"), f"{base}a/b")
-    assert place is not None
-    assert (place.task_id, place.path.endswith("/a/b")) == (task_id, True)
-    assert place.service in (service, "" if service == "main" else service)
+    target = addresses.parse(origin.removeprefix("https://"), f"{base}a/b")
+    assert target is not None
+    assert (target.task_id, target.path.endswith("/a/b")) == (task_id, True)
+    assert target.service in (service, "" if service == "main" else service)
     assert addresses.url(task_id, service) == origin + base
 
 
@@ -68,9 +68,9 @@ def test_what_belongs_to_the_proxy() -> None:
     assert PATHS.parse("hai.example.org", "/t/5/.hai/login") == Target(
         5, "", "/.hai/login", "/t/5", True
     )
-    place = PATHS.parse("hai.example.org", "/t/5/main/.hai/login")
-    assert place is not None
-    assert not place.for_proxy
+    target = PATHS.parse("hai.example.org", "/t/5/main/.hai/login")
+    assert target is not None
+    assert not target.for_proxy
 
 
 def test_addresses_from_settings() -> None:

@@ -24,10 +24,13 @@ async def proxied() -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
 
     behind = web.Application(client_max_size=1 << 30)
     behind.router.add_route("*", "/{path:.*}", service)
-    async with TestServer(behind) as far, forward.new_client(aiohttp.TCPConnector()) as ours:
+    async with (
+        TestServer(behind) as service_side,
+        forward.new_client(aiohttp.TCPConnector()) as ours,
+    ):
 
         async def front(request: web.Request) -> web.StreamResponse:
-            host = f"{far.host}:{far.port}"
+            host = f"{service_side.host}:{service_side.port}"
             passage = forward.ForwardedRequest(request, host, request.path, "u", "http", "c")
             try:
                 return await forward.forward_request(ours, passage, "", PATIENCE)
@@ -36,8 +39,8 @@ async def proxied() -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
 
         before = web.Application(client_max_size=0)
         before.router.add_route("*", "/{path:.*}", front)
-        async with TestServer(before) as near, aiohttp.ClientSession() as browser:
-            yield browser, str(near.make_url("/"))
+        async with TestServer(before) as client_side, aiohttp.ClientSession() as browser:
+            yield browser, str(client_side.make_url("/"))
 
 
 async def pieces(count: int, pause: float) -> AsyncIterator[bytes]:
@@ -56,12 +59,12 @@ async def test_a_slow_body_arrives_as_long_as_it_goes_on() -> None:
 
 async def test_a_body_that_does_not_go_on_is_given_up() -> None:
     async with proxied() as (browser, url):
-        gone = asyncio.Event()
+        disconnected = asyncio.Event()
 
         async def stops() -> AsyncIterator[bytes]:
             yield b"x"
-            await gone.wait()
+            await disconnected.wait()
 
         async with asyncio.timeout(10), browser.post(url, data=stops()) as answer:
             assert answer.status == 408
-            gone.set()
+            disconnected.set()

@@ -18,7 +18,7 @@ Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @dataclass
-class Door:
+class ProxyServer:
     """A server behind guarded connections; `/NAME` shows the session of that user, `/` none."""
 
     connections: Connections
@@ -37,7 +37,7 @@ class Door:
 
 
 @asynccontextmanager
-async def door(limits: ConnectionLimits) -> AsyncIterator[Door]:
+async def proxy_server(limits: ConnectionLimits) -> AsyncIterator[ProxyServer]:
     connections = Connections(limits)
 
     async def answer(request: web.Request) -> web.Response:
@@ -55,7 +55,7 @@ async def door(limits: ConnectionLimits) -> AsyncIterator[Door]:
     server = await asyncio.get_running_loop().create_server(
         lambda: connections.guard(made), "127.0.0.1", 0
     )
-    found = Door(connections, server.sockets[0].getsockname()[1])
+    found = ProxyServer(connections, server.sockets[0].getsockname()[1])
     try:
         yield found
     finally:
@@ -65,7 +65,7 @@ async def door(limits: ConnectionLimits) -> AsyncIterator[Door]:
         await runner.cleanup()
 
 
-def asks(path: str) -> str:
+def send_request(path: str) -> str:
     return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -87,13 +87,13 @@ def is_open(wire: Wire) -> bool:
     [
         pytest.param((), id="says nothing"),
         pytest.param(("GET / HTTP/1.1\r\nHost: x\r\nX: ",), id="a head without end"),
-        pytest.param((asks("/"), "GET / HT"), id="a second head without end"),
-        pytest.param((asks("/eve"), "GET / HT"), id="signed in, a head without end"),
-        pytest.param((asks("/eve"),), id="signed in, asks nothing more"),
+        pytest.param((send_request("/"), "GET / HT"), id="a second head without end"),
+        pytest.param((send_request("/eve"), "GET / HT"), id="signed in, a head without end"),
+        pytest.param((send_request("/eve"),), id="signed in, asks nothing more"),
     ],
 )
 async def test_who_does_not_go_on_is_cut(heads: tuple[str, ...]) -> None:
-    async with door(LIMITS) as here:
+    async with proxy_server(LIMITS) as here:
         wire = await here.knock(*heads)
         assert here.connections.count == 1
         assert await ended(wire)
@@ -101,7 +101,7 @@ async def test_who_does_not_go_on_is_cut(heads: tuple[str, ...]) -> None:
 
 
 async def test_a_drop_now_and_then_buys_no_time() -> None:
-    async with door(LIMITS) as here:
+    async with proxy_server(LIMITS) as here:
         _, writer = await here.knock("GET / HTTP/1.1\r\n")
 
         async def drip() -> None:
@@ -114,40 +114,40 @@ async def test_a_drop_now_and_then_buys_no_time() -> None:
 
 
 async def test_of_many_strangers_the_first_makes_room_and_users_stay() -> None:
-    async with door(PATIENT) as here:
-        user = await here.knock(asks("/eve"))
-        strangers = [await here.knock(asks("/")) for _ in range(5)]
+    async with proxy_server(PATIENT) as here:
+        user = await here.knock(send_request("/eve"))
+        strangers = [await here.knock(send_request("/")) for _ in range(5)]
         assert [await ended(wire) for wire in strangers[:2]] == [True, True]
         assert all(is_open(wire) for wire in (user, *strangers[2:]))
         assert here.connections.count == 4
 
 
 async def test_a_user_has_so_many_and_takes_none_of_others() -> None:
-    async with door(PATIENT) as here:
+    async with proxy_server(PATIENT) as here:
         for _ in range(2):
-            await here.knock(asks("/eve"))
+            await here.knock(send_request("/eve"))
         reader, writer = await here.knock()
-        writer.write(asks("/eve").encode())
+        writer.write(send_request("/eve").encode())
         assert b"full END" in await reader.readuntil(b"END")
-        await here.knock(asks("/bob"))
+        await here.knock(send_request("/bob"))
         here.opened[0].transport.abort()
         for _ in range(1000):
             if here.connections.count == 3:
                 break
             await asyncio.sleep(0.01)
-        writer.write(asks("/eve").encode())
+        writer.write(send_request("/eve").encode())
         assert b"full" not in await reader.readuntil(b"END")
 
 
 async def test_a_connection_that_others_use_too_counts_for_the_last_one() -> None:
     """As ingresses have them."""
-    async with door(PATIENT) as here:
+    async with proxy_server(PATIENT) as here:
         for _ in range(2):
-            await here.knock(asks("/eve"), asks("/bob"))
+            await here.knock(send_request("/eve"), send_request("/bob"))
         reader, writer = await here.knock()
-        for user, said in (("eve", False), ("bob", True)):
-            writer.write(asks(f"/{user}").encode())
-            assert (b"full" in await reader.readuntil(b"END")) is said
+        for user, is_refused in (("eve", False), ("bob", True)):
+            writer.write(send_request(f"/{user}").encode())
+            assert (b"full" in await reader.readuntil(b"END")) is is_refused
 
 
 async def test_a_connection_that_never_came_to_be_is_not_counted() -> None:

@@ -17,7 +17,7 @@ from hai_backend.proxy.headers import (
 COOKIE = "hai_session"
 
 
-def told(*headers: tuple[str, str], connection: str = "") -> dict[str, str]:
+def service_headers(*headers: tuple[str, str], connection: str = "") -> dict[str, str]:
     found = to_service(headers, connection, "t5.localhost", "http", "ada", COOKIE)
     assert len({name.lower() for name, _ in found}) == len(found)
     return {name.lower(): value for name, value in found}
@@ -39,12 +39,12 @@ def told(*headers: tuple[str, str], connection: str = "") -> dict[str, str]:
     ],
 )
 def test_what_does_not_reach_a_service(name: str) -> None:
-    assert name.lower() not in told((name, "x"))
+    assert name.lower() not in service_headers((name, "x"))
 
 
 def test_what_connection_names_goes_no_further() -> None:
-    assert "x-private" not in told(("X-Private", "1"), connection="close, X-Private")
-    assert told(("X-Other", "1"), connection="close")["x-other"] == "1"
+    assert "x-private" not in service_headers(("X-Private", "1"), connection="close, X-Private")
+    assert service_headers(("X-Other", "1"), connection="close")["x-other"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_what_connection_names_goes_no_further() -> None:
     ],
 )
 def test_our_cookie_stays_here(cookies: str, left: str | None) -> None:
-    assert told(("Cookie", cookies)).get("cookie") == left
+    assert service_headers(("Cookie", cookies)).get("cookie") == left
 
 
 def test_a_service_is_told_who_and_where() -> None:
-    found = told(("Host", "evil"), ("X-Hai-User", "root"))
+    found = service_headers(("Host", "evil"), ("X-Hai-User", "root"))
     assert (found["host"], found["x-hai-user"], found["x-forwarded-proto"]) == (
         "t5.localhost",
         "ada",
@@ -71,7 +71,7 @@ def test_a_service_is_told_who_and_where() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "kept"),
+    ("value", "expected_cookie"),
     [
         pytest.param("a=1; Path=/", "a=1; Path=/", id="own"),
         pytest.param("a=1; Domain=.example.org; Path=/", "a=1; Path=/", id="for siblings"),
@@ -79,9 +79,9 @@ def test_a_service_is_told_who_and_where() -> None:
         pytest.param("hai_session=x; Path=/", None, id="ours"),
     ],
 )
-def test_cookies_of_services(value: str, kept: str | None) -> None:
+def test_cookies_of_services(value: str, expected_cookie: str | None) -> None:
     found = [v for _, v in to_browser([("Set-Cookie", value)], "", COOKIE)]
-    assert found == ([] if kept is None else [kept])
+    assert found == ([] if expected_cookie is None else [expected_cookie])
 
 
 NAMES = st.sampled_from([COOKIE, f" {COOKIE}\t", "x", ""])

@@ -16,9 +16,9 @@ from hai_backend.proxy.listener import Listener, Receive, forward_to, refuse
 class Counting:
     """A way that ends a chain of connections which refuse else would end."""
 
-    def __init__(self, way: Receive) -> None:
+    def __init__(self, receiver: Receive) -> None:
         self.connections = 0
-        self._way = way
+        self._way = receiver
 
     async def receive(self, connection: socket.socket) -> None:
         self.connections += 1
@@ -29,19 +29,19 @@ class Counting:
 
 
 @pytest.fixture
-async def door() -> AsyncIterator[Listener]:
+async def open_listener() -> AsyncIterator[Listener]:
     made = Listener("127.0.0.1", 0)
     made.open()
     yield made
     made.close()
 
 
-def port_of(door: Listener) -> int:
-    return int(door.address.rpartition(":")[2])
+def port_of(open_listener: Listener) -> int:
+    return int(open_listener.address.rpartition(":")[2])
 
 
-async def asked(door: Listener) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(door))
+async def request(open_listener: Listener) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(open_listener))
     try:
         return await asyncio.wait_for(reader.read(), 30)
     finally:
@@ -49,21 +49,25 @@ async def asked(door: Listener) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("leader", "own"),
+    ("leader", "own_host"),
     [("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")],
 )
-async def test_nothing_is_passed_on_to_the_own_door(door: Listener, leader: str, own: str) -> None:
-    way = Counting(forward_to(leader, port_of(door), own))
-    door.set_receiver(way.receive)
-    assert (await asked(door)).startswith(b"HTTP/1.1 503 ")
-    assert way.connections == 1
+async def test_nothing_is_passed_on_to_the_own_door(
+    open_listener: Listener, leader: str, own_host: str
+) -> None:
+    receiver = Counting(forward_to(leader, port_of(open_listener), own_host))
+    open_listener.set_receiver(receiver.receive)
+    assert (await request(open_listener)).startswith(b"HTTP/1.1 503 ")
+    assert receiver.connections == 1
 
 
-async def test_a_leader_at_another_address_of_this_machine_is_reached(door: Listener) -> None:
-    port = port_of(door)
+async def test_a_leader_at_another_address_of_this_machine_is_reached(
+    open_listener: Listener,
+) -> None:
+    port = port_of(open_listener)
     server = await asyncio.start_server(lambda _, there: _answer(there), "127.0.0.2", port)
-    door.set_receiver(forward_to("127.0.0.2", port, "127.0.0.1"))
-    assert await asked(door) == b"here"
+    open_listener.set_receiver(forward_to("127.0.0.2", port, "127.0.0.1"))
+    assert await request(open_listener) == b"here"
     server.close()
 
 
@@ -72,14 +76,16 @@ async def _answer(writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
-async def test_who_vanishes_without_a_word_is_noticed_within_minutes(door: Listener) -> None:
+async def test_who_vanishes_without_a_word_is_noticed_within_minutes(
+    open_listener: Listener,
+) -> None:
     accepted: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
 
     async def receive(connection: socket.socket) -> None:
         accepted.set_result(connection)
 
-    door.set_receiver(receive)
-    _, writer = await asyncio.open_connection("127.0.0.1", port_of(door))
+    open_listener.set_receiver(receive)
+    _, writer = await asyncio.open_connection("127.0.0.1", port_of(open_listener))
     with await accepted as connection:
         tcp = socket.IPPROTO_TCP
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
@@ -103,27 +109,27 @@ async def test_who_vanishes_without_a_word_is_noticed_within_minutes(door: Liste
     ],
 )
 async def test_browsers_come_by_either_kind_of_address(host: str, callers: list[str]) -> None:
-    door = Listener(host, 0)
-    door.open()
+    open_listener = Listener(host, 0)
+    open_listener.open()
     for caller in callers:
-        reader, writer = await asyncio.open_connection(caller, port_of(door))
+        reader, writer = await asyncio.open_connection(caller, port_of(open_listener))
         assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
         writer.close()
     with pytest.raises(Unavailable, match="in use"):
-        Listener(host, port_of(door))
-    door.close()
+        Listener(host, port_of(open_listener))
+    open_listener.close()
 
 
 async def test_a_connection_whose_way_fails_is_closed_and_the_next_is_served(
-    door: Listener,
+    open_listener: Listener,
 ) -> None:
     async def fails(connection: socket.socket) -> None:
         raise RuntimeError("a bug")
 
-    door.set_receiver(fails)
+    open_listener.set_receiver(fails)
     with capture_logs() as logs:
-        assert await asked(door) == b""
+        assert await request(open_listener) == b""
         await asyncio.sleep(0)
     assert [log["why"] for log in logs] == ["RuntimeError('a bug')"]
-    door.set_receiver(refuse)
-    assert (await asked(door)).startswith(b"HTTP/1.1 503 ")
+    open_listener.set_receiver(refuse)
+    assert (await request(open_listener)).startswith(b"HTTP/1.1 503 ")

@@ -29,26 +29,29 @@ async def proxied(serve: Serve) -> AsyncIterator[tuple[aiohttp.ClientSession, st
 
     behind = web.Application()
     behind.router.add_get("/", service)
-    async with TestServer(behind) as far, forward.new_client(aiohttp.TCPConnector()) as ours:
+    async with (
+        TestServer(behind) as service_side,
+        forward.new_client(aiohttp.TCPConnector()) as ours,
+    ):
 
         async def front(request: web.Request) -> web.StreamResponse:
             passage = forward.ForwardedRequest(
-                request, f"{far.host}:{far.port}", "/", "u", "http", "c"
+                request, f"{service_side.host}:{service_side.port}", "/", "u", "http", "c"
             )
             return await forward.forward_websocket(ours, passage, nullcontext, heartbeat=BEAT)
 
         before = web.Application()
         before.router.add_get("/", front)
-        async with TestServer(before) as near, aiohttp.ClientSession() as browser:
-            yield browser, str(near.make_url("/"))
+        async with TestServer(before) as client_side, aiohttp.ClientSession() as browser:
+            yield browser, str(client_side.make_url("/"))
 
 
 async def pings(socket: web.WebSocketResponse | aiohttp.ClientWebSocketResponse) -> int:
     """Answer many of them and nothing else."""
-    for seen in range(MANY):
+    for count in range(MANY):
         message = await socket.receive()
         if message.type is not WSMsgType.PING:
-            return seen
+            return count
         await socket.pong(message.data)
     return MANY
 
@@ -83,10 +86,10 @@ async def test_a_websocket_in_which_nothing_is_said_lives_on() -> None:
 
 
 async def test_a_service_that_answers_no_ping_is_given_up() -> None:
-    gone = asyncio.Event()
+    disconnected = asyncio.Event()
 
     async def silent(socket: web.WebSocketResponse) -> None:
-        await gone.wait()
+        await disconnected.wait()
 
     async with (
         proxied(silent) as (browser, url),
@@ -95,7 +98,7 @@ async def test_a_service_that_answers_no_ping_is_given_up() -> None:
     ):
         assert (await socket.receive()).type is WSMsgType.CLOSE
         assert socket.close_code == 1001
-        gone.set()
+        disconnected.set()
 
 
 async def test_a_browser_that_answers_no_ping_is_given_up() -> None:

@@ -33,11 +33,11 @@ class Harbor:
     token_status: int = 200
     token_value: str = ""  # instead of the right one
     endless: bool = False  # pages without tags
-    seen: list[tuple[str, str]] = field(default_factory=list)  # path, authorization
+    requests: list[tuple[str, str]] = field(default_factory=list)  # path, authorization
     host: str = ""
 
     async def token(self, request: web.Request) -> web.Response:
-        self.seen.append((request.path_qs, request.headers.get("Authorization", "")))
+        self.requests.append((request.path_qs, request.headers.get("Authorization", "")))
         if self.token_status != 200:
             return web.Response(status=self.token_status)
         if request.headers.get("Authorization") != ROBOT:
@@ -46,15 +46,15 @@ class Harbor:
         return web.json_response({"token": self.token_value or f"for-{request.query['scope']}"})
 
     async def api(self, request: web.Request) -> web.Response:
-        self.seen.append((request.path_qs, request.headers.get("Authorization", "")))
+        self.requests.append((request.path_qs, request.headers.get("Authorization", "")))
         if self.hang:
             await asyncio.Event().wait()
         if request.headers.get("Authorization") != "Bearer for-repository:lab/a:pull":
             realm = self.realm or f"http://{self.host}/service/token"
-            asked = (
+            challenge = (
                 f'Bearer realm="{realm}",service="harbor-registry",scope="repository:lab/a:pull"'
             )
-            return web.Response(status=401, headers={"WWW-Authenticate": asked})
+            return web.Response(status=401, headers={"WWW-Authenticate": challenge})
         if "manifests" in request.path:
             return web.Response(status=self.status, headers=self.headers)
         return self._page(request)
@@ -92,13 +92,13 @@ async def test_a_robot_account_gets_a_token_and_the_digest() -> None:
     harbor = Harbor()
     async with running(harbor) as (image, registry):
         assert await RegistryClient().digest(image, registry) == DIGEST
-    paths = [path for path, _ in harbor.seen]
+    paths = [path for path, _ in harbor.requests]
     assert paths == [
         "/v2/lab/a/manifests/7",
         "/service/token?service=harbor-registry&scope=repository:lab/a:pull",
         "/v2/lab/a/manifests/7",
     ]
-    assert [authorization for _, authorization in harbor.seen][:2] == ["", ROBOT]
+    assert [authorization for _, authorization in harbor.requests][:2] == ["", ROBOT]
 
 
 async def test_tags_come_in_pages() -> None:
@@ -151,7 +151,7 @@ async def test_a_registry_with_tls_gets_no_password_to_a_place_without() -> None
     async with running(harbor) as (image, registry):
         with pytest.raises(Unavailable, match=r"cannot be reached|not trusted"):
             await RegistryClient().digest(image, Registry(registry.prefix, "u", "p"))
-    assert harbor.seen == []
+    assert harbor.requests == []
 
 
 @pytest.mark.parametrize("body", [b"[]", b'{"tags": null}', b'{"tags": 5}', b"{}"])
@@ -188,15 +188,15 @@ async def test_a_page_for_people_is_no_list(body: bytes) -> None:
             await RegistryClient().tags(image, registry)
 
 
-@pytest.mark.parametrize("given", ["http://{}", "{}", "http://ada:secret@{}"])
+@pytest.mark.parametrize("proxy_url", ["http://{}", "{}", "http://ada:secret@{}"])
 async def test_a_registry_that_a_proxy_leads_to(
-    given: str, monkeypatch: pytest.MonkeyPatch
+    proxy_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The proxy is one that has the registry's answers itself."""
     harbor = Harbor()
     async with running(harbor) as (image, registry):
         proxy, harbor.host = harbor.host, "registry.example"
-        monkeypatch.setenv("http_proxy", given.format(proxy))
+        monkeypatch.setenv("http_proxy", proxy_url.format(proxy))
         away = replace(image, registry="registry.example")
         assert await RegistryClient().digest(away, replace(registry, prefix=harbor.host)) == DIGEST
 

@@ -42,7 +42,7 @@ STEPS = {
     "os.chmod",
     "shutil.rmtree",
 }
-KILLED, TOLD = 77, 0
+KILLED, CHANGES = 77, 0
 MEMORY = Path("/dev/shm")
 Tree = Mapping[str, bytes | None]  # None: a directory
 BIG = b"".join(blake3(bytes([i])).digest(1 << 20) for i in range(3))
@@ -88,20 +88,20 @@ def folders(path: str) -> list[str]:
 
 
 def push(files: WorkspaceFiles, now: Tree, before: Tree, base: int) -> int:
-    told = Push(files, 1)
-    known = {blake3(data).digest(): data for data in now.values() if data is not None}
-    for missing in told.add_changes(entries(now, before)):
-        data = known[missing]
+    push = Push(files, 1)
+    contents_by_digest = {blake3(data).digest(): data for data in now.values() if data is not None}
+    for missing in push.add_changes(entries(now, before)):
+        data = contents_by_digest[missing]
         if len(data) <= 1 << 20:
-            told.receive([ContentsMessage([missing], [len(data)], data, False)])
+            push.receive([ContentsMessage([missing], [len(data)], data, False)])
             continue
         pieces = [data[i : i + 700_000] for i in range(0, len(data), 700_000)]
         cut = {blake3(piece).digest(): piece for piece in pieces}
         recipe = [Chunk(blake3(piece).digest(), len(piece)) for piece in pieces]
-        for chunk in told.add_recipe(missing, recipe, last=True):
-            told.receive([ContentsMessage([chunk], [len(cut[chunk])], cut[chunk], False)])
-    number = told.commit(base, Author("me", float(base + 1)), allow_many_removals=True).number
-    told.close()
+        for chunk in push.add_recipe(missing, recipe, last=True):
+            push.receive([ContentsMessage([chunk], [len(cut[chunk])], cut[chunk], False)])
+    number = push.commit(base, Author("me", float(base + 1)), allow_many_removals=True).number
+    push.close()
     return number
 
 
@@ -145,7 +145,7 @@ def told_until(step: int, story: Callable[[], Any], below: Path) -> int:
 
         def connect(*args: Any, **more: Any) -> sqlite3.Connection:
             index = sqlite3.Connection(*args, **more)
-            index.set_trace_callback(lambda said: one() if said == "COMMIT" else None)
+            index.set_trace_callback(lambda statement: one() if statement == "COMMIT" else None)
             return index
 
         try:
@@ -155,7 +155,7 @@ def told_until(step: int, story: Callable[[], Any], below: Path) -> int:
         except BaseException as error:
             os.write(2, repr(error).encode())
             os._exit(1)
-        os._exit(TOLD)
+        os._exit(CHANGES)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
@@ -168,13 +168,13 @@ def at_every_step(root: Path, prepare: Callable[[Path], None], story: Callable[[
     step = 0
     while True:
         step += 1
-        place = root / str(step) / "u" / "w"
-        make_directories(place, 0)
-        prepare(place)
-        code = told_until(step, lambda: story(place), place)  # noqa: B023 - told before the next
-        assert code in (KILLED, TOLD), f"step {step} failed"
-        yield step, place
-        if code == TOLD:
+        root_path = root / str(step) / "u" / "w"
+        make_directories(root_path, 0)
+        prepare(root_path)
+        code = told_until(step, lambda: story(root_path), root_path)  # noqa: B023 - told before the next
+        assert code in (KILLED, CHANGES), f"step {step} failed"
+        yield step, root_path
+        if code == CHANGES:
             return
 
 
@@ -200,25 +200,25 @@ def threads(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("slow_storage")
 
 
-def begin(place: Path) -> None:
-    files = opened_again(place)
+def begin(root_path: Path) -> None:
+    files = opened_again(root_path)
     push(files, FIRST, {}, 0)
     files.close()
 
 
 @pytest.mark.usefixtures("few")
 def test_the_first_push_may_be_cut_anywhere(memory: Path) -> None:
-    def story(place: Path) -> None:
-        push(opened_again(place), FIRST, {}, 0)
+    def story(root_path: Path) -> None:
+        push(opened_again(root_path), FIRST, {}, 0)
 
     steps = 0
-    for _, place in at_every_step(memory, lambda place: None, story):
+    for _, root_path in at_every_step(memory, lambda root_path: None, story):
         steps += 1
-        files = opened_again(place)
+        files = opened_again(root_path)
         newest = files.index.newest().number
-        assert on_disk(place) == (FIRST if newest else {})
+        assert on_disk(root_path) == (FIRST if newest else {})
         assert push(files, FIRST, {} if newest == 0 else FIRST, newest) == 1
-        assert on_disk(place) == FIRST
+        assert on_disk(root_path) == FIRST
         assert tree_scan.scan(files, Author("tasks", 9.0)).number == 1
         files.close()
     assert steps > 25
@@ -226,18 +226,18 @@ def test_the_first_push_may_be_cut_anywhere(memory: Path) -> None:
 
 @pytest.mark.usefixtures("few")
 def test_a_push_that_replaces_removes_and_moves_may_be_cut_anywhere(memory: Path) -> None:
-    def story(place: Path) -> None:
-        push(opened_again(place), SECOND, FIRST, 1)
+    def story(root_path: Path) -> None:
+        push(opened_again(root_path), SECOND, FIRST, 1)
 
     steps = 0
-    for step, place in at_every_step(memory, begin, story):
+    for step, root_path in at_every_step(memory, begin, story):
         steps += 1
-        files = opened_again(place)
+        files = opened_again(root_path)
         newest = files.index.newest().number
-        assert on_disk(place) == (SECOND if newest == 2 else FIRST), step
+        assert on_disk(root_path) == (SECOND if newest == 2 else FIRST), step
         assert of_revision(files, 1) == FIRST, step
         assert push(files, SECOND, FIRST if newest == 1 else SECOND, newest) == 2
-        assert on_disk(place) == SECOND
+        assert on_disk(root_path) == SECOND
         assert of_revision(files, 1) == FIRST
         assert tree_scan.scan(files, Author("tasks", 9.0)).number == 2
         files.close()
@@ -247,17 +247,17 @@ def test_a_push_that_replaces_removes_and_moves_may_be_cut_anywhere(memory: Path
 def test_what_a_program_removes_before_the_server_is_back_can_be_pushed_again(memory: Path) -> None:
     """The index may believe to have a content that went before it could be kept."""
 
-    def story(place: Path) -> None:
-        push(opened_again(place), SECOND, FIRST, 1)
+    def story(root_path: Path) -> None:
+        push(opened_again(root_path), SECOND, FIRST, 1)
 
-    for step, place in at_every_step(memory, begin, story):
-        shutil.rmtree(place / "files")
-        (place / "files").mkdir()
-        files = opened_again(place)
+    for step, root_path in at_every_step(memory, begin, story):
+        shutil.rmtree(root_path / "files")
+        (root_path / "files").mkdir()
+        files = opened_again(root_path)
         now = tree_scan.scan(files, Author("tasks", 9.0)).number
         there = {entry.path: None for page in files.index.tree(now) for entry in page}
         push(files, FIRST, there, now)
-        assert on_disk(place) == FIRST, step
+        assert on_disk(root_path) == FIRST, step
         files.close()
 
 
@@ -265,9 +265,9 @@ def test_what_a_program_removes_before_the_server_is_back_can_be_pushed_again(me
 def test_a_look_at_what_programs_wrote_may_be_cut_anywhere(memory: Path) -> None:
     """What was hashed is not believed before the revision that has it is there."""
 
-    def written(place: Path) -> None:
-        begin(place)
-        tree = place / "files"
+    def written(root_path: Path) -> None:
+        begin(root_path)
+        tree = root_path / "files"
         (tree / "a/f").write_bytes(b"by a program")
         (tree / "gone").unlink()
         (tree / "b/c/d").unlink()
@@ -278,49 +278,49 @@ def test_a_look_at_what_programs_wrote_may_be_cut_anywhere(memory: Path) -> None
         for path in tree.rglob("*"):
             os.utime(path, (1e9, 1e9))  # so that a stat will do
 
-    def look(place: Path) -> int:
-        return tree_scan.scan(opened_again(place), Author("tasks", 2.0)).number
+    def scan_tree(root_path: Path) -> int:
+        return tree_scan.scan(opened_again(root_path), Author("tasks", 2.0)).number
 
-    for step, place in at_every_step(memory, written, look):
-        files = opened_again(place)
+    for step, root_path in at_every_step(memory, written, scan_tree):
+        files = opened_again(root_path)
         assert tree_scan.scan(files, Author("tasks", 3.0)).number == 2
-        assert of_revision(files, 2) == on_disk(place), step
+        assert of_revision(files, 2) == on_disk(root_path), step
         files.close()
 
 
 def test_restoring_may_be_cut_anywhere(memory: Path) -> None:
-    def twice(place: Path) -> None:
-        begin(place)
-        files = opened_again(place)
+    def twice(root_path: Path) -> None:
+        begin(root_path)
+        files = opened_again(root_path)
         push(files, SECOND, FIRST, 1)
         files.close()
 
-    def story(place: Path) -> None:
-        restore.restore(opened_again(place), 1, [], Author("me", 3.0))
+    def story(root_path: Path) -> None:
+        restore.restore(opened_again(root_path), 1, [], Author("me", 3.0))
 
-    for step, place in at_every_step(memory, twice, story):
-        files = opened_again(place)
+    for step, root_path in at_every_step(memory, twice, story):
+        files = opened_again(root_path)
         newest = files.index.newest().number
-        assert on_disk(place) == (FIRST if newest == 3 else SECOND), step
+        assert on_disk(root_path) == (FIRST if newest == 3 else SECOND), step
         assert of_revision(files, 1) == FIRST, step
         assert of_revision(files, 2) == SECOND, step
         assert restore.restore(files, 1, [], Author("me", 3.0)).number == 3
-        assert on_disk(place) == FIRST
+        assert on_disk(root_path) == FIRST
         files.close()
 
 
 @pytest.mark.usefixtures("threads")
 def test_a_directory_of_a_task_is_whole_or_not_there(memory: Path) -> None:
-    def story(place: Path) -> None:
-        files = opened_again(place)
+    def story(root_path: Path) -> None:
+        files = opened_again(root_path)
         checkouts.create(files, 7, 1, 0)
         checkouts.remove_unchanged(files, 7)
 
-    for _, place in at_every_step(memory, begin, story):
-        files = opened_again(place)
+    for _, root_path in at_every_step(memory, begin, story):
+        files = opened_again(root_path)
         checkouts.remove_unchanged(files, 7)
         checkouts.create(files, 7, 1, 0)
-        tree = place / "tasks/7"
+        tree = root_path / "tasks/7"
         assert {
             str(p.relative_to(tree)): p.read_bytes() for p in tree.rglob("*") if p.is_file()
         } == FIRST
@@ -328,9 +328,9 @@ def test_a_directory_of_a_task_is_whole_or_not_there(memory: Path) -> None:
 
 
 def test_collecting_may_be_cut_anywhere_and_loses_nothing_that_is_kept(memory: Path) -> None:
-    def thrice(place: Path) -> None:
-        begin(place)
-        files = opened_again(place)
+    def thrice(root_path: Path) -> None:
+        begin(root_path)
+        files = opened_again(root_path)
         push(files, SECOND, FIRST, 1)
         push(files, {**SECOND, "more": b"y"}, SECOND, 2)
         files.close()
@@ -338,8 +338,10 @@ def test_collecting_may_be_cut_anywhere_and_loses_nothing_that_is_kept(memory: P
     def collect(files: WorkspaceFiles) -> None:
         garbage.collect(files, pinned=(), running=(), before=2.5)
 
-    for _, place in at_every_step(memory, thrice, lambda place: collect(opened_again(place))):
-        files = opened_again(place)
+    for _, root_path in at_every_step(
+        memory, thrice, lambda root_path: collect(opened_again(root_path))
+    ):
+        files = opened_again(root_path)
         collect(files)
         assert of_revision(files, 2) == SECOND
         assert [r.number for r in files.index.revisions(limit=9)] == [3, 2]
@@ -352,14 +354,14 @@ def test_collecting_may_be_cut_anywhere_and_loses_nothing_that_is_kept(memory: P
 @pytest.mark.parametrize("cut", [0, 1, 2])
 def test_what_was_half_written_is_not_believed(tmp_path: Path, cut: int) -> None:
     """A content that stopped in the middle of a write has the name of the whole."""
-    place = tmp_path / "u" / "w"
-    make_directories(place, 0)
-    files = opened_again(place)
+    root_path = tmp_path / "u" / "w"
+    make_directories(root_path, 0)
+    files = opened_again(root_path)
     digest = blake3(b"one").digest()
-    (place / "incoming" / digest.hex()).write_bytes(b"one"[:cut])
-    (place / "incoming" / f"{digest.hex()}.2").write_bytes(b"o")
+    (root_path / "incoming" / digest.hex()).write_bytes(b"one"[:cut])
+    (root_path / "incoming" / f"{digest.hex()}.2").write_bytes(b"o")
     files.close()
-    files = opened_again(place)
+    files = opened_again(root_path)
     push(files, {"f": b"one", "g": b"one"}, {}, 0)
-    assert on_disk(place) == {"f": b"one", "g": b"one"}
+    assert on_disk(root_path) == {"f": b"one", "g": b"one"}
     files.close()

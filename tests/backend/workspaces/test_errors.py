@@ -28,28 +28,28 @@ WHERE = Path("/srv/hai/workspaces/ada/w")
     ],
 )
 def test_errors_of_the_system(number: int, kind: type[HaiError], reason: str) -> None:
-    with pytest.raises(kind) as told, errors.map_storage_errors(WHERE):
+    with pytest.raises(kind) as error, errors.map_storage_errors(WHERE):
         raise OSError(number, os.strerror(number))
-    assert told.value.reason == reason
-    assert reason == "DISK_FULL" or "workspace ada/w" in str(told.value)
+    assert error.value.reason == reason
+    assert reason == "DISK_FULL" or "workspace ada/w" in str(error.value)
 
 
 def test_an_index_that_another_server_holds(tmp_path: Path) -> None:
-    held = sqlite3.connect(tmp_path / "db", isolation_level=None)
-    held.execute("CREATE TABLE t(x)")
-    held.execute("BEGIN EXCLUSIVE")
+    connection = sqlite3.connect(tmp_path / "db", isolation_level=None)
+    connection.execute("CREATE TABLE t(x)")
+    connection.execute("BEGIN EXCLUSIVE")
     late = sqlite3.connect(tmp_path / "db", timeout=0)
-    with pytest.raises(Unavailable) as told, errors.map_storage_errors(WHERE):
+    with pytest.raises(Unavailable) as error, errors.map_storage_errors(WHERE):
         late.execute("SELECT * FROM t")
-    assert told.value.reason == "STORAGE_BUSY"
+    assert error.value.reason == "STORAGE_BUSY"
     late.close()
-    held.close()
+    connection.close()
 
 
 def test_an_index_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "db").write_bytes(b"not a database" * 100)
     broken = sqlite3.connect(tmp_path / "db")
-    with pytest.raises(Unavailable) as told, errors.map_storage_errors(WHERE):
+    with pytest.raises(Unavailable) as error, errors.map_storage_errors(WHERE):
         broken.execute("SELECT * FROM sqlite_schema")
-    assert told.value.reason == "STORAGE_FAILS"
+    assert error.value.reason == "STORAGE_FAILS"
     broken.close()

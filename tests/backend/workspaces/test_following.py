@@ -39,37 +39,37 @@ class Follower:
         self.pusher = pusher
         self.tree = tree
         self.revision = 0
-        self._news = asyncio.Event()
+        self._next_change = asyncio.Event()
 
     async def follow(self) -> None:
         async with aclosing(self.pusher.client.workspaces.watch(self.pusher.name)) as answers:
             async for answer in answers:
                 self.revision = answer.revision.number
-                self._news.set()
+                self._next_change.set()
 
     async def until(self, true: Callable[[int], bool]) -> None:
         async with asyncio.timeout(SECONDS):
             while not true(self.revision):
-                self._news.clear()
-                await self._news.wait()
+                self._next_change.clear()
+                await self._next_change.wait()
 
     async def until_same(self) -> None:
         """Until the newest revision is as the tree is."""
-        wanted = on_disk(self.tree)
+        expected = on_disk(self.tree)
         async with asyncio.timeout(SECONDS):
-            self._news.clear()
-            while await self._entries() != wanted:
-                await self._news.wait()
-                self._news.clear()
+            self._next_change.clear()
+            while await self._entries() != expected:
+                await self._next_change.wait()
+                self._next_change.clear()
 
     async def _entries(self) -> dict[str, object]:
         if not self.revision:
             return {}
         entries = await self.pusher.tree(self.revision)
-        return {path: _shown(entry) for path, entry in entries.items()}
+        return {path: _state(entry) for path, entry in entries.items()}
 
 
-def _shown(entry: pb.WorkspaceEntry) -> object:
+def _state(entry: pb.WorkspaceEntry) -> object:
     if entry.kind == pb.ENTRY_KIND_DIRECTORY:
         return "directory"
     return entry.target or (entry.size, entry.executable)
@@ -321,8 +321,8 @@ async def test_our_own_pushes_are_not_read_again(
         read.clear()
         for entry in entries:
             entry.mtime_ns = time.time_ns() - 100_000_000
-        known = {blake3(data).digest(): data for data in contents.values()}
-        await follower.pusher.send(entries, known)
+        contents_by_digest = {blake3(data).digest(): data for data in contents.values()}
+        await follower.pusher.send(entries, contents_by_digest)
         (follower.tree / "after").write_text("1")
         await follower.until_same()
     assert read - {"begun"} == {"after"}

@@ -42,9 +42,9 @@ def test_the_reserve_of_a_disk(total: int, available: int, free: int, monkeypatc
     assert disk_space(Path("/")).free == free
     reserve = DiskReserve(Path("/srv/hai"))
     assert reserve.free() == free
-    with pytest.raises(OSError, match=r"reserved for the database.*/srv/hai") as told:
+    with pytest.raises(OSError, match=r"reserved for the database.*/srv/hai") as error:
         reserve.require(free + 1)
-    assert told.value.errno == errno.ENOSPC
+    assert error.value.errno == errno.ENOSPC
 
 
 def test_a_disk_that_says_nothing_of_its_size_has_no_reserve(monkeypatch) -> None:
@@ -79,13 +79,13 @@ async def push_without_end(pusher: Pusher) -> None:
 
 async def test_what_arrived_goes_after_a_day_though_nobody_pushes(tmp_path: Path) -> None:
     old, new = (tmp_path / "workspaces/admin" / name for name in ("old", "new"))
-    for place, age in (
+    for directory, age in (
         (old, garbage.INCOMING_RETENTION_SECONDS + 60),
         (new, garbage.INCOMING_RETENTION_SECONDS / 2),
     ):
-        make_directories(place, 0)
-        WorkspaceFiles(place, 0).close()
-        left = place / "incoming" / f"{'ab' * 32}.part"
+        make_directories(directory, 0)
+        WorkspaceFiles(directory, 0).close()
+        left = directory / "incoming" / f"{'ab' * 32}.part"
         left.write_bytes(b"left")
         os.utime(left, (time.time() - age,) * 2)
     async with running_server(tmp_path, nodes=1), asyncio.timeout(20):
@@ -96,9 +96,9 @@ async def test_what_arrived_goes_after_a_day_though_nobody_pushes(tmp_path: Path
 
 def test_half_a_directory_of_a_task_does_not_keep_the_disk_full(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 64) as disk:
-        place = disk / "u" / "w"
-        make_directories(place, 0)
-        with closing(WorkspaceFiles(place, 0)) as files:
+        directory = disk / "u" / "w"
+        make_directories(directory, 0)
+        with closing(WorkspaceFiles(directory, 0)) as files:
             apply.recover(files)
             for number in range(20):
                 (files.tree / f"f{number}").write_bytes(os.urandom(MB))

@@ -18,8 +18,8 @@ def test_a_clock_that_stood_in_the_past_costs_no_history(tmp_path: Path) -> None
         (files.tree / f"f{number}").write_text("x")
         tree_scan.scan(files, Author("tasks", now))
     garbage.collect(files, pinned=(), running=(), before=1500.0)
-    kept = [(each.number, each.created_at) for each in files.index.revisions(limit=9)]
-    assert kept == [(4, 2100.0), (3, 2000.0), (2, 2000.0), (1, 1000.0)]
+    retained = [(each.number, each.created_at) for each in files.index.revisions(limit=9)]
+    assert retained == [(4, 2100.0), (3, 2000.0), (2, 2000.0), (1, 1000.0)]
     garbage.collect(files, pinned=(), running=(), before=2050.0)
     assert [each.number for each in files.index.revisions(limit=9)] == [4, 3]
     files.close()
@@ -53,16 +53,16 @@ def test_of_what_programs_write_all_the_time_each_hour_keeps_its_last(tmp_path: 
     garbage.collect(
         files, pinned=(40,), running=(), before=0.0, min_revisions=5, thin_before=8 * 3600.0
     )
-    kept = [each.number for each in files.index.revisions(limit=99)]
-    assert kept == [*range(60, 46, -1), 41, 40, 35, 33, 29, 23, 20, 17, 11, 5]
-    for number in kept:
+    retained = [each.number for each in files.index.revisions(limit=99)]
+    assert retained == [*range(60, 46, -1), 41, 40, 35, 33, 29, 23, 20, 17, 11, 5]
+    for number in retained:
         entries = [entry for page in files.index.tree(number) for entry in page]
         assert [(entry.path, entry.size) for entry in entries] == [
             ("log", number),
             (f"only-in-{number}", len(str(number))),
         ]
     rows = files.index.rows("SELECT COUNT(*) FROM entries")[0][0]
-    assert rows <= 2 * len(kept)
+    assert rows <= 2 * len(retained)
     files.close()
 
 

@@ -316,10 +316,10 @@ async def test_no_such_workspace_is_made_or_looked_for(here, name: str) -> None:
 
 async def test_only_who_holds_the_lease_pushes(here) -> None:
     pusher = await here.pusher()
-    with pytest.raises(Conflict) as held:
+    with pytest.raises(Conflict) as error:
         await here.client.workspaces.lease("w", "another")
-    assert held.value.reason == "LEASE_HELD"
-    assert "a test" in held.value.message
+    assert error.value.reason == "LEASE_HELD"
+    assert "a test" in error.value.message
     thief = await here.client.workspaces.lease("w", "another", force=True)
     with pytest.raises(Conflict) as lost:
         await pusher.push({"f": DATA})

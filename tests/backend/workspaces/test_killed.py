@@ -35,7 +35,7 @@ async def test_a_killed_server_loses_nothing_that_had_arrived(killed: ServerProc
         first = [begin("w", pusher.token, 1), changes([file(p, d) for p, d in FILES.items()])]
         sent = [contents(data) for data in FILES.values()]
         with pytest.raises(HaiError):
-            await _said_until_killed(pusher, killed, [*first, *sent[:8]])
+            await _send_until_killed(pusher, killed, [*first, *sent[:8]])
     async with Client(await asyncio.to_thread(killed.start)) as client:
         pusher = await Pusher(client, "w").lease()
         assert set(await pusher.tree()) == {"old"}
@@ -48,17 +48,17 @@ async def test_a_killed_server_loses_nothing_that_had_arrived(killed: ServerProc
         assert await pusher.tree(since=2) == {}
 
 
-async def _said_until_killed(
+async def _send_until_killed(
     pusher: Pusher, server: ServerProcess, messages: list[calls.PushTreeRequest]
 ) -> None:
     """The server is killed once it has acknowledged the last of them."""
 
-    async def told() -> AsyncIterator[calls.PushTreeRequest]:
+    async def push_messages() -> AsyncIterator[calls.PushTreeRequest]:
         for message in messages:
             yield message
         await asyncio.Event().wait()
 
     whole = sum(len(message.contents.data) for message in messages)
-    async for answer in pusher.client.workspaces.push(told()):
+    async for answer in pusher.client.workspaces.push(push_messages()):
         if answer.received_bytes == whole:
             server.end(signal.SIGKILL)

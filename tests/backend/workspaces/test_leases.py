@@ -15,9 +15,9 @@ def test_a_lease_is_held_until_it_runs_out() -> None:
     leases.acquire(KEY, "laptop", 3, 0.0)
     with pytest.raises(
         Conflict, match=r"laptop is writing to this workspace \(last renewal 20 s ago\)"
-    ) as held:
+    ) as error:
         leases.acquire(KEY, "desktop", 3, 20.0)
-    assert held.value.reason == "LEASE_HELD"
+    assert error.value.reason == "LEASE_HELD"
     assert leases.acquire(KEY, "desktop", 3, LEASE_SECONDS).holder == "desktop"
 
 
@@ -44,9 +44,9 @@ def test_only_its_holder_gives_it_back_and_nobody_else_sees_the_secret() -> None
     leases = WorkspaceLeases()
     lease = leases.acquire(KEY, "laptop", 3, 0.0)
     leases.release(KEY, "guessed")
-    shown = leases.get(KEY, 1.0)
-    assert shown is not None
-    assert (shown.holder, shown.token) == ("laptop", "")
+    visible = leases.get(KEY, 1.0)
+    assert visible is not None
+    assert (visible.holder, visible.token) == ("laptop", "")
     leases.release(KEY, lease.token)
     assert leases.get(KEY, 1.0) is None
     assert leases.get(("eve", "w"), 1.0) is None
@@ -68,9 +68,9 @@ def test_a_client_takes_it_from_a_process_of_its_own_that_died() -> None:
     assert new.holder == "laptop pid 2"
     with pytest.raises(Conflict):
         leases.renew(KEY, dead.token, 2.0)
-    shown = leases.get(KEY, 2.0)
-    assert shown is not None
-    assert shown.client_id == ""
+    visible = leases.get(KEY, 2.0)
+    assert visible is not None
+    assert visible.client_id == ""
     for other in ("desktop:w", ""):
         with pytest.raises(Conflict, match="laptop pid 2 is writing"):
             leases.acquire(KEY, "another", 3, 2.0, client_id=other)

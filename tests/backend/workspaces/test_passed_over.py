@@ -18,7 +18,7 @@ from hai_backend.workspaces.storage import tree_scan
 NFD = "cafe\u0301"
 
 
-async def told(pusher, revision: int = 0) -> dict[str, str]:
+async def skipped(pusher, revision: int = 0) -> dict[str, str]:
     """Why which paths were passed over."""
     answers = pusher.client.workspaces.tree(pusher.name, revision)
     return {each.path: each.reason async for answer in answers for each in answer.passed_over}
@@ -41,10 +41,10 @@ async def test_it_is_told_at_each_look_and_the_rest_is_a_revision(here, path: st
     (here.files() / "good").write_text("1")
     for _ in range(2):
         assert list(await pusher.tree()) == ["good"]
-        found = await told(pusher)
+        found = await skipped(pusher)
         assert list(found) == [path]
         assert why in found[path]
-    assert await told(pusher, 1) == {}  # who asks for a revision looks at no files
+    assert await skipped(pusher, 1) == {}  # who asks for a revision looks at no files
 
 
 async def test_a_directory_of_such_a_name_is_told_once(here) -> None:
@@ -52,16 +52,16 @@ async def test_a_directory_of_such_a_name_is_told_once(here) -> None:
     folder = os.fsdecode(b"caf\xe9")
     (here.files() / folder / "inner").mkdir(parents=True)
     (here.files() / folder / "inner/file").write_text("1")
-    assert await told(pusher) == {r"caf\udce9": "has a name that is not UTF-8"}
+    assert await skipped(pusher) == {r"caf\udce9": "has a name that is not UTF-8"}
 
 
 async def test_what_is_private_to_the_cluster_is_not(here) -> None:
     pusher = await here.pusher()
     (here.files() / ".hfai").mkdir()
     os.mkfifo(here.files() / ".hfai/pipe")
-    assert await told(pusher) == {}
+    assert await skipped(pusher) == {}
     with pytest.raises(NotFound):
-        await told(pusher, 7)
+        await skipped(pusher, 7)
 
 
 async def test_of_so_many_as_nobody_reads_the_number_is_told(here, monkeypatch) -> None:

@@ -26,8 +26,8 @@ from hai_backend.workspaces.push.staging import Author
 from hai_backend.workspaces.storage import tree_scan
 from tests.backend.workspaces.test_crashes import (
     BIG,
+    CHANGES,
     KILLED,
-    TOLD,
     folders,
     memory,  # noqa: F401 - a fixture
     opened_again,
@@ -59,8 +59,8 @@ def random_leaf(choose: random.Random) -> Leaf | None:
 
 
 def entries(now: Tree, before: Tree) -> list[Entry]:
-    gone = [Entry(path, EntryKind.NONE) for path in sorted(before.keys() - now.keys())]
-    return [entry(path, leaf) for path, leaf in now.items()] + gone
+    removals = [Entry(path, EntryKind.NONE) for path in sorted(before.keys() - now.keys())]
+    return [entry(path, leaf) for path, leaf in now.items()] + removals
 
 
 def entry(path: str, leaf: Leaf | None) -> Entry:
@@ -73,20 +73,20 @@ def entry(path: str, leaf: Leaf | None) -> Entry:
 
 
 def push(files: WorkspaceFiles, now: Tree, before: Tree, base: int) -> None:
-    known = {blake3(leaf[1]).digest(): leaf[1] for leaf in now.values() if leaf}
-    told = Push(files, 1)
-    for missing in told.add_changes(entries(now, before)):
-        data = known[missing]
+    contents_by_digest = {blake3(leaf[1]).digest(): leaf[1] for leaf in now.values() if leaf}
+    push = Push(files, 1)
+    for missing in push.add_changes(entries(now, before)):
+        data = contents_by_digest[missing]
         pieces = [data[i : i + PIECE] for i in range(0, len(data), PIECE)] or [b""]
         cut = {blake3(piece).digest(): piece for piece in pieces}
-        wanted = [missing]
+        missing_chunks = [missing]
         if len(data) > pushing.MAX_UNCHUNKED_BYTES:
             recipe = [Chunk(blake3(piece).digest(), len(piece)) for piece in pieces]
-            wanted = told.add_recipe(missing, recipe, last=True)
-        for digest in wanted:
-            told.receive([ContentsMessage([digest], [len(cut[digest])], cut[digest], False)])
-    told.commit(base, Author("me", float(base + 1)), allow_many_removals=True)
-    told.close()
+            missing_chunks = push.add_recipe(missing, recipe, last=True)
+        for digest in missing_chunks:
+            push.receive([ContentsMessage([digest], [len(cut[digest])], cut[digest], False)])
+    push.commit(base, Author("me", float(base + 1)), allow_many_removals=True)
+    push.close()
 
 
 def on_disk(root: Path) -> Tree:
@@ -118,10 +118,10 @@ def of_revision(files: WorkspaceFiles, number: int) -> Tree:
 class Life:
     """Of one workspace; `past` is what was acknowledged, by revision."""
 
-    def __init__(self, choose: random.Random, place: Path) -> None:
-        self.choose, self.place = choose, place
+    def __init__(self, choose: random.Random, directory: Path) -> None:
+        self.choose, self.directory = choose, directory
         self.past: dict[int, Tree] = {0: {}}
-        make_directories(place, 0)
+        make_directories(directory, 0)
 
     @property
     def newest(self) -> int:
@@ -143,14 +143,14 @@ class Life:
         """One story, cut somewhere, and what is there afterwards."""
         tree, tell = self.story()
         code = told_until(
-            self.choose.choice(STEPS), lambda: tell(opened_again(self.place)), self.place
+            self.choose.choice(STEPS), lambda: tell(opened_again(self.directory)), self.directory
         )
-        assert code in (KILLED, TOLD)
-        files = opened_again(self.place)
+        assert code in (KILLED, CHANGES)
+        files = opened_again(self.directory)
         now = files.index.newest().number
         assert now in (self.newest, self.newest + 1)
         self.past.setdefault(now, tree)
-        assert on_disk(self.place / "files") == self.past[now]
+        assert on_disk(self.directory / "files") == self.past[now]
         for number in self.past.keys() - {0}:
             assert of_revision(files, number) == self.past[number]
         assert tree_scan.scan(files, Author("tasks", 99.0)).number == now

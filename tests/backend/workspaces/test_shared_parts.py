@@ -22,7 +22,7 @@ from hai_backend.workspaces.push.staging import Author
 from hai_backend.workspaces.storage import direct_io
 
 PIECES = [blake3(bytes([number])).digest(600_000 + number) for number in range(6)]
-WHOLE = b"".join(PIECES)
+FILE_CONTENT = b"".join(PIECES)
 
 
 @pytest.fixture
@@ -42,9 +42,11 @@ def digest(content: bytes) -> bytes:
 
 def wanting(files: WorkspaceFiles, number: int, pieces: Sequence[bytes], path: str = "big") -> Push:
     """A push that has told of one file."""
-    whole, push = b"".join(pieces), Push(files, number)
-    push.add_changes([Entry(path, EntryKind.FILE, False, len(whole), 1, digest(whole))])
-    push.add_recipe(digest(whole), [Chunk(digest(p), len(p)) for p in pieces], last=True)
+    file_content, push = b"".join(pieces), Push(files, number)
+    push.add_changes(
+        [Entry(path, EntryKind.FILE, False, len(file_content), 1, digest(file_content))]
+    )
+    push.add_recipe(digest(file_content), [Chunk(digest(p), len(p)) for p in pieces], last=True)
     return push
 
 
@@ -85,18 +87,18 @@ def in_the_end(files: WorkspaceFiles, pieces: Sequence[bytes] = PIECES) -> int:
     raise AssertionError("it is never done")
 
 
-@pytest.mark.parametrize("held", [PIECES[0], PIECES[0][::-1]], ids=["right", "wrong"])
+@pytest.mark.parametrize("existing", [PIECES[0], PIECES[0][::-1]], ids=["right", "wrong"])
 def test_a_push_that_was_overtaken_writes_nothing_any_more(
-    files: WorkspaceFiles, held: bytes
+    files: WorkspaceFiles, existing: bytes
 ) -> None:
     """Its stream hangs while the client pushes again, and a program writes into the file."""
     old = wanting(files, 1, PIECES)
-    send(old, held, digest(PIECES[0]))
+    send(old, existing, digest(PIECES[0]))
     pushed(files)
     with (files.tree / "big").open("r+b") as file:
         file.write(b"a result")
     old.close()
-    assert (files.tree / "big").read_bytes() == b"a result" + WHOLE[8:]
+    assert (files.tree / "big").read_bytes() == b"a result" + FILE_CONTENT[8:]
 
 
 def test_what_one_push_has_hashed_no_other_writes_over(files: WorkspaceFiles) -> None:
@@ -104,8 +106,8 @@ def test_what_one_push_has_hashed_no_other_writes_over(files: WorkspaceFiles) ->
     lie = PIECES[0][::-1]
     liar = Push(files, 1)
     liar.add_changes([Entry("big", EntryKind.FILE, False, 1_200_001, 1, digest(lie + PIECES[1]))])
-    told = [Chunk(digest(PIECES[0]), len(lie)), Chunk(digest(PIECES[1]), len(PIECES[1]))]
-    liar.add_recipe(digest(lie + PIECES[1]), told, last=True)
+    recipe = [Chunk(digest(PIECES[0]), len(lie)), Chunk(digest(PIECES[1]), len(PIECES[1]))]
+    liar.add_recipe(digest(lie + PIECES[1]), recipe, last=True)
     send(liar, lie, digest(PIECES[0]))
     send(liar, PIECES[1])
     other = wanting(files, 2, [PIECES[0], PIECES[2]], "other")
@@ -127,7 +129,7 @@ def test_what_grows_is_not_collected_however_old_it_is(
     for piece in PIECES[3:]:
         send(push, piece)
     commit(push)
-    assert (files.tree / "big").read_bytes() == WHOLE
+    assert (files.tree / "big").read_bytes() == FILE_CONTENT
 
 
 @pytest.mark.parametrize("sent", [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [5, 4, 3]])
@@ -149,7 +151,11 @@ def test_a_source_that_was_cut_off_is_not_believed(files: WorkspaceFiles) -> Non
 @pytest.mark.parametrize("cut", [100_000, 250_000, 400_000])
 def test_chunks_of_an_older_recipe_do_not_stand_in_the_way(files: WorkspaceFiles, cut: int) -> None:
     """Another version of the client cuts elsewhere."""
-    older = [WHOLE[:cut], WHOLE[cut : cut + 900_000], *_pieces_of(WHOLE[cut + 900_000 :])]
+    older = [
+        FILE_CONTENT[:cut],
+        FILE_CONTENT[cut : cut + 900_000],
+        *_pieces_of(FILE_CONTENT[cut + 900_000 :]),
+    ]
     broken(files, older, [0, 1])
     broken(files, PIECES, range(6))
     assert in_the_end(files) == 1
@@ -166,12 +172,14 @@ def test_a_file_of_many_equal_chunks_costs_what_others_cost(files: WorkspaceFile
     with files.index.transaction() as db:
         rows = ((*row, at * 4096, 4096, 1) for at in range(5_000))
         db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", rows)
-    seen: list[int] = []
+    row_counts: list[int] = []
     rows_of = files.index.rows
-    files.index.rows = lambda *asked: seen.append(len(found := rows_of(*asked))) or found  # type: ignore[method-assign]
+    files.index.rows = lambda *arguments: (
+        row_counts.append(len(found := rows_of(*arguments))) or found
+    )  # type: ignore[method-assign]
     push = wanting(files, 1, [zeros] * 300)
     push.close()
-    assert sum(seen) < 300 * 10
+    assert sum(row_counts) < 300 * 10
 
 
 @pytest.mark.parametrize("sizes", [[1, 4096], [100, 100], [4095, 10_000]])

@@ -39,10 +39,10 @@ LONG_AGO = (1_500_000_000, 1_500_000_000)
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[WorkspaceFiles]:
     """A workspace with what programs wrote into it; nobody has looked at it."""
-    place = tmp_path / "u" / "w"
-    make_directories(place, 0)
-    write(place / "files")
-    files = WorkspaceFiles(place, 0)
+    directory = tmp_path / "u" / "w"
+    make_directories(directory, 0)
+    write(directory / "files")
+    files = WorkspaceFiles(directory, 0)
     apply.recover(files)
     with closing(files):
         yield files
@@ -64,7 +64,7 @@ def write(tree: Path) -> None:
     (tree / "large").write_bytes(os.urandom(200_000))
 
 
-def look(files: WorkspaceFiles, passed_over: PassedOver | None = None) -> int:
+def scan_tree(files: WorkspaceFiles, passed_over: PassedOver | None = None) -> int:
     return tree_scan.scan(files, Author("tasks", 1.0), passed_over).number
 
 
@@ -83,7 +83,7 @@ def below(root: Path) -> dict[str, object]:
     return found
 
 
-def together(number: int) -> Callable[[], None]:
+def barrier_of(number: int) -> Callable[[], None]:
     """Nobody goes on before so many are there."""
     barrier = threading.Barrier(number, timeout=20)
     return lambda: None if barrier.broken else barrier.wait() and None
@@ -91,89 +91,89 @@ def together(number: int) -> Callable[[], None]:
 
 @pytest.mark.usefixtures("slow_storage")
 def test_a_look_reads_many_directories_at_a_time(files: WorkspaceFiles, monkeypatch) -> None:
-    meet, real = together(FOLDERS), DirectoryScan.scan
+    wait_for_others, real = barrier_of(FOLDERS), DirectoryScan.scan
 
-    def met(self: DirectoryScan, part: ScanRequest) -> ScanResult:
-        if part.folder.count("/") == 1 and part.names is None:
-            meet()
-        return real(self, part)
+    def scan_together(self: DirectoryScan, request: ScanRequest) -> ScanResult:
+        if request.folder.count("/") == 1 and request.names is None:
+            wait_for_others()
+        return real(self, request)
 
-    monkeypatch.setattr(DirectoryScan, "scan", met)
-    assert look(files) == 1
+    monkeypatch.setattr(DirectoryScan, "scan", scan_together)
+    assert scan_tree(files) == 1
 
 
 @pytest.mark.usefixtures("slow_storage")
 def test_a_look_reads_one_large_directory_by_many(files: WorkspaceFiles, monkeypatch) -> None:
-    meet, real = together(5), DirectoryScan.scan
+    wait_for_others, real = barrier_of(5), DirectoryScan.scan
 
-    def met(self: DirectoryScan, part: ScanRequest) -> ScanResult:
-        if part.names is not None and part.folder == "pkg/flat":
-            meet()
-        return real(self, part)
+    def scan_together(self: DirectoryScan, request: ScanRequest) -> ScanResult:
+        if request.names is not None and request.folder == "pkg/flat":
+            wait_for_others()
+        return real(self, request)
 
     (files.tree / "pkg" / "flat").mkdir()
     for name in range(24):
         (files.tree / "pkg" / "flat" / str(name)).touch()
-    monkeypatch.setattr(DirectoryScan, "scan", met)
-    assert look(files) == 1
+    monkeypatch.setattr(DirectoryScan, "scan", scan_together)
+    assert scan_tree(files) == 1
     assert sum(entry.path.startswith("pkg/flat/") for entry in entries(files, 1)) == 24
 
 
 def test_what_a_look_finds_is_the_same(files: WorkspaceFiles, tmp_path: Path, request) -> None:
-    tell_one, tell_many = PassedOver(), PassedOver()
-    look(files, tell_one)
+    skipped_by_one, skipped_by_many = PassedOver(), PassedOver()
+    scan_tree(files, skipped_by_one)
     request.getfixturevalue("slow_storage")
-    assert look(files, tell_many) == 1, "nothing has changed"
-    assert tell_many == tell_one
-    assert list(tell_one.reasons) == ["out"]
+    assert scan_tree(files, skipped_by_many) == 1, "nothing has changed"
+    assert skipped_by_many == skipped_by_one
+    assert list(skipped_by_one.reasons) == ["out"]
     one = entries(files, 1)
     other = tmp_path / "u" / "other"
     make_directories(other, 0)
     os.rename(files.tree, other / "files")
     with closing(WorkspaceFiles(other, 0)) as second:
-        assert look(second) == 1
+        assert scan_tree(second) == 1
         assert entries(second, 1) == one
         (second.tree / "pkg/d1/f1").write_bytes(b"changed")
         (second.tree / "pkg/d2/f2").unlink()
         os.rename(second.tree / "pkg/d3", second.tree / "moved")
-        assert look(second) == 2
+        assert scan_tree(second) == 2
         changed = [entry.path for page in second.index.changes(1, 2) for entry in page]
         assert {"pkg/d1/f1", "pkg/d2/f2", "pkg/d3", "pkg/d3/inner/run", "moved/f9"} <= set(changed)
 
 
 @pytest.mark.usefixtures("slow_storage")
 def test_many_files_of_a_task_are_made_at_a_time(files: WorkspaceFiles, monkeypatch) -> None:
-    look(files)
-    meet, real, seen = together(5), checkouts._Copier.put, []
+    scan_tree(files)
+    wait_for_others, real, batches_seen = barrier_of(5), checkouts._Copier.put, []
 
-    def met(self: checkouts._Copier, part: list[Entry]) -> int:
-        seen.append(part)
-        if 1 < len(seen) <= 6:
-            meet()
-        return real(self, part)
+    def scan_together(self: checkouts._Copier, request: list[Entry]) -> int:
+        batches_seen.append(request)
+        if 1 < len(batches_seen) <= 6:
+            wait_for_others()
+        return real(self, request)
 
-    monkeypatch.setattr(checkouts._Copier, "put", met)
+    monkeypatch.setattr(checkouts._Copier, "put", scan_together)
     checkouts.create(files, 1, 1, 0)
     assert below(files.tasks / "1").keys() == below(files.tree).keys() - {"out"}
 
 
 @pytest.mark.parametrize("how", ["slow_storage", "quick_storage"])
 def test_a_directory_of_a_task_is_the_same(files: WorkspaceFiles, how: str, request) -> None:
-    look(files)
+    scan_tree(files)
     request.getfixturevalue(how)
     checkouts.create(files, 1, 1, 0)
     found = below(files.tree)
     del found["out"]
     assert below(files.tasks / "1") == found
-    told = [entry for page in checkouts.written_files(files, 1) for entry in page]
-    assert {entry.kind for entry in told} == {EntryKind.DIRECTORY}, "the rest is as it was given"
+    written = [entry for page in checkouts.written_files(files, 1) for entry in page]
+    assert {entry.kind for entry in written} == {EntryKind.DIRECTORY}, "the rest is as it was given"
     checkouts.remove_unchanged(files, 1)
     assert not (files.tasks / "1").exists()
 
 
 @pytest.mark.parametrize("how", ["slow_storage", "quick_storage"])
 def test_what_a_task_wrote_stays_and_nothing_else(files: WorkspaceFiles, how: str, request) -> None:
-    look(files)
+    scan_tree(files)
     request.getfixturevalue(how)
     checkouts.create(files, 1, 1, 0)
     task = files.tasks / "1"
@@ -184,8 +184,8 @@ def test_what_a_task_wrote_stays_and_nothing_else(files: WorkspaceFiles, how: st
     (task / "pkg/d4/inner/link").unlink()
     (task / "pkg/d4/inner/link").symlink_to("../f1")
     checkouts.remove_unchanged(files, 1)
-    kept = {"pkg/d1/f1", "pkg/d3/made/deep", "pkg/d4/inner/link"}
-    assert below(task).keys() == kept | {
+    retained = {"pkg/d1/f1", "pkg/d3/made/deep", "pkg/d4/inner/link"}
+    assert below(task).keys() == retained | {
         "pkg",
         "pkg/d1",
         "pkg/d3",
@@ -195,94 +195,96 @@ def test_what_a_task_wrote_stays_and_nothing_else(files: WorkspaceFiles, how: st
     }
     assert files.stored_bytes() > files.index.newest().size_bytes
     checkouts.remove_unchanged(files, 1)
-    assert kept <= below(task).keys()
+    assert retained <= below(task).keys()
 
 
 @pytest.mark.usefixtures("slow_storage")
 def test_many_files_are_removed_at_a_time(files: WorkspaceFiles, monkeypatch) -> None:
-    meet, begun, real = together(5), [], removal._FileRemover.remove
+    wait_for_others, started, real = barrier_of(5), [], removal._FileRemover.remove
 
-    def met(self: removal._FileRemover, inside: removal.DirectoryFiles) -> tuple[str, int]:
-        begun.append(inside)
-        if 1 < len(begun) <= 6:
-            meet()
+    def scan_together(
+        self: removal._FileRemover, inside: removal.DirectoryFiles
+    ) -> tuple[str, int]:
+        started.append(inside)
+        if 1 < len(started) <= 6:
+            wait_for_others()
         return real(self, inside)
 
-    monkeypatch.setattr(removal._FileRemover, "remove", met)
+    monkeypatch.setattr(removal._FileRemover, "remove", scan_together)
     removal.remove_tree(files.path)
     assert not files.path.exists()
 
 
 @pytest.mark.usefixtures("slow_storage")
 def test_a_content_that_is_lost_is_told_by_any_thread(files: WorkspaceFiles) -> None:
-    look(files)
+    scan_tree(files)
     for name in ("pkg/d3/f3", "pkg/d4/f4"):
         (files.tree / name).write_bytes(b"by a program")
     with pytest.raises(Conflict) as refused:
         checkouts.create(files, 1, 1, 0)
     assert refused.value.reason == "CONTENT_LOST"
     assert not (files.tasks / "1").exists()
-    assert look(files) == 2
+    assert scan_tree(files) == 2
     checkouts.create(files, 1, 2, 0)
     assert (files.tasks / "1" / "pkg/d3/f3").read_bytes() == b"by a program"
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Names that are opened and looked at from now on."""
-    asked = list[tuple[str, str]]()
+    calls = list[tuple[str, str]]()
 
     def count(call: str) -> None:
         real = getattr(os, call)
 
         def counted(path, *args, **more):
-            asked.append((call, os.path.basename(path)))
+            calls.append((call, os.path.basename(path)))
             return real(path, *args, **more)
 
         monkeypatch.setattr(os, call, counted)
 
     count("open")
     count("stat")
-    return asked
+    return calls
 
 
 @pytest.mark.usefixtures("quick_storage")
-def test_nothing_is_opened_twice_for_a_directory_of_a_task(files: WorkspaceFiles, asked) -> None:
-    look(files)
-    asked.clear()
+def test_nothing_is_opened_twice_for_a_directory_of_a_task(files: WorkspaceFiles, calls) -> None:
+    scan_tree(files)
+    calls.clear()
     checkouts.create(files, 1, 1, 0)
-    assert asked.count(("open", "large")) == 2, "it and its copy"
-    assert asked.count(("open", "files")) == 1, "directories stay open"
+    assert calls.count(("open", "large")) == 2, "it and its copy"
+    assert calls.count(("open", "files")) == 1, "directories stay open"
 
 
-def test_directories_stay_open_while_files_are_read(files: WorkspaceFiles, asked) -> None:
-    look(files)
-    asked.clear()
+def test_directories_stay_open_while_files_are_read(files: WorkspaceFiles, calls) -> None:
+    scan_tree(files)
+    calls.clear()
     paths = [f"pkg/d1/f{number}" for number in range(FILES)]
     [bundle] = read.read(read.RevisionFiles(files, 1), paths, (), compress=False)
     assert bundle.data == b"".join(b"%d of 1" % number for number in range(FILES))
     for name in ("files", "pkg", "d1"):
-        assert asked.count(("open", name)) == 1
+        assert calls.count(("open", name)) == 1
 
 
 @pytest.fixture(params=["of a revision", "of a task"])
 def source(request: pytest.FixtureRequest, files: WorkspaceFiles) -> prefetch.FileSource:
     """All that was written, in the tree and as a task has it."""
-    look(files)
+    scan_tree(files)
     checkouts.create(files, 7, 1, 0)
     of_task, of_revision = checkouts.TaskFiles(files, 7), read.RevisionFiles(files, 1)
     return of_task if request.param == "of a task" else of_revision
 
 
-def told(source: prefetch.FileSource, paths: list[str], offsets: list[int]) -> list[bytes]:
+def written(source: prefetch.FileSource, paths: list[str], offsets: list[int]) -> list[bytes]:
     """Contents from an offset on, each as it was put together."""
     contents = [b""] * len(paths)
     for bundle in read.read(source, paths, offsets, compress=False):
         data = bundle.data
-        for part in bundle.parts:
-            assert part.offset == offsets[part.index] + len(contents[part.index])
-            contents[part.index] += data[: part.size]
-            data = data[part.size :]
+        for request in bundle.parts:
+            assert request.offset == offsets[request.index] + len(contents[request.index])
+            contents[request.index] += data[: request.size]
+            data = data[request.size :]
     return contents
 
 
@@ -290,20 +292,20 @@ def told(source: prefetch.FileSource, paths: list[str], offsets: list[int]) -> l
 def test_small_files_are_read_early_and_told_in_order(
     files: WorkspaceFiles, source: prefetch.FileSource, monkeypatch
 ) -> None:
-    meet, real = together(3), prefetch._SmallFileReader.read
+    wait_for_others, real = barrier_of(3), prefetch._SmallFileReader.read
 
-    def met(self: prefetch._SmallFileReader, paths: list[str]) -> list[bytes | None]:
+    def scan_together(self: prefetch._SmallFileReader, paths: list[str]) -> list[bytes | None]:
         if any("d3" in path for path in paths):
-            meet()
+            wait_for_others()
         return real(self, paths)
 
-    monkeypatch.setattr(prefetch._SmallFileReader, "read", met)
+    monkeypatch.setattr(prefetch._SmallFileReader, "read", scan_together)
     paths = [f"pkg/d{i}/f{j}" for i in range(FOLDERS) for j in range(FILES)]
     paths[7:7] = ["large", "pkg/d2/inner/empty"]
     offsets = [index % 3 for index in range(len(paths))]
     offsets[8] = 0
     expected = [(files.tree / path).read_bytes() for path in paths]
-    assert told(source, paths, offsets) == [
+    assert written(source, paths, offsets) == [
         content[offset:] for content, offset in zip(expected, offsets, strict=True)
     ]
 
@@ -323,34 +325,34 @@ def test_what_cannot_be_read_is_told(
 ) -> None:
     request.getfixturevalue(storage)
     with pytest.raises(error):
-        told(source, ["pkg/d0/f1", wrong, "pkg/d0/f2"], [0, offset, 0])
+        written(source, ["pkg/d0/f1", wrong, "pkg/d0/f2"], [0, offset, 0])
 
 
 @pytest.mark.parametrize("storage", ["slow_storage", "quick_storage"])
 def test_all_before_what_is_lost_is_told(files: WorkspaceFiles, storage, request) -> None:
     request.getfixturevalue(storage)
-    look(files)
+    scan_tree(files)
     (files.tree / "pkg/d0/f5").write_bytes(b"by a program")
     bundles = read.read(
         read.RevisionFiles(files, 1), [f"pkg/d0/f{n}" for n in range(FILES)], (), compress=False
     )
-    assert [part.index for part in next(bundles).parts] == [0, 1, 2, 3, 4]
+    assert [request.index for request in next(bundles).parts] == [0, 1, 2, 3, 4]
     with pytest.raises(Conflict, match="pkg/d0/f5 is lost"):
         next(bundles)
 
 
 @pytest.mark.usefixtures("slow_storage")
 def test_a_large_file_is_opened_once_and_who_leaves_leaves_nothing_open(
-    files: WorkspaceFiles, asked
+    files: WorkspaceFiles, calls
 ) -> None:
-    look(files)
+    scan_tree(files)
     before = len(os.listdir("/proc/self/fd"))
-    asked.clear()
+    calls.clear()
     paths = ["large", *(f"pkg/d1/f{n}" for n in range(FILES))]
     bundles = read.read(read.RevisionFiles(files, 1), paths, (), compress=False)
     next(bundles)
     bundles.close()
-    assert asked.count(("open", "large")) == 1
+    assert calls.count(("open", "large")) == 1
     assert len(os.listdir("/proc/self/fd")) == before
     assert not [t for t in threading.enumerate() if t.name.startswith("storage")]
 
@@ -369,62 +371,62 @@ def test_a_large_file_is_opened_once_and_who_leaves_leaves_nothing_open(
 def test_a_push_does_many_things_at_a_time(
     files: WorkspaceFiles, module: ModuleType, class_name: str, method: str, monkeypatch
 ) -> None:
-    look(files)
-    meet, worker, begun = together(2), getattr(module, class_name), []
+    scan_tree(files)
+    wait_for_others, worker, started = barrier_of(2), getattr(module, class_name), []
     real = getattr(worker, method)
 
-    def met(self, some):
-        begun.append(some)
-        if 1 < len(begun) < 4:
-            meet()
-        return real(self, some)
+    def scan_together(self, pool):
+        started.append(pool)
+        if 1 < len(started) < 4:
+            wait_for_others()
+        return real(self, pool)
 
-    monkeypatch.setattr(worker, method, met)
+    monkeypatch.setattr(worker, method, scan_together)
     new = {f"pkg/d{i}/f{j}": b"new %d %d" % (i, j) for i in range(FOLDERS) for j in range(FILES)}
     with closing(change(files, new)) as push:
         assert push.commit(1, Author("me", 2.0), allow_many_removals=False).changed == len(new)
     assert {path: (files.tree / path).read_bytes() for path in new} == new
-    assert sum(map(len, begun)) >= len(new)
+    assert sum(map(len, started)) >= len(new)
 
 
 @pytest.mark.usefixtures("slow_storage")
 def test_what_a_restore_needs_is_copied_by_many(files: WorkspaceFiles, monkeypatch) -> None:
-    look(files)
+    scan_tree(files)
     before = {path.name: path.read_bytes() for path in (files.tree / "pkg/d1").glob("f*")}
     new = {f"pkg/d1/f{i}": b"new %d" % i for i in range(FILES)} | {"pkg/d1/same": b"0 of 1"}
     with closing(change(files, new)) as push:
         push.commit(1, Author("me", 2.0), allow_many_removals=False)
-    meet, begun, real = together(2), [], commit_preparation._ContentProvider.provide
+    wait_for_others, started, real = barrier_of(2), [], commit_preparation._ContentProvider.provide
 
-    def met(
-        self: commit_preparation._ContentProvider, some: list[commit_preparation._RequiredContent]
+    def scan_together(
+        self: commit_preparation._ContentProvider, pool: list[commit_preparation._RequiredContent]
     ) -> list[str]:
-        begun.append(some)
-        if 1 < len(begun) < 4:
-            meet()
-        return real(self, some)
+        started.append(pool)
+        if 1 < len(started) < 4:
+            wait_for_others()
+        return real(self, pool)
 
-    monkeypatch.setattr(commit_preparation._ContentProvider, "provide", met)
+    monkeypatch.setattr(commit_preparation._ContentProvider, "provide", scan_together)
     assert restore.restore(files, 1, [], Author("me", 3.0)).number == 3
     assert {path.name: path.read_bytes() for path in (files.tree / "pkg/d1").glob("f*")} == before
-    assert len(begun) >= FILES // 2
+    assert len(started) >= FILES // 2
 
 
 @pytest.mark.parametrize("how", ["slow_storage", "quick_storage"])
 def test_two_contents_for_one_place_are_not_mixed(files: WorkspaceFiles, how: str, request) -> None:
     """A client that says two things of a path means the last one."""
-    look(files)
+    scan_tree(files)
     request.getfixturevalue(how)
     contents = {f"new/f{number}": b"%d" % number * 1000 for number in range(40)}
-    told = [entry_of(path, data) for path, data in contents.items()]
-    told += [entry_of(f"new/f{number}", b"again %d" % number) for number in range(40)]
+    written = [entry_of(path, data) for path, data in contents.items()]
+    written += [entry_of(f"new/f{number}", b"again %d" % number) for number in range(40)]
     pieces = {blake3(data).digest(): data for data in contents.values()}
     pieces |= {blake3(data).digest(): data for data in (b"again %d" % i for i in range(40))}
     with closing(Push(files, 1)) as push:
-        missing = push.add_changes(told)
-        some = [pieces[digest] for digest in missing]
+        missing = push.add_changes(written)
+        pool = [pieces[digest] for digest in missing]
         push.receive(
-            [ContentsMessage(missing, [len(data) for data in some], b"".join(some), False)]
+            [ContentsMessage(missing, [len(data) for data in pool], b"".join(pool), False)]
         )
         push.commit(1, Author("me", 2.0), allow_many_removals=False)
     for number in range(40):
@@ -438,24 +440,24 @@ def entry_of(path: str, data: bytes) -> Entry:
 def change(files: WorkspaceFiles, contents: dict[str, bytes]) -> Push:
     """A push that has brought all of it."""
     push = Push(files, 1)
-    known = {blake3(data).digest(): data for data in contents.values()}
+    contents_by_digest = {blake3(data).digest(): data for data in contents.values()}
     missing = push.add_changes([entry_of(path, data) for path, data in contents.items()])
-    some = [known[digest] for digest in missing]
-    push.receive([ContentsMessage(missing, [len(data) for data in some], b"".join(some), False)])
+    pool = [contents_by_digest[digest] for digest in missing]
+    push.receive([ContentsMessage(missing, [len(data) for data in pool], b"".join(pool), False)])
     return push
 
 
 @pytest.mark.usefixtures("quick_storage")
-def test_what_a_push_replaces_is_not_opened(files: WorkspaceFiles, asked) -> None:
-    look(files)
-    asked.clear()
+def test_what_a_push_replaces_is_not_opened(files: WorkspaceFiles, calls) -> None:
+    scan_tree(files)
+    calls.clear()
     new = {f"pkg/d1/f{i}": b"new %d" % i for i in range(FILES)}
     with closing(change(files, new)) as push:
         digests = {blake3(data).hexdigest() for data in new.values()}
         assert push.commit(1, Author("me", 2.0), allow_many_removals=False).number == 2
     names = {name.rpartition("/")[2] for name in new}
-    assert not [name for call, name in asked if call == "open" and name in names]
-    assert not [name for call, name in asked if call == "stat" and name in digests]
+    assert not [name for call, name in calls if call == "open" and name in names]
+    assert not [name for call, name in calls if call == "stat" and name in digests]
     assert {path: (files.tree / path).read_bytes() for path in new} == new
     with closing(change(files, {})) as push:
         assert not push.add_changes(
@@ -493,40 +495,40 @@ class Counter:
     ],
 )
 def test_what_is_slow(seconds: float, slow: bool, monkeypatch) -> None:
-    moments = chain([0.0, 0.0], repeat(seconds))
-    monkeypatch.setattr(workers.time, "monotonic", lambda: next(moments))
-    with closing(WorkerPool(Counter, 0.1)) as some:
-        assert some.submit(Counter.add, 1).result() == 1
-        assert (some.max_pending > 1) is slow
+    times = chain([0.0, 0.0], repeat(seconds))
+    monkeypatch.setattr(workers.time, "monotonic", lambda: next(times))
+    with closing(WorkerPool(Counter, 0.1)) as pool:
+        assert pool.submit(Counter.add, 1).result() == 1
+        assert (pool.max_pending > 1) is slow
 
 
 @pytest.mark.parametrize("slow", [True, False])
 def test_answers_come_in_order_and_a_failure_ends_it(slow: bool, monkeypatch) -> None:
     monkeypatch.setattr(workers, "is_slow", lambda took, usual: slow)
-    with closing(WorkerPool(Counter, 0.0)) as some:
-        assert list(some.map_ordered(Counter.add, range(200))) == list(range(200))
-    begun: list[int] = []
+    with closing(WorkerPool(Counter, 0.0)) as pool:
+        assert list(pool.map_ordered(Counter.add, range(200))) == list(range(200))
+    started: list[int] = []
 
     def numbers() -> Iterator[int]:
         for number in (1, 2, -3, *range(10_000)):
-            begun.append(number)
+            started.append(number)
             yield number
 
-    with pytest.raises(ValueError, match="-3"), closing(WorkerPool(Counter, 0.0)) as some:
-        list(some.map_ordered(Counter.add, numbers()))
-    assert len(begun) < 100, "work is not begun long before it is wanted"
+    with pytest.raises(ValueError, match="-3"), closing(WorkerPool(Counter, 0.0)) as pool:
+        list(pool.map_ordered(Counter.add, numbers()))
+    assert len(started) < 100, "work is not begun long before it is wanted"
 
 
 def test_what_was_found_of_storage_holds_for_a_while(monkeypatch) -> None:
-    moments = [0.0]
-    monkeypatch.setattr(workers.time, "monotonic", lambda: moments[-1])
+    times = [0.0]
+    monkeypatch.setattr(workers.time, "monotonic", lambda: times[-1])
     monkeypatch.setattr(workers, "is_slow", lambda took, usual: True)
     storage = StorageSpeed()
     with closing(WorkerPool(Counter, 0.0, storage)) as first:
         assert first.max_pending == 1
         first.submit(Counter.add, 1)
     for later, ahead in ((SLOW_SECONDS - 1, 32), (SLOW_SECONDS, 1)):
-        moments.append(later)
+        times.append(later)
         with closing(WorkerPool(Counter, 0.0, storage)) as next_one:
             assert next_one.max_pending == ahead
     with closing(WorkerPool(Counter, 0.0)) as elsewhere:

@@ -43,27 +43,29 @@ def test_collecting_keeps_what_has_a_tag_or_a_task_and_nothing_else_that_is_old(
     trees, data
 ) -> None:
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=memory) as place:
-        make_directories(Path(place) / "w", 0)
-        with closing(WorkspaceFiles(Path(place) / "w", 0)) as files:
-            held: dict[int, Mapping[str, bytes]] = {0: {}}
+    with tempfile.TemporaryDirectory(dir=memory) as directory:
+        make_directories(Path(directory) / "w", 0)
+        with closing(WorkspaceFiles(Path(directory) / "w", 0)) as files:
+            trees_by_revision: dict[int, Mapping[str, bytes]] = {0: {}}
             for tree in trees:
-                newest = max(held)
-                held[push(files, tree, held[newest], newest)] = tree
-            del held[0]
-            tagged = data.draw(st.sets(st.sampled_from(sorted(held))))
+                newest = max(trees_by_revision)
+                trees_by_revision[push(files, tree, trees_by_revision[newest], newest)] = tree
+            del trees_by_revision[0]
+            tagged = data.draw(st.sets(st.sampled_from(sorted(trees_by_revision))))
             for number in tagged:
                 tags.tag(files, f"t{number}", number, force=False)
-            pinned = data.draw(st.sets(st.sampled_from(sorted(held))))
+            pinned = data.draw(st.sets(st.sampled_from(sorted(trees_by_revision))))
             before = data.draw(st.integers(0, len(trees) + 1))
             garbage.collect(files, pinned=pinned, running=(), before=before + 0.5)
-            kept = [each.number for each in files.index.revisions(limit=99)]
-            newest = max(held)
-            assert set(kept) == tagged | pinned | {n for n in held if n >= min(before, newest)}
-            assert {number: of_revision(files, number) for number in kept} == {
-                number: held[number] for number in kept
+            retained = [each.number for each in files.index.revisions(limit=99)]
+            newest = max(trees_by_revision)
+            assert set(retained) == tagged | pinned | {
+                n for n in trees_by_revision if n >= min(before, newest)
             }
-            for since, number in itertools.combinations(sorted(kept), 2):
+            assert {number: of_revision(files, number) for number in retained} == {
+                number: trees_by_revision[number] for number in retained
+            }
+            for since, number in itertools.combinations(sorted(retained), 2):
                 old, new = digests(files.index, since), digests(files.index, number)
                 differing = {p for p in old.keys() | new.keys() if old.get(p) != new.get(p)}
                 assert changed(files.index, since, number).items() >= {
@@ -200,8 +202,8 @@ def test_nobody_looks_through_all_names(tmp_path) -> None:
     make_directories(tmp_path / "w", 0)
     with closing(WorkspaceFiles(tmp_path / "w", 0)) as files:
         for query in (index._REVISION, garbage._OLD_ENTRIES):
-            known = {"floor": 1, "pinned": "[]"}
-            plan = files.index.rows(f"EXPLAIN QUERY PLAN {query}", known)
+            parameters = {"floor": 1, "pinned": "[]"}
+            plan = files.index.rows(f"EXPLAIN QUERY PLAN {query}", parameters)
             assert [row[3] for row in plan if "SCAN tags" in row[3]] == []
 
 

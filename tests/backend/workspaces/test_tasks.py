@@ -113,8 +113,8 @@ def test_what_a_server_left_that_died_meanwhile_goes_with_the_next_collection(tm
     with closing(WorkspaceFiles(tmp_path / "w", 0)) as files:
         push(files, {"a": b"x"}, {}, 0)
         checkouts.create(files, 7, 1, 0)
-        gone = checkouts.hide(files, 7)
-        assert (gone / "a").read_bytes() == b"x"
+        hidden = checkouts.hide(files, 7)
+        assert (hidden / "a").read_bytes() == b"x"
         assert checkouts.list_directories(files, before=99, limit=9) == []
         garbage.collect(files, pinned=(), running=(), before=0.0)
         assert list(files.tasks.iterdir()) == []
@@ -134,7 +134,7 @@ def test_what_a_server_had_hidden_that_died_then_can_be_removed_again(tmp_path) 
 
 
 @pytest.mark.parametrize(
-    ("workspace", "told"),
+    ("workspace", "message"),
     [
         pytest.param("haiworkspace://none", "not found", id="no such workspace"),
         pytest.param(
@@ -149,11 +149,11 @@ def test_what_a_server_had_hidden_that_died_then_can_be_removed_again(tmp_path) 
         pytest.param("haiworkspace://w@1/../x", "or haiworkspace://NAME", id="a directory outside"),
     ],
 )
-async def test_a_submission_that_names_no_revision_is_refused(here, workspace, told) -> None:
+async def test_a_submission_that_names_no_revision_is_refused(here, workspace, message) -> None:
     await here.pusher()
     with pytest.raises(Invalid) as refused:
         await here.client.tasks.create(spec(workspace))
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 async def test_what_a_task_wrote_is_nobodys_else(here) -> None:

@@ -35,8 +35,8 @@ def mapping(task: int, name: str, user_group: str = "") -> pb.MapArtifactRequest
 
 
 async def names_of(caller: Any, task: int) -> list[str]:
-    asked = pb.ListTaskArtifactsRequest(task_id=task)
-    found = (await caller.artifacts.ListTaskArtifacts(asked)).artifacts
+    request = pb.ListTaskArtifactsRequest(task_id=task)
+    found = (await caller.artifacts.ListTaskArtifacts(request)).artifacts
     return [mapped.artifact.name for mapped in found]
 
 
@@ -45,11 +45,11 @@ async def test_private_names_are_ones_own(platform: Any) -> None:
     for caller in (ada, bob):
         await made(caller, "model")
     await made(ada, "model", "vision")
-    seen = {}
+    visible = {}
     for name, caller in (("ada", ada), ("bob", bob), ("eve", eve)):
         found = (await caller.artifacts.ListArtifacts(pb.ListArtifactsRequest())).artifacts
-        seen[name] = [(a.user_group, a.owner) for a in found]
-    assert seen == {
+        visible[name] = [(a.user_group, a.owner) for a in found]
+    assert visible == {
         "ada": [("vision", "ada"), ("", "ada")],
         "bob": [("vision", "ada"), ("", "bob")],
         "eve": [],
@@ -60,8 +60,8 @@ async def test_what_changes_and_what_stays(platform: Any) -> None:
     ada, olga = await platform.caller("ada"), await platform.caller("olga")
     before = await made(ada, "model", "vision", version="2", type="weights", location="/a")
     platform.clock.advance(60)
-    wanted = Artifact(name="model", version="2", user_group="vision", location="/b", owner="olga")
-    after = await olga.artifacts.UpdateArtifact(pb.UpdateArtifactRequest(artifact=wanted))
+    updated = Artifact(name="model", version="2", user_group="vision", location="/b", owner="olga")
+    after = await olga.artifacts.UpdateArtifact(pb.UpdateArtifactRequest(artifact=updated))
     assert (after.owner, after.location, after.type) == ("ada", "/b", "")
     assert after.create_time == before.create_time
     assert after.update_time.seconds == before.update_time.seconds + 60
@@ -134,8 +134,8 @@ async def test_who_sees_the_task_sees_no_private_names(platform: Any, make_spec:
     await made(ada, "secret")
     task = await a_task(ada, make_spec, shared=True)
     await ada.artifacts.MapArtifact(mapping(task, "secret"))
-    asked = pb.ListTaskArtifactsRequest(task_id=task)
-    told = (await bob.artifacts.ListTaskArtifacts(asked)).artifacts
+    request = pb.ListTaskArtifactsRequest(task_id=task)
+    told = (await bob.artifacts.ListTaskArtifacts(request)).artifacts
     assert [m.artifact for m in told] == [Artifact(name="***")]
     assert await names_of(olga, task) == ["secret"]
 

@@ -138,12 +138,14 @@ async def test_one_is_registered_by_its_files_whatever_is_said(
     platform: Any, expect_refusal: Any
 ) -> None:
     ada = await platform.caller("ada")
-    said = Environment(name="torch", lock_hash="0" * 64, packages=99)
+    reported = Environment(name="torch", lock_hash="0" * 64, packages=99)
     async with expect_refusal() as why:
-        await ada.environments.RegisterEnvironment(pb.RegisterEnvironmentRequest(environment=said))
+        await ada.environments.RegisterEnvironment(
+            pb.RegisterEnvironmentRequest(environment=reported)
+        )
     assert why[0].code is C.NOT_FOUND
     lock_hash = make(platform, "ada", "torch")
-    request = pb.RegisterEnvironmentRequest(environment=said)
+    request = pb.RegisterEnvironmentRequest(environment=reported)
     found = await ada.environments.RegisterEnvironment(request)
     assert (found.owner, found.lock_hash, found.packages) == ("ada", lock_hash, 3)
 
@@ -155,7 +157,7 @@ async def test_what_the_server_may_not_read_is_believed_of_its_owner(
     monkeypatch.setattr(read, "look", lambda root, called, trusted: Unreadable(called))
     monkeypatch.setattr(read, "scan", lambda root, trusted: iter(()))
     ada = await platform.caller("ada")
-    said = Environment(
+    reported = Environment(
         name="torch",
         lock_hash="a" * 64,
         parent="base[system]",
@@ -165,7 +167,7 @@ async def test_what_the_server_may_not_read_is_believed_of_its_owner(
         state=ENVIRONMENT_STATE_BROKEN,
         owner="bob",
     )
-    request = pb.RegisterEnvironmentRequest(environment=said)
+    request = pb.RegisterEnvironmentRequest(environment=reported)
     found = await ada.environments.RegisterEnvironment(request)
     assert (found.owner, found.state) == ("ada", ENVIRONMENT_STATE_READY)
     assert (found.lock_hash, found.parent, found.packages) == ("a" * 64, "base[system]", 7)
@@ -177,9 +179,11 @@ async def test_everything_wrong_with_what_is_said_is_told_at_once(
     platform: Any, expect_refusal: Any
 ) -> None:
     ada = await platform.caller("ada")
-    said = Environment(name="../x", lock_hash="z", parent="a b", packages=-1, visibility=2)
+    reported = Environment(name="../x", lock_hash="z", parent="a b", packages=-1, visibility=2)
     async with expect_refusal() as why:
-        await ada.environments.RegisterEnvironment(pb.RegisterEnvironmentRequest(environment=said))
+        await ada.environments.RegisterEnvironment(
+            pb.RegisterEnvironmentRequest(environment=reported)
+        )
     fields = ("name", "parent", "lock_hash", "packages", "user_group")
     assert set(dict(why[0].violations)) == {f"environment.{field}" for field in fields}
 
@@ -230,9 +234,9 @@ async def test_what_a_task_cannot_have_is_told_at_submission(
     make(platform, "ada", "broken", lock=lock_of("# gone"))
     lock_hash = hashlib.sha256(lock_of("# gone").encode()).hexdigest()
     shutil.rmtree(platform.environments.root / "ada" / ".layers" / lock_hash[:24])
-    async with expect_refusal() as told:
+    async with expect_refusal() as result:
         await submitted(platform, "ada", wanted)
-    assert why in dict(told[0].violations)["options.py_venv"]
+    assert why in dict(result[0].violations)["options.py_venv"]
 
 
 async def test_an_operator_sees_all_and_uses_what_everybody_does(
@@ -372,18 +376,18 @@ async def test_a_wheel_is_sent_once_and_only_by_its_content(
     again = await built(platform, "bob", described("two", lock=lock, local_wheels=[sha256]))
     assert list(again[0].missing.sha256) == []
     assert again[2].line == f"wheels {name}"
-    kept = [p.name for p in (platform.home / "wheels").iterdir()]
-    assert kept == [sha256]
+    stored = [p.name for p in (platform.home / "wheels").iterdir()]
+    assert stored == [sha256]
 
 
 async def test_halves_of_wheels_go_when_nobody_has_written_to_them_for_a_day(platform: Any) -> None:
-    left, coming = (platform.home / "wheels" / f"{'0' * 64}.{digit * 16}" for digit in "ab")
+    left, upload = (platform.home / "wheels" / f"{'0' * 64}.{digit * 16}" for digit in "ab")
     left.parent.mkdir()
-    for half, hours in ((left, 25), (coming, 23)):
+    for half, hours in ((left, 25), (upload, 23)):
         half.write_bytes(b"half")
         os.utime(half, (0, time.time() - hours * 3600))
     await built(platform, "ada", described())
-    assert list(left.parent.iterdir()) == [coming]
+    assert list(left.parent.iterdir()) == [upload]
 
 
 async def test_a_wheel_goes_when_no_build_has_used_it_for_30_days(platform: Any) -> None:
@@ -430,15 +434,15 @@ async def test_two_may_send_one_wheel_at_the_same_time(platform: Any) -> None:
 
     async def slowly() -> AsyncIterator[pb.BuildEnvironmentRequest]:
         yield pb.BuildEnvironmentRequest(description=wanted)
-        await asked.wait()
+        await build_started.wait()
         await built(platform, "ada", wanted, part)
         yield pb.BuildEnvironmentRequest(wheel=part)
 
-    asked = asyncio.Event()
+    build_started = asyncio.Event()
     caller = await platform.caller("bob")
     answers = []
     async for answer in caller.environments.BuildEnvironment(slowly()):
-        asked.set()
+        build_started.set()
         answers.append(answer)
     assert list(answers[0].missing.sha256) == [sha256]
     assert answers[-1].environment.state == ENVIRONMENT_STATE_READY
@@ -518,9 +522,9 @@ async def test_one_that_tasks_use_stays_under_another_name_when_it_is_replaced(
     before = make(platform, "ada", "torch")
     await submitted(platform, "ada", "torch")
     made = (await built(platform, "ada", described(replace=True)))[-1].environment
-    kept = {e.name: e.lock_hash for e in await listed(platform, "ada")}
-    assert kept.pop("torch") == made.lock_hash != before
-    ((name, lock_hash),) = kept.items()
+    stored = {e.name: e.lock_hash for e in await listed(platform, "ada")}
+    assert stored.pop("torch") == made.lock_hash != before
+    ((name, lock_hash),) = stored.items()
     assert (name.startswith("torch.old-"), lock_hash) == (True, before)
 
 
@@ -575,10 +579,14 @@ async def test_all_ranks_of_a_run_take_one_layer_and_the_next_run_the_newest(pla
     pinning = EnvironmentPinning(platform.environments)
     run = ev.RunPlaced(("n0",), Priority.NORMAL, "fits")
     running = await platform.task_manager.apply(task.id, run)
-    told = await pinning(running)
-    assert (told.root, told.owner, told.name) == (str(platform.environments.root), "ada", "torch")
+    result = await pinning(running)
+    assert (result.root, result.owner, result.name) == (
+        str(platform.environments.root),
+        "ada",
+        "torch",
+    )
     make(platform, "ada", "torch", lock=lock_of("# newer"))
-    assert (told.layer, (await pinning(running)).layer) == (first, first)
+    assert (result.layer, (await pinning(running)).layer) == (first, first)
     later = replace(running, run=replace(running.run, number=2))
     second = as_parent(platform.environments.root, "ada", "torch")["layer"]
     assert (await pinning(later)).layer == second != first
@@ -658,14 +666,14 @@ async def test_what_the_server_cannot_read_is_left_to_agents(platform: Any) -> N
     placed = ev.RunPlaced(("n0",), Priority.NORMAL, "fits")
     running = await platform.task_manager.apply(task.id, placed)
     shutil.rmtree(platform.environments.root / "ada")
-    told = await EnvironmentPinning(platform.environments)(running)
-    assert (told.name, told.layer, told.fallback) == ("torch", "", False)
+    result = await EnvironmentPinning(platform.environments)(running)
+    assert (result.name, result.layer, result.fallback) == ("torch", "", False)
 
 
 async def test_tasks_are_told_where_environments_are_if_they_see_them(platform: Any) -> None:
     root = str(platform.environments.root)
-    seen = EnvironmentPinning(platform.environments)
-    assert seen.haienv_variables("ada") == {"HAIENV_HOME": root, "HAIENV_USER": "ada"}
+    visible_pinning = EnvironmentPinning(platform.environments)
+    assert visible_pinning.haienv_variables("ada") == {"HAIENV_HOME": root, "HAIENV_USER": "ada"}
     assert EnvironmentPinning(platform.environments, visible=False).haienv_variables("ada") == {}
 
 
@@ -717,10 +725,10 @@ time.sleep(3600)
     pids = [int(pid) for pid in (await call.read()).line.split()]
     call.cancel()
     for pid in pids:
-        await gone(pid)
+        await wait_ended(pid)
 
 
-async def gone(pid: int) -> None:
+async def wait_ended(pid: int) -> None:
     with suppress(ProcessLookupError):
         pidfd = os.pidfd_open(pid)
         ended = asyncio.Event()

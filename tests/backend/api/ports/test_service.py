@@ -88,6 +88,6 @@ async def test_a_port_is_of_the_task_name_and_stays(platform: Any) -> None:
     await olga.ports.CreatePort(creating("t", "web", user="ada"))
     await olga.ports.CreatePort(creating("t", user="bob"))
     again = NodePorts(platform.store, platform.directory, platform.clock, range(30_000, 32_768))
-    kept = await again.list_for("*")
-    assert ports_of_task(kept, "ada", "t") == {"ssh": 30_000, "web": 30_001}
-    assert ports_of_task(kept, "ada", "u") == {}
+    reserved = await again.list_for("*")
+    assert ports_of_task(reserved, "ada", "t") == {"ssh": 30_000, "web": 30_001}
+    assert ports_of_task(reserved, "ada", "u") == {}

@@ -28,8 +28,8 @@ def adding(path: str, source: str = "/srv/x", *owners: str, **more: Any) -> Any:
     return pb.CreateMountRuleRequest(rule=rule, **flags)
 
 
-async def seen(caller: Any, **which: Any) -> dict[str, str]:
-    found = await caller.storage.ListMounts(pb.ListMountsRequest(**which))
+async def mounts_of(caller: Any, **filters: Any) -> dict[str, str]:
+    found = await caller.storage.ListMounts(pb.ListMountsRequest(**filters))
     return {mount.mount_path: mount.source for mount in found.mounts}
 
 
@@ -39,7 +39,7 @@ async def rules(caller: Any) -> list[MountRule]:
 
 async def test_a_rule_is_as_it_was_written(platform: Any) -> None:
     olga = await platform.caller("olga")
-    asked = adding(
+    create_request = adding(
         "/lab/{user.name}",
         "lustre.csi.example",
         "vision",
@@ -50,11 +50,11 @@ async def test_a_rule_is_as_it_was_written(platform: Any) -> None:
         writable=True,
         mount_code=2,
     )
-    made = (await olga.storage.CreateMountRule(asked)).rule
+    made = (await olga.storage.CreateMountRule(create_request)).rule
     assert made.id == 1
     assert await rules(olga) == [made]
     made.id, made.action = 0, 0
-    assert made == asked.rule
+    assert made == create_request.rule
     assert (await olga.storage.CreateMountRule(adding("/b"))).rule.kind == MOUNT_KIND_HOST_PATH
 
 
@@ -95,8 +95,8 @@ async def test_of_far_too_much_not_all_is_looked_at(platform: Any, expect_refusa
 async def test_where_storage_comes_from_is_for_operators(platform: Any) -> None:
     olga, ada = await platform.caller("olga"), await platform.caller("ada")
     await olga.storage.CreateMountRule(adding("/ws", "/srv/ws/{user.name}"))
-    assert await seen(ada) == {"/ws": ""}
-    assert await seen(olga, user="ada") == {"/ws": "/srv/ws/ada"}
+    assert await mounts_of(ada) == {"/ws": ""}
+    assert await mounts_of(olga, user="ada") == {"/ws": "/srv/ws/ada"}
 
 
 async def test_what_one_task_sees(platform: Any, make_spec: Any, expect_refusal: Any) -> None:
@@ -104,14 +104,17 @@ async def test_what_one_task_sees(platform: Any, make_spec: Any, expect_refusal:
     task = await ada.tasks.CreateTask(tpb.CreateTaskRequest(spec=make_spec("t")))
     await olga.storage.CreateMountRule(adding("/task", "/srv/{task.id}"))
     await olga.storage.CreateMountRule(adding("/all", "/srv/all"))
-    assert await seen(olga, task_id=task.id) == {"/all": "/srv/all", "/task": f"/srv/{task.id}"}
-    assert await seen(ada) == {"/all": ""}
-    assert await seen(ada, task_id=task.id) == {"/all": "", "/task": ""}
+    assert await mounts_of(olga, task_id=task.id) == {
+        "/all": "/srv/all",
+        "/task": f"/srv/{task.id}",
+    }
+    assert await mounts_of(ada) == {"/all": ""}
+    assert await mounts_of(ada, task_id=task.id) == {"/all": "", "/task": ""}
     async with expect_refusal() as why:
-        await seen(eve, task_id=task.id)
+        await mounts_of(eve, task_id=task.id)
     assert why[0].code is C.NOT_FOUND
     async with expect_refusal() as why:
-        await seen(olga, user="nobody")
+        await mounts_of(olga, user="nobody")
     assert why[0].code is C.NOT_FOUND
 
 
@@ -188,7 +191,7 @@ async def test_checking_adds_nothing_and_what_is_gone_is_gone(
     assert await rules(olga) == []
     await olga.storage.CreateMountRule(adding("/a"))
     await olga.storage.DeleteMountRule(pb.DeleteMountRuleRequest(id=1))
-    assert await seen(olga) == {}
+    assert await mounts_of(olga) == {}
     async with expect_refusal() as why:
         await olga.storage.DeleteMountRule(pb.DeleteMountRuleRequest(id=1))
     assert why[0].code is C.NOT_FOUND

@@ -27,17 +27,17 @@ def number(value: int) -> bytes:
     return bytes([value]) if value < 128 else bytes([value & 127 | 128, value >> 7])
 
 
-REST = PushContents(digests=[b"d" * 32, b"e" * 32], sizes=[100, 200], compressed=True)
+FIELDS = PushContents(digests=[b"d" * 32, b"e" * 32], sizes=[100, 200], compressed=True)
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        pytest.param(by_hand(b"x" * 300, REST), id="data first"),
+        pytest.param(by_hand(b"x" * 300, FIELDS), id="data first"),
         pytest.param(by_hand(b"", PushContents()), id="nothing"),
         pytest.param(by_hand(b"x", PushContents(data=b"another")), id="data twice"),
-        pytest.param(PushTreeRequest(contents=REST).SerializeToString(), id="no data"),
-        pytest.param(by_hand(b"x", REST) + b"\x22\x00", id="contents twice"),
+        pytest.param(PushTreeRequest(contents=FIELDS).SerializeToString(), id="no data"),
+        pytest.param(by_hand(b"x", FIELDS) + b"\x22\x00", id="contents twice"),
     ],
 )
 def test_contents_are_those_that_protobuf_reads(message: bytes) -> None:

@@ -21,7 +21,7 @@ from hai_backend.workspaces.push.staging import Author
 from hai_backend.workspaces.storage import direct_io
 
 PIECES = [blake3(bytes([number])).digest(600_000 + number) for number in range(4)]
-WHOLE = b"".join(PIECES)
+FILE_CONTENT = b"".join(PIECES)
 
 
 @pytest.mark.parametrize(
@@ -45,20 +45,20 @@ def test_only_what_came_in_another_order_is_read_again(
 
     monkeypatch.setattr(StreamedFile, "skip", noting)
     files = _opened(tmp_path)
-    _push(files, WHOLE, order)
-    assert (files.tree / "big").read_bytes() == WHOLE
+    _push(files, FILE_CONTENT, order)
+    assert (files.tree / "big").read_bytes() == FILE_CONTENT
     assert sum(skipped) == sum(len(PIECES[number]) for number in read)
     files.close()
 
 
 def test_a_recipe_is_answered_part_by_part_and_older_versions_are_used(tmp_path: Path) -> None:
     files = _opened(tmp_path)
-    _push(files, WHOLE, [0, 1, 2, 3])
+    _push(files, FILE_CONTENT, [0, 1, 2, 3])
     new = blake3(b"new").digest(700_000)
     pieces = [PIECES[0], new, *PIECES[1:]]
     push, digest = _wanting(files, b"".join(pieces))
     parts = [pieces[:2], pieces[2:4], pieces[4:]]
-    answers = [push.add_recipe(digest, _told(part), last=part is parts[-1]) for part in parts]
+    answers = [push.add_recipe(digest, _chunks(part), last=part is parts[-1]) for part in parts]
     assert answers == [[blake3(new).digest()], [], []]
     assert push.reused_chunks == 4
     push.receive([ContentsMessage([blake3(new).digest()], [len(new)], new, False)])
@@ -72,9 +72,9 @@ def test_a_chunk_that_a_file_has_many_times_travels_once(tmp_path: Path) -> None
     files = _opened(tmp_path)
     piece = bytes(500_000)
     push, digest = _wanting(files, piece * 6)
-    first = push.add_recipe(digest, _told([piece] * 3), last=False)
+    first = push.add_recipe(digest, _chunks([piece] * 3), last=False)
     assert first == [blake3(piece).digest()]
-    assert push.add_recipe(digest, _told([piece] * 3), last=True) == []
+    assert push.add_recipe(digest, _chunks([piece] * 3), last=True) == []
     push.receive([ContentsMessage(first, [len(piece)], piece, False)])
     push.commit(0, Author("me", 1.0), allow_many_removals=True)
     push.close()
@@ -89,15 +89,15 @@ def test_what_a_push_that_broke_has_brought_is_not_asked_for_again(
     files = _opened(tmp_path)
     digests = [blake3(piece).digest() for piece in PIECES]
     for numbers, broken in ((arrived, True), ([n for n in range(4) if n not in arrived], False)):
-        push, digest = _wanting(files, WHOLE)
-        missing = push.add_recipe(digest, _told(PIECES), last=True)
+        push, digest = _wanting(files, FILE_CONTENT)
+        missing = push.add_recipe(digest, _chunks(PIECES), last=True)
         assert set(missing) == set(digests if broken else [digests[n] for n in numbers])
         for n in numbers:
             push.receive([ContentsMessage([digests[n]], [len(PIECES[n])], PIECES[n], False)])
         if not broken:
             push.commit(0, Author("me", 1.0), allow_many_removals=True)
         push.close()
-    assert (files.tree / "big").read_bytes() == WHOLE
+    assert (files.tree / "big").read_bytes() == FILE_CONTENT
     files.close()
 
 
@@ -108,40 +108,47 @@ def test_what_is_here_is_never_replaced_by_what_nobody_asked_for(
     for module in (direct_io, assembly):
         monkeypatch.setattr(module, "BLOCK_BYTES", 1 << 20)
     files = _opened(tmp_path)
-    _push(files, WHOLE, [0, 1, 2, 3])
+    _push(files, FILE_CONTENT, [0, 1, 2, 3])
     extra = blake3(b"extra").digest(600_000)
-    wholes = [WHOLE + extra, WHOLE[: -len(PIECES[3])] + extra]
+    file_contents = [FILE_CONTENT + extra, FILE_CONTENT[: -len(PIECES[3])] + extra]
     push, bad = Push(files, 1), PIECES[0][::-1]
-    push.add_changes(_entries(wholes))
-    for whole, told in zip(wholes, ([*PIECES, extra], [*PIECES[:3], extra]), strict=True):
-        push.add_recipe(blake3(whole).digest(), _told(told), last=True)
+    push.add_changes(_entries(file_contents))
+    for file_content, recipe in zip(
+        file_contents, ([*PIECES, extra], [*PIECES[:3], extra]), strict=True
+    ):
+        push.add_recipe(blake3(file_content).digest(), _chunks(recipe), last=True)
     for name, piece in ((blake3(PIECES[0]).digest(), bad), (blake3(extra).digest(), extra)):
         push.receive([ContentsMessage([name], [len(piece)], piece, False)])
     with pytest.raises(Invalid):
         push.receive([ContentsMessage([blake3(PIECES[0]).digest()], [len(bad)], bad, False)])
     push.commit(1, Author("me", 2.0), allow_many_removals=True)
     push.close()
-    assert [(files.tree / f"f{number}").read_bytes() for number in range(2)] == wholes
+    assert [(files.tree / f"f{number}").read_bytes() for number in range(2)] == file_contents
     files.close()
 
 
 def test_files_that_grow_in_turn_hold_few_blocks_and_come_out_whole(tmp_path: Path) -> None:
     files = _opened(tmp_path)
-    push, wholes = Push(files, 1), [bytes([n]) + WHOLE for n in range(MAX_ACTIVE_ASSEMBLIES + 3)]
-    digests = [blake3(whole).digest() for whole in wholes]
-    push.add_changes(_entries(wholes))
-    for digest, whole in zip(digests, wholes, strict=True):
-        push.add_recipe(digest, _told([whole[:600_001], *PIECES[1:]]), last=True)
+    push, file_contents = (
+        Push(files, 1),
+        [bytes([n]) + FILE_CONTENT for n in range(MAX_ACTIVE_ASSEMBLIES + 3)],
+    )
+    digests = [blake3(file_content).digest() for file_content in file_contents]
+    push.add_changes(_entries(file_contents))
+    for digest, file_content in zip(digests, file_contents, strict=True):
+        push.add_recipe(digest, _chunks([file_content[:600_001], *PIECES[1:]]), last=True)
     for index in range(4):
-        for whole in wholes:
-            piece = [whole[:600_001], *PIECES[1:]][index]
+        for file_content in file_contents:
+            piece = [file_content[:600_001], *PIECES[1:]][index]
             push.receive([ContentsMessage([blake3(piece).digest()], [len(piece)], piece, False)])
-            holding = [each for each in push._assemblies.values() if each.stream._writer]
+            holding = [item for item in push._assemblies.values() if item.stream._writer]
             assert len(holding) <= MAX_ACTIVE_ASSEMBLIES
     push.commit(0, Author("me", 1.0), allow_many_removals=True)
     push.close()
-    for number, whole in enumerate(wholes):
-        assert (files.tree / f"f{number}").read_bytes() == whole[:600_001] + b"".join(PIECES[1:])
+    for number, file_content in enumerate(file_contents):
+        assert (files.tree / f"f{number}").read_bytes() == file_content[:600_001] + b"".join(
+            PIECES[1:]
+        )
     files.close()
 
 
@@ -152,15 +159,17 @@ def test_a_file_may_be_made_of_more_files_than_are_open_at_a_time(tmp_path: Path
     older = [end + bytes(900_000) for end in ends]
     push, zeros = Push(files, 1), bytes(900_000)
     push.add_changes(_entries(older))
-    for whole in older:
-        told = [whole[:150_000], whole[150_000:300_000], zeros]
-        for wanted in push.add_recipe(blake3(whole).digest(), _told(told), last=True):
-            piece = next(each for each in told if blake3(each).digest() == wanted)
-            push.receive([ContentsMessage([wanted], [len(piece)], piece, False)])
+    for file_content in older:
+        recipe = [file_content[:150_000], file_content[150_000:300_000], zeros]
+        for missing_digest in push.add_recipe(
+            blake3(file_content).digest(), _chunks(recipe), last=True
+        ):
+            piece = next(item for item in recipe if blake3(item).digest() == missing_digest)
+            push.receive([ContentsMessage([missing_digest], [len(piece)], piece, False)])
     push.commit(0, Author("me", 1.0), allow_many_removals=True)
     push.close()
     new, digest = _wanting(files, b"".join(pieces))
-    assert new.add_recipe(digest, _told(pieces), last=True) == []
+    assert new.add_recipe(digest, _chunks(pieces), last=True) == []
     new.commit(1, Author("me", 2.0), allow_many_removals=True)
     assert len(new._sources._open) <= MAX_OPEN
     new.close()
@@ -168,14 +177,14 @@ def test_a_file_may_be_made_of_more_files_than_are_open_at_a_time(tmp_path: Path
     files.close()
 
 
-@pytest.mark.parametrize("told", [PIECES[:3], [*PIECES, b"more"]])
+@pytest.mark.parametrize("recipe", [PIECES[:3], [*PIECES, b"more"]])
 def test_a_recipe_of_another_size_than_its_entry_is_refused(
-    tmp_path: Path, told: list[bytes]
+    tmp_path: Path, recipe: list[bytes]
 ) -> None:
     files = _opened(tmp_path)
-    push, digest = _wanting(files, WHOLE)
+    push, digest = _wanting(files, FILE_CONTENT)
     with pytest.raises(Invalid, match="its entry"):
-        push.add_recipe(digest, _told(told), last=True)
+        push.add_recipe(digest, _chunks(recipe), last=True)
     push.close()
     files.close()
 
@@ -183,7 +192,7 @@ def test_a_recipe_of_another_size_than_its_entry_is_refused(
 def test_chunks_in_order_that_make_another_file_are_refused(tmp_path: Path) -> None:
     files = _opened(tmp_path)
     with pytest.raises(Conflict, match="do not match its digest"):
-        _push(files, WHOLE[:-1] + b"x", [0, 1, 2, 3])
+        _push(files, FILE_CONTENT[:-1] + b"x", [0, 1, 2, 3])
     assert not (files.tree / "big").exists()
     files.close()
 
@@ -200,10 +209,10 @@ def test_a_chunk_that_is_not_what_its_digest_says_is_refused(
 ) -> None:
     files = _opened(tmp_path)
     with pytest.raises(refusal):
-        _push(files, WHOLE, order, wrong=1)
+        _push(files, FILE_CONTENT, order, wrong=1)
     assert not (files.tree / "big").exists()
-    _push(files, WHOLE, [0, 1, 2, 3])
-    assert (files.tree / "big").read_bytes() == WHOLE
+    _push(files, FILE_CONTENT, [0, 1, 2, 3])
+    assert (files.tree / "big").read_bytes() == FILE_CONTENT
     files.close()
 
 
@@ -214,14 +223,16 @@ def _opened(root: Path) -> WorkspaceFiles:
     return files
 
 
-def _told(pieces: Sequence[bytes]) -> list[Chunk]:
+def _chunks(pieces: Sequence[bytes]) -> list[Chunk]:
     return [Chunk(blake3(piece).digest(), len(piece)) for piece in pieces]
 
 
-def _entries(wholes: Sequence[bytes]) -> list[Entry]:
+def _entries(file_contents: Sequence[bytes]) -> list[Entry]:
     return [
-        Entry(f"f{number}", EntryKind.FILE, False, len(whole), 1, blake3(whole).digest())
-        for number, whole in enumerate(wholes)
+        Entry(
+            f"f{number}", EntryKind.FILE, False, len(file_content), 1, blake3(file_content).digest()
+        )
+        for number, file_content in enumerate(file_contents)
     ]
 
 
@@ -235,7 +246,7 @@ def _wanting(files: WorkspaceFiles, claimed: bytes) -> tuple[Push, bytes]:
 def _push(files: WorkspaceFiles, claimed: bytes, order: list[int], wrong: int = -1) -> None:
     push, digest = _wanting(files, claimed)
     try:
-        push.add_recipe(digest, _told(PIECES), last=True)
+        push.add_recipe(digest, _chunks(PIECES), last=True)
         for number in order:
             name, piece = blake3(PIECES[number]).digest(), PIECES[number]
             piece = piece[::-1] if number == wrong else piece

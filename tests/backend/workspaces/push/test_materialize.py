@@ -154,17 +154,17 @@ def test_what_a_program_wrote_where_a_directory_shall_be_is_looked_at_first(
     assert pushed(files, {"e/f": b"mine, too"}) == 1
 
 
-@pytest.mark.parametrize("place", ["d", "d/in", "d/in/f"])
+@pytest.mark.parametrize("changed_path", ["d", "d/in", "d/in/f"])
 def test_a_program_that_is_faster_than_the_rename_loses_nothing(
-    files: WorkspaceFiles, place: str, monkeypatch: pytest.MonkeyPatch
+    files: WorkspaceFiles, changed_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the last look and the rename."""
     commit = staging.commit
 
     def interfere(index: Index, author: Author) -> object:
         made = commit(index, author)
-        (files.tree / place).parent.mkdir(parents=True, exist_ok=True)
-        (files.tree / place).write_bytes(b"a program's")
+        (files.tree / changed_path).parent.mkdir(parents=True, exist_ok=True)
+        (files.tree / changed_path).write_bytes(b"a program's")
         return made
 
     monkeypatch.setattr(staging, "commit", interfere)
@@ -172,7 +172,7 @@ def test_a_program_that_is_faster_than_the_rename_loses_nothing(
     assert on_disk(files) == {
         "d/in/f": b"mine",
         "d/g": b"mine, too",
-        f"{place}.conflict-1": b"a program's",
+        f"{changed_path}.conflict-1": b"a program's",
     }
     assert left(files) == []
 
@@ -181,19 +181,19 @@ def test_a_version_is_found_while_its_directory_is_on_the_way(
     files: WorkspaceFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a storage that fails just then leaves it to whoever opens the workspace next."""
-    seen = []
+    contents_seen = []
 
     def fail(files: WorkspaceFiles) -> None:
         if files.index.newest().number:
             file = files.find(blake3(b"mine").digest())
-            seen.append(os.pread(file, 9, 0) if file is not None else None)
+            contents_seen.append(os.pread(file, 9, 0) if file is not None else None)
             raise OSError("the storage goes away")
 
     with monkeypatch.context() as patch:
         patch.setattr(apply, "apply", fail)
         with pytest.raises(OSError, match="goes away"):
             pushed(files, {"d/f": b"mine"})
-    assert seen == [b"mine"]
+    assert contents_seen == [b"mine"]
     apply.recover(files)
     assert on_disk(files) == {"d/f": b"mine"}
     assert left(files) == []

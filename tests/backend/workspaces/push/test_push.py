@@ -103,12 +103,12 @@ async def test_a_moved_file_does_not_travel_again(here) -> None:
 async def test_removing_most_of_it_must_be_meant(here) -> None:
     pusher = await here.pusher()
     await pusher.push({f"f{i}": b"x" for i in range(20)})
-    gone = [removal(f"f{i}") for i in range(15)]
+    removals = [removal(f"f{i}") for i in range(15)]
     with pytest.raises(Conflict) as refused:
-        await pusher.send(gone, {})
+        await pusher.send(removals, {})
     assert refused.value.reason == "MANY_REMOVALS"
     assert len(os.listdir(here.files())) == 20
-    await pusher.send(gone, {}, allow_many_removals=True)
+    await pusher.send(removals, {}, allow_many_removals=True)
     assert len(os.listdir(here.files())) == 5
 
 
@@ -145,31 +145,31 @@ def large(seed: int) -> bytes:
 
 
 def recipe(data: bytes, *, last: bool = True) -> calls.PushTreeRequest:
-    told = [pb.Chunk(digest=blake3(c).digest(), size=len(c)) for c in cut(data)]
+    chunks = [pb.Chunk(digest=blake3(c).digest(), size=len(c)) for c in cut(data)]
     digest = blake3(data).digest()
-    return calls.PushTreeRequest(recipe=calls.FileRecipe(digest=digest, chunks=told, last=last))
+    return calls.PushTreeRequest(recipe=calls.FileRecipe(digest=digest, chunks=chunks, last=last))
 
 
 async def push_large(pusher: Pusher, data: bytes) -> int:
-    """Answers the bytes that travelled."""
-    known = {blake3(c).digest(): c for c in cut(data)}
-    wanted: asyncio.Queue[list[bytes]] = asyncio.Queue()
+    """Returns the number of bytes that were sent."""
+    contents_by_digest = {blake3(c).digest(): c for c in cut(data)}
+    missing_queue: asyncio.Queue[list[bytes]] = asyncio.Queue()
     travelled = 0
 
-    async def told() -> AsyncIterator[calls.PushTreeRequest]:
+    async def messages() -> AsyncIterator[calls.PushTreeRequest]:
         nonlocal travelled
         yield begin("w", pusher.token, pusher.base)
         yield changes([file("big", data)])
         yield recipe(data)
-        sent = [contents(known[digest]) for digest in await wanted.get()]
+        sent = [contents(contents_by_digest[digest]) for digest in await missing_queue.get()]
         for message in sent:
             travelled += len(message.contents.data)
             yield message
         yield commit(3 + len(sent))
 
-    async for answer in pusher.client.workspaces.push(told()):
+    async for answer in pusher.client.workspaces.push(messages()):
         if answer.WhichOneof("message") == "missing" and answer.missing.answered == 2:
-            wanted.put_nowait(list(answer.missing.digests))
+            missing_queue.put_nowait(list(answer.missing.digests))
         if answer.WhichOneof("message") == "revision":
             pusher.base = answer.revision.number
     return travelled
@@ -229,9 +229,9 @@ async def test_a_push_never_overwrites_what_a_program_wrote_since(here) -> None:
     await pusher.push({"f": b"x"})
     (here.files() / "f").write_bytes(b"y")
     (here.files() / "new").write_bytes(b"z")
-    for wanted in ({"f": b"mine"}, {"new": b"mine"}):
+    for missing_queue in ({"f": b"mine"}, {"new": b"mine"}):
         with pytest.raises(Conflict) as refused:
-            await pusher.push(wanted)
+            await pusher.push(missing_queue)
         assert refused.value.reason == "REVISION_CHANGED"
     assert (here.files() / "f").read_bytes() == b"y"
     assert (here.files() / "new").read_bytes() == b"z"
@@ -381,12 +381,12 @@ async def announced(pusher: Pusher, files: dict[str, bytes]) -> AsyncIterator[No
     entries = [file(path, data) for path, data in files.items()]
     waits = asyncio.Event()
 
-    async def told() -> AsyncIterator[calls.PushTreeRequest]:
+    async def messages() -> AsyncIterator[calls.PushTreeRequest]:
         yield begin(pusher.name, pusher.token, pusher.base)
         yield changes(entries)
         await waits.wait()
 
-    answers = pusher.client.workspaces.push(told())
+    answers = pusher.client.workspaces.push(messages())
     try:
         assert (await anext(answers)).missing.answered == 1
         yield
@@ -459,8 +459,8 @@ async def test_the_audit_tells_what_a_push_did(here) -> None:
     pusher = await here.pusher()
     await pusher.push({"a": b"x", "b": b"y"})
     rows = (await here.server.app.reign.store.audit()).rows
-    told = [(row.actor, row.method, row.what, row.code) for row in rows]
-    assert ("admin", "PushTree", "w revision=1 changed=2 removed=0", "OK") in told
+    audit_rows = [(row.actor, row.method, row.what, row.code) for row in rows]
+    assert ("admin", "PushTree", "w revision=1 changed=2 removed=0", "OK") in audit_rows
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])

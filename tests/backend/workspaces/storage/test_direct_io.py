@@ -138,9 +138,9 @@ def test_a_block_that_was_not_written_is_not_forgotten(
 
     monkeypatch.setattr(direct_io.os, "pwrite", full_once)
     stream = StreamedFile(create(tmp_path / "f"))
-    whole = ChunkPosition(FILE, 0, b"1" * 32, 3 * BLOCK)
+    everything = ChunkPosition(FILE, 0, b"1" * 32, 3 * BLOCK)
     with pytest.raises(OSError, match="No space"):
-        stream.write_next([whole], {whole.digest: memoryview(DATA)[: 3 * BLOCK]})
+        stream.write_next([everything], {everything.digest: memoryview(DATA)[: 3 * BLOCK]})
     with pytest.raises(OSError, match="No space"):
         stream.finish()
     assert stream.written() == []
