@@ -182,5 +182,5 @@ def _activated_as_another(root: Path) -> int:
     try:
         activate(root, TORCH)
     except BrokenEnvironment as error:
-        return 0 if "not there, or hidden" in str(error) else 1
+        return 0 if "does not exist or cannot be read" in str(error) else 1
     return 2

@@ -111,11 +111,11 @@ BROKEN = [
     pytest.param(Harbor(status=403), Denied, "as robot$lab+hai", id="no access"),
     pytest.param(Harbor(status=503), Unavailable, "returned status 503", id="broken"),
     pytest.param(Harbor(status=302), Unavailable, "returned status 302", id="a redirect"),
-    pytest.param(Harbor(headers={}), Unavailable, "names no digest", id="no digest"),
+    pytest.param(Harbor(headers={}), Unavailable, "returned no digest", id="no digest"),
     pytest.param(
         Harbor(headers={"Docker-Content-Digest": f"{DIGEST} evil"}),
         Unavailable,
-        "names no digest",
+        "returned no digest",
         id="no digest but more",
     ),
     pytest.param(Harbor(token_status=404), Unavailable, "does not exist", id="no token service"),

@@ -71,7 +71,7 @@ async def test_deleted_revisions_leave_a_row_of_the_audit(here: Any) -> None:
     for content in (b"one", b"two", b"three"):
         await pusher.push({"file": content})
     for _ in range(2):  # the second one has nothing to delete
-        async with workspaces.rooms.open(("admin", "w")) as room:
+        async with workspaces.registry.open(("admin", "w")) as room:
             await workspaces.collect(room, full=True)
     rows = [row async for row in here.client.audit.rows(method="CollectRevisions")]
     assert [(row.actor, row.resource, row.what, row.code) for row in rows] == [

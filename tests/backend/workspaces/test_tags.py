@@ -181,7 +181,9 @@ async def test_a_task_may_name_a_tag_and_keeps_the_revision_that_it_meant(here) 
     lines = [line.text async for a in here.client.logs.tail(created.id) for line in a.lines]
     assert lines == ["one"]
     spec.spec.workspace = "haiworkspace://w@v2"
-    with pytest.raises(Invalid, match=r"of workspace w is tagged 'v2'; there are v1; .*--tagged"):
+    with pytest.raises(
+        Invalid, match=r"of workspace w is tagged 'v2'; existing tags: v1; .*--tagged"
+    ):
         await here.client.tasks.create(spec)
 
 

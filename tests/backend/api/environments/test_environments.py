@@ -154,7 +154,7 @@ async def test_what_the_server_may_not_read_is_believed_of_its_owner(
     platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(platform, "ada", "torch")
-    monkeypatch.setattr(read, "look", lambda root, called, trusted: Unreadable(called))
+    monkeypatch.setattr(read, "read_environment", lambda root, called, trusted: Unreadable(called))
     monkeypatch.setattr(read, "scan", lambda root, trusted: iter(()))
     ada = await platform.caller("ada")
     reported = Environment(
@@ -536,7 +536,7 @@ async def test_one_that_is_replaced_is_there_until_the_new_one_has_its_name(
     fake_haienv(platform.home / "haienv", f"{full}\n{BUILDER}")
     async with expect_refusal() as why:
         await built(platform, "ada", described(replace=True))
-    assert "no space" in why[0].message
+    assert "no room" in why[0].message
     assert before in [
         e.lock_hash for e in await listed(platform, "ada") if e.state == ENVIRONMENT_STATE_READY
     ]

@@ -179,7 +179,7 @@ async def test_what_is_odd_is_told(platform: Any) -> None:
     answer = await olga.storage.CreateMountRule(adding("/a", "/srv/y", "ada", "visoin"))
     assert [w.split(":")[0] for w in answer.warnings] == [
         "rule 1 mounts /a, too",
-        "there is no user and no user group visoin",
+        "user or user group visoin not found",
     ]
 
 
