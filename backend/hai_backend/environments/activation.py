@@ -125,8 +125,7 @@ def _activate(
 
 
 def _jupyter(layer_paths: Sequence[Path], sites: Iterable[str]) -> list[Path]:
-    """Returns Jupyter's directories, because Jupyter itself searches beside its own Python only; none if no parent has
-    any."""
+    """Returns the directories for Jupyter, which searches beside its own Python only; none if no parent has any."""
     outside = (Path(os.path.normpath(f"{site}/../../..")) for site in sites)
     jupyter_paths = [
         p for p in (*layer_paths[1:], *outside) if any(map(os.path.isdir, _jupyter_directories(p)))

@@ -51,22 +51,15 @@ _PYTHON = re.compile(r"bin/python[0-9.]*")
 def copy_layers(
     root: Path, copies_root: Path, limit: int, layers: Sequence[tuple[str, str]]
 ) -> None:
-    """Copies these layers below `copies_root`, which holds at most `limit` bytes of this account. Raises
-    BrokenEnvironment."""
+    """Copies layers below `copies_root`, which holds at most `limit` bytes per account. Raises BrokenEnvironment."""
     directory = account_directory(copies_root)
     requests = [request for owner, layer in layers if (request := packed_layer(root, owner, layer))]
     with _exclusive(directory):
         _remove_leftovers(directory)
-        missing = [
-            request
-            for request in requests
-            if read_record(copy_path(directory, request)) != request.image
-        ]
+        missing = [r for r in requests if read_record(copy_path(directory, r)) != r.image]
         for request in missing:
             _evict_other_image(directory, copy_path(directory, request))
-        _free_space(
-            directory, limit, missing, {copy_path(directory, request) for request in requests}
-        )
+        _free_space(directory, limit, missing, {copy_path(directory, r) for r in requests})
         for request in missing:
             _unpack(root, directory, request)
 
@@ -111,8 +104,7 @@ def _evict(directory: Path, path: Path) -> bool:
 def _free_space(
     directory: Path, limit: int, missing: Sequence[LayerRequest], needed: set[Path]
 ) -> None:
-    """Deletes the least recently used copies until there is enough space. Raises BrokenEnvironment when too much is in
-    use."""
+    """Deletes least recently used copies until there is enough space. Raises BrokenEnvironment otherwise."""
     copies_by_age = sorted(list_copies(directory), key=lambda copy: (copy[1], copy[0]))
     used_bytes = sum(size for *_, size in copies_by_age)
     free_bytes = limit - used_bytes - sum(each.image.unpacked_bytes for each in missing)

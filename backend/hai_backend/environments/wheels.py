@@ -80,8 +80,7 @@ class WheelUpload:
         self._file.write(data)
 
     def finish(self) -> None:
-        """Stores the wheel durably, since it is not verified again. Raises Invalid when its hash is not the announced
-        one."""
+        """Stores the wheel durably: it is not verified again. Raises Invalid when its hash is not the announced one."""
         if (found := self._hash.hexdigest()) != self.sha256:
             raise _invalid_wheel(self.sha256, f"has SHA-256 {found}")
         self._file.flush()

@@ -98,8 +98,7 @@ def _host_name(host: str) -> str:
 
 
 def addresses_of(url: str, by_path: bool, listening: str, secure: bool) -> Addresses:
-    """Derives the addresses from the settings; without `url` from the listening address: browsers resolve *.localhost
-    themselves."""
+    """Derives the addresses from the settings, or from the listening address: browsers resolve *.localhost."""
     if url:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""

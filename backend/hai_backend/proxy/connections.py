@@ -48,8 +48,7 @@ class Connections:
             connection.request_started()
 
     def assign_user(self, inner: object, user: str) -> bool:
-        """Assigns a connection to the user of its session. Returns False if the user has too many; it stays anonymous
-        then."""
+        """Assigns a connection to the user of its session. Returns False, and changes nothing, at the user's limit."""
         assert isinstance(inner, asyncio.Protocol)
         if self._owners.get(inner) == user:
             return True

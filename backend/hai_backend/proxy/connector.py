@@ -1,5 +1,4 @@
-"""Runs aiohttp's client over tunnels: a pooled connection is a tunnel to a rank, which is kept open for the next
-request."""
+"""Runs aiohttp's client over tunnels: a pooled connection is a tunnel to a rank, kept open for later requests."""
 
 from __future__ import annotations
 

@@ -122,12 +122,7 @@ async def forward_websocket(
     intervals.
     """
     protocol_headers = forward.request.headers.getall("Sec-WebSocket-Protocol", [])
-    protocols = [
-        protocol.strip()
-        for line in protocol_headers
-        for protocol in line.split(",")
-        if protocol.strip()
-    ]
+    protocols = [p.strip() for line in protocol_headers for p in line.split(",") if p.strip()]
     async with session.ws_connect(
         forward.url,
         headers=forward.headers,

@@ -28,8 +28,7 @@ _TRUSTED_SITES = ("same-origin", "none")
 def to_service(
     headers: HEADERS, connection: str, host: str, scheme: str, user: str, cookie: str
 ) -> list[tuple[str, str]]:
-    """Returns the headers for a service: the browser's, without hop-by-hop headers, credentials, and headers of the
-    proxy."""
+    """Returns the headers for a service: the browser's without hop-by-hop headers, credentials, and the proxy's own."""
     connection_headers = _connection_headers(connection)
     passed = [(n, v) for n, v in headers if _is_forwarded(_normalize(n), connection_headers)]
     if others := "; ".join(_other_cookies(headers, cookie)):

@@ -113,8 +113,7 @@ def _create_server(host: str, port: int) -> socket.socket:
 
 
 def _enable_keepalive(connection: socket.socket) -> None:
-    """Enables keep-alive probes: otherwise connections of machines that sleep or lose their network would stay open for
-    hours."""
+    """Enables keep-alive probes, so connections of machines that sleep or lose their network do not stay open."""
     tcp, idle_limit = socket.IPPROTO_TCP, _IDLE_SECONDS + _PROBE_SECONDS * _PROBES
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(tcp, socket.TCP_KEEPIDLE, _IDLE_SECONDS)

@@ -255,8 +255,7 @@ def _entry(
 
 
 def _is_unchanged(now: os.stat_result, recorded: Entry, made_ns: int) -> bool:
-    """Tells whether a file was not written since the checkout. A write changes both times, and programs cannot set
-    ctime."""
+    """Tells whether a file is unchanged since the checkout. Writes change both times; programs cannot set ctime."""
     return (
         recorded.kind is EntryKind.FILE
         and now.st_size == recorded.size

@@ -54,8 +54,7 @@ class Contents:
             return os.listdir(folder)
 
     def distrust(self) -> None:
-        """Marks all present files as unverified: another process may have died while it wrote them. `has` reads them
-        first."""
+        """Marks all files as unverified: another process may have died while writing them. `has` reads them first."""
         self._unverified = {name for name in self.names() if "." not in name}
 
     def has(self, name: str, listed: Collection[str] | None = None) -> bool:
@@ -137,8 +136,7 @@ class Contents:
         os.fsync(self.folder)
 
     def sync_early(self, names: Sequence[str] = ()) -> None:
-        """Starts to write these files, or everything, to disk, so that `sync` has less to do. One call at a time takes
-        effect."""
+        """Starts to write these files, or everything, to disk, so `sync` has less to do. Ignored while one is running."""
         if self._early_sync is None or self._early_sync.done():
             submit = self._flushing.submit
             self._early_sync = (

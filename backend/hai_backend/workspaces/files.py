@@ -108,8 +108,7 @@ class WorkspaceFiles:
             return {file.hex() for file in self._assembling}
 
     def folders(self) -> Directories:
-        """Opens the tree. Raises OSError when it does not exist: an unmounted or deleted root is never taken for an
-        empty one."""
+        """Opens the tree. Raises OSError without one: an unmounted or deleted root is not an empty tree."""
         return Directories(self.tree, owner=self.owner)
 
     def find(self, digest: bytes, tree: Directories | None = None) -> int | None:
@@ -127,8 +126,7 @@ class WorkspaceFiles:
             return _find_prefix(self.index, current, self.incoming, digest)
 
     def _find_stored(self, digest: bytes, tree: Directories) -> int | None:
-        """Tries objects, the tree, `incoming`, and new directories. An object without a row does not exist, so storage
-        is not asked."""
+        """Tries objects, the tree, `incoming`, and new directories. Objects without a row do not exist."""
         name = digest.hex()
         with suppress(FileNotFoundError):
             if self.index.rows("SELECT 1 FROM objects WHERE digest = ?", (digest,)):
@@ -193,8 +191,7 @@ def has_content(file: int, recorded: Stat | None, digest: bytes) -> bool:
 
 
 def has_content_at(folder: int, name: str, recorded: Stat | None, digest: bytes) -> bool:
-    """Tells the same of an entry of an open directory, which is opened only if its stat does not suffice. Raises
-    OSError."""
+    """Tells the same of an entry of an open directory, which is opened only if necessary. Raises OSError."""
     if (
         recorded is not None
         and (current := read_stat(name, folder)) is not None

@@ -88,9 +88,7 @@ def _drop_objects(files: WorkspaceFiles) -> int:
     for digest in unreferenced:
         files.objects.remove(digest.hex())
     with files.index.transaction() as db:
-        db.executemany(
-            "DELETE FROM objects WHERE digest = ?", ((digest,) for digest in unreferenced)
-        )
+        db.executemany("DELETE FROM objects WHERE digest = ?", ((d,) for d in unreferenced))
     return len(unreferenced)
 
 

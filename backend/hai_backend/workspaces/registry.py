@@ -119,8 +119,7 @@ class WorkspaceRegistry:
         ]
 
     async def with_old_incoming(self, before: float) -> list[Key]:
-        """Returns the workspaces with contents that arrived before a time and were never committed, without opening
-        them."""
+        """Returns the workspaces with uncommitted contents that arrived before a time, without opening them."""
         return await self.run(self._root, self._with_old_incoming, before)
 
     def _with_old_incoming(self, before: float) -> list[Key]:
@@ -216,8 +215,7 @@ class WorkspaceRegistry:
             await self.run(workspace.files.path, workspace.files.close)
 
     async def delete(self, key: Key) -> None:
-        """Deletes a workspace with everything in it, and notifies watchers. Raises NotFound, or Conflict when it is in
-        use."""
+        """Deletes a workspace and notifies watchers. Raises NotFound, or Conflict when it is in use."""
         async with self._open_lock(key):
             workspace = self._open.get(key) or await self._open_now(key)
             await self._drain(workspace)

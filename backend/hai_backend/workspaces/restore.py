@@ -54,7 +54,5 @@ def _is_selected(path: str, selected: frozenset[str]) -> bool:
 
 def _any_exists(files: WorkspaceFiles, number: int, newest: int, selected: frozenset[str]) -> bool:
     return any(
-        files.index.entry(path, revision) is not None
-        for path in selected
-        for revision in (number, newest)
+        files.index.entry(path, r) is not None for path in selected for r in (number, newest)
     )

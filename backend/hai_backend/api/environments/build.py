@@ -121,8 +121,7 @@ class EnvironmentBuilder:
         return self._wheels.receive(sha256, name)
 
     async def build(self, request: BuildRequest) -> AsyncIterator[str | Environment]:
-        """Yields lines of the build, then the environment. Raises Conflict when it fails, NotFound when wheels were
-        deleted."""
+        """Yields lines of the build, then the environment. Raises Conflict, or NotFound when wheels were deleted."""
         if request.full_name in self._building:
             raise Conflict(f"{request.full_name} is being built already", reason="BUSY")
         self._building.add(request.full_name)

@@ -64,7 +64,7 @@ def environment_from_proto(message: pb.Environment, owner: str, now: float) -> E
     rules.line("environment.deprecated", message.deprecated, limits.URL_CHARS)
     rules.number("environment.packages", message.packages, 0, 1_000_000)
     rules.number("environment.size_bytes", message.size_bytes, 0, _BYTES)
-    visibility = _visibility("environment", message.visibility, message.user_group, rules)
+    visibility = visibility_from_proto(message.visibility, message.user_group, "environment", rules)
     rules.check()
     return Environment(
         owner=owner,
@@ -81,11 +81,6 @@ def environment_from_proto(message: pb.Environment, owner: str, now: float) -> E
         created_at=now,
         updated_at=now,
     )
-
-
-def visibility_from_proto(number: int, user_group: str, field: str, rules: Rules) -> Visibility:
-    """Validates a visibility; unspecified: private."""
-    return _visibility(field, number, user_group, rules)
 
 
 def description_to_proto(
@@ -105,7 +100,8 @@ def description_to_proto(
     )
 
 
-def _visibility(field: str, number: int, user_group: str, rules: Rules) -> Visibility:
+def visibility_from_proto(number: int, user_group: str, field: str, rules: Rules) -> Visibility:
+    """Validates a visibility; unspecified: private."""
     if number and number not in _BY_NUMBER:
         rules.add(f"{field}.visibility", "must be PRIVATE, GROUP or PUBLIC")
     found = _BY_NUMBER.get(number, Visibility.PRIVATE)

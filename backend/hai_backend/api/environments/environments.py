@@ -62,9 +62,7 @@ class Environments:
     async def load(self) -> None:
         """Loads interrupted builds. Call it before anything is built."""
         records = await self._store.records(Environment)
-        self._interrupted = [
-            record for record in records if record.state is EnvironmentState.BUILDING
-        ]
+        self._interrupted = [r for r in records if r.state is EnvironmentState.BUILDING]
 
     async def begin(self) -> None:
         """Marks interrupted builds as failed and updates the list, after a start. May be called twice."""

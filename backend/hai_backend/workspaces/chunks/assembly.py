@@ -77,9 +77,7 @@ class Assembly:
         with self.locked():
             self._requested.difference_update(position.digest for position in positions)
             self._append_available()
-            unwritten = [
-                position for position in positions if position.offset >= self.stream.offset
-            ]
+            unwritten = [p for p in positions if p.offset >= self.stream.offset]
             skipped = self.stream.write_next(unwritten, contents)
             parts = ((position.offset, contents[position.digest]) for position in skipped)
             self._files.incoming.write_at(part_of(self._file), parts)

@@ -82,8 +82,7 @@ class Sources:
     def locate(
         self, positions: Sequence[ChunkPosition], *, in_place: bool
     ) -> dict[ChunkPosition, Source]:
-        """Maps chunks to stored ranges, if possible adjacent ones of one file. `in_place`: the file itself may have
-        them."""
+        """Maps chunks to stored ranges, preferably adjacent ones. `in_place`: the file itself may have them."""
         stored = self._stored(list({position.digest for position in positions}))
         found: dict[ChunkPosition, Source] = {}
         last = b""

@@ -49,8 +49,7 @@ class ReceivedContents:
 def commit_staged(
     files: WorkspaceFiles, author: Author, received: ReceivedContents | None = None
 ) -> Revision:
-    """Commits the staged changes as a revision and applies them to the tree. Raises Conflict, and then nothing has
-    changed."""
+    """Commits the staged changes and applies them to the tree. Raises Conflict, and then nothing has changed."""
     if received is not None:
         received.new_directories.prepare_commit()
     require_unchanged(files)
@@ -161,11 +160,7 @@ class _ContentProvider(TreeWorker):
         """Returns the paths whose content is not available. Raises OSError."""
         has = self._files.incoming.has
         needed = [required for required in contents if not has(required.source, self._listed)]
-        missing = [
-            joined(required.folder, required.name)
-            for required in needed
-            if not self._create(required.digest, required.source)
-        ]
+        missing = [joined(r.folder, r.name) for r in needed if not self._create(r.digest, r.source)]
         self.done += len(needed)
         return missing
 

@@ -181,8 +181,7 @@ class NewDirectories:
         self._rows.clear()
 
     def prepare_commit(self) -> None:
-        """Deletes files that are no longer needed, and marks the outermost directories as built. Call it before the
-        commit."""
+        """Deletes files that are no longer needed, and marks the outermost directories as built, before the commit."""
         if not self.is_used:
             return
         for folder, name in self._files.index.rows(_UNNEEDED, (self._push,)):
@@ -194,8 +193,7 @@ class NewDirectories:
             db.executemany(update, tops)
 
     def close(self) -> None:
-        """Salvages what was not committed. If a commit is still pending, recovery needs the directories, so they are
-        kept."""
+        """Salvages what was not committed, unless a pending commit still needs the directories."""
         self._pool.close()
         if not self.is_used:
             return
@@ -207,8 +205,7 @@ class NewDirectories:
 
 
 def salvage(files: WorkspaceFiles, root: Path) -> None:
-    """Moves uncommitted files to `incoming`. Each is read for its digest, so that an incomplete file does not get its
-    name."""
+    """Moves uncommitted files to `incoming`, named by their actual digest: some may be incomplete."""
     for _, _, names, folder in os.fwalk(root):
         for name in names:
             with opened(open_in(folder, name)) as file:

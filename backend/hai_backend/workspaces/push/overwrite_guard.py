@@ -69,8 +69,7 @@ class _ChangeChecker(TreeWorker):
 
 
 def _is_folder(files: WorkspaceFiles, folders: Directories, folder: str) -> bool:
-    """Tells whether a directory exists. A missing one is created again, and something that never was a directory is set
-    aside."""
+    """Tells whether a directory exists. A missing one is created again; anything else there is set aside."""
     try:
         folders.at(folder)
     except FileNotFoundError:

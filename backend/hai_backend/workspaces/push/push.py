@@ -84,8 +84,7 @@ class Push:
                 self._needed_elsewhere.add(entry.digest)
 
     def _without_contents(self, sizes: dict[bytes, int]) -> list[bytes]:
-        """Returns the digests that are not stored. In the first push into an empty workspace that is all of them,
-        without a look-up."""
+        """Returns the digests that are not stored; without a look-up in the first push into an empty workspace."""
         if self._is_first_push:
             return list(sizes)
         stored = self._stored(list(sizes))
@@ -128,8 +127,8 @@ class Push:
         return missing
 
     def receive(self, messages: Sequence[ContentsMessage]) -> int:
-        """Verifies and stores contents, and returns the total of bytes received. Raises Invalid before anything of an
-        invalid message is stored."""
+        """Verifies and stores contents, each message completely or not at all. Returns all bytes so far. Raises
+        Invalid."""
         for message in messages:
             contents = split(message)  # first: the sizes in a message may be wrong
             self._files.reserve.require(sum(message.sizes))
@@ -166,8 +165,7 @@ class Push:
             self._files.incoming.sync_early(list(map(part_of, self._active)))
 
     def _requested(self, contents: Iterable[tuple[bytes, memoryview]]) -> Iterator[Content]:
-        """Yields the requested contents. When two belong to one path, one goes to `incoming`: they may be stored
-        concurrently."""
+        """Yields the requested contents. Of two for one path, one goes to `incoming`: both may be stored at once."""
         assigned = set[str]()
         for digest, content in contents:
             size = self._missing.get(digest)

@@ -200,8 +200,7 @@ def commit(index: Index, author: Author, *, already_on_disk: bool = False) -> Re
 
 
 def _insert_revision(db: sqlite3.Connection, previous: Revision, author: Author) -> Revision:
-    """Inserts the revision. It is never older than the previous one, even if the clock went back, because old revisions
-    are deleted by time."""
+    """Inserts the revision, never older than the previous one: old revisions are deleted by time."""
     changed, removed, files, size = db.execute(f"""SELECT COALESCE(SUM(kind != 0), 0),
         COALESCE(SUM(kind = 0), 0), COALESCE(SUM(kind = {_FILE}), 0), COALESCE(SUM(size), 0)
         FROM staged""").fetchone()

@@ -75,8 +75,7 @@ def file_system(path: Path) -> str:
 async def _kernel_events(
     registry: WorkspaceRegistry, tree: Path
 ) -> AsyncGenerator[set[str] | None]:
-    """Yields changed paths. Ends when events were lost or the directory was replaced. Raises OSError at the watch
-    limit."""
+    """Yields changed paths. Ends when events were lost or the directory was replaced. Raises OSError at limits."""
     with closing(Inotify(str(tree), OWN.__eq__)) as inotify:
         await registry.run_in_thread(partial(inotify.add, ""))
         yield None
