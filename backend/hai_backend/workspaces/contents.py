@@ -136,7 +136,7 @@ class Contents:
         os.fsync(self.folder)
 
     def sync_early(self, names: Sequence[str] = ()) -> None:
-        """Starts to write these files, or everything, to disk, so `sync` has less to do. Ignored while one is running."""
+        """Starts to write these files, or everything, to disk, ahead of `sync`. Ignored while one is running."""
         if self._early_sync is None or self._early_sync.done():
             submit = self._flushing.submit
             self._early_sync = (

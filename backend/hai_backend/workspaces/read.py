@@ -44,7 +44,7 @@ class Bundle:
 def read(
     source: FileSource, paths: Sequence[str], offsets: Sequence[int], *, compress: bool
 ) -> Generator[Bundle]:
-    """Yields the files in the requested order. Raises NotFound, Invalid; Conflict CONTENT_LOST after preceding files."""
+    """Yields the files in the requested order. Raises NotFound, Invalid; Conflict CONTENT_LOST after prior files."""
     parts: list[FilePart] = []
     data: list[bytes] = []
     size, failure = 0, None

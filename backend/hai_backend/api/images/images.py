@@ -126,7 +126,7 @@ class Images:
         return await self._registries.tags(image, await self._registry_of(image))
 
     async def pin(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
-        """Returns the task with its image's current digest, and a text for its timeline. Raises Invalid or Unavailable."""
+        """Returns the task with its image's digest, and a text for its timeline. Raises Invalid or Unavailable."""
         if self._check is ImageCheck.OFF or await self._is_launcher_name(spec.resource.image):
             return spec, ""
         try:
