@@ -173,7 +173,7 @@ async def test_requests_that_last_are_told_from_a_service_that_starts(
     """Streams of events, say: whoever comes when no connection is left hears that there are too many."""
     url = await signed_in(web, here.client, (await here.task()).id)
     lasting = [await web.get(f"{url}large?pieces=4000") for _ in range(MAX_PER_SERVICE)]
-    session = here.server.app.reign.answering.proxy._server._requests._session  # type: ignore[union-attr]
+    session = here.server.app.reign.answering.proxy._server._requests._client  # type: ignore[union-attr]
     monkeypatch.setattr(session, "_timeout", aiohttp.ClientTimeout(connect=0.05))
     assert await status(web, f"{url}x") == 429
     for answer in lasting:
