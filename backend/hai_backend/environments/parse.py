@@ -85,7 +85,7 @@ class Image:
 
 
 def metadata(text: str) -> Metadata:
-    """Raises Broken."""
+    """Raises BrokenEnvironment."""
     table = _table(text, "env.toml")
     _texts(table, "tags")
     _matching(table, "previous", _LAYER_OR_NONE)
@@ -115,7 +115,7 @@ def _config(table: Mapping[str, Any]) -> Config:
 
 
 def layer(text: str) -> Layer:
-    """Raises Broken."""
+    """Raises BrokenEnvironment."""
     table = _table(text, "layer.toml")
     parents = _get(table, "parents", list, [])
     _bounded("parents", parents)
@@ -239,7 +239,7 @@ def _variables(table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def image(text: str) -> Image:
-    """Raises Broken."""
+    """Raises BrokenEnvironment."""
     table = _table(text, "image.toml")
     _count(table, "size_bytes")
     sizes = _count(table, "unpacked_bytes"), _count(table, "files")

@@ -94,7 +94,7 @@ def layer_directory(root: OpenDirectory, owner: str, layer: str) -> Iterator[Ope
 
 
 def read_layer(directory: OpenDirectory) -> Layer:
-    """Raises Broken, or OSError."""
+    """Raises BrokenEnvironment, or OSError."""
     return parse.layer(directory.text(_LAYER, _MAX_RECORD_BYTES))
 
 

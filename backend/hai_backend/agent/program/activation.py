@@ -88,13 +88,15 @@ async def copied(
 
 
 def _images(active: Activation, root: Path) -> list[LayerRequest]:
-    """Nothing: it was not packed, so nobody asked for a copy. Raises BrokenEnvironment when only a part of the chain was."""
+    """Empty if the layer was not packed. Raises BrokenEnvironment when only a part of the chain was packed."""
     chain = [layer.relative_to(root).parts for layer in active.layers]
     found = [(owner, copies.packed_layer(root, owner, layer)) for owner, _, layer in chain]
     if found[0][1] is None:
         return []
     if missing := [owner for owner, images in found if images is None]:
-        raise BrokenEnvironment(f"it extends a layer of {missing[0]} that has no image (haienv pack)")
+        raise BrokenEnvironment(
+            f"it extends a layer of {missing[0]} that has no image (haienv pack)"
+        )
     return [images for _, images in found if images is not None]
 
 
@@ -112,7 +114,9 @@ async def _lock_copies(
         say(f"unpacking environment {request.name}[{request.owner}] here ({size:.0f} MB)")
         await _unpack(images, request, directory, reaper)
         if await asyncio.to_thread(copies.lock_copies, directory_of_links, images) is None:
-            raise BrokenEnvironment("its copy on this node went away again: there is too little room")
+            raise BrokenEnvironment(
+                "its copy on this node went away again: there is too little room"
+            )
     return directory_of_links
 
 
@@ -134,4 +138,6 @@ async def _unpack(
         output.seek(0)
         message = output.read(_MAX_MESSAGE_BYTES).decode("utf-8", "replace").strip().splitlines()
     if code != 0:
-        raise BrokenEnvironment(message[-1] if message else f"unpacking its image ended with code {code}")
+        raise BrokenEnvironment(
+            message[-1] if message else f"unpacking its image ended with code {code}"
+        )
