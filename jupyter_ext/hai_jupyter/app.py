@@ -45,17 +45,17 @@ class HaiJupyter(ExtensionApp):
 
     def initialize_settings(self) -> None:
         """Make what handlers share."""
-        link = ClientProvider(self._profile)
-        board = StateStore(self.max_tasks)
-        board.say(build=_build())
-        sources: list[Source] = [WatchSource(link, board, self.max_tasks)]
+        provider = ClientProvider(self._profile)
+        store = StateStore(self.max_tasks)
+        store.set_facts(build=_build())
+        sources: list[Source] = [WatchSource(provider, store, self.max_tasks)]
         if notice := os.environ.get(VARIABLE):
-            sources.append(PreemptionNotices(Path(notice), board))
+            sources.append(PreemptionNotices(Path(notice), store))
         add_environments(self._jupyter().kernel_spec_manager, self._environments())
         self.settings["hai_jupyter_backend"] = Backend(
-            link=link,
-            hub=StreamManager(board, sources, self.linger),
-            places=ContentsPaths(self._root(), self._hidden()),
+            client_provider=provider,
+            stream_manager=StreamManager(store, sources, self.linger),
+            contents_paths=ContentsPaths(self._root(), self._hidden()),
             logs=LogStreams(self.max_log_streams),
             environments=self._environments(),
             manual=self.manual,
@@ -68,8 +68,8 @@ class HaiJupyter(ExtensionApp):
     async def stop_extension(self) -> None:
         """End the streams and the connection."""
         backend = cast(Backend, self.settings["hai_jupyter_backend"])
-        await backend.hub.close()
-        await backend.link.close()
+        await backend.stream_manager.close()
+        await backend.client_provider.close()
 
     def _profile(self) -> Profile:
         return load(self.profile or None, self.server or None)

@@ -1,4 +1,4 @@
-"""What all handlers of this server share."""
+"""The objects that all handlers of a server share."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from hai_jupyter.live.usage_cache import UsageCache
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The connection, the hub of live streams, the count of logs that are followed, where files, environments and the
-    manual are, and what tasks use."""
+    """Connection, live streams, followed logs, paths of files and environments, URL of the manual, usage of tasks."""
 
-    link: ClientProvider
-    hub: StreamManager
+    client_provider: ClientProvider
+    stream_manager: StreamManager
     logs: LogStreams
-    places: ContentsPaths
+    contents_paths: ContentsPaths
     environments: Path
     manual: str = ""
-    uses: UsageCache = field(default_factory=UsageCache)
+    usage_cache: UsageCache = field(default_factory=UsageCache)

@@ -1,4 +1,4 @@
-"""How much memory this container may use and uses: cgroup v2, cgroup v1, else the machine."""
+"""Memory limit and use of this container: from cgroup v2, cgroup v1, or the machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def _machine(meminfo: Path) -> tuple[int, int]:
 
 def _table(path: Path) -> dict[str, int]:
     lines = [line.split() for line in _text(path).splitlines()]
-    return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}
+    return {
+        fields[0]: int(fields[1]) for fields in lines if len(fields) > 1 and fields[1].isdigit()
+    }
 
 
 def _number(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""From a path as the page knows it to a file; never to one outside of what Jupyter shows."""
+"""Converts contents paths of the page to files, never outside of the root of Jupyter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hai.client.errors import Denied, NotFound
 
 @dataclass(frozen=True, slots=True)
 class ContentsPaths:
-    """The directory that the file browser shows. `hidden` says whether dot files may be used."""
+    """The root of the file browser. `hidden`: whether dot files are allowed."""
 
     root: Path
     hidden: bool = False
@@ -19,19 +19,19 @@ class ContentsPaths:
     def file(self, path: str) -> Path:
         """The existing file of a contents path."""
         found = self._inside(path)
-        if not _seen(found.is_file):
+        if not _exists(found.is_file):
             raise NotFound(f"{path!r} is not a file in {self.root}")
         return found
 
     def directory(self, path: str) -> Path:
         """The existing directory of a contents path; empty is the root."""
         found = self._inside(path)
-        if not _seen(found.is_dir):
+        if not _exists(found.is_dir):
             raise NotFound(f"{path!r} is not a directory in {self.root}")
         return found
 
     def contents_path(self, path: Path) -> str:
-        """The other way round."""
+        """The contents path of a file."""
         return path.relative_to(self.root.resolve()).as_posix()
 
     def _inside(self, path: str) -> Path:
@@ -48,10 +48,10 @@ class ContentsPaths:
         return found
 
 
-def _seen(is_there: Callable[[], bool]) -> bool:
-    """False also where nobody can look: the name is too long, a directory is closed."""
+def _exists(test: Callable[[], bool]) -> bool:
+    """False also when the test fails: the name is too long, or a directory is not readable."""
     try:
-        return is_there()
+        return test()
     except OSError:
         return False
 

@@ -1,5 +1,5 @@
-"""gRPC without what it does at each fork. JupyterLab forks for a terminal, and of one in twenty nothing was seen: the
-child died in gRPC's handlers before it was a shell (grpc/grpc#41455; half of them are on unless somebody says no)."""
+"""Loads gRPC without its fork handlers. JupyterLab forks for each terminal, and one in twenty stayed empty: the child
+died in the handlers of gRPC before it became a shell (grpc/grpc#41455; they are partly on by default)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SETTING = "GRPC_ENABLE_FORK_SUPPORT"
 
 
 def load_grpc() -> None:
-    """Before anybody else imports it: it reads the setting then, and what Jupyter starts need not inherit it."""
+    """Must run before any other import of grpc, which reads the setting; child processes do not inherit it."""
     chosen = os.environ.get(_SETTING)
     os.environ.setdefault(_SETTING, "false")
     import grpc  # noqa: F401

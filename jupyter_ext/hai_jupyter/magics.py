@@ -1,6 +1,6 @@
-"""`%load_ext hai_jupyter`: submit a cell, look at tasks and at their logs from a notebook.
+"""Magics of `%load_ext hai_jupyter`: submit a cell or a file, show tasks and their logs.
 
-A kernel runs an event loop of its own, so each magic speaks to the platform on a thread with its own loop.
+A kernel runs its own event loop, so each magic connects to the server in a thread with another loop.
 """
 
 # mypy: disable-error-code="no-untyped-call,untyped-decorator"
@@ -34,8 +34,8 @@ Result = TypeVar("Result")
 _OUTCOMES = ("succeeded", "failed", "ended")
 
 
-def _takes_options(magic: Any) -> Any:
-    """What every submission may choose."""
+def _submit_options(magic: Any) -> Any:
+    """Adds the options of every submission."""
     for each in (
         argument(
             *("-a", "--after"),
@@ -55,26 +55,26 @@ def _takes_options(magic: Any) -> Any:
 
 @magics_class
 class HaiMagics(Magics):
-    """The magics."""
+    """The `hai_` magics."""
 
-    @_takes_options
+    @_submit_options
     @argument("name", nargs="?", default="", help="Name of the task; default: of the first line.")
     @cell_magic
     def hai_job(self, line: str, cell: str) -> TaskView:
         """Submit this cell as a task. It runs in this directory, by itself: nothing of the kernel goes with it."""
-        wanted = parse_argstring(self.hai_job, line)
-        return TaskView(_ask(lambda client: _submit_cell(client, wanted, cell)))
+        arguments = parse_argstring(self.hai_job, line)
+        return TaskView(_run_with_client(lambda client: _submit_cell(client, arguments, cell)))
 
-    @_takes_options
+    @_submit_options
     @argument("file", help="A script, a notebook, a program or a task file.")
     @argument("--name", default="", help="Name of the task; default: the file's.")
     @argument("-v", "--value", action="append", default=[], help="A parameter: rate=0.1")
     @line_magic
     def hai_submit(self, line: str) -> TaskView:
         """Submit a file as the panel would; it runs in the file's directory."""
-        wanted = parse_argstring(self.hai_submit, line)
-        file = Path(wanted.file).absolute()
-        return TaskView(_ask(lambda client: _submit_file(client, wanted, file)))
+        arguments = parse_argstring(self.hai_submit, line)
+        file = Path(arguments.file).absolute()
+        return TaskView(_run_with_client(lambda client: _submit_file(client, arguments, file)))
 
     @magic_arguments()
     @argument("task", nargs="?", default="", help="Id or name; without: the newest of yours.")
@@ -83,8 +83,8 @@ class HaiMagics(Magics):
         """Show a task, live; without a name the newest ten of yours."""
         ref = parse_argstring(self.hai_status, line).task
         if ref:
-            return TaskView(_ask(lambda client: _find(client, ref)))
-        return TaskList(_ask(_newest))
+            return TaskView(_run_with_client(lambda client: _find(client, ref)))
+        return TaskList(_run_with_client(_newest))
 
     @magic_arguments()
     @argument("task", help="Id or name.")
@@ -93,14 +93,16 @@ class HaiMagics(Magics):
     @line_magic
     def hai_logs(self, line: str) -> None:
         """Print the last lines of a task."""
-        wanted = parse_argstring(self.hai_logs, line)
-        for text in _ask(lambda client: _lines(client, wanted.task, wanted.rank, wanted.lines)):
+        arguments = parse_argstring(self.hai_logs, line)
+        for text in _run_with_client(
+            lambda client: _lines(client, arguments.task, arguments.rank, arguments.lines)
+        ):
             print(text)
 
 
-def _ask(call: Callable[[Client], Coroutine[Any, Any, Result]]) -> Result:
-    """Do it on a thread of its own; failures are sentences, not tracebacks."""
-    box: list[Result | BaseException] = []
+def _run_with_client(call: Callable[[Client], Coroutine[Any, Any, Result]]) -> Result:
+    """Runs a call in a new thread; failures become messages without a traceback."""
+    results: list[Result | BaseException] = []
 
     async def work() -> Result:
         async with Client(load()) as client:
@@ -108,64 +110,68 @@ def _ask(call: Callable[[Client], Coroutine[Any, Any, Result]]) -> Result:
 
     def run() -> None:
         try:
-            box.append(asyncio.run(work()))
+            results.append(asyncio.run(work()))
         except BaseException as error:
-            box.append(error)
+            results.append(error)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    [result] = box
+    [result] = results
     if isinstance(result, Exception):
-        known = explain_error(result)
-        if isinstance(known, HaiError):
-            raise MagicError(f"{known.message}{f' ({known.hint})' if known.hint else ''}")
+        explained = explain_error(result)
+        if isinstance(explained, HaiError):
+            raise MagicError(
+                f"{explained.message}{f' ({explained.hint})' if explained.hint else ''}"
+            )
     if isinstance(result, BaseException):
         raise result
     return result
 
 
-async def _submit_file(client: Client, wanted: Any, file: Path) -> Task:
-    values = dict(value.partition("=")[::2] for value in wanted.value)
-    source = Source(file.name, None, values, {"name": wanted.name} if wanted.name else {})
+async def _submit_file(client: Client, arguments: Any, file: Path) -> Task:
+    values = dict(value.partition("=")[::2] for value in arguments.value)
+    source = Source(file.name, None, values, {"name": arguments.name} if arguments.name else {})
     spec = compose(source, ContentsPaths(file.parent), await runner_python(client), write=True)
-    return await _create(client, spec, wanted)
+    return await _create(client, spec, arguments)
 
 
-async def _submit_cell(client: Client, wanted: Any, cell: str) -> Task:
-    here = Path.cwd()
-    name = wanted.name or _name(cell)
+async def _submit_cell(client: Client, arguments: Any, cell: str) -> Task:
+    directory = Path.cwd()
+    name = arguments.name or _name(cell)
     text = nbformat_files.text(
         nbformat_files.made([nbformat_files.code_cell(cell, id="cell-0")], {})
     )
-    copy = submission.stored(text, here, "cell", write=True)
-    base = notebook_task(name, copy, here, await runner_python(client), {})
-    return await _create(client, read_spec(base, rules=False), wanted)
+    copy = submission.stored(text, directory, "cell", write=True)
+    base = notebook_task(name, copy, directory, await runner_python(client), {})
+    return await _create(client, read_spec(base, rules=False), arguments)
 
 
-async def _create(client: Client, spec: TaskSpec, wanted: Any) -> Task:
-    chosen = _chosen(spec, wanted)
-    chosen.options.after.extend([await _first(client, word) for word in wanted.after])
+async def _create(client: Client, spec: TaskSpec, arguments: Any) -> Task:
+    chosen = _with_options(spec, arguments)
+    chosen.options.after.extend(
+        [await _dependency(client, reference) for reference in arguments.after]
+    )
     return await client.tasks.create(chosen)
 
 
-async def _first(client: Client, word: str) -> AfterSpec:
+async def _dependency(client: Client, reference: str) -> AfterSpec:
     """12, fit or fit:ended. A name may have a colon itself."""
-    task, _, outcome = word.rpartition(":")
+    task, _, outcome = reference.rpartition(":")
     if outcome not in _OUTCOMES:
-        task, outcome = word, ""
+        task, outcome = reference, ""
     return AfterSpec(task=await client.tasks.resolve(task), outcome=outcome)
 
 
-def _chosen(spec: TaskSpec, wanted: Any) -> TaskSpec:
-    """What the options of the magic say goes before what the file does."""
-    if wanted.nodes is not None:
-        spec.resource.node_count = wanted.nodes
-    if wanted.group:
-        spec.resource.group = wanted.group
-    if wanted.priority is not None:
-        spec.priority = wanted.priority
-    for assignment in wanted.option:
+def _with_options(spec: TaskSpec, arguments: Any) -> TaskSpec:
+    """Applies the options of the magic, which override the file."""
+    if arguments.nodes is not None:
+        spec.resource.node_count = arguments.nodes
+    if arguments.group:
+        spec.resource.group = arguments.group
+    if arguments.priority is not None:
+        spec.priority = arguments.priority
+    for assignment in arguments.option:
         apply_option(spec, assignment)
     return spec
 

@@ -1,6 +1,6 @@
-"""What the agent writes when the platform is about to take this container back (docs/contributing/containers.md).
+"""Reads the notice that the agent writes before this container is evicted (docs/contributing/containers.md).
 
-The file is watched, not polled. The page saves open notebooks when it hears of it; then the agent is told so.
+The file is watched, not polled. The page then saves open notebooks and reports that to the agent.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _CALL_SECONDS = 5.0
 class PreemptionNotices:
     """Tells the board of each notice, and that there is none any more."""
 
-    def __init__(self, path: Path, board: StateStore) -> None:
+    def __init__(self, path: Path, store: StateStore) -> None:
         self._path = path
-        self._board = board
+        self._store = store
 
     async def follow(self) -> None:
         """Never returns; cancel it."""
         from watchfiles import awatch
 
-        self._tell()
+        self._publish()
         async for _ in awatch(self._path.parent, recursive=False, step=20, debounce=50):
-            self._tell()
+            self._publish()
 
-    def _tell(self) -> None:
-        self._board.say(notice=read(self._path))
+    def _publish(self) -> None:
+        self._store.set_facts(notice=read(self._path))
 
 
 def read(path: Path) -> dict[str, Any] | None:

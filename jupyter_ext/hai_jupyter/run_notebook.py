@@ -34,26 +34,30 @@ FAILED, UNUSABLE = 1, 2
 
 
 class Runner(NotebookClient):
-    """Executes, and tells the log and the output notebook what happens."""
+    """Executes a notebook and records progress in the log and the output notebook."""
 
     def __init__(
-        self, notebook: Any, out: Path, kept: frozenset[int] = frozenset(), **options: Any
+        self,
+        notebook: Any,
+        out: Path,
+        unchanged_cells: frozenset[int] = frozenset(),
+        **options: Any,
     ) -> None:
         super().__init__(notebook, **options)
         self._out = out
-        self._kept = kept
+        self._unchanged_cells = unchanged_cells
         self._total = sum(1 for c in notebook.cells if c.cell_type == "code" and c.source.strip())
         self.done = 0
         self.on_cell_execute = self._execute
         self.on_cell_executed = self._executed
 
     def save(self, state: str) -> None:
-        """Replace the output notebook; a reader never sees half of it."""
+        """Replaces the output notebook atomically."""
         self.nb.metadata["hai"] = {"task": task.task_id(), "state": state, "cells_done": self.done}
         nbformat_files.write(self.nb, self._out)
 
     def output(self, outs: Any, msg: Any, display_id: str | None, cell_index: int) -> Any:
-        """Show text in the log as it comes."""
+        """Prints text outputs to the log at once."""
         content = msg["content"]
         text = content.get("text") or content.get("data", {}).get("text/plain") or ""
         if msg["msg_type"] == "error":
@@ -65,19 +69,19 @@ class Runner(NotebookClient):
     async def async_execute_cell(
         self, cell: Any, cell_index: int, *arguments: Any, **options: Any
     ) -> Any:
-        """Not those that an earlier run has done for good."""
-        if cell_index not in self._kept:
+        """Skips cells that an earlier run has done for good."""
+        if cell_index not in self._unchanged_cells:
             return await super().async_execute_cell(cell, cell_index, *arguments, **options)
-        self._say(cell, "not again: ")
+        self._print_cell(cell, "not again: ")
         self.done += 1
         return cell
 
     def _execute(self, cell: Any, cell_index: int) -> None:
-        self._say(cell)
+        self._print_cell(cell)
 
-    def _say(self, cell: Any, what: str = "") -> None:
+    def _print_cell(self, cell: Any, prefix: str = "") -> None:
         first = next(iter(cell.source.strip().splitlines()), "")
-        print(f"--- cell {self.done + 1} of {self._total}: {what}{first[:80]}", flush=True)
+        print(f"--- cell {self.done + 1} of {self._total}: {prefix}{first[:80]}", flush=True)
 
     def _executed(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
         if execute_reply["content"]["status"] == "ok":
@@ -88,13 +92,13 @@ class Runner(NotebookClient):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0 all cells ran, 1 a cell failed, 2 the notebook cannot be used."""
-    wanted = _parser().parse_args(argv)
-    out = Path(wanted.out.replace("{task}", str(task.task_id() or "local")))
+    arguments = _parser().parse_args(argv)
+    out = Path(arguments.out.replace("{task}", str(task.task_id() or "local")))
     try:
-        notebook = nbformat_files.read(Path(wanted.notebook))
-        inject(notebook, dict(_pair(text) for text in wanted.parameter))
+        notebook = nbformat_files.read(Path(arguments.notebook))
+        inject(notebook, dict(_pair(text) for text in arguments.parameter))
     except (OSError, ValueError, yaml.YAMLError) as error:
-        print(f"{wanted.notebook}: {error}", file=sys.stderr)
+        print(f"{arguments.notebook}: {error}", file=sys.stderr)
         return UNUSABLE
     runner = Runner(
         notebook,
@@ -106,22 +110,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     with kernel_dir() as directory:
         os.environ["JUPYTER_RUNTIME_DIR"] = str(directory)
-        return asyncio.run(_run(runner, wanted.grace))
+        return asyncio.run(_run(runner, arguments.grace))
 
 
 async def _run(runner: Runner, grace: float) -> int:
-    asked = asyncio.Event()
+    suspend_requested = asyncio.Event()
 
     def listen(**_: Any) -> None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, suspend_requested.set)
 
     listen()
-    runner.on_notebook_start = listen  # again: nbclient would end the kernel at once
+    runner.on_notebook_start = (
+        listen  # nbclient installs a handler that would end the kernel at once
+    )
     work = asyncio.ensure_future(runner.async_execute())
-    suspend = asyncio.ensure_future(asked.wait())
+    suspend = asyncio.ensure_future(suspend_requested.wait())
     await asyncio.wait({work, suspend}, return_when=asyncio.FIRST_COMPLETED)
     if not work.done():
-        await _leave(runner, work, grace)
+        await _suspend(runner, work, grace)
     if not work.done():
         work.cancel()
         await asyncio.wait({work})
@@ -130,8 +136,8 @@ async def _run(runner: Runner, grace: float) -> int:
     return _result(runner, work)
 
 
-async def _leave(runner: Runner, work: asyncio.Future[Any], grace: float) -> None:
-    """Save, give the running cell its time, and yield; in the cluster this returns only if all cells have run."""
+async def _suspend(runner: Runner, work: asyncio.Future[Any], grace: float) -> None:
+    """Saves, gives the running cell its grace, and yields; returns in the cluster only if all cells have run."""
     task.receive_suspend_command()
     runner.save("suspended")
     print(

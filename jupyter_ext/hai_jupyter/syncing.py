@@ -1,6 +1,6 @@
-"""Workspaces from here: syncing is `haiworkspace`'s, another room, so it is run as a user would in a terminal.
+"""Syncs workspaces by running `haiworkspace` as a subprocess, since packages of clients never import one another.
 
-It speaks to the platform that this Jupyter server speaks to, whatever the current profile is.
+It connects to the same server as this Jupyter server, whatever the current profile is.
 """
 
 from __future__ import annotations
@@ -18,56 +18,56 @@ from hai.client.errors import Conflict, TimedOut
 from hai.client.profile import SERVER_VARIABLES, TOKEN_VARIABLES, Profile
 from hai.v1.task_spec_pb2 import TaskSpec
 
-_MARK = Path(".hfai", "workspace.yml")
+_CONFIG = Path(".hfai", "workspace.yml")
 _SECONDS = 600.0
-_SHOWN = 200  # paths of each kind
+_MAX_PATHS = 200  # paths of each kind
 _HINT = "the tab of workspaces shows more; or submit without pushing"
 
 
 def workspace_of(folder: Path, root: Path) -> Path | None:
-    """The folder itself or the nearest one above it that is a workspace; none outside of what Jupyter shows."""
-    shown = (one for one in (folder, *folder.parents) if one.is_relative_to(root))
-    return next((one for one in shown if (one / _MARK).is_file()), None)
+    """The workspace of a folder: itself or the nearest one above it, within the root of Jupyter."""
+    visible = (one for one in (folder, *folder.parents) if one.is_relative_to(root))
+    return next((one for one in visible if (one / _CONFIG).is_file()), None)
 
 
 def name_of(workspace: Path) -> str:
-    """What the platform calls it."""
-    return str(yaml.safe_load((workspace / _MARK).read_text("utf-8"))["name"])
+    """The name of a workspace on the server."""
+    return str(yaml.safe_load((workspace / _CONFIG).read_text("utf-8"))["name"])
 
 
 async def push_for(spec: TaskSpec, root: Path, profile: Profile) -> None:
-    """Let the task run exactly what is pushed now, if its directory is in a workspace. Raises Conflict."""
+    """Pushes the workspace of a task and pins the task to the new revision. Raises Conflict."""
     workspace, inside = _within(Path(spec.spec.workspace), root)
     if workspace is None:
         return
-    said = await run(workspace, "push", profile)
-    if why := _unpushed(said):
+    event = await run(workspace, "push", profile)
+    if why := _why_not_pushed(event):
         message = f"the workspace could not be pushed, nothing is submitted: {why}"
         raise Conflict(message, hint=_HINT)
-    revision = f"haiworkspace://{name_of(workspace)}@{said['revision']}"
+    revision = f"haiworkspace://{name_of(workspace)}@{event['revision']}"
     spec.spec.workspace = revision if inside == "." else f"{revision}/{inside}"
 
 
 def _within(folder: Path, root: Path) -> tuple[Path | None, str]:
-    """The workspace of a folder, and where in it that is."""
+    """The workspace of a folder, and the path of the folder in it."""
     at = folder.resolve()
     workspace = workspace_of(at, root) if folder.is_absolute() else None
     return workspace, "" if workspace is None else at.relative_to(workspace).as_posix()
 
 
-def _unpushed(said: dict[str, Any]) -> str:
-    """Why it is not all there; empty: it is."""
-    if said.get("conflicts"):
-        return f"changed on both sides: {', '.join(said['conflicts'][:5])}"
-    if said.get("problems"):
-        return f"cannot be synced: {', '.join(list(said['problems'])[:5])}"
-    if said.get("refused") == "skipped links":
-        return f"links that lead out of it: {', '.join(list(said['skipped'])[:5])}"
-    return str(said.get("refused", "")) or ("" if said.get("revision") else "it has no files")
+def _why_not_pushed(event: dict[str, Any]) -> str:
+    """Why a push was incomplete; empty: it was complete."""
+    if event.get("conflicts"):
+        return f"changed on both sides: {', '.join(event['conflicts'][:5])}"
+    if event.get("problems"):
+        return f"cannot be synced: {', '.join(list(event['problems'])[:5])}"
+    if event.get("refused") == "skipped links":
+        return f"links that lead out of it: {', '.join(list(event['skipped'])[:5])}"
+    return str(event.get("refused", "")) or ("" if event.get("revision") else "it has no files")
 
 
 async def run(folder: Path, verb: str, profile: Profile) -> dict[str, Any]:
-    """The last thing that `haiworkspace VERB --json` said there. Raises Conflict when it could not."""
+    """The last event of `haiworkspace VERB --json` in a folder. Raises Conflict if it failed."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "hai_sync.cli.main", verb, "--json"),
         cwd=folder,
@@ -78,20 +78,20 @@ async def run(folder: Path, verb: str, profile: Profile) -> dict[str, Any]:
     )
     try:
         async with asyncio.timeout(_SECONDS):
-            told, complaint = await process.communicate()
+            output, error_output = await process.communicate()
     except TimeoutError as error:
         raise TimedOut(f"haiworkspace {verb} takes longer than {_SECONDS:.0f} s") from error
     finally:
         if process.returncode is None:
             process.terminate()
-    if (said := last_event(told)) is not None:
-        return said
-    raise _failed(last_event(complaint), verb, complaint)
+    if (event := last_event(output)) is not None:
+        return event
+    raise _failed(last_event(error_output), verb, error_output)
 
 
-def last_event(told: bytes) -> dict[str, Any] | None:
-    """One JSON object a line; the last one counts."""
-    for line in reversed(told.splitlines()):
+def last_event(output: bytes) -> dict[str, Any] | None:
+    """The last event in an output of one JSON object a line."""
+    for line in reversed(output.splitlines()):
         try:
             found = json.loads(line)
         except ValueError:
@@ -101,20 +101,20 @@ def last_event(told: bytes) -> dict[str, Any] | None:
     return None
 
 
-def shortened(said: dict[str, Any]) -> dict[str, Any]:
-    """With the first paths of each list and table only, and how many there are of each."""
-    counts = {f"{k}_count": len(v) for k, v in said.items() if isinstance(v, (list, dict))}
-    return {**{key: _first(value) for key, value in said.items()}, **counts}
+def truncate(event: dict[str, Any]) -> dict[str, Any]:
+    """Shortens each list and table to its first paths, and adds the counts."""
+    counts = {f"{k}_count": len(v) for k, v in event.items() if isinstance(v, (list, dict))}
+    return {**{key: _first(value) for key, value in event.items()}, **counts}
 
 
 def _first(value: Any) -> Any:
     if isinstance(value, list):
-        return value[:_SHOWN]
-    return dict(list(value.items())[:_SHOWN]) if isinstance(value, dict) else value
+        return value[:_MAX_PATHS]
+    return dict(list(value.items())[:_MAX_PATHS]) if isinstance(value, dict) else value
 
 
-def _failed(said: dict[str, Any] | None, verb: str, complaint: bytes) -> Conflict:
-    facts = (said or {}).get("error", {})
-    text = complaint.decode(errors="replace").strip().splitlines()
+def _failed(event: dict[str, Any] | None, verb: str, error_output: bytes) -> Conflict:
+    facts = (event or {}).get("error", {})
+    text = error_output.decode(errors="replace").strip().splitlines()
     message = facts.get("message") or (text[-1] if text else f"haiworkspace {verb} has failed")
     return Conflict(str(message), hint=str(facts.get("hint", "")))

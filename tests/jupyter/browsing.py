@@ -15,7 +15,7 @@ from playwright.async_api import Locator, Page, expect
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from tests.jupyter.conftest import Place
+from tests.jupyter.conftest import JupyterSetup
 
 NB: Any = nbformat
 CHROMIUM = "/usr/bin/chromium"
@@ -44,7 +44,7 @@ BROWSER = [
 """Marks of each file of such tests: one browser, one JupyterLab and one platform for all of them."""
 
 
-async def open_lab(page: Page, lab: Place, path: str = "") -> None:
+async def open_lab(page: Page, lab: JupyterSetup, path: str = "") -> None:
     await page.goto(f"{lab.lab.url}lab/workspaces/w{time.monotonic_ns()}{path}")
     await page.locator("#jp-main-dock-panel").wait_for()
     await page.locator('[data-id="hai-panel"]').click()

@@ -25,7 +25,7 @@ _PATIENCE = 20.0
 
 
 @dataclass(frozen=True)
-class Place:
+class JupyterSetup:
     """A platform, a Jupyter server that knows it, and the directory of both."""
 
     home: Path
@@ -115,12 +115,14 @@ class Page:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterSetup]:
     """Two nodes, and Jupyter without its front end."""
-    yield from start_place(tmp_path_factory.mktemp("jupyter"), lab=False)
+    yield from start_setup(tmp_path_factory.mktemp("jupyter"), lab=False)
 
 
-def start_place(home: Path, *, lab: bool, nodes: int = 2, **variables: str) -> Iterator[Place]:
+def start_setup(
+    home: Path, *, lab: bool, nodes: int = 2, **variables: str
+) -> Iterator[JupyterSetup]:
     """Both, in this directory; nothing of them is left afterwards."""
     (home / "hai").mkdir()
     server = ServerProcess(home / "hai", "--nodes", str(nodes))
@@ -129,7 +131,7 @@ def start_place(home: Path, *, lab: bool, nodes: int = 2, **variables: str) -> I
     try:
         jupyter = start_lab(home, home / "config.toml", lab=lab, **variables)
         try:
-            yield Place(home, server, profile, jupyter)
+            yield JupyterSetup(home, server, profile, jupyter)
         finally:
             jupyter.end()
     finally:
@@ -138,21 +140,21 @@ def start_place(home: Path, *, lab: bool, nodes: int = 2, **variables: str) -> I
         server.sweep()
 
 
-def sync_command(place: Place, folder: Path, *arguments: str) -> None:
+def sync_command(setup: JupyterSetup, folder: Path, *arguments: str) -> None:
     """`haiworkspace …` in a folder, as its user."""
     command = [sys.executable, "-m", "hai_sync.cli.main", *arguments]
-    environment = {"HAI_CONFIG": str(place.home / "config.toml"), "PATH": "/usr/bin"}
+    environment = {"HAI_CONFIG": str(setup.home / "config.toml"), "PATH": "/usr/bin"}
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
 
 
 @pytest.fixture
-def page(place: Place) -> Page:
+def page(setup: JupyterSetup) -> Page:
     """A page that is open."""
-    return Page(place.lab)
+    return Page(setup.lab)
 
 
 @pytest.fixture
-async def client(place: Place) -> AsyncIterator[Client]:
+async def client(setup: JupyterSetup) -> AsyncIterator[Client]:
     """The platform, asked directly."""
-    async with Client(place.profile) as client:
+    async with Client(setup.profile) as client:
         yield client

@@ -53,31 +53,31 @@ class Lab:
 
 def start_lab(home: Path, config: Path, *, lab: bool = True, **variables: str) -> Lab:
     """Start it and wait until it listens; the profile in `config` is the one it uses."""
-    root, own = home / "notebooks", home / "jupyter"
-    for directory in (root, own / "settings", own / "extensions"):
+    root, jupyter_home = home / "notebooks", home / "jupyter"
+    for directory in (root, jupyter_home / "settings", jupyter_home / "extensions"):
         directory.mkdir(parents=True, exist_ok=True)
-    (own / "settings" / "overrides.json").write_text(json.dumps(_OVERRIDES))
-    link = own / "extensions" / "hai-jupyter"
+    (jupyter_home / "settings" / "overrides.json").write_text(json.dumps(_OVERRIDES))
+    link = jupyter_home / "extensions" / "hai-jupyter"
     if not link.exists():
         link.symlink_to(_PACKAGE / "labextension")
-    extensions, settings = str(own / "extensions"), str(own / "settings")
+    extensions, settings = str(jupyter_home / "extensions"), str(jupyter_home / "settings")
     text = _CONFIG.format(root=str(root), extensions=extensions, settings=settings)
-    (own / "config.py").write_text(text)
+    (jupyter_home / "config.py").write_text(text)
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("HAI_", "MARSV2_", "JUPYTER"))},
         "HAI_CONFIG": str(config),
         "HOME": str(home),  # a login shell reads what is there
-        "JUPYTER_CONFIG_DIR": str(own / "config"),
-        "JUPYTER_DATA_DIR": str(own / "data"),
-        "JUPYTER_RUNTIME_DIR": str(own / "runtime"),
-        "IPYTHONDIR": str(own / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(jupyter_home / "config"),
+        "JUPYTER_DATA_DIR": str(jupyter_home / "data"),
+        "JUPYTER_RUNTIME_DIR": str(jupyter_home / "runtime"),
+        "IPYTHONDIR": str(jupyter_home / "ipython"),
         **variables,
     }
     kind = "jupyterlab" if lab else "jupyter_server"
-    command = [sys.executable, "-m", kind, f"--config={own / 'config.py'}"]
+    command = [sys.executable, "-m", kind, f"--config={jupyter_home / 'config.py'}"]
     with (home / "lab.log").open("ab") as log:
         process = subprocess.Popen(command, env=environment, cwd=root, stdout=log, stderr=log)
-    return Lab(_listening(own / "runtime", process, home), "jupyter-secret", root, process)
+    return Lab(_listening(jupyter_home / "runtime", process, home), "jupyter-secret", root, process)
 
 
 def write_profile(path: Path, profile: Profile) -> None:

@@ -17,7 +17,7 @@ from hai.client.tasks.container_spec import ContainerOptions, container_spec
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from tests.jupyter.browsing import CHROMIUM, FLAGS, open_file, open_lab, row
-from tests.jupyter.conftest import Place, start_place
+from tests.jupyter.conftest import JupyterSetup, start_setup
 
 NB: Any = nbformat
 DOCS = Path(__file__).parents[2] / "docs"
@@ -33,7 +33,7 @@ for step in range(2000):
 
 
 async def main() -> None:
-    with place() as here:
+    with setup() as here:
         write_files(here.root)
         async with Client(here.profile) as client, async_playwright() as playwright:
             browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
@@ -44,9 +44,9 @@ async def main() -> None:
 
 
 @contextmanager
-def place() -> Iterator[Place]:
+def setup() -> Iterator[JupyterSetup]:
     with tempfile.TemporaryDirectory(prefix="hai-pictures-") as home:
-        yield from start_place(Path(home), lab=True, nodes=4)
+        yield from start_setup(Path(home), lab=True, nodes=4)
 
 
 def write_files(root: Path) -> None:
@@ -60,14 +60,14 @@ def write_files(root: Path) -> None:
     NB.write(NB.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), root / "study.ipynb")
 
 
-async def task(client: Client, place: Place, name: str, nodes: int, priority: int) -> Task:
-    program = ProgramSpec(entrypoint="train.py", workspace=str(place.root))
+async def task(client: Client, setup: JupyterSetup, name: str, nodes: int, priority: int) -> Task:
+    program = ProgramSpec(entrypoint="train.py", workspace=str(setup.root))
     resource = ResourceSpec(node_count=nodes)
     spec = TaskSpec(version=2, name=name, priority=priority, spec=program, resource=resource)
     return await client.tasks.create(spec)
 
 
-async def play(page: Page, place: Place, client: Client) -> None:
+async def play(page: Page, setup: JupyterSetup, client: Client) -> None:
     failing = TaskSpec(
         version=2,
         name="broken.sh",
@@ -76,11 +76,11 @@ async def play(page: Page, place: Place, client: Client) -> None:
     )
     done = await client.tasks.create(failing)
     await client.tasks.wait(done.id, timeout=60)
-    first = await task(client, place, "train.py", 2, 10)
-    await task(client, place, "sweep-1", 2, 10)
-    waiting = await task(client, place, "sweep-2", 4, 10)
+    first = await task(client, setup, "train.py", 2, 10)
+    await task(client, setup, "sweep-1", 2, 10)
+    waiting = await task(client, setup, "sweep-2", 4, 10)
     await client.tasks.wait(first.id, until="running", timeout=60)
-    await open_lab(page, place)
+    await open_lab(page, setup)
     await open_file(page, "study.ipynb")
     await page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
     await page.wait_for_timeout(4000)  # idle is said a little before the kernel listens

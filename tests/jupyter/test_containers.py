@@ -21,7 +21,7 @@ from hai_jupyter.errors import body
 from hai_jupyter.handlers.containers import container_options
 from hai_jupyter.notebooks import executed, nbformat_files
 from hai_jupyter.syncing import last_event, run, shortened, workspace_of
-from tests.jupyter.conftest import Page, Place, sync_command
+from tests.jupyter.conftest import JupyterSetup, Page, sync_command
 
 pytestmark = pytest.mark.xdist_group("jupyter")
 
@@ -69,12 +69,12 @@ def test_a_wish_with_mistakes_names_all() -> None:
 
 
 async def test_the_folder_of_a_workspace_is_pushed_pulled_and_a_conflict_shown(
-    page: Page, place: Place, client: Client
+    page: Page, setup: JupyterSetup, client: Client
 ) -> None:
-    folder = place.root / "project"
+    folder = setup.root / "project"
     (folder / "src").mkdir(parents=True)
     (folder / "src" / "a.py").write_text("one\n")
-    await asyncio.to_thread(sync_command, place, folder, "init", "project")
+    await asyncio.to_thread(sync_command, setup, folder, "init", "project")
     there = Path((await client.workspaces.get("project")).path) / "src" / "a.py"
 
     async def standing() -> tuple[int, int, list[str]]:
@@ -96,13 +96,13 @@ async def test_the_folder_of_a_workspace_is_pushed_pulled_and_a_conflict_shown(
 
 
 async def test_a_submission_from_a_workspace_runs_exactly_what_is_pushed(
-    page: Page, place: Place, client: Client
+    page: Page, setup: JupyterSetup, client: Client
 ) -> None:
-    folder = place.root / "paper" / "src"
+    folder = setup.root / "paper" / "src"
     folder.mkdir(parents=True)
     (folder / "run.py").write_text("print(open('x').read())\n")
     (folder / "x").write_text("as submitted")
-    await asyncio.to_thread(sync_command, place, folder.parent, "init", "paper")
+    await asyncio.to_thread(sync_command, setup, folder.parent, "init", "paper")
     draft = (await page.get("draft?path=paper/src/run.py")).data
     assert draft["workspace"] == "paper"
     body = {"path": "paper/src/run.py", "draft": draft["draft"]}
@@ -119,19 +119,19 @@ async def test_a_submission_from_a_workspace_runs_exactly_what_is_pushed(
     again = {**body, "draft": (await page.get("draft?path=paper/src/run.py")).data["draft"]}
     refused = await page.post("submit", {**again, "push": True})
     assert (refused.code, "src/x" in refused.data["message"]) == (409, True)
-    plain = await page.post("submit", again)
-    assert (await client.tasks.get(plain.data["id"])).spec.spec.workspace == str(folder)
+    to_json_value = await page.post("submit", again)
+    assert (await client.tasks.get(to_json_value.data["id"])).spec.spec.workspace == str(folder)
 
 
 async def test_an_executed_notebook_is_brought_from_the_directory_of_its_task(
-    page: Page, place: Place, client: Client
+    page: Page, setup: JupyterSetup, client: Client
 ) -> None:
-    folder = place.root / "thesis" / "sub"
+    folder = setup.root / "thesis" / "sub"
     folder.mkdir(parents=True)
     nbformat_files.write(
         nbformat_files.made([nbformat_files.code_cell("print(6 * 7)")], {}), folder / "a.ipynb"
     )
-    await asyncio.to_thread(sync_command, place, folder.parent, "init", "thesis")
+    await asyncio.to_thread(sync_command, setup, folder.parent, "init", "thesis")
     draft = (await page.get("draft?path=thesis/sub/a.ipynb")).data["draft"]
     body = {"path": "thesis/sub/a.ipynb", "draft": draft, "push": True}
     id = (await page.post("submit", body)).data["id"]
@@ -141,7 +141,7 @@ async def test_an_executed_notebook_is_brought_from_the_directory_of_its_task(
     brought = (await page.post(f"tasks/{id}/executed", {})).data["path"]
     assert brought.startswith("thesis/sub/hai_jobs/a-")
     assert brought.endswith(f".{id}.ipynb")
-    done = nbformat_files.read(place.root / brought)
+    done = nbformat_files.read(setup.root / brought)
     assert done.cells[0].outputs[0].text == "42\n"
 
 
@@ -158,11 +158,11 @@ async def test_no_link_leads_an_executed_notebook_elsewhere(tmp_path: Path) -> N
     program = ProgramSpec(workspace="haiworkspace://w@1/sub", parameters=given)
     task = Task(id=7, name="a.ipynb", spec=TaskSpec(spec=program))
     with pytest.raises(Denied, match="outside"):
-        await executed.bring(client, task, ContentsPaths(root))
+        await executed.download(client, task, ContentsPaths(root))
     (root / "hai_jobs").unlink()
     (root / "hai_jobs").mkdir()
     (root / "hai_jobs" / "evil.ipynb").symlink_to(outside / "evil.ipynb")
-    assert await executed.bring(client, task, ContentsPaths(root)) == "hai_jobs/evil.ipynb"
+    assert await executed.download(client, task, ContentsPaths(root)) == "hai_jobs/evil.ipynb"
     assert list(outside.iterdir()) == []
 
 
@@ -186,8 +186,8 @@ def _workspace_at(folder: Path) -> None:
     (folder / ".hfai" / "workspace.yml").write_text("name: w\nid: 0123456789abcdef\n")
 
 
-async def test_a_folder_of_no_workspace(page: Page, place: Place) -> None:
-    (place.root / "plain").mkdir()
+async def test_a_folder_of_no_workspace(page: Page, setup: JupyterSetup) -> None:
+    (setup.root / "plain").mkdir()
     assert (await page.get("workspace?path=plain")).data == {}
     assert (await page.post("workspace/push", {"path": "plain"})).code == 404
     assert (await page.post("workspace/push", {"path": "../.."})).code == 409

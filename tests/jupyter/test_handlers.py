@@ -14,7 +14,7 @@ from hai.client.client import Client
 from hai.client.tasks.diagnosis import diagnose
 from hai.v1.artifact_pb2 import Artifact
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from tests.jupyter.conftest import Page, Place
+from tests.jupyter.conftest import JupyterSetup, Page
 
 NB: Any = nbformat
 
@@ -29,9 +29,9 @@ for i in range(400):
 """
 
 
-def write_notebook(place: Place, name: str, *sources: str) -> None:
+def write_notebook(setup: JupyterSetup, name: str, *sources: str) -> None:
     cells = [NB.v4.new_code_cell(source) for source in sources]
-    NB.write(NB.v4.new_notebook(cells=cells), place.root / name)
+    NB.write(NB.v4.new_notebook(cells=cells), setup.root / name)
 
 
 async def hand_in(page: Page, path: str, **more: Any) -> Any:
@@ -39,10 +39,10 @@ async def hand_in(page: Page, path: str, **more: Any) -> Any:
     return await page.post("submit", {"path": path, "draft": draft, **more})
 
 
-async def test_the_user_is_shown_without_a_token(page: Page, place: Place) -> None:
+async def test_the_user_is_shown_without_a_token(page: Page, setup: JupyterSetup) -> None:
     answer = await page.get("me")
     assert (answer.code, answer.data["role"]) == (200, "ADMIN")
-    assert place.profile.token not in answer.text
+    assert setup.profile.token not in answer.text
     assert "tokens" not in answer.data
 
 
@@ -59,10 +59,10 @@ async def test_nobody_gets_in_without_jupyters_token(page: Page, path: str) -> N
     assert (await page.get(path, Authorization="")).code == 403
 
 
-async def test_a_form_of_another_site_can_not_submit(page: Page, place: Place) -> None:
+async def test_a_form_of_another_site_can_not_submit(page: Page, setup: JupyterSetup) -> None:
     """It has the browser's cookie of the login, but not the word that only our own page can read."""
     cookie = await page.login()
-    (place.root / "xsrf.py").write_text("print(1)\n")
+    (setup.root / "xsrf.py").write_text("print(1)\n")
     body = {"path": "xsrf.py"}
     own = cookie.partition("_xsrf=")[2].partition(";")[0]
     told = {"Authorization": "", "Cookie": cookie}
@@ -82,10 +82,12 @@ async def test_a_form_of_another_site_can_not_submit(page: Page, place: Place) -
         "a%00b.py",
     ],
 )
-async def test_nothing_outside_of_the_root_is_read(page: Page, place: Place, path: str) -> None:
-    link = place.root / "out"
+async def test_nothing_outside_of_the_root_is_read(
+    page: Page, setup: JupyterSetup, path: str
+) -> None:
+    link = setup.root / "out"
     if not link.exists():
-        link.symlink_to(place.home)
+        link.symlink_to(setup.home)
     answer = await page.get(f"draft?path={path}")
     assert answer.code in (404, 409)
     assert "token" not in answer.text
@@ -116,21 +118,23 @@ OUTSIDE = [
         ),
     ],
 )
-async def test_no_handler_reaches_outside_of_the_root(page: Page, place: Place, ask: Any) -> None:
-    secret = place.home / "secret.ipynb"
-    write_notebook(place, "../secret.ipynb", "'a secret'")
-    (place.root / ".hidden").mkdir(exist_ok=True)
-    write_notebook(place, ".hidden/a.ipynb", "'a secret'")
-    for name, target in (("out", place.home), ("secret-link.ipynb", secret)):
-        if not (place.root / name).is_symlink():
-            (place.root / name).symlink_to(target)
-    before = {path: path.stat().st_mtime_ns for path in place.home.iterdir()}
+async def test_no_handler_reaches_outside_of_the_root(
+    page: Page, setup: JupyterSetup, ask: Any
+) -> None:
+    secret = setup.home / "secret.ipynb"
+    write_notebook(setup, "../secret.ipynb", "'a secret'")
+    (setup.root / ".hidden").mkdir(exist_ok=True)
+    write_notebook(setup, ".hidden/a.ipynb", "'a secret'")
+    for name, target in (("out", setup.home), ("secret-link.ipynb", secret)):
+        if not (setup.root / name).is_symlink():
+            (setup.root / name).symlink_to(target)
+    before = {path: path.stat().st_mtime_ns for path in setup.home.iterdir()}
     for path in OUTSIDE:
         answer = await ask(page, path)
         assert answer.code in (400, 404, 409), (path, answer.text)
         assert "a secret" not in answer.text
-    after = {path: path.stat().st_mtime_ns for path in place.home.iterdir()}
-    assert after.keys() - {place.home / ".npm"} == before.keys() - {place.home / ".npm"}  # Lab's
+    after = {path: path.stat().st_mtime_ns for path in setup.home.iterdir()}
+    assert after.keys() - {setup.home / ".npm"} == before.keys() - {setup.home / ".npm"}  # Lab's
     assert after[secret] == before[secret]
 
 
@@ -142,9 +146,9 @@ async def test_all_that_is_wrong_with_a_request_is_said_at_once(page: Page) -> N
 
 
 async def test_what_would_be_submitted_is_shown_with_what_would_become_of_it(
-    page: Page, place: Place
+    page: Page, setup: JupyterSetup
 ) -> None:
-    (place.root / "look.py").write_text("print(1)\n")
+    (setup.root / "look.py").write_text("print(1)\n")
     answer = await page.post("check", {"path": "look.py", "form": {"resource": {"node_count": 2}}})
     assert answer.data["outcome"] == "STARTS"
     assert "entrypoint: look.py" in answer.data["yaml"]
@@ -158,9 +162,9 @@ async def test_a_task_file_that_breaks_rules_is_refused_with_places(page: Page) 
 
 
 async def test_two_tabs_hand_the_same_thing_in_once(
-    page: Page, place: Place, client: Client
+    page: Page, setup: JupyterSetup, client: Client
 ) -> None:
-    (place.root / "twice.py").write_text("print(1)\n")
+    (setup.root / "twice.py").write_text("print(1)\n")
     draft = (await page.get("draft?path=twice.py")).data["draft"]
     body = {"path": "twice.py", "draft": draft}
     first, second = await asyncio.gather(page.post("submit", body), page.post("submit", body))
@@ -172,8 +176,10 @@ async def test_two_tabs_hand_the_same_thing_in_once(
     await client.tasks.wait(third.data["id"], timeout=30)
 
 
-async def test_a_task_is_followed_suspended_resumed_and_stopped(page: Page, place: Place) -> None:
-    (place.root / "count.py").write_text(COUNT)
+async def test_a_task_is_followed_suspended_resumed_and_stopped(
+    page: Page, setup: JupyterSetup
+) -> None:
+    (setup.root / "count.py").write_text(COUNT)
     async with page.socket("events") as frame:
         id = (await hand_in(page, "count.py")).data["id"]
         await until(frame, id, lambda row: row.get("run") == "RUNNING")
@@ -191,9 +197,9 @@ async def test_a_task_is_followed_suspended_resumed_and_stopped(page: Page, plac
 
 
 async def test_a_failed_task_comes_with_the_diagnosis_that_hai_why_gives(
-    page: Page, place: Place, client: Client
+    page: Page, setup: JupyterSetup, client: Client
 ) -> None:
-    (place.root / "broken.py").write_text("import nowhere\n")
+    (setup.root / "broken.py").write_text("import nowhere\n")
     id = (await hand_in(page, "broken.py")).data["id"]
     await client.tasks.wait(id, timeout=30)
     why = (await page.get(f"tasks/{id}")).data["why"]
@@ -205,9 +211,9 @@ async def test_a_failed_task_comes_with_the_diagnosis_that_hai_why_gives(
 
 
 async def test_a_log_is_read_to_its_last_line_and_goes_on_after_a_cursor(
-    page: Page, place: Place, client: Client
+    page: Page, setup: JupyterSetup, client: Client
 ) -> None:
-    (place.root / "lines.py").write_text("for i in range(500):\n    print('line', i)\n")
+    (setup.root / "lines.py").write_text("for i in range(500):\n    print('line', i)\n")
     id = (await hand_in(page, "lines.py")).data["id"]
     await client.tasks.wait(id, timeout=30)
     lines, cursor = await read_log(page, f"tasks/{id}/log")
@@ -218,33 +224,33 @@ async def test_a_log_is_read_to_its_last_line_and_goes_on_after_a_cursor(
 
 
 async def test_a_download_that_breaks_off_does_not_look_whole(
-    page: Page, place: Place, client: Client
+    page: Page, setup: JupyterSetup, client: Client
 ) -> None:
-    (place.root / "long.py").write_text("for i in range(300_000): print(i, 'x' * 100)\n")
+    (setup.root / "long.py").write_text("for i in range(300_000): print(i, 'x' * 100)\n")
     id = (await hand_in(page, "long.py")).data["id"]
     await client.tasks.wait(id, timeout=60)
-    url = urlsplit(place.lab.url)
+    url = urlsplit(setup.lab.url)
     reader, writer = await asyncio.open_connection(url.hostname, url.port)
     lines = (
         f"GET {url.path}hai_jupyter/tasks/{id}/log.txt HTTP/1.1",
         f"Host: {url.netloc}",
-        f"Authorization: token {place.lab.token}",
+        f"Authorization: token {setup.lab.token}",
         "Connection: close",
     )
     writer.write("".join(f"{line}\r\n" for line in (*lines, "")).encode())
     assert b" 200 " in await reader.readline()
-    place.server.end()
+    setup.server.end()
     try:
         assert not (await reader.read()).endswith(b"\r\n0\r\n\r\n")
     finally:
-        place.server.start("--port", place.profile.server.rpartition(":")[2])
+        setup.server.start("--port", setup.profile.server.rpartition(":")[2])
         writer.close()
 
 
 async def test_a_page_that_comes_back_gets_only_what_has_changed(
-    page: Page, place: Place, client: Client
+    page: Page, setup: JupyterSetup, client: Client
 ) -> None:
-    (place.root / "short.py").write_text("print(1)\n")
+    (setup.root / "short.py").write_text("print(1)\n")
     async with page.socket("events") as frame:
         seen = await complete(frame)
         id = (await hand_in(page, "short.py")).data["id"]
@@ -259,29 +265,29 @@ async def test_a_page_that_comes_back_gets_only_what_has_changed(
 
 
 async def test_a_notebook_is_executed_and_its_output_kept(
-    page: Page, place: Place, client: Client
+    page: Page, setup: JupyterSetup, client: Client
 ) -> None:
-    write_notebook(place, "my book.ipynb", "lr = 1", "print('rate', lr)")
+    write_notebook(setup, "my book.ipynb", "lr = 1", "print('rate', lr)")
     answer = await hand_in(page, "my book.ipynb", parameters={"lr": "0.5"})
     assert answer.code == 200, answer.text
     task = await client.tasks.wait(answer.data["id"], timeout=60)
     assert task.outcome == 1, task.reason
-    [out] = (place.root / "hai_jobs").glob(f"my book-*.{task.id}.ipynb")
+    [out] = (setup.root / "hai_jobs").glob(f"my book-*.{task.id}.ipynb")
     done = NB.read(out, as_version=4)
     assert done.cells[0].metadata.tags == ["injected-parameters"]
     assert done.metadata.hai.state == "finished"
     assert (await page.get(f"tasks/{task.id}")).data["notebook"] == f"hai_jobs/{out.name}"
-    assert not NB.read(place.root / "my book.ipynb", as_version=4).cells[1].outputs
+    assert not NB.read(setup.root / "my book.ipynb", as_version=4).cells[1].outputs
 
 
-async def test_the_platform_goes_and_comes_back(page: Page, place: Place) -> None:
+async def test_the_platform_goes_and_comes_back(page: Page, setup: JupyterSetup) -> None:
     async with page.socket("events") as frame:
         await complete(frame)
-        place.server.end()
+        setup.server.end()
         down = await facts(frame, lambda f: f.get("link", {}).get("reason") == "UNREACHABLE")
         assert down["link"]["up"] is False
         assert (await page.get("me")).code == 503
-        place.server.start("--port", place.profile.server.rpartition(":")[2])
+        setup.server.start("--port", setup.profile.server.rpartition(":")[2])
         await facts(frame, lambda f: f.get("link", {}).get("up") is True)
 
 
@@ -318,13 +324,13 @@ async def facts(frame: Any, wanted: Any) -> Any:
 
 
 async def test_a_submission_names_the_artifacts_of_its_task(
-    page: Page, place: Place, client: Client
+    page: Page, setup: JupyterSetup, client: Client
 ) -> None:
     for version in ("1", "2"):
         await client.artifacts.create(Artifact(name="resnet", version=version, location="/ws/r"))
     shown = (await page.get("artifacts")).data
     assert [(one["name"], one["version"]) for one in shown] == [("resnet", "1"), ("resnet", "2")]
-    (place.root / "reads.py").write_text("print(1)\n")
+    (setup.root / "reads.py").write_text("print(1)\n")
     named = {"input": {"name": "resnet", "version": "1"}, "output": shown[1]}
     made = await hand_in(page, "reads.py", artifacts=named)
     found = await client.artifacts.of_task(made.data["id"])
@@ -338,8 +344,10 @@ async def test_a_submission_names_the_artifacts_of_its_task(
     assert (refused.code, len(refused.data["violations"])) == (400, 3)
 
 
-async def test_use_of_a_task_is_numbers_that_a_page_can_draw(page: Page, place: Place) -> None:
-    (place.root / "used.py").write_text("print(1)\n")
+async def test_use_of_a_task_is_numbers_that_a_page_can_draw(
+    page: Page, setup: JupyterSetup
+) -> None:
+    (setup.root / "used.py").write_text("print(1)\n")
     made = await hand_in(page, "used.py")
     shown = (await page.get(f"tasks/{made.data['id']}/usage")).data
     assert shown["step"] >= 60
@@ -350,9 +358,9 @@ async def test_use_of_a_task_is_numbers_that_a_page_can_draw(page: Page, place: 
 
 
 async def test_the_form_says_what_has_changed_since_the_last_submission(
-    page: Page, place: Place
+    page: Page, setup: JupyterSetup
 ) -> None:
-    file = place.root / "changing.py"
+    file = setup.root / "changing.py"
     file.write_text("print('one')\n")
     assert (await page.get("draft?path=changing.py")).data["changes"] is None
     made = await hand_in(page, "changing.py")
@@ -373,14 +381,14 @@ NO_NOTEBOOKS = {
 
 
 @pytest.mark.parametrize("made", [pytest.param(v, id=k) for k, v in NO_NOTEBOOKS.items()])
-async def test_what_is_no_notebook_is_told(page: Page, place: Place, made: Any) -> None:
+async def test_what_is_no_notebook_is_told(page: Page, setup: JupyterSetup, made: Any) -> None:
     whole = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, **made}
-    (place.root / "none.ipynb").write_text(json.dumps(whole))
+    (setup.root / "none.ipynb").write_text(json.dumps(whole))
     await expect_no_notebook(page, "none.ipynb")
 
 
-async def test_a_file_without_end_inside_is_no_notebook(page: Page, place: Place) -> None:
-    (place.root / "deep.ipynb").write_text("[" * 100_000)
+async def test_a_file_without_end_inside_is_no_notebook(page: Page, setup: JupyterSetup) -> None:
+    (setup.root / "deep.ipynb").write_text("[" * 100_000)
     await expect_no_notebook(page, "deep.ipynb")
 
 
@@ -400,9 +408,11 @@ async def expect_no_notebook(page: Page, path: str) -> None:
 @pytest.mark.parametrize(
     "path", [pytest.param("x" * 300, id="too long"), pytest.param("circle", id="a circle of links")]
 )
-async def test_a_path_that_leads_nowhere_is_told(page: Page, place: Place, path: str) -> None:
-    if not (place.root / "circle").is_symlink():
-        (place.root / "circle").symlink_to("circle")
+async def test_a_path_that_leads_nowhere_is_told(
+    page: Page, setup: JupyterSetup, path: str
+) -> None:
+    if not (setup.root / "circle").is_symlink():
+        (setup.root / "circle").symlink_to("circle")
     for ask in (page.get(f"draft?path={path}"), page.get(f"workspace?path={path}")):
         assert (await ask).code == 404
 
@@ -494,22 +504,24 @@ options: {tags: [mine], time_limit: 1h}
 """
 
 
-async def test_the_form_of_a_task_file_begins_with_what_it_says(page: Page, place: Place) -> None:
-    (place.root / "job.yml").write_text(TASK_FILE)
+async def test_the_form_of_a_task_file_begins_with_what_it_says(
+    page: Page, setup: JupyterSetup
+) -> None:
+    (setup.root / "job.yml").write_text(TASK_FILE)
     draft = (await page.get("draft?path=job.yml")).data
     assert draft["name"] == "from the file"
     assert (draft["begin"]["priority"], draft["begin"]["resource"]["node_count"]) == (20, 2)
     assert draft["begin"]["options"]["tags"] == ["mine"]
-    (place.root / "job.yml").write_text(TASK_FILE.replace("priority", "pirority"))
+    (setup.root / "job.yml").write_text(TASK_FILE.replace("priority", "pirority"))
     wrong = await page.get("draft?path=job.yml")
     assert wrong.code == 400
     assert "pirority" in wrong.data["message"]
 
 
 async def test_what_is_taken_out_of_the_form_is_taken_out_of_a_task_file(
-    page: Page, place: Place
+    page: Page, setup: JupyterSetup
 ) -> None:
-    (place.root / "less.yml").write_text(TASK_FILE)
+    (setup.root / "less.yml").write_text(TASK_FILE)
     form = {"options": {"tags": None}, "spec": {"environments": {"A": None, "B": "3"}}}
     spec = (await page.post("check", {"path": "less.yml", "form": form})).data["spec"]
     assert spec["options"] == {"time_limit": 3600}

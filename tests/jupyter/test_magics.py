@@ -14,16 +14,16 @@ from IPython.core.interactiveshell import InteractiveShell
 from hai.v1.task_pb2 import Task
 from hai_jupyter.task_view import MIME, TaskList, TaskView
 from tests.jupyter.browsing import EVIL
-from tests.jupyter.conftest import Place
+from tests.jupyter.conftest import JupyterSetup
 
 pytestmark = pytest.mark.xdist_group("jupyter")
 
 
 @pytest.fixture
-def shell(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setenv("HAI_CONFIG", str(place.home / "config.toml"))
+def shell(setup: JupyterSetup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setenv("HAI_CONFIG", str(setup.home / "config.toml"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.chdir(place.root)
+    monkeypatch.chdir(setup.root)
     made: Any = InteractiveShell.instance()
     made.run_line_magic("load_ext", "hai_jupyter")
     yield made
@@ -55,9 +55,9 @@ def test_a_cell_is_submitted_looked_at_and_its_log_printed(
 
 
 def test_a_file_is_submitted_with_values_and_options(
-    shell: Any, place: Place, capsys: pytest.CaptureFixture[str]
+    shell: Any, setup: JupyterSetup, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (place.root / "says.py").write_text("import sys\nprint('told', *sys.argv[1:])\n")
+    (setup.root / "says.py").write_text("import sys\nprint('told', *sys.argv[1:])\n")
     line = "says.py --name said -v rate=0.5 -o options.tags=[from-magic]"
     made = shell.run_line_magic("hai_submit", line)
     assert "said SUCCEEDED" in ended(shell, made.id)

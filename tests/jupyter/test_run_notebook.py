@@ -24,8 +24,8 @@ NB: Any = nbformat
 
 def write(path: Path, *sources: str, tags: dict[int, str] | None = None) -> Path:
     cells = [NB.v4.new_code_cell(source) for source in sources]
-    for place, tag in (tags or {}).items():
-        cells[place].metadata.tags = [tag]
+    for setup, tag in (tags or {}).items():
+        cells[setup].metadata.tags = [tag]
     NB.write(NB.v4.new_notebook(cells=cells), path)
     return path
 

@@ -12,7 +12,7 @@ import pytest
 from hai.client.errors import Invalid
 from hai_jupyter.notebooks import nbformat_files
 from hai_jupyter.notebooks.scripts import script, specials
-from tests.jupyter.conftest import Page, Place
+from tests.jupyter.conftest import JupyterSetup, Page
 
 pytestmark = pytest.mark.xdist_group("jupyter")
 CELL = '''x = 1
@@ -80,13 +80,13 @@ ODD = 'sp ace "$(touch x)";\'ü`.ipynb'
 
 
 async def test_a_script_asks_before_it_loses_or_overwrites_anything(
-    page: Page, place: Place
+    page: Page, setup: JupyterSetup
 ) -> None:
-    nbformat_files.write(notebook("!ls", "print(1)"), place.root / ODD)
+    nbformat_files.write(notebook("!ls", "print(1)"), setup.root / ODD)
     asked = (await page.post("notebook/script", {"path": ODD})).data
     assert asked == {"specials": [{"cell": 1, "line": 1, "text": "!ls"}]}
     made = await page.post("notebook/script", {"path": ODD, "specials": "skip"})
-    script_path = place.root / made.data["path"]
+    script_path = setup.root / made.data["path"]
     assert (script_path.stem, "pass  # !ls" in script_path.read_text()) == (Path(ODD).stem, True)
     script_path.write_text("mine")
     again = {"path": ODD, "specials": "skip"}
@@ -95,28 +95,30 @@ async def test_a_script_asks_before_it_loses_or_overwrites_anything(
     assert (other, script_path.read_text()) == (f"{script_path.stem}-2.py", "mine")
     await page.post("notebook/script", {**again, "clash": "overwrite"})
     assert "print(1)" in script_path.read_text()
-    assert not list(place.root.glob("**/x"))
+    assert not list(setup.root.glob("**/x"))
 
 
 async def test_outputs_are_cleared_and_the_notebook_as_it_was_is_kept(
-    page: Page, place: Place
+    page: Page, setup: JupyterSetup
 ) -> None:
     full = notebook("print(1)")
     full.cells[0].outputs = [nbformat_files.stream("x" * 10_000)]
-    nbformat_files.write(full, place.root / "full.ipynb")
+    nbformat_files.write(full, setup.root / "full.ipynb")
     told = (await page.post("notebook/clear", {"path": "full.ipynb"})).data
     assert told["before"] > 10_000 > told["after"]
-    assert nbformat_files.read(place.root / "full.ipynb").cells[0].outputs == []
-    assert nbformat_files.read(place.root / told["copy"]).cells[0].outputs[0].text == "x" * 10_000
+    assert nbformat_files.read(setup.root / "full.ipynb").cells[0].outputs == []
+    assert nbformat_files.read(setup.root / told["copy"]).cells[0].outputs[0].text == "x" * 10_000
 
 
-async def test_what_is_made_of_a_private_notebook_is_private(page: Page, place: Place) -> None:
-    private = place.root / "private.ipynb"
+async def test_what_is_made_of_a_private_notebook_is_private(
+    page: Page, setup: JupyterSetup
+) -> None:
+    private = setup.root / "private.ipynb"
     nbformat_files.write(notebook("print(1)"), private)
     private.chmod(0o600)
     copy = (await page.post("notebook/clear", {"path": private.name})).data["copy"]
     script = (await page.post("notebook/script", {"path": private.name})).data["path"]
-    made = [private, place.root / copy, place.root / script]
+    made = [private, setup.root / copy, setup.root / script]
     assert [path.stat().st_mode & 0o777 for path in made] == [0o600] * 3
 
 
@@ -132,15 +134,17 @@ async def test_what_is_made_of_a_private_notebook_is_private(page: Page, place: 
     ],
 )
 async def test_what_can_not_be_is_refused(
-    page: Page, place: Place, verb: str, body: Any, code: int
+    page: Page, setup: JupyterSetup, verb: str, body: Any, code: int
 ) -> None:
-    (place.root / "broken.ipynb").write_text("[]")
+    (setup.root / "broken.ipynb").write_text("[]")
     assert (await page.post(f"notebook/{verb}", body)).code == code
 
 
 @pytest.mark.parametrize("text", ["[]", "no json", '{"cells": 3}'])
-async def test_that_a_file_is_no_notebook_is_told_once(page: Page, place: Place, text: str) -> None:
-    (place.root / "broken.ipynb").write_text(text)
+async def test_that_a_file_is_no_notebook_is_told_once(
+    page: Page, setup: JupyterSetup, text: str
+) -> None:
+    (setup.root / "broken.ipynb").write_text(text)
     refused = await page.post("notebook/script", {"path": "broken.ipynb"})
     told = refused.data["violations"][0]["message"]
     assert told.startswith("broken.ipynb is not a notebook: ")

@@ -61,10 +61,10 @@ def spec(name: str) -> TaskSpec:
     return TaskSpec(version=2, name=name, spec=program, resource=ResourceSpec(node_count=1))
 
 
-def hub_of(client: FakeClient, linger: float = 0.0) -> StreamManager:
-    link = ClientProvider(lambda: client.profile, lambda profile: client)
-    board = StateStore(max_finished=100)
-    return StreamManager(board, [WatchSource(link, board, 100)], linger)
+def manager_of(client: FakeClient, linger: float = 0.0) -> StreamManager:
+    provider = ClientProvider(lambda: client.profile, lambda profile: client)
+    store = StateStore(max_finished=100)
+    return StreamManager(store, [WatchSource(provider, store, 100)], linger)
 
 
 async def read(page: Subscriber, wanted: Any) -> dict[str, Any]:
@@ -79,37 +79,37 @@ async def read(page: Subscriber, wanted: Any) -> dict[str, Any]:
     return found
 
 
-async def gone(client: Counting) -> None:
+async def removed(client: Counting) -> None:
     async with asyncio.timeout(10):
         await client.idle.wait()
 
 
 async def test_fifty_pages_are_one_stream() -> None:
     client = Counting()
-    hub = hub_of(client)
+    manager = manager_of(client)
     with ExitStack() as pages:
-        all_pages = [pages.enter_context(hub.page()) for _ in range(50)]
+        all_pages = [pages.enter_context(manager.page()) for _ in range(50)]
         await asyncio.gather(
             *(read(p, lambda f: f.get("version", 0) > 0 or f["nodes"]) for p in all_pages)
         )
         made = await client.tasks.create(spec("a"))
         for page in all_pages:
             assert made.id in (await read(page, lambda f: made.id in f["tasks"]))["tasks"]
-        assert (hub.board.pages, client.open, client.most) == (50, 1, 1)
-    await gone(client)
-    assert (hub.board.pages, hub.streams) == (0, 0)
+        assert (manager.store.pages, client.open, client.most) == (50, 1, 1)
+    await removed(client)
+    assert (manager.store.pages, manager.streams) == (0, 0)
 
 
 async def test_streams_outlive_a_page_that_is_loaded_again() -> None:
     client = Counting()
-    hub = hub_of(client, linger=30)
-    with hub.page() as page:
+    manager = manager_of(client, linger=30)
+    with manager.page() as page:
         first = await read(page, lambda f: f["nodes"])
-    with hub.page() as page:
+    with manager.page() as page:
         again = await read(page, lambda f: f["nodes"])
     assert (first["board"], client.open) == (again["board"], 1)
-    await hub.close()
-    await gone(client)
+    await manager.close()
+    await removed(client)
 
 
 async def test_what_finished_before_anybody_looked_is_listed_too() -> None:
@@ -117,17 +117,17 @@ async def test_what_finished_before_anybody_looked_is_listed_too() -> None:
     made = await client.tasks.create(spec("old"))
     client.start(made.id, ["n0"])
     client.finish(made.id)
-    hub = hub_of(client)
-    with hub.page() as page:
+    manager = manager_of(client)
+    with manager.page() as page:
         found = await read(page, lambda f: made.id in f["tasks"])
     assert found["tasks"][made.id]["outcome"] == "SUCCEEDED"
-    await hub.close()
+    await manager.close()
 
 
 async def test_a_loss_is_said_at_once_and_what_came_meanwhile_is_told_after_it() -> None:
     client = Counting()
-    hub = hub_of(client)
-    with hub.page() as page:
+    manager = manager_of(client)
+    with manager.page() as page:
         await read(page, lambda f: f.get("link", {}).get("up"))
         client.lose()
         down = await read(page, lambda f: f.get("link", {}).get("up") is False)
@@ -136,7 +136,7 @@ async def test_a_loss_is_said_at_once_and_what_came_meanwhile_is_told_after_it()
         made = await client.tasks.create(spec("meanwhile"))
         found = await read(page, lambda f: made.id in f["tasks"])
         assert "reset" not in found
-    await hub.close()
+    await manager.close()
 
 
 async def raises() -> None:
@@ -158,9 +158,12 @@ async def test_a_source_that_ends_begins_again(
     end: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pages stayed open, and were told nothing more."""
-    monkeypatch.setattr(hub_module, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(hub_module, "RESTART_SECONDS", 0.01)
     client, begun = Counting(), 0
-    link, board = ClientProvider(lambda: client.profile, lambda profile: client), StateStore(100)
+    provider, store = (
+        ClientProvider(lambda: client.profile, lambda profile: client),
+        StateStore(100),
+    )
 
     class Odd(WatchSource):
         async def follow(self) -> None:
@@ -168,33 +171,33 @@ async def test_a_source_that_ends_begins_again(
             begun += 1
             await (end() if begun < 3 else super().follow())
 
-    hub = StreamManager(board, [Odd(link, board, 100)], 0)
-    with hub.page() as page:
+    manager = StreamManager(store, [Odd(provider, store, 100)], 0)
+    with manager.page() as page:
         await read(page, lambda f: f.get("link", {}).get("up"))
-        assert (begun, hub.streams) == (3, 1)
-    await hub.close()
+        assert (begun, manager.streams) == (3, 1)
+    await manager.close()
 
 
 async def test_what_finished_before_is_listed_also_when_the_server_was_lost_meanwhile() -> None:
-    client, losses = Counting(), 1
+    client, disconnects = Counting(), 1
     made = await client.tasks.create(spec("old"))
     client.start(made.id, ["n0"])
     client.finish(made.id)
     inner = client._transport.unary
 
     async def unary(call: Any, request: Any, **more: Any) -> Any:
-        nonlocal losses
-        if isinstance(request, ListTasksRequest) and losses:
-            losses -= 1
+        nonlocal disconnects
+        if isinstance(request, ListTasksRequest) and disconnects:
+            disconnects -= 1
             raise Unreachable("no server answers")
         return await inner(call, request, **more)
 
     client._transport.unary = unary  # type: ignore[method-assign]
-    hub = hub_of(client)
-    with hub.page() as page:
+    manager = manager_of(client)
+    with manager.page() as page:
         found = await read(page, lambda f: made.id in f["tasks"])
-    assert (found["tasks"][made.id]["outcome"], losses) == ("SUCCEEDED", 0)
-    await hub.close()
+    assert (found["tasks"][made.id]["outcome"], disconnects) == ("SUCCEEDED", 0)
+    await manager.close()
 
 
 async def test_another_profile_is_another_cluster() -> None:
@@ -202,21 +205,21 @@ async def test_another_profile_is_another_cluster() -> None:
     first, _second = clients.values()
     old = await first.tasks.create(spec("old"))
     current = ["a:1"]
-    link = ClientProvider(
+    provider = ClientProvider(
         lambda: Profile("p", current[0]),
         lambda profile: with_profile(clients[profile.server], profile),
     )
-    board = StateStore(100)
-    hub = StreamManager(board, [WatchSource(link, board, 100)], 0)
-    with hub.page() as page:
+    store = StateStore(100)
+    manager = StreamManager(store, [WatchSource(provider, store, 100)], 0)
+    with manager.page() as page:
         begun = await read(page, lambda f: old.id in f["tasks"])
         current[0] = "b:2"
         first.lose()
         found = await read(page, lambda f: f.get("reset") and f.get("link", {}).get("up"))
         assert found["board"] != begun["board"]
-        assert board.tasks == 0
-    await hub.close()
-    await link.close()
+        assert store.tasks == 0
+    await manager.close()
+    await provider.close()
 
 
 def with_profile(client: FakeClient, profile: Profile) -> FakeClient:
@@ -228,37 +231,37 @@ async def test_without_a_profile_the_page_is_told_what_to_do() -> None:
     def missing() -> Profile:
         raise UsageError("no server is chosen", hint="run `hai init`")
 
-    board = StateStore(100)
-    hub = StreamManager(board, [WatchSource(ClientProvider(missing), board, 100)], 0)
-    with hub.page() as page:
+    store = StateStore(100)
+    manager = StreamManager(store, [WatchSource(ClientProvider(missing), store, 100)], 0)
+    with manager.page() as page:
         found = await read(page, lambda f: "link" in f)
     assert found["link"]["hint"] == "run `hai init`"
-    await hub.close()
+    await manager.close()
 
 
 async def test_changes_that_a_slow_page_has_not_taken_are_folded() -> None:
-    board = StateStore(100)
-    with board.page() as page:
+    store = StateStore(100)
+    with store.page() as page:
         for version in range(1, 5000):
-            board.put_tasks([task(1, version)], version)
+            store.put_tasks([task(1, version)], version)
         frame = json.loads(await page.next())
     assert [row["version"] for row in frame["tasks"]] == [4999]
 
 
 async def test_a_page_hears_that_the_server_lives_when_nothing_happens() -> None:
-    board = StateStore(100)
-    with board.page() as page:
-        board.put_tasks([task(1, 7)], 7)
+    store = StateStore(100)
+    with store.page() as page:
+        store.put_tasks([task(1, 7)], 7)
         assert json.loads(await page.next_within(60))["version"] == 7
         assert json.loads(await page.next_within(0)) == {"tasks": [], "nodes": [], "version": 0}
-        board.put_tasks([task(1, 8)], 8)
+        store.put_tasks([task(1, 8)], 8)
         assert json.loads(await page.next_within(60))["tasks"][0]["version"] == 8
 
 
 async def test_many_rows_come_in_parts_the_last_of_which_has_the_version() -> None:
-    board = StateStore(10_000)
-    board.put_tasks([task(i, i) for i in range(1, 1201)], 1200)
-    with board.page() as page:
+    store = StateStore(10_000)
+    store.put_tasks([task(i, i) for i in range(1, 1201)], 1200)
+    with store.page() as page:
         frames = [json.loads(await page.next()) for _ in range(3)]
     assert [len(f["tasks"]) for f in frames] == [ROWS_PER_FRAME, ROWS_PER_FRAME, 200]
     assert [f["version"] for f in frames] == [0, 0, 1200]
@@ -267,18 +270,18 @@ async def test_many_rows_come_in_parts_the_last_of_which_has_the_version() -> No
 
 
 async def test_a_page_that_knows_a_version_gets_what_is_newer() -> None:
-    board = StateStore(100)
-    board.put_tasks([task(1, 1), task(2, 2), task(3, 5)], 5)
-    with board.page(board.id, 2) as page:
+    store = StateStore(100)
+    store.put_tasks([task(1, 1), task(2, 2), task(3, 5)], 5)
+    with store.page(store.id, 2) as page:
         frame = json.loads(await page.next())
     assert ([row["id"] for row in frame["tasks"]], "reset" in frame) == ([3], False)
 
 
 def test_old_finished_tasks_are_forgotten_in_the_end() -> None:
-    board = StateStore(max_finished=10)
+    store = StateStore(max_finished=10)
     for id in range(1, 51):
-        board.put_tasks([task(id, id, TASK_STATE_FINISHED)], id)
-    assert board.tasks == 10
+        store.put_tasks([task(id, id, TASK_STATE_FINISHED)], id)
+    assert store.tasks == 10
 
 
 def test_logs_are_counted_and_limited() -> None:

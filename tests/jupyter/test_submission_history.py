@@ -20,7 +20,7 @@ def test_lines_that_changed_are_shown(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text("rate = 0.1\nrun()\n")
     assert submission_history.changes("a.py", file) is None
-    submission_history.keep("a.py", file)
+    submission_history.save("a.py", file)
     assert submission_history.changes("a.py", file) == ""
     file.write_text("rate = 0.2\nrun()\n")
     shown = (submission_history.changes("a.py", file) or "").splitlines()
@@ -31,7 +31,7 @@ def test_lines_that_changed_are_shown(tmp_path: Path) -> None:
 def test_of_notebooks_the_cells_count_and_not_what_they_printed(tmp_path: Path) -> None:
     file = tmp_path / "n.ipynb"
     nbformat_files.write(nbformat_files.made([nbformat_files.code_cell("print(1)")], {}), file)
-    submission_history.keep("n", file)
+    submission_history.save("n", file)
     outputs = [nbformat_files.stream("1\n")]
     ran = nbformat_files.made(
         [nbformat_files.code_cell("print(1)", outputs=outputs, execution_count=1)], {}
@@ -46,7 +46,7 @@ def test_what_is_kept_of_a_private_file_is_private(tmp_path: Path, data: Path) -
     file = tmp_path / "a.py"
     file.write_text("rate = 0.1\n")
     file.chmod(0o600)
-    submission_history.keep("a.py", file)
+    submission_history.save("a.py", file)
     assert [kept.stat().st_mode & 0o777 for kept in data.iterdir()] == [0o600]
 
 
@@ -57,7 +57,7 @@ def test_what_is_kept_of_a_private_file_is_private(tmp_path: Path, data: Path) -
 def test_what_can_not_be_compared_is_not_kept(tmp_path: Path, data: Path, content: bytes) -> None:
     file = tmp_path / "a.sh"
     file.write_bytes(content)
-    submission_history.keep("a", file)
+    submission_history.save("a", file)
     assert not data.exists()
     assert submission_history.changes("a", file) is None
 
@@ -65,10 +65,10 @@ def test_what_can_not_be_compared_is_not_kept(tmp_path: Path, data: Path, conten
 def test_old_ones_are_forgotten(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submission_history, "_MOST_FILES", 3)
+    monkeypatch.setattr(submission_history, "_MAX_FILES", 3)
     file = tmp_path / "a.py"
     file.write_text("x = 1\n")
     for number in range(5):
-        submission_history.keep(f"name {number}", file)
+        submission_history.save(f"name {number}", file)
     assert len([*data.iterdir()]) == 3
     assert submission_history.changes("name 4", file) == ""

@@ -10,7 +10,7 @@ from hai.v1.user_pb2 import Role
 from hai_jupyter.container_memory import memory
 from hai_jupyter.handlers.base import Handler, answers
 from hai_jupyter.preemption_notice import say_saved
-from hai_jupyter.proto_json import plain
+from hai_jupyter.proto_json import to_json_value
 
 _VISITOR = "X-Hai-User"
 
@@ -28,7 +28,7 @@ class MeHandler(Handler):
             "cluster": info.cluster,
             "version": info.version,
             "visitor": self._visitor(me.user.name),
-            "quotas": [plain(quota, whole=True) for quota in me.quotas],
+            "quotas": [to_json_value(quota, whole=True) for quota in me.quotas],
         }
 
     def _visitor(self, owner: str) -> str:
@@ -43,7 +43,7 @@ class GroupsHandler(Handler):
     @answers
     async def get(self) -> Any:
         """By name."""
-        return [plain(group, whole=True) for group in await self.client.nodes.groups()]
+        return [to_json_value(group, whole=True) for group in await self.client.nodes.groups()]
 
 
 class MessagesHandler(Handler):
@@ -52,7 +52,7 @@ class MessagesHandler(Handler):
     @answers
     async def get(self) -> Any:
         """Newest first."""
-        return [plain(message, whole=True) for message in await self.client.messages.list()]
+        return [to_json_value(message, whole=True) for message in await self.client.messages.list()]
 
 
 class ManualHandler(Handler):
@@ -70,7 +70,10 @@ class WorkspacesHandler(Handler):
     @answers
     async def get(self) -> Any:
         """By name, without the secret of whoever writes one."""
-        found = [plain(workspace, whole=True) for workspace in await self.client.workspaces.list()]
+        found = [
+            to_json_value(workspace, whole=True)
+            for workspace in await self.client.workspaces.list()
+        ]
         for workspace in found:
             workspace.get("lease", {}).pop("token", None)
         return found

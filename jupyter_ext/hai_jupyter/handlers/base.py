@@ -37,7 +37,7 @@ class Handler(APIHandler):
     @property
     def client(self) -> Client:
         """The way to the platform."""
-        return self.backend.link.client()
+        return self.backend.client_provider.client()
 
     def body(self) -> dict[str, Any]:
         """The request's JSON object."""

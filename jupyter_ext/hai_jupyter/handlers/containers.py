@@ -1,6 +1,6 @@
-"""Dev containers: what one has beside being a task, and what can be done with it.
+"""Handlers of dev containers.
 
-A link that opens one is good once and for this page's user only, so it may pass through the page; no token does.
+A link that opens one is valid once and only for the user of this page, so it may pass through the page; no token does.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from hai.v1.container_pb2 import ServiceAction
 from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
 from hai_jupyter.live.rows import task_row
-from hai_jupyter.proto_json import plain
+from hai_jupyter.proto_json import to_json_value
 
 ACTIONS = "start|stop|restart"
 _TEXT, _NUMBER = ((str,), "a text"), ((int, float), "a number")
 _TYPES = {"str": _TEXT, "str | None": _TEXT, "int": ((int,), "a whole number"), "float": _NUMBER}
-_SAID = {
+_FIELDS = {
     field.name: _TYPES[str(field.type)]
     for field in fields(ContainerOptions)
     if field.type in _TYPES
@@ -27,36 +27,35 @@ _SAID = {
 
 
 class ContainersHandler(Handler):
-    """A new one."""
+    """Creates dev containers."""
 
     @answers
     async def post(self) -> Any:
-        """The task."""
         spec = await container_spec(self.client.nodes, container_options(self.body()))
         return task_row(await self.client.tasks.create(spec))
 
 
 class ContainerHandler(Handler):
-    """One."""
+    """One dev container."""
 
     @answers
     async def get(self, id: str) -> Any:
-        """Its services, and how long it may stay."""
-        return plain(await self.client.containers.get(int(id)))
+        """Its services and expiry."""
+        return to_json_value(await self.client.containers.get(int(id)))
 
     @answers
     async def delete(self, id: str) -> Any:
-        """End it for good, with its files."""
+        """Deletes it with its files."""
         await self.client.containers.delete(int(id))
         return {}
 
 
 class OpenHandler(Handler):
-    """The way in."""
+    """Opens a service."""
 
     @answers
     async def post(self, id: str) -> Any:
-        """A link that is good once, for a minute."""
+        """A link that is valid once, for a minute."""
         service = self.body().get("service", "")
         if not isinstance(service, str):
             raise invalid(("service", "must be a text"))
@@ -65,12 +64,11 @@ class OpenHandler(Handler):
 
 
 class RenewHandler(Handler):
-    """More time."""
+    """Extends the lifetime."""
 
     @answers
     async def post(self, id: str) -> Any:
-        """As it is then."""
-        return plain(await self.client.containers.renew(int(id)))
+        return to_json_value(await self.client.containers.renew(int(id)))
 
 
 class ServiceHandler(Handler):
@@ -78,21 +76,21 @@ class ServiceHandler(Handler):
 
     @answers
     async def post(self, id: str, service: str, action: str) -> Any:
-        """Start, stop or restart it; the container as it is then."""
-        wanted = ServiceAction.Value(f"SERVICE_ACTION_{action.upper()}")
-        return plain(await self.client.containers.control(int(id), service, wanted))
+        """Starts, stops or restarts a service; returns the container."""
+        requested = ServiceAction.Value(f"SERVICE_ACTION_{action.upper()}")
+        return to_json_value(await self.client.containers.control(int(id), service, requested))
 
 
-def container_options(said: Mapping[str, Any]) -> ContainerOptions:
-    """From what the page sent, with every mistake named at once."""
-    wrong = [(key, "is not known") for key in said if key not in _SAID]
+def container_options(data: Mapping[str, Any]) -> ContainerOptions:
+    """Validates a request; reports all errors at once."""
+    wrong = [(key, "is not known") for key in data if key not in _FIELDS]
     wrong += [
-        (key, f"must be {what}")
-        for key, (kinds, what) in _SAID.items()
-        if key in said and (not isinstance(said[key], kinds) or isinstance(said[key], bool))
+        (key, f"must be {expected_type}")
+        for key, (kinds, expected_type) in _FIELDS.items()
+        if key in data and (not isinstance(data[key], kinds) or isinstance(data[key], bool))
     ]
-    if said.get("kind") not in (None, *KINDS):
+    if data.get("kind") not in (None, *KINDS):
         wrong.append(("kind", f"must be one of {', '.join(KINDS)}"))
     if wrong:
         raise invalid(*wrong)
-    return ContainerOptions(**said)
+    return ContainerOptions(**data)

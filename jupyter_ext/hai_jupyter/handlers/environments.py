@@ -16,7 +16,7 @@ from typing import Any
 from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
 from hai_jupyter.kernels.environments import default_root, ready
-from hai_jupyter.proto_json import plain
+from hai_jupyter.proto_json import to_json_value
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _PYTHON = re.compile(r"\d+\.\d+(\.\d+)?|")
@@ -32,7 +32,7 @@ class EnvironmentsHandler(Handler):
         found = await asyncio.to_thread(lambda: list(ready(self.backend.environments)))
         kernels = {(e.owner, e.name): e.has_kernel for e in found}
         return [
-            {**plain(one, whole=True), "kernel": kernels.get((one.owner, one.name))}
+            {**to_json_value(one, whole=True), "kernel": kernels.get((one.owner, one.name))}
             for one in await self.client.environments.list()
         ]
 
@@ -43,10 +43,10 @@ class CommandHandler(Handler):
     @answers
     async def post(self) -> Any:
         """The line; every word of it is quoted."""
-        words = arguments(self.body())
+        argv = arguments(self.body())
         root = self.backend.environments
         before = [] if root == default_root() else ["env", f"HAIENV_HOME={Path(root)}"]
-        return {"command": shlex.join([*before, sys.executable, "-m", "haienv", *words])}
+        return {"command": shlex.join([*before, sys.executable, "-m", "haienv", *argv])}
 
 
 def arguments(said: Mapping[str, Any]) -> list[str]:
@@ -70,5 +70,5 @@ def arguments(said: Mapping[str, Any]) -> list[str]:
     return ["create", *version, str(name), *packages]
 
 
-def _is_package(word: object) -> bool:
-    return isinstance(word, str) and word.isprintable() and not word.startswith("-")
+def _is_package(argument: object) -> bool:
+    return isinstance(argument, str) and argument.isprintable() and not argument.startswith("-")

@@ -69,7 +69,7 @@ class EventsSocket(Socket):
     async def feed(self, *arguments: str) -> None:
         """Each frame once the page has taken the one before: changes in between are folded."""
         board, after = _position(self)
-        with self.backend.hub.page(board, after) as page:
+        with self.backend.stream_manager.page(board, after) as page:
             while True:
                 await self.write_message(await page.next_within(ALIVE_SECONDS))
 
@@ -81,7 +81,7 @@ class StateHandler(Handler):
     async def get(self) -> Any:
         """A frame; an empty one when nothing has changed for a while."""
         board, after = _position(self)
-        with self.backend.hub.page(board, after) as page:
+        with self.backend.stream_manager.page(board, after) as page:
             try:
                 async with asyncio.timeout(POLL_SECONDS):
                     return await page.next()

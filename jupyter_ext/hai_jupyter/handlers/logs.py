@@ -33,7 +33,7 @@ class LogSocket(Socket):
 
     async def _tail(self, id: int) -> None:
         cursor = self.get_query_argument("cursor", "")
-        lines = self.backend.link.client().logs.tail(
+        lines = self.backend.client_provider.client().logs.tail(
             id,
             ranks=_ranks(self.get_query_argument("ranks", "")),
             tail_lines=0 if cursor else number(self.get_query_argument("tail", "0"), _MOST),

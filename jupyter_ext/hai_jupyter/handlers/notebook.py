@@ -24,7 +24,7 @@ class NotebookHandler(Handler):
         path = self.body().get("path")
         if not isinstance(path, str) or not path.endswith(".ipynb"):
             raise invalid(("path", "must be a notebook of the file browser"))
-        found = self.backend.places.file(path)
+        found = self.backend.contents_paths.file(path)
         try:
             data = found.read_bytes()
             return found, data, nbformat_files.parsed(data)
@@ -55,12 +55,12 @@ class ScriptHandler(NotebookHandler):
         if found and not choice:
             return {"specials": [asdict(one) for one in found]}
         if target.exists() and not clash:
-            return {"exists": self.backend.places.contents_path(target)}
+            return {"exists": self.backend.contents_paths.contents_path(target)}
         if clash == "rename":
             target = _free(target)
         text = scripts.script(notebook, choice or "skip")
         nbformat_files.replace_with(text.encode(), target, like=path)
-        return {"path": self.backend.places.contents_path(target)}
+        return {"path": self.backend.contents_paths.contents_path(target)}
 
 
 class ClearHandler(NotebookHandler):
@@ -81,7 +81,7 @@ class ClearHandler(NotebookHandler):
                 cell.outputs, cell.execution_count = [], None
         nbformat_files.write(notebook, path)
         sizes = {"before": len(before), "after": path.stat().st_size}
-        return {"copy": self.backend.places.contents_path(copy), **sizes}
+        return {"copy": self.backend.contents_paths.contents_path(copy), **sizes}
 
 
 def _free(path: Path) -> Path:

@@ -44,7 +44,7 @@ class DraftHandler(Handler):
         }
 
     def _stored(self, source: submission.Source) -> tuple[TaskSpec | None, dict[str, Any]]:
-        file = self.backend.places.file(source.path)
+        file = self.backend.contents_paths.file(source.path)
         name = submission.default_name(source)
         return submission.task_file(file), {
             "parameters": notebooks.parameters_of(file) if file.suffix == ".ipynb" else [],
@@ -54,7 +54,9 @@ class DraftHandler(Handler):
 
     def _workspace(self, file: Path) -> str:
         """The name of the one that the file is in; empty: none."""
-        found = syncing.workspace_of(file.resolve().parent, self.backend.places.root.resolve())
+        found = syncing.workspace_of(
+            file.resolve().parent, self.backend.contents_paths.root.resolve()
+        )
         return syncing.name_of(found) if found is not None else ""
 
 
@@ -82,14 +84,14 @@ class SubmitHandler(Handler):
         word = self.body().get("draft")
         if not isinstance(word, str) or not word:
             raise invalid(("draft", "must be the word that the draft came with"))
-        wanted = artifacts.read_wanted(self.body())
+        named = artifacts.read_artifacts(self.body())
         spec = await _spec(self, write=True)
         if self.body().get("push") is True:
-            root = self.backend.places.root.resolve()
-            await syncing.push_for(spec, root, self.backend.link.profile())
+            root = self.backend.contents_paths.root.resolve()
+            await syncing.push_for(spec, root, self.backend.client_provider.profile())
         request_id = str(uuid.uuid5(_NAMES, f"{word}\n{to_yaml(spec)}"))
         task = await self.client.tasks.create(spec, request_id=request_id)
-        await artifacts.give(self.client, task.id, wanted)
+        await artifacts.map_artifacts(self.client, task.id, named)
         await asyncio.to_thread(self._keep)
         return task_row(task)
 
@@ -98,7 +100,7 @@ class SubmitHandler(Handler):
         if data.get("path") and data.get("cells") is None:
             source = submission.read_source(data)
             name = submission.default_name(source)
-            submission_history.keep(name, self.backend.places.file(source.path))
+            submission_history.save(name, self.backend.contents_paths.file(source.path))
 
 
 class SchemaHandler(Handler):
@@ -117,9 +119,9 @@ async def _spec(handler: Handler, *, write: bool) -> TaskSpec:
         source = submission.read_source(data) if "path" in data or text is None else None
         if source is not None:
             python = await submission.runner_python(handler.client)
-            places = handler.backend.places
+            contents_paths = handler.backend.contents_paths
             composed = await asyncio.to_thread(
-                submission.compose, source, places, python, write=write
+                submission.compose, source, contents_paths, python, write=write
             )
             if text is None:
                 return composed

@@ -21,7 +21,7 @@ from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
 from hai_jupyter.live.rows import task_row
 from hai_jupyter.notebooks import executed, submission
-from hai_jupyter.proto_json import plain
+from hai_jupyter.proto_json import to_json_value
 
 Body = Mapping[str, Any]
 Verb = Callable[[Client, int, Body], Awaitable[Task]]
@@ -39,10 +39,10 @@ class TaskHandler(Handler):
         )
         return {
             "row": task_row(task),
-            "task": plain(task),
+            "task": to_json_value(task),
             "yaml": to_yaml(task.spec),
-            "runs": [plain(run) for run in runs],
-            "events": [plain(event) for event in events],
+            "runs": [to_json_value(run) for run in runs],
+            "events": [to_json_value(event) for event in events],
             "why": await _why(client, task),
             "notebook": await asyncio.to_thread(self._notebook, task),
             "fetchable": executed.of(task) is not None,
@@ -54,7 +54,7 @@ class TaskHandler(Handler):
         if out is None or not out.is_file():
             return ""
         with suppress(ValueError):  # it lies elsewhere
-            return self.backend.places.contents_path(out.resolve())
+            return self.backend.contents_paths.contents_path(out.resolve())
         return ""
 
 
@@ -65,7 +65,7 @@ class ExecutedHandler(Handler):
     async def post(self, id: str) -> Any:
         """Brought here, as far as it is; its path as the file browser knows it."""
         task = await self.client.tasks.get(int(id))
-        return {"path": await executed.bring(self.client, task, self.backend.places)}
+        return {"path": await executed.download(self.client, task, self.backend.contents_paths)}
 
 
 class VerbHandler(Handler):
@@ -82,7 +82,7 @@ async def _why(client: Client, task: Task) -> Any:
     if settled and run_silence(task.run) is None and task.outcome != TASK_OUTCOME_FAILED:
         return None
     with suppress(HaiError):  # it may have started in between
-        return plain(await client.tasks.explain(task.id))
+        return to_json_value(await client.tasks.explain(task.id))
     return None
 
 

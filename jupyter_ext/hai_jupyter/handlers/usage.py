@@ -48,9 +48,9 @@ class UsesHandler(Handler):
     @answers
     async def get(self) -> Any:
         """By task: time, CPUs, memory, share of GPUs, memory of GPUs."""
-        words = self.get_query_argument("ids", "").split(",")
-        if not all(word.isdecimal() and len(word) < 19 for word in words):
+        ids = self.get_query_argument("ids", "").split(",")
+        if not all(word.isdecimal() and len(word) < 19 for word in ids):
             raise invalid(("ids", "must be numbers of tasks, with commas between"))
-        if len(words) > _MOST_TASKS:
-            raise invalid(("ids", f"are {len(words)}; {_MOST_TASKS} may be asked for at once"))
-        return await self.backend.uses.now(self.client, [*map(int, words)])
+        if len(ids) > _MOST_TASKS:
+            raise invalid(("ids", f"are {len(ids)}; {_MOST_TASKS} may be asked for at once"))
+        return await self.backend.usage_cache.now(self.client, [*map(int, ids)])

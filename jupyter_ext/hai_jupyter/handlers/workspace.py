@@ -9,7 +9,7 @@ from typing import Any
 from hai.client.errors import NotFound
 from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
-from hai_jupyter.syncing import run, shortened, workspace_of
+from hai_jupyter.syncing import run, truncate, workspace_of
 
 VERBS = "push|pull|sync"
 
@@ -25,12 +25,12 @@ class WorkspaceHandler(Handler):
         return (
             {}
             if folder is None
-            else shortened(await run(folder, "status", self.backend.link.profile()))
+            else truncate(await run(folder, "status", self.backend.client_provider.profile()))
         )
 
     def _folder(self, path: str) -> Path | None:
-        places = self.backend.places
-        return workspace_of(places.directory(path), places.root.resolve())
+        contents_paths = self.backend.contents_paths
+        return workspace_of(contents_paths.directory(path), contents_paths.root.resolve())
 
 
 class WorkspaceVerbHandler(WorkspaceHandler):
@@ -45,4 +45,4 @@ class WorkspaceVerbHandler(WorkspaceHandler):
         folder = await asyncio.to_thread(self._folder, path)
         if folder is None:
             raise NotFound(f"{path or 'the top folder'} is not in a workspace")
-        return shortened(await run(folder, verb, self.backend.link.profile()))
+        return truncate(await run(folder, verb, self.backend.client_provider.profile()))

@@ -38,19 +38,19 @@ async def with_pauses(
     answers: AsyncGenerator[Answer, None], seconds: float
 ) -> AsyncGenerator[Answer | None, None]:
     """All of them, and None whenever there was none for so long."""
-    coming: asyncio.Task[Any] = asyncio.create_task(_next(answers))
+    upcoming: asyncio.Task[Any] = asyncio.create_task(_next(answers))
     try:
         while True:
-            if not (await asyncio.wait({coming}, timeout=seconds))[0]:
+            if not (await asyncio.wait({upcoming}, timeout=seconds))[0]:
                 yield None
                 continue
-            if (found := coming.result()) is None:
+            if (found := upcoming.result()) is None:
                 return
             yield found[0]
-            coming = asyncio.create_task(_next(answers))
+            upcoming = asyncio.create_task(_next(answers))
     finally:
-        coming.cancel()
-        await asyncio.wait({coming})
+        upcoming.cancel()
+        await asyncio.wait({upcoming})
         await answers.aclose()
 
 

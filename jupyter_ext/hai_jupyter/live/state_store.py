@@ -1,4 +1,4 @@
-"""What every page shows: tasks and nodes as JSON texts made once, and the pages that are told what changes."""
+"""Holds tasks and nodes as JSON texts, and sends changes to all open pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hai_jupyter.live.subscriber import Subscriber
 
 
 class StateStore:
-    """Tells each page what it does not know: a page says which version of which board it has seen."""
+    """Sends each page the changes since its version; `id` tells stores of different server processes apart."""
 
     def __init__(self, max_finished: int) -> None:
         self._max_finished = max_finished
@@ -29,19 +29,19 @@ class StateStore:
 
     @property
     def pages(self) -> int:
-        """Pages that listen."""
+        """The number of open pages."""
         return len(self._pages)
 
     @property
     def tasks(self) -> int:
-        """Tasks that are known."""
+        """The number of tasks."""
         return len(self._tasks)
 
     @contextmanager
-    def page(self, board: str = "", after: int = 0) -> Iterator[Subscriber]:
-        """A page that is told what has changed since a version of a board, then what changes."""
+    def page(self, store_id: str = "", after: int = 0) -> Iterator[Subscriber]:
+        """Subscribes a page to changes since a version of a store."""
         page = Subscriber(self._tasks, self._nodes)
-        self._catch_up(page, board, after)
+        self._catch_up(page, store_id, after)
         self._pages.add(page)
         try:
             yield page
@@ -49,34 +49,34 @@ class StateStore:
             self._pages.discard(page)
 
     def put_tasks(self, tasks: Sequence[Task], version: int = 0) -> None:
-        """These have changed; with them everything up to the version is known."""
-        fresh = [task for task in tasks if task.version > self._versions.get(task.id, -1)]
-        for task in fresh:
+        """Stores changed tasks; afterwards the store is complete up to the version."""
+        changed = [task for task in tasks if task.version > self._versions.get(task.id, -1)]
+        for task in changed:
             self._put(task)
         self.version = max(self.version, version)
         for page in self._pages:
-            page.tasks((task.id for task in fresh), self.version)
+            page.tasks((task.id for task in changed), self.version)
 
     def put_nodes(self, nodes: Iterable[Node]) -> None:
-        """These have changed."""
+        """Stores changed nodes."""
         texts = {node.name: node_text(node) for node in nodes}
         self._nodes |= texts
         for page in self._pages:
             page.nodes(texts)
 
-    def say(self, **facts: Any) -> None:
-        """Something else that every page shows."""
+    def set_facts(self, **facts: Any) -> None:
+        """Sends other values to every page."""
         self._facts |= facts
         for page in self._pages:
-            page.say(**facts)
+            page.set_facts(**facts)
 
     def reset(self) -> None:
-        """Begin anew with another cluster."""
+        """Drops everything, for another cluster."""
         self.id, self.version = uuid.uuid4().hex, 0
         for known in (self._tasks, self._versions, self._finished, self._nodes):
             known.clear()
         for page in self._pages:
-            page.forget(self.id)
+            page.reset(self.id)
 
     def _put(self, task: Task) -> None:
         self._tasks[task.id] = task_text(task)
@@ -91,11 +91,11 @@ class StateStore:
             for known in (self._tasks, self._versions, self._finished):
                 del known[oldest]
 
-    def _catch_up(self, page: Subscriber, board: str, after: int) -> None:
-        known = board == self.id and 0 < after <= self.version
+    def _catch_up(self, page: Subscriber, store_id: str, after: int) -> None:
+        known = store_id == self.id and 0 < after <= self.version
         if not known:
-            page.forget(self.id)
-        page.say(**self._facts)
+            page.reset(self.id)
+        page.set_facts(**self._facts)
         newest_first = sorted(self._tasks, reverse=True)
         missing = (i for i in newest_first if not known or self._versions[i] > after)
         page.tasks(missing, self.version)

@@ -1,4 +1,4 @@
-"""One stream from the platform for all pages: it begins with the first, and ends some time after the last."""
+"""One stream from the server for all pages: it starts with the first page, and ends some time after the last."""
 
 from __future__ import annotations
 
@@ -14,72 +14,72 @@ from hai_jupyter.live.subscriber import Subscriber
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 1.0  # until a source that has ended begins again
+RESTART_SECONDS = 1.0  # before a source that has ended is started again
 
 
 class Source(Protocol):
-    """Something that keeps the board true until it is cancelled."""
+    """Keeps the store up to date until it is cancelled."""
 
     def follow(self) -> Coroutine[Any, Any, None]:
         """Never returns."""
 
 
 class StreamManager:
-    """Runs its sources while somebody looks, and for `linger` seconds more: a page that is reloaded loses nothing."""
+    """Runs sources while a page is open, and for `linger` seconds more: a reloaded page loses nothing."""
 
-    def __init__(self, board: StateStore, sources: Sequence[Source], linger: float) -> None:
-        self.board = board
+    def __init__(self, store: StateStore, sources: Sequence[Source], linger: float) -> None:
+        self.store = store
         self._sources = sources
         self._linger = linger
         self._running: list[asyncio.Task[None]] = []
-        self._leaving: asyncio.TimerHandle | None = None
+        self._end_timer: asyncio.TimerHandle | None = None
 
     @property
     def streams(self) -> int:
-        """Sources that run."""
+        """The number of running sources."""
         return len(self._running)
 
     @contextmanager
-    def page(self, board: str = "", after: int = 0) -> Iterator[Subscriber]:
-        """A page is open."""
-        self._keep()
+    def page(self, store_id: str = "", after: int = 0) -> Iterator[Subscriber]:
+        """Subscribes a page while the block runs."""
+        self._start()
         try:
-            with self.board.page(board, after) as page:
+            with self.store.page(store_id, after) as page:
                 yield page
         finally:
-            if self.board.pages == 0:
+            if self.store.pages == 0:
                 loop = asyncio.get_running_loop()
-                self._leaving = loop.call_later(self._linger, self._end)
+                self._end_timer = loop.call_later(self._linger, self._end)
 
     async def close(self) -> None:
         """End the streams."""
-        self._cancel_leaving()
+        self._cancel_end_timer()
         running = self._running
         self._end()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def _keep(self) -> None:
-        self._cancel_leaving()
+    def _start(self) -> None:
+        self._cancel_end_timer()
         if not self._running:
-            self._running = [asyncio.ensure_future(_followed(s)) for s in self._sources]
+            self._running = [asyncio.ensure_future(_follow_forever(s)) for s in self._sources]
 
     def _end(self) -> None:
         for task in self._running:
             task.cancel()
         self._running = []
 
-    def _cancel_leaving(self) -> None:
-        if self._leaving is not None:
-            self._leaving.cancel()
-            self._leaving = None
+    def _cancel_end_timer(self) -> None:
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+            self._end_timer = None
 
 
-async def _followed(source: Source) -> NoReturn:
-    """A source that ends, however it does, begins again: pages would look alive and be told nothing."""
+async def _follow_forever(source: Source) -> NoReturn:
+    """Restarts a source whenever it ends; otherwise pages would seem connected, but receive nothing."""
     while True:
         try:
             with cancelled_only_from_outside("the stream from the platform"):
                 await source.follow()
         except Exception:
-            log.exception("the stream from the platform has ended; it begins again")
-        await asyncio.sleep(AGAIN_SECONDS)
+            log.exception("the stream from the server has ended; it is started again")
+        await asyncio.sleep(RESTART_SECONDS)

@@ -1,4 +1,4 @@
-"""What one open page has not been told yet. Changes of one task are folded, so a slow page costs bounded memory."""
+"""Collects changes for one open page. Changes of one task are merged, so that a slow page costs bounded memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROWS_PER_FRAME = 500
 
 
 class Subscriber:
-    """Collects what has changed; `next` waits for something and hands it out as one JSON text."""
+    """Collects changes; `next` waits for some and returns them as one JSON text."""
 
     def __init__(self, tasks: Mapping[int, str], nodes: Mapping[str, str]) -> None:
         self._tasks = tasks
@@ -23,30 +23,30 @@ class Subscriber:
         self._wake = asyncio.Event()
 
     def tasks(self, ids: Iterable[int], version: int) -> None:
-        """These tasks have changed; once they are told, everything up to the version is."""
+        """Adds changed tasks; with them the page is complete up to the version."""
         self._new_tasks.update(dict.fromkeys(ids))
         self._version = version
         self._wake.set()
 
     def nodes(self, names: Iterable[str]) -> None:
-        """These nodes have changed."""
+        """Adds changed nodes."""
         self._new_nodes.update(dict.fromkeys(names))
         self._wake.set()
 
-    def say(self, **facts: Any) -> None:
-        """Other news; the last word on each counts."""
+    def set_facts(self, **facts: Any) -> None:
+        """Sets other values; the last one of each name is sent."""
         self._facts.update(facts)
         self._wake.set()
 
-    def forget(self, board: str) -> None:
-        """What was told so far belongs to another board."""
+    def reset(self, store_id: str) -> None:
+        """Makes the page drop its state, which belongs to another store."""
         self._new_tasks.clear()
         self._new_nodes.clear()
         self._version = 0
-        self.say(board=board, reset=True)
+        self.set_facts(board=store_id, reset=True)
 
     async def next(self) -> str:
-        """The next frame: `{tasks, nodes, version, …}`; version 0 says that more of the same follows."""
+        """The next frame: `{tasks, nodes, version, …}`; version 0 means that more frames follow."""
         await self._wake.wait()
         ids = list(self._new_tasks)[:ROWS_PER_FRAME]
         for id in ids:
@@ -59,7 +59,7 @@ class Subscriber:
         return self._frame(ids, names, facts)
 
     async def next_within(self, seconds: float) -> str:
-        """The next frame, or an empty one after so long: who hears nothing at all takes the connection for dead."""
+        """The next frame, or an empty one after a time, so that the page does not take the connection for dead."""
         try:
             async with asyncio.timeout(seconds):
                 return await self.next()

@@ -1,4 +1,4 @@
-"""What tasks use just now, for the columns of lists: asked once a while, however many pages show them."""
+"""Caches the current use of tasks for list columns: one request at a time, however many pages show them."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from hai.client.errors import HaiError
 from hai_jupyter.live.usage import Row, numbers
 
 _FRESH_SECONDS = 15.0
-_LOOK_BACK = timedelta(minutes=3)  # the finest steps are minutes, and the newest is not full
-_REMEMBERED = 1000
+_LOOKBACK = timedelta(minutes=3)  # the finest steps are minutes, and the newest is not full
+_MAX_TASKS = 1000
 
 Known = Awaitable[Row | None]
 
 
 class UsageCache:
-    """Of a task the newest moment that was measured, all ranks together."""
+    """The newest sample of each task, summed over its ranks."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._asked: dict[int, tuple[float, asyncio.Future[Row | None]]] = {}
+        self._requests: dict[int, tuple[float, asyncio.Future[Row | None]]] = {}
 
     async def now(self, client: Client, ids: Sequence[int]) -> dict[int, Row]:
-        """By task; those of which nothing is known are left out."""
+        """Use by task, without tasks that have no sample."""
         rows = await asyncio.gather(*(self._one(client, id) for id in ids))
         return {id: row for id, row in zip(ids, rows, strict=True) if row is not None}
 
     def _one(self, client: Client, id: int) -> asyncio.Future[Row | None]:
-        """What was asked a moment ago, by whomever."""
-        at, asked = self._asked.get(id, (-_FRESH_SECONDS, None))
+        """The request of a task, shared while it is fresh."""
+        requested_at, request = self._requests.get(id, (-_FRESH_SECONDS, None))
         now = self._monotonic()
-        if asked is None or now - at >= _FRESH_SECONDS:
-            if len(self._asked) >= _REMEMBERED:
-                self._asked.clear()
-            asked = asyncio.ensure_future(_newest(client, id))
-            self._asked[id] = (now, asked)
-        return asyncio.shield(asked)
+        if request is None or now - requested_at >= _FRESH_SECONDS:
+            if len(self._requests) >= _MAX_TASKS:
+                self._requests.clear()
+            request = asyncio.ensure_future(_newest(client, id))
+            self._requests[id] = (now, request)
+        return asyncio.shield(request)
 
 
 async def _newest(client: Client, id: int) -> Row | None:
     try:
-        start = datetime.now(UTC) - _LOOK_BACK
+        start = datetime.now(UTC) - _LOOKBACK
         found = await client.usage.of_task(id, start=start, sum=True)
     except HaiError:  # the list goes on without
         return None

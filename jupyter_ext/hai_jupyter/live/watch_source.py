@@ -1,7 +1,7 @@
-"""The one stream from the platform to the board, and once a list of what has finished before.
+"""Feeds the store from the watch stream of the server, and lists finished tasks once.
 
-After a loss the board says so at once, and the stream goes on from the last version of the tasks; nodes are few and
-begin anew.
+After a lost connection the store reports it at once, and the stream resumes from the last version of the tasks; the few
+nodes are sent again.
 """
 
 from __future__ import annotations
@@ -24,69 +24,69 @@ UP = {"up": True, "reason": "", "message": "", "hint": "", "violations": []}
 
 
 class WatchSource:
-    """Keeps a board true for as long as `follow` runs."""
+    """Keeps a store up to date while `follow` runs."""
 
-    def __init__(self, link: ClientProvider, board: StateStore, max_tasks: int) -> None:
-        self._link = link
-        self._board = board
+    def __init__(self, provider: ClientProvider, store: StateStore, max_tasks: int) -> None:
+        self._provider = provider
+        self._store = store
         self._max_tasks = max_tasks
         self._client: Client | None = None
-        self._past_known = False  # what has finished before was listed
-        self._waits: Iterator[float] = delays()
+        self._finished_listed = False
+        self._retry_delays: Iterator[float] = delays()
 
     async def follow(self) -> None:
         """Never returns; cancel it."""
         while True:
             try:
-                await self._once()
+                await self._follow_once()
             except* HaiError as group:
-                self._board.say(link={"up": False, **errors.body(_first(group))})
+                self._store.set_facts(link={"up": False, **errors.body(_first(group))})
             raise_forgotten_cancellation()
-            await asyncio.sleep(next(self._waits))
+            await asyncio.sleep(next(self._retry_delays))
 
-    async def _once(self) -> None:
-        client = self._link.client()
+    async def _follow_once(self) -> None:
+        client = self._provider.client()
         if self._client is not client:
             if self._client is not None:
-                self._board.reset()
-                self._past_known = False
+                self._store.reset()
+                self._finished_listed = False
             self._client = client
         async with asyncio.TaskGroup() as streams:
             await self._watch(client, streams)
 
     async def _watch(self, client: Client, streams: asyncio.TaskGroup) -> None:
-        """Tasks from 0 on are unfinished ones only, so the others are listed once, after the stream has begun."""
-        past_wanted = not self._past_known
-        watch = client.watches.tasks_and_nodes(tasks_after=self._board.version)
-        async with aclosing(watch) as answers:
-            async for answer in answers:
-                self._waits = delays()
-                self._take(answer)
-                self._board.say(link=UP)
-                if past_wanted and (answer.HasField("tasks") or self._board.version > 0):
-                    past_wanted = False
-                    streams.create_task(self._past(client))
+        """A stream from version 0 has only unfinished tasks; the others are listed once, after it has started."""
+        list_finished = not self._finished_listed
+        watch = client.watches.tasks_and_nodes(tasks_after=self._store.version)
+        async with aclosing(watch) as responses:
+            async for response in responses:
+                self._retry_delays = delays()
+                self._apply(response)
+                self._store.set_facts(link=UP)
+                if list_finished and (response.HasField("tasks") or self._store.version > 0):
+                    list_finished = False
+                    streams.create_task(self._list_finished(client))
 
-    def _take(self, answer: WatchResponse) -> None:
-        if answer.HasField("tasks"):
-            self._board.put_tasks(answer.tasks.tasks, answer.tasks.version)
+    def _apply(self, response: WatchResponse) -> None:
+        if response.HasField("tasks"):
+            self._store.put_tasks(response.tasks.tasks, response.tasks.version)
         else:
-            self._board.put_nodes(answer.nodes.nodes)
+            self._store.put_nodes(response.nodes.nodes)
 
-    async def _past(self, client: Client) -> None:
+    async def _list_finished(self, client: Client) -> None:
         batch = []
         tasks = client.tasks.all(filter="state:finished", view=TASK_VIEW_BASIC)
         async with aclosing(tasks) as found:
             async for task in found:
                 batch.append(task)
                 if len(batch) == 500:
-                    self._board.put_tasks(batch)
+                    self._store.put_tasks(batch)
                     batch = []
                     await asyncio.sleep(0)  # pages and other requests get their turn
-                if self._board.tasks + len(batch) >= self._max_tasks:
+                if self._store.tasks + len(batch) >= self._max_tasks:
                     break
-        self._board.put_tasks(batch)
-        self._past_known = True
+        self._store.put_tasks(batch)
+        self._finished_listed = True
 
 
 def _first(group: BaseExceptionGroup[HaiError]) -> HaiError:

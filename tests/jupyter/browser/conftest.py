@@ -10,18 +10,18 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from hai.client.client import Client
 from tests.jupyter.browsing import CHROMIUM, FLAGS, open_lab
-from tests.jupyter.conftest import Place, start_place
+from tests.jupyter.conftest import JupyterSetup, start_setup
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterSetup]:
     """Two nodes, and JupyterLab."""
     home = tmp_path_factory.mktemp("browser")
     variables = {
         "HAI_NOTICE_FILE": str(home / "notice.json"),
         "HAIENV_HOME": str(home / "environments"),
     }
-    yield from start_place(home, lab=True, **variables)
+    yield from start_setup(home, lab=True, **variables)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -33,7 +33,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def session(browser: Browser, lab: Place) -> AsyncIterator[BrowserContext]:
+async def session(browser: Browser, lab: JupyterSetup) -> AsyncIterator[BrowserContext]:
     """Logged in, as a user is after his first visit."""
     context = await browser.new_context(viewport={"width": 1280, "height": 800})
     context.set_default_timeout(30_000)
@@ -45,7 +45,7 @@ async def session(browser: Browser, lab: Place) -> AsyncIterator[BrowserContext]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(session: BrowserContext, lab: Place) -> AsyncIterator[Page]:
+async def page(session: BrowserContext, lab: JupyterSetup) -> AsyncIterator[Page]:
     """JupyterLab with the panel open; nothing may have gone wrong in it at the end."""
     page = await session.new_page()
     problems: list[str] = []
@@ -58,6 +58,6 @@ async def page(session: BrowserContext, lab: Place) -> AsyncIterator[Page]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def client(lab: Place) -> AsyncIterator[Client]:
+async def client(lab: JupyterSetup) -> AsyncIterator[Client]:
     async with Client(lab.profile) as client:
         yield client

@@ -8,7 +8,7 @@ from playwright.async_api import Page, expect
 
 from hai.client.client import Client
 from tests.jupyter.browsing import BROWSER, NB, notebook, open_file, row, submit, task
-from tests.jupyter.conftest import Place
+from tests.jupyter.conftest import JupyterSetup
 
 pytestmark = BROWSER
 STEPS = """
@@ -23,7 +23,7 @@ for i in range(600):
 
 
 async def test_a_notebook_is_submitted_watched_suspended_resumed_and_read(
-    page: Page, lab: Place
+    page: Page, lab: JupyterSetup
 ) -> None:
     cells = [NB.v4.new_code_cell("print('begin')"), NB.v4.new_code_cell(STEPS)]
     NB.write(notebook(*cells), lab.root / "day.ipynb")
@@ -91,7 +91,9 @@ async def test_charts_show_what_ranks_use(page: Page, client: Client) -> None:
     await client.tasks.wait(made.id, timeout=60)
 
 
-async def test_the_platform_goes_and_comes_back(page: Page, lab: Place, client: Client) -> None:
+async def test_the_platform_goes_and_comes_back(
+    page: Page, lab: JupyterSetup, client: Client
+) -> None:
     await expect(page.locator(".hai-dot-good")).to_be_visible()
     lab.server.end()
     await expect(page.locator(".hai-header .hai-failed")).to_contain_text("cannot reach the server")

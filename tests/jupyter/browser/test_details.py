@@ -19,7 +19,7 @@ from tests.jupyter.browsing import (
     submit,
     task,
 )
-from tests.jupyter.conftest import Place
+from tests.jupyter.conftest import JupyterSetup
 
 pytestmark = BROWSER
 NO_EVENTS = """
@@ -33,7 +33,7 @@ window.WebSocket = class extends Real {
 SETTINGS = "lab/api/settings/hai-jupyter:plugin"
 
 
-async def kept(page: Page, lab: Place, word: str) -> None:
+async def kept(page: Page, lab: JupyterSetup, word: str) -> None:
     """Lab writes its state down with some delay."""
     headers = {"Authorization": f"token {lab.lab.token}"}
     for _ in range(300):
@@ -45,7 +45,7 @@ async def kept(page: Page, lab: Place, word: str) -> None:
 
 
 async def test_a_begun_form_survives_a_reload_and_is_there_in_another_browser(
-    page: Page, browser: Browser, lab: Place
+    page: Page, browser: Browser, lab: JupyterSetup
 ) -> None:
     (lab.root / "begun.py").write_text("print(1)\n")
     await open_file(page, "begun.py")
@@ -68,7 +68,7 @@ async def test_a_begun_form_survives_a_reload_and_is_there_in_another_browser(
 
 
 async def test_the_form_shows_what_has_changed_since_it_was_submitted(
-    page: Page, lab: Place
+    page: Page, lab: JupyterSetup
 ) -> None:
     file = lab.root / "differs.py"
     file.write_text("print('before')\n")
@@ -103,7 +103,7 @@ async def test_rows_tell_what_was_chosen_for_them(page: Page, client: Client) ->
 
 
 async def test_the_log_of_the_chosen_task_is_shown_where_that_is_wanted(
-    page: Page, lab: Place, client: Client
+    page: Page, lab: JupyterSetup, client: Client
 ) -> None:
     for name in ("first of two", "second of two"):
         made = await client.tasks.create(task(name, f"echo this is the {name}"))
@@ -122,7 +122,7 @@ async def test_the_log_of_the_chosen_task_is_shown_where_that_is_wanted(
     await expect(page.locator(".hai-page")).to_have_count(1)
 
 
-async def test_links_open_a_file_and_a_task(page: Page, lab: Place, client: Client) -> None:
+async def test_links_open_a_file_and_a_task(page: Page, lab: JupyterSetup, client: Client) -> None:
     (lab.root / "linked.py").write_text("print('linked')\n")
     made = await client.tasks.create(task("linked task", "true"))
     await client.tasks.wait(made.id, timeout=60)
@@ -142,7 +142,7 @@ async def test_what_there_is_is_listed_and_can_be_done_from_there(page: Page) ->
     )
 
 
-async def test_an_environment_is_made_in_a_terminal(page: Page, lab: Place) -> None:
+async def test_an_environment_is_made_in_a_terminal(page: Page, lab: JupyterSetup) -> None:
     await page.locator(".hai-panel").get_by_role("tab", name="Envs").click()
     await page.get_by_role("button", name="New environment …").click()
     form = page.locator(".hai-panel form")
@@ -168,7 +168,7 @@ async def test_nodes_of_a_task_are_checked_from_its_page(page: Page, client: Cli
 
 
 async def test_a_magic_shows_a_task_that_goes_on_living(
-    page: Page, lab: Place, client: Client
+    page: Page, lab: JupyterSetup, client: Client
 ) -> None:
     made = await client.tasks.create(task("lives on", "exec sleep 600"))
     cell = NB.v4.new_code_cell(f"%load_ext hai_jupyter\n%hai_status {made.id}")
@@ -185,7 +185,7 @@ async def test_a_magic_shows_a_task_that_goes_on_living(
 
 
 async def test_where_no_websocket_gets_through_the_page_asks_again_and_again(
-    page: Page, lab: Place, client: Client
+    page: Page, lab: JupyterSetup, client: Client
 ) -> None:
     await page.add_init_script(NO_EVENTS)
     await open_lab(page, lab)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from playwright.async_api import Page, expect
 
 from tests.jupyter.browsing import BROWSER, open_file, row, submit
-from tests.jupyter.conftest import Place
+from tests.jupyter.conftest import JupyterSetup
 
 pytestmark = BROWSER
 
 
-async def test_the_card_of_a_failed_task_says_why(page: Page, lab: Place) -> None:
+async def test_the_card_of_a_failed_task_says_why(page: Page, lab: JupyterSetup) -> None:
     (lab.root / "broken.py").write_text("import nowhere\n")
     await open_file(page, "broken.py")
     await submit(page)

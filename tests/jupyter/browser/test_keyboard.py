@@ -6,7 +6,7 @@ from playwright.async_api import Page, Route, expect
 
 from hai.client.client import Client
 from tests.jupyter.browsing import BROWSER, open_file, row, task
-from tests.jupyter.conftest import Place
+from tests.jupyter.conftest import JupyterSetup
 
 pytestmark = BROWSER
 INSIDE = "document.activeElement.closest('.hai-form') !== null"
@@ -82,7 +82,9 @@ async def test_all_that_is_listed_is_marked_and_unmarked(page: Page, client: Cli
     await expect(page.locator(".hai-batch")).to_have_count(0)
 
 
-async def test_a_form_that_cannot_be_had_is_asked_for_again_or_left(page: Page, lab: Place) -> None:
+async def test_a_form_that_cannot_be_had_is_asked_for_again_or_left(
+    page: Page, lab: JupyterSetup
+) -> None:
     async def refuse(route: Route) -> None:
         await route.fulfill(status=503, body='{"message": "the platform is away"}')
 
@@ -103,7 +105,7 @@ async def test_a_form_that_cannot_be_had_is_asked_for_again_or_left(page: Page, 
     await page.keyboard.press("Escape")
 
 
-async def test_tab_stays_in_the_form(page: Page, lab: Place) -> None:
+async def test_tab_stays_in_the_form(page: Page, lab: JupyterSetup) -> None:
     (lab.root / "keys.py").write_text("print()")
     await open_file(page, "keys.py")
     await page.locator(".hai-panel .hai-primary").click()
@@ -123,7 +125,7 @@ async def test_tab_stays_in_the_form(page: Page, lab: Place) -> None:
 
 
 async def test_a_refused_form_keeps_the_focus_and_the_refusal_until_it_is_changed(
-    page: Page, lab: Place
+    page: Page, lab: JupyterSetup
 ) -> None:
     async def refuse(route: Route) -> None:
         await route.fulfill(status=409, json={"reason": "CONFLICT", "message": "not today"})

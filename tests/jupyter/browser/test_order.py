@@ -9,7 +9,7 @@ from playwright.async_api import Page, Request, expect
 from hai.client.client import Client
 from hai.v1.task_pb2 import Task
 from tests.jupyter.browsing import BROWSER, open_file, row, task
-from tests.jupyter.conftest import Place
+from tests.jupyter.conftest import JupyterSetup
 
 pytestmark = BROWSER
 
@@ -64,7 +64,7 @@ async def test_of_several_the_newest_is_stopped_first(page: Page, client: Client
 
 
 async def test_the_form_says_which_tasks_go_first_and_forgets_it_for_the_next_time(
-    page: Page, lab: Place, client: Client
+    page: Page, lab: JupyterSetup, client: Client
 ) -> None:
     first = await create(client, "before the form")
     (lab.root / "behind.py").write_text("print('behind')\n")

@@ -12,7 +12,7 @@ from playwright.async_api import Page, WebSocketRoute, expect
 
 from hai.client.client import Client
 from tests.jupyter.browsing import BROWSER, NB, from_menu, notebook, open_file, open_lab, row, task
-from tests.jupyter.conftest import Place
+from tests.jupyter.conftest import JupyterSetup
 
 pytestmark = BROWSER
 LOADED = "performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('hai-jupyter'))"
@@ -41,7 +41,7 @@ async def test_logs_and_charts_are_loaded_when_they_are_looked_at(
 
 
 async def test_a_log_that_cannot_be_had_is_asked_for_ever_more_seldom(
-    page: Page, lab: Place, client: Client
+    page: Page, lab: JupyterSetup, client: Client
 ) -> None:
     asked: list[float] = []
     enough = asyncio.Event()
@@ -63,7 +63,7 @@ async def test_a_log_that_cannot_be_had_is_asked_for_ever_more_seldom(
     await client.tasks.stop(made.id)
 
 
-async def test_who_is_not_let_in_reads_why_and_no_numbers(page: Page, lab: Place) -> None:
+async def test_who_is_not_let_in_reads_why_and_no_numbers(page: Page, lab: JupyterSetup) -> None:
     """The platform does answer, and how many tasks there are is not known."""
     link = {"up": False, "reason": "TOKEN_EXPIRED", "message": "the token has expired"}
     frame = {"board": "b", "version": 0, "tasks": [], "nodes": [], "link": link, "reset": True}
@@ -130,7 +130,9 @@ async def test_refusals_of_a_batch_are_told_one_by_one(page: Page, client: Clien
         await expect(told).to_contain_text(f"#{each.id} {each.name}:")
 
 
-async def test_a_notebook_becomes_a_script_and_loses_its_outputs(page: Page, lab: Place) -> None:
+async def test_a_notebook_becomes_a_script_and_loses_its_outputs(
+    page: Page, lab: JupyterSetup
+) -> None:
     outputs = [NB.v4.new_output("stream", text="much " * 100)]
     cells = [NB.v4.new_code_cell("!ls\nprint(1)", outputs=outputs)]
     NB.write(notebook(*cells), lab.root / "turn.ipynb")
@@ -151,7 +153,7 @@ async def test_a_notebook_becomes_a_script_and_loses_its_outputs(page: Page, lab
     await expect(page.locator(".jp-Notebook .jp-OutputArea-output")).to_have_count(0)
 
 
-async def test_diagnostics_have_what_helps_and_no_token(page: Page, lab: Place) -> None:
+async def test_diagnostics_have_what_helps_and_no_token(page: Page, lab: JupyterSetup) -> None:
     await expect(page.locator(".hai-dot-good")).to_be_visible()
     await page.keyboard.press("Control+Shift+c")
     await page.locator(".lm-CommandPalette-input").fill("HAI: Diagnostics")
@@ -165,7 +167,7 @@ async def test_diagnostics_have_what_helps_and_no_token(page: Page, lab: Place) 
     await dialog.get_by_role("button", name="Cancel").click()
 
 
-async def test_a_large_notebook_says_that_it_is_slow(page: Page, lab: Place) -> None:
+async def test_a_large_notebook_says_that_it_is_slow(page: Page, lab: JupyterSetup) -> None:
     outputs = [NB.v4.new_output("stream", text="x" * 6_000_000)]
     NB.write(notebook(NB.v4.new_code_cell("1", outputs=outputs)), lab.root / "large.ipynb")
     await open_file(page, "large.ipynb")
@@ -175,7 +177,9 @@ async def test_a_large_notebook_says_that_it_is_slow(page: Page, lab: Place) -> 
     assert (lab.root / "large.ipynb").stat().st_size < 5_000
 
 
-async def test_a_page_with_an_old_panel_asks_to_be_loaded_again(page: Page, lab: Place) -> None:
+async def test_a_page_with_an_old_panel_asks_to_be_loaded_again(
+    page: Page, lab: JupyterSetup
+) -> None:
     routes: list[WebSocketRoute] = []
 
     def through(route: WebSocketRoute) -> None:
@@ -192,7 +196,7 @@ async def test_a_page_with_an_old_panel_asks_to_be_loaded_again(page: Page, lab:
 
 
 async def test_who_looks_into_the_container_of_somebody_else_is_told_so(
-    page: Page, lab: Place
+    page: Page, lab: JupyterSetup
 ) -> None:
     """As the platform's proxy says it."""
     await expect(page.get_by_role("note")).to_have_count(0)

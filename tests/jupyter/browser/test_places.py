@@ -10,12 +10,12 @@ from playwright.async_api import BrowserContext, Page, expect
 
 from hai.client.client import Client
 from tests.jupyter.browsing import BROWSER, READABLE, open_file
-from tests.jupyter.conftest import Place, sync_command
+from tests.jupyter.conftest import JupyterSetup, sync_command
 
 pytestmark = BROWSER
 
 
-async def test_a_notice_saves_what_is_open(page: Page, lab: Place) -> None:
+async def test_a_notice_saves_what_is_open(page: Page, lab: JupyterSetup) -> None:
     (lab.root / "unsaved.py").write_text("a = 1\n")
     await open_file(page, "unsaved.py")
     await page.locator(".jp-FileEditor .cm-content").click()
@@ -36,7 +36,7 @@ async def test_a_notice_saves_what_is_open(page: Page, lab: Place) -> None:
 
 
 async def test_a_dev_container_is_created_opened_and_put_away(
-    page: Page, session: BrowserContext, lab: Place
+    page: Page, session: BrowserContext, lab: JupyterSetup
 ) -> None:
     await page.get_by_role("tab", name="Containers").click()
     await page.get_by_role("button", name="New container …").click()
@@ -63,7 +63,7 @@ async def test_a_dev_container_is_created_opened_and_put_away(
 
 
 async def test_the_open_folder_is_pushed_from_the_panel(
-    page: Page, lab: Place, client: Client
+    page: Page, lab: JupyterSetup, client: Client
 ) -> None:
     folder = lab.root / "project"
     folder.mkdir()

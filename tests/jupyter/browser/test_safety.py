@@ -6,7 +6,7 @@ from playwright.async_api import Page, expect
 
 from hai.client.client import Client
 from tests.jupyter.browsing import BROWSER, EVIL, NB, notebook, open_file, row, submit, task
-from tests.jupyter.conftest import Place
+from tests.jupyter.conftest import JupyterSetup
 
 pytestmark = BROWSER
 HOSTILE = f"""
@@ -29,7 +29,7 @@ async def test_names_and_lines_of_others_are_only_text(page: Page, client: Clien
 
 
 async def test_a_hostile_notebook_is_inert_before_and_after_it_has_run(
-    page: Page, lab: Place
+    page: Page, lab: JupyterSetup
 ) -> None:
     outputs = [NB.v4.new_output("display_data", {"text/html": EVIL, "text/plain": "x"})]
     cells = [

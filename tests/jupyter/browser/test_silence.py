@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 
 from hai.client.client import Client
 from tests.jupyter.browsing import BROWSER, open_lab, row, task
-from tests.jupyter.conftest import Place
+from tests.jupyter.conftest import JupyterSetup
 
 pytestmark = BROWSER
 
@@ -31,7 +31,7 @@ def frame(number: int, name: str, user: str) -> str:
 
 
 async def test_a_silent_agent_is_shown_in_the_list_on_the_page_and_on_the_map(
-    page: Page, lab: Place, client: Client
+    page: Page, lab: JupyterSetup, client: Client
 ) -> None:
     made = await client.tasks.create(task("quiet", "sleep 300"))
     sent = frame(made.id, "quiet", made.user)

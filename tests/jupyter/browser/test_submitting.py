@@ -8,13 +8,13 @@ from playwright.async_api import BrowserContext, Page, expect
 
 from hai.client.client import Client
 from tests.jupyter.browsing import BROWSER, open_file, open_lab, row
-from tests.jupyter.conftest import Place
+from tests.jupyter.conftest import JupyterSetup
 
 pytestmark = BROWSER
 
 
 async def test_two_tabs_with_one_file_submit_it_once(
-    page: Page, session: BrowserContext, lab: Place, client: Client
+    page: Page, session: BrowserContext, lab: JupyterSetup, client: Client
 ) -> None:
     (lab.root / "twice.py").write_text("print('once')\n")
     other = await session.new_page()
@@ -31,7 +31,9 @@ async def test_two_tabs_with_one_file_submit_it_once(
     assert len(found.tasks) == 1
 
 
-async def test_the_task_file_can_be_edited_before_it_is_submitted(page: Page, lab: Place) -> None:
+async def test_the_task_file_can_be_edited_before_it_is_submitted(
+    page: Page, lab: JupyterSetup
+) -> None:
     (lab.root / "edit.py").write_text("print('edited')\n")
     await open_file(page, "edit.py")
     await page.locator(".hai-panel .hai-primary").click()
@@ -60,7 +62,7 @@ options: {tags: [one, two]}
 
 
 async def test_a_task_file_is_submitted_as_it_is_but_for_what_the_form_changes(
-    page: Page, lab: Place, client: Client
+    page: Page, lab: JupyterSetup, client: Client
 ) -> None:
     (lab.root / "job.yml").write_text(TASK_FILE)
     await open_file(page, "job.yml")
@@ -77,7 +79,7 @@ async def test_a_task_file_is_submitted_as_it_is_but_for_what_the_form_changes(
     assert (made.priority, made.node_count, [*made.tags]) == (20, 2, [])
 
 
-async def speak(page: Page, lab: Place, language: str) -> None:
+async def speak(page: Page, lab: JupyterSetup, language: str) -> None:
     """From the next page on."""
     settings = f"{lab.lab.url}lab/api/settings/hai-jupyter:plugin"
     headers = {"Authorization": f"token {lab.lab.token}"}
@@ -87,7 +89,7 @@ async def speak(page: Page, lab: Place, language: str) -> None:
 
 
 async def test_the_file_browser_submits_and_all_is_said_in_chinese(
-    page: Page, lab: Place, client: Client
+    page: Page, lab: JupyterSetup, client: Client
 ) -> None:
     (lab.root / "menu.py").write_text("print(1)\n")
     await speak(page, lab, "zh")
