@@ -20,7 +20,7 @@ from hai_jupyter.contents_path import ContentsPaths
 from hai_jupyter.errors import body
 from hai_jupyter.handlers.containers import container_options
 from hai_jupyter.notebooks import executed, nbformat_files
-from hai_jupyter.syncing import last_event, run, shortened, workspace_of
+from hai_jupyter.syncing import last_event, run, truncate, workspace_of
 from tests.jupyter.conftest import JupyterSetup, Page, sync_command
 
 pytestmark = pytest.mark.xdist_group("jupyter")
@@ -216,5 +216,5 @@ def test_what_haiworkspace_says(told: bytes, expected: int | None) -> None:
 
 
 def test_long_lists_are_cut_and_counted() -> None:
-    said = shortened({"conflicts": ["x"] * 500, "problems": {}, "files": 3})
+    said = truncate({"conflicts": ["x"] * 500, "problems": {}, "files": 3})
     assert (len(said["conflicts"]), said["conflicts_count"], said["files"]) == (200, 500, 3)
