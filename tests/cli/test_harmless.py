@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hai.v1.log_service_pb2 import LogLine, TailLogsResponse
-from hai_tui.cli.output.follow import Lines, _shown, print_lines
+from hai_tui.cli.output.follow import Lines, _render, print_lines
 
 EVIL = "\x1b]0;title\x07a\x1b[2J\x1b]52;c;cGF5\x07\x1b[31mred"
 
@@ -24,12 +24,12 @@ def test_a_terminal_gets_colours_and_nothing_else_that_steers_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.stdout", Screen())
-    assert _shown(LogLine(text=EVIL), Lines()) == "\x1b[Ka\x1b[31mred\x1b[m\n"
+    assert _render(LogLine(text=EVIL), Lines()) == "\x1b[Ka\x1b[31mred\x1b[m\n"
 
 
 def test_a_file_gets_what_was_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", io.StringIO())
-    assert _shown(LogLine(text=EVIL), Lines()) == f"{EVIL}\n"
+    assert _render(LogLine(text=EVIL), Lines()) == f"{EVIL}\n"
 
 
 async def test_a_log_that_cannot_be_written_any_more_is_left(

@@ -13,7 +13,7 @@ from hai.client.fake.server import FakeClient
 from hai_backend.api.request.filters import parse
 from hai_tui.cli.commands.tasks.list import listing
 from hai_tui.cli.main import ENTRIES, _root
-from hai_tui.cli.migration_hints import OPTIONS_HERE, SAID_HERE, command_lines
+from hai_tui.cli.migration_hints import EQUIVALENTS, OPTIONS_HERE, command_lines
 from hai_tui.cli.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def test_lines_of_the_manual_parse(line: str) -> None:
     _parse(_root(), "hai", shlex.split(line, comments=True)[1:])
 
 
-TOLD = sorted({line for said in SAID_HERE.values() for line in command_lines(said)})
+TOLD = sorted({line for said in EQUIVALENTS.values() for line in command_lines(said)})
 
 
 @pytest.mark.parametrize("line", TOLD)
@@ -58,7 +58,7 @@ def test_a_word_of_another_system_is_answered_with_ours(hai) -> None:
     done = hai("scancel", "12")
     assert (done.code, done.out) == (2, "")
     assert "no such command 'scancel'; here that is `hai stop TASK`" in done.err
-    assert set(SAID_HERE).isdisjoint(entry.name for entry in ENTRIES)
+    assert set(EQUIVALENTS).isdisjoint(entry.name for entry in ENTRIES)
 
 
 @pytest.mark.parametrize(

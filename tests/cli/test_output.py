@@ -285,9 +285,13 @@ def test_what_is_no_span(bad: str) -> None:
 
 def test_how_moments_are_read() -> None:
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
-    assert formatting.moment("10m", now.timestamp()) == datetime(2026, 11, 21, 11, 50, tzinfo=UTC)
+    assert formatting.past_time("10m", now.timestamp()) == datetime(
+        2026, 11, 21, 11, 50, tzinfo=UTC
+    )
     assert formatting.deadline("1d", now.timestamp()) == datetime(2026, 11, 22, 12, tzinfo=UTC)
-    assert formatting.moment("2026-11-21T11:08", 0.0) == datetime(2026, 11, 21, 11, 8, tzinfo=UTC)
+    assert formatting.past_time("2026-11-21T11:08", 0.0) == datetime(
+        2026, 11, 21, 11, 8, tzinfo=UTC
+    )
 
 
 def test_letters_that_the_encoding_lacks_are_written_out() -> None:

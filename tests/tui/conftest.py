@@ -127,7 +127,7 @@ def drive() -> Drive:
         app = HaiApp(AppConfig(chosen=profile, **options))
         async with app.run_test(size=size, notifications=True) as pilot:
             yield Driver(app, pilot)
-            await app.hang_up()
+            await app.disconnect()
 
     return driving
 

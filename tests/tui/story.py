@@ -44,11 +44,11 @@ class Story:
     ) -> int:
         """Submit and wait until it stands as it should; four minutes pass."""
         task = await self.people[user].tasks.create(training(name, nodes, priority, tags))
-        await self.becomes(task.id, until)
+        await self.wait_for_status(task.id, until)
         self.clock.advance(240)
         return task.id
 
-    async def becomes(self, id: int, status: str) -> None:
+    async def wait_for_status(self, id: int, status: str) -> None:
         """Wait until a task is called that; one that runs, until all its programs do: the clock goes on then."""
         await self.until(id, lambda task: cached_status(task) == status and _is_whole(task))
 
@@ -117,26 +117,26 @@ async def _day(day: Story) -> None:
     await day.admin.nodes.label("gpu-08", {"fabric": "ib", "rack": "r3"})
     await day.submit("alice", "tokenize-corpus", 1, 10, "data", until="RUNNING")
     day.launcher.players[1, 0].exit(0)
-    await day.becomes(1, "SUCCEEDED")
+    await day.wait_for_status(1, "SUCCEEDED")
     await day.submit("alice", "bert-base-pretrain", 4, 30, "bert,nlp", until="RUNNING")
     await day.submit("bob", "resnet50-baseline", 2, 10, "vision", until="RUNNING")
     await day.submit("carol", "gpt-125m-sweep-lr3e4", 2, 10, "sweep,nlp", until="RUNNING")
     day.launcher.players[4, 1].exit(1, TRACE)
     await day.until(4, lambda task: task.run.ranks[1].exit_code == 1)
     day.launcher.players[4, 0].exit(143)  # as the agent does when a sibling has failed
-    await day.becomes(4, "FAILED")
+    await day.wait_for_status(4, "FAILED")
     await day.submit("carol", "gpt-125m-sweep-lr1e3", 2, 10, "sweep,nlp", until="RUNNING")
     held = await day.submit("dave", "eval-nightly", 1, 0, until="RUNNING")
     await day.people["dave"].tasks.suspend(held, hold=True)
-    await day.becomes(held, "HELD")
+    await day.wait_for_status(held, "HELD")
     await day.people["bob"].tasks.stop(3)
-    await day.becomes(3, "STOPPED")
+    await day.wait_for_status(3, "STOPPED")
     await day.submit("bob", "diffusion-256", 4, 20, "vision", until="RUNNING")
     await day.submit("erin", "蛋白质折叠-第二阶段", 4, 30, "bio", until="RUNNING")
     day.clock.advance(1800)
     await day.submit("alice", "gpt-1.3b-pretrain", 7, 30, "nlp", until="RUNNING")
     for id in (5, 7):
-        await day.becomes(id, "SUSPENDED")
+        await day.wait_for_status(id, "SUSPENDED")
     await day.submit("carol", "ablation-no-dropout", 2, 10, "sweep", until="WAITING_INIT")
     await day.submit("bob", "segment-anything-ft", 2, 10, "vision", until="WAITING_INIT")
     await day.submit("erin", "notebook-erin", 1, 10, until="WAITING_INIT")

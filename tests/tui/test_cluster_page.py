@@ -11,10 +11,10 @@ from hai.v1.node_pb2 import NODE_STATE_NOT_READY, NODE_STATE_READY, Node, NodeTe
 from hai.v1.node_service_pb2 import WatchNodesResponse
 from hai.v1.task_pb2 import Task
 from hai.v1.usage_service_pb2 import NodeUsage
-from hai_tui.cluster.layout import Place, beside, cell_for, natural, place_of, rows_of
-from hai_tui.cluster.model import LOOKS, NodeModel, condition, per_hour
+from hai_tui.cluster.layout import MapPosition, beside, cell_for, natural, position_of, rows_of
+from hai_tui.cluster.model import CONDITION_STYLES, NodeModel, condition, per_hour
 from hai_tui.cluster.tree import branches
-from hai_tui.cluster.usage import look_of
+from hai_tui.cluster.usage import node_style
 from hai_tui.formatting.area_chart import area
 from hai_tui.views.node_labels import edited
 
@@ -50,7 +50,7 @@ def test_one_word_for_a_node(which: Node, word: str) -> None:
 
 
 def test_no_two_conditions_look_the_same_without_colours() -> None:
-    assert len({look.glyph for look in LOOKS.values()}) == len(LOOKS)
+    assert len({look.glyph for look in CONDITION_STYLES.values()}) == len(CONDITION_STYLES)
 
 
 def test_nodes_stand_by_group_and_zone_in_natural_order() -> None:
@@ -65,7 +65,7 @@ def test_nodes_stand_by_group_and_zone_in_natural_order() -> None:
 )
 def test_arrows_stay_on_nodes_and_reach_all(names: set[str], width: int) -> None:
     rows = rows_of([node(name, zone=name[0]) for name in names], width)
-    at, seen = place_of(rows, sorted(names, key=lambda n: (natural(n[0]), natural(n)))[0]), []
+    at, seen = position_of(rows, sorted(names, key=lambda n: (natural(n[0]), natural(n)))[0]), []
     assert at is not None
     for _ in names:
         seen.append(rows[at.row].names[at.cell])
@@ -84,8 +84,8 @@ def test_names_are_shown_where_they_fit() -> None:
 
 def test_up_and_down_keep_the_column_where_they_can() -> None:
     rows = rows_of([node(f"n{i}") for i in range(5)], 6)
-    assert beside(rows, Place(1, 1), 1, 0) == Place(2, 1)
-    assert beside(rows, Place(1, 2), 1, 0) == Place(2, 1)
+    assert beside(rows, MapPosition(1, 1), 1, 0) == MapPosition(2, 1)
+    assert beside(rows, MapPosition(1, 2), 1, 0) == MapPosition(2, 1)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_old_news_of_a_node_change_nothing() -> None:
     assert model.apply(WatchNodesResponse(nodes=[node("a", version=4)], version=5)) == set()
     assert model.counts()["HELD"] == 1
     model.sample(1.0)
-    assert list(model.held) == [(1.0, 1.0)]
+    assert list(model.usage_samples) == [(1.0, 1.0)]
 
 
 def test_tasks_are_counted_by_the_hour() -> None:
@@ -196,8 +196,8 @@ def test_a_sign_of_how_much_is_used(
     use: NodeUsage | None, cpus: int, glyph: str, tone: str
 ) -> None:
     uses = {} if use is None else {"a": use}
-    assert look_of(node("a", "bob", cpus=cpus), "ada", uses) == StateStyle(glyph, tone)
-    assert look_of(node("a", cpus=cpus), "ada", uses).glyph == "□"
+    assert node_style(node("a", "bob", cpus=cpus), "ada", uses) == StateStyle(glyph, tone)
+    assert node_style(node("a", cpus=cpus), "ada", uses).glyph == "□"
 
 
 async def test_labels_are_edited_and_found(server, drive, client) -> None:
@@ -272,9 +272,11 @@ async def test_a_page_asks_nothing_while_another_lies_over_it(
     start = page.format((await client.nodes.list())[0].name)
     async with drive(server.profile, start=start, size=(120, 30)) as tui:
         await tui.shows(before)
-        asking, asked = (await tui.app.session.client()).tasks, []
-        queue = asking.queue
-        monkeypatch.setattr(asking, "queue", lambda group="": asked.append(group) or queue(group))
+        tasks_client, asked = (await tui.app.session.client()).tasks, []
+        queue = tasks_client.queue
+        monkeypatch.setattr(
+            tasks_client, "queue", lambda group="": asked.append(group) or queue(group)
+        )
         await tui.press(":", *"tasks", "enter")
         await submit("holds", nodes=2)
         await submit("late")

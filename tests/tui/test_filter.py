@@ -101,11 +101,11 @@ def test_what_means_nothing_is_told_with_the_nearest_word(line: str, told: str) 
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_what_would_be_looked_for_without_end_is_given_up(sign: str) -> None:
     endless = parse(f"{sign}/(x+)+y/")
-    assert not endless.trouble
+    assert not endless.problem
     long = TaskRow(Task(id=1, name="x" * 60))
     assert [each.id for each in endless.among([long] * 3, NOW)] == [1] * 3 * len(sign)
-    assert "takes too long" in endless.trouble
-    assert not parse("/(x+)+y/").trouble
+    assert "takes too long" in endless.problem
+    assert not parse("/(x+)+y/").problem
 
 
 @pytest.mark.parametrize(
@@ -157,4 +157,4 @@ async def test_the_server_takes_what_it_is_asked(client) -> None:
 )
 def test_which_filter_leaves_only_things_out(earlier: str, later: str, narrower: bool) -> None:
     with suppress(FilterError):
-        assert (parse(later).after(parse(earlier)) is not None) is narrower
+        assert (parse(later).remaining_after(parse(earlier)) is not None) is narrower

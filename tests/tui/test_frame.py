@@ -10,7 +10,7 @@ from textual import events
 
 from hai.client import profile as profiles
 from hai.client.profile import Profile
-from hai_tui.textual_compat import later
+from hai_tui.runtime.textual_compat import later
 
 
 async def test_a_task_shows_up_by_itself(server, drive, submit) -> None:
@@ -90,7 +90,7 @@ async def test_what_waits_a_little_comes_also_where_the_machine_stood_still(
 async def test_whoever_asks_after_the_end_is_not_answered(server, drive) -> None:
     async with drive(server.profile, start="tokens") as tui:
         await tui.shows("1 in all")
-        await tui.app.hang_up()
+        await tui.app.disconnect()
         tui.app.screen.reload()
         await tui.pilot.pause(0.1)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.style import Style
 
-from hai_tui.logs.ansi_sanitize import harmless, plain, styled
+from hai_tui.logs.ansi_sanitize import plain, sanitize, styled
 
 _CODES = [
     "\x1b",
@@ -86,9 +86,9 @@ def test_what_is_seen(raw: str, seen: str) -> None:
 )
 def test_colours_stay(raw: str, style: str) -> None:
     (span,) = styled(raw).spans
-    found, wanted = span.style, Style.parse(style)
+    found, search_pattern = span.style, Style.parse(style)
     assert isinstance(found, Style)
-    assert _seen(found) == _seen(wanted)
+    assert _seen(found) == _seen(search_pattern)
 
 
 def _seen(style: Style) -> tuple[object, ...]:
@@ -120,4 +120,4 @@ def test_hostile_lines_cost_time_in_proportion(raw: str) -> None:
 
 def test_clean_text_is_handed_on_as_it_is() -> None:
     line = "step 1 loss 0.5"
-    assert harmless(line) is line
+    assert sanitize(line) is line

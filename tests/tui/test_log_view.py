@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 
 from hai_tui.logs.row_cache import RowCache
-from hai_tui.logs.rows import Look, rows_of
+from hai_tui.logs.rows import LineFormat, rows_of
 from hai_tui.logs.window import Change, Line, Window
 from hai_tui.widgets.log.view import LogView
 
@@ -59,8 +59,8 @@ def test_rows_that_are_renewed_are_those_of_all_lines(
     bundles, filtered: bool, together: int
 ) -> None:
     window = Window(20_000)
-    look = Look(only=(lambda line: "7" in line.text) if filtered else None)
-    kept = RowCache(window, look)
+    line_format = LineFormat(only=(lambda line: "7" in line.text) if filtered else None)
+    kept = RowCache(window, line_format)
     total, number = Change(), 0
     for step, bundle in enumerate(bundles, start=1):
         lines = []
@@ -71,4 +71,4 @@ def test_rows_that_are_renewed_are_those_of_all_lines(
         if step % together == 0:
             kept.apply(total)
             total = Change()
-            assert kept.rows == rows_of(window, look)
+            assert kept.rows == rows_of(window, line_format)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_tui.logs.rows import Look, rows_of
-from hai_tui.logs.search import matches, next_hit, pattern
+from hai_tui.logs.rows import LineFormat, rows_of
+from hai_tui.logs.search import compile_query, matches, next_hit
 from hai_tui.logs.window import Change, Line, Window
 
 
@@ -37,7 +37,7 @@ def test_what_is_too_much_leaves_at_the_other_end() -> None:
     assert kept == ["5", "6", "7", "8", "9"]
     assert (window.begin, window.end) == ("5", "10")
     change = window.prepend([line("4" * 70_000)], "4")
-    assert change == Change(before=1, lost_after=1)
+    assert change == Change(before=1, dropped_after=1)
     assert (window.begin, window.end) == ("4", "9")
 
 
@@ -85,7 +85,9 @@ def test_it_is_one_piece_of_the_log_and_bounded(steps: list[tuple[bool, int]]) -
 
 def test_runs_are_separated_and_long_lines_folded() -> None:
     lines = [line("a" * 25), line("b", run=2)]
-    rows = [(row.line.text[0], row.piece, row.begins) for row in rows_of(lines, Look(wrap=10))]
+    rows = [
+        (row.line.text[0], row.piece, row.begins) for row in rows_of(lines, LineFormat(wrap=10))
+    ]
     assert rows == [
         ("a", 0, True),
         ("a", 0, False),
@@ -97,10 +99,10 @@ def test_runs_are_separated_and_long_lines_folded() -> None:
 
 
 def test_a_filter_leaves_lines_out() -> None:
-    wanted = pattern("LOSS|error")
-    assert wanted is not None
+    search_pattern = compile_query("LOSS|error")
+    assert search_pattern is not None
     lines = [line("loss 1"), line("LOSS 2"), line("an error")]
-    rows = rows_of(lines, Look(only=matches(wanted)))
+    rows = rows_of(lines, LineFormat(only=matches(search_pattern)))
     assert [row.line.text for row in rows if not row.begins] == ["LOSS 2", "an error"]
 
 
@@ -115,16 +117,16 @@ def test_a_filter_leaves_lines_out() -> None:
     ],
 )
 def test_what_a_person_looks_for(words: str, text: str, found: bool) -> None:
-    wanted = pattern(words)
-    assert wanted is not None
-    assert matches(wanted)(line(text)) is found
+    search_pattern = compile_query(words)
+    assert search_pattern is not None
+    assert matches(search_pattern)(line(text)) is found
 
 
 def test_the_nearest_hit() -> None:
     lines = [line("a"), line("x1"), line("b"), line("x2")]
-    wanted = pattern("x")
-    assert wanted is not None
-    test = matches(wanted)
+    search_pattern = compile_query("x")
+    assert search_pattern is not None
+    test = matches(search_pattern)
     assert next_hit(lines, 0, test) == 1
     assert next_hit(lines, 2, test) == 3
     assert next_hit(lines, 2, test, back=True) == 1

@@ -130,7 +130,7 @@ async def test_how_logs_look_is_remembered(server, drive, ended) -> None:
         await tui.press("&", "ctrl+u", "enter")
         await tui.shows("10 %", "50 %", "100 %")
         await tui.press("w", "t")
-        assert tui.app.state.words("logs") == []
+        assert tui.app.preferences.strings("logs") == []
 
 
 async def test_a_large_log_is_read_as_far_as_it_is_looked_at(server, drive, ended) -> None:
@@ -268,8 +268,8 @@ async def test_the_whole_log_is_saved_as_it_was_printed(server, drive, ended, tm
     async with drive(server.profile, start="logs 1") as tui:
         await tui.shows("line 19999")
         await tui.press("s", "ctrl+u", *str(path), "enter")
-        wanted = b"".join(line + b"\n" for line in lines)
-        await tui.until(lambda: path.exists() and path.read_bytes() == wanted)
+        search_pattern = b"".join(line + b"\n" for line in lines)
+        await tui.until(lambda: path.exists() and path.read_bytes() == search_pattern)
         await tui.press("s", "ctrl+u", *str(path), "enter")
         await tui.shows("exists already. Replace it?")
 

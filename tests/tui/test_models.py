@@ -47,23 +47,23 @@ def test_a_change_is_told_once() -> None:
 def test_a_server_with_other_data_is_noticed() -> None:
     model = TaskModel()
     model.apply(WatchTasksResponse(version=9))
-    assert not model.is_of_another_store(WatchTasksResponse(version=0))
-    assert model.is_of_another_store(WatchTasksResponse(version=3))
-    model.forget()
+    assert not model.is_from_other_database(WatchTasksResponse(version=0))
+    assert model.is_from_other_database(WatchTasksResponse(version=3))
+    model.reset()
     assert model.version == 0
 
 
 def test_places_in_the_queue_are_those_of_the_last_look() -> None:
     model, task = TaskModel(), Task(id=1, version=1, waiting=Waiting(queue_place=4))
     assert model.waiting(task).queue_place == 4
-    assert model.take_queue([Task(id=1, waiting=Waiting(queue_place=2))]) == {1}
+    assert model.apply_queue([Task(id=1, waiting=Waiting(queue_place=2))]) == {1}
     assert model.waiting(task).queue_place == 2
-    assert model.take_queue([]) == {1}
+    assert model.apply_queue([]) == {1}
 
 
 def test_a_task_that_runs_waits_for_nothing_although_the_last_look_found_it_in_the_queue() -> None:
     model = TaskModel()
-    model.take_queue([Task(id=1, waiting=Waiting(queue_place=2))])
+    model.apply_queue([Task(id=1, waiting=Waiting(queue_place=2))])
     assert not model.waiting(Task(id=1, version=2, state=TASK_STATE_RUNNING)).queue_place
 
 
@@ -86,15 +86,15 @@ steps = st.lists(
 def test_looking_at_changes_gives_the_order_of_looking_at_everything(steps, reverse, least) -> None:
     things: dict[int, Thing] = {}
     kept: SortedFilteredIndex[Thing] = SortedFilteredIndex()
-    kept.choose(things, above(least))
+    kept.set_filter(things, above(least))
     kept.sort_by(things, lambda thing: thing.value, reverse)
     for changes in steps:
         things |= {id: Thing(id, value) for id, value in changes.items()}
-        order = list(kept.look_at(things, changes))
+        order = list(kept.update(things, changes))
         wanted = [thing.id for thing in above(least)(list(things.values()))]
         assert order == sorted(wanted, key=lambda id: (things[id].value, -id), reverse=reverse)
     narrow = [id for id in order if things[id].value > least]
-    assert kept.choose(things, above(least + 1), above(least + 1)) == narrow
+    assert kept.set_filter(things, above(least + 1), above(least + 1)) == narrow
 
 
 def test_many_changes_are_handed_over_together_and_none_is_lost() -> None:
@@ -114,13 +114,13 @@ def test_a_change_of_what_is_not_known_yet_changes_nothing() -> None:
     kept: SortedFilteredIndex[Thing] = SortedFilteredIndex()
     things = {1: Thing(1, 0)}
     kept.sort_by(things, lambda thing: thing.value, False)
-    assert kept.look_at(things, {1, 7}) == [1]  # the queue may name a task before the watch does
-    assert kept.choose({}, above(0)) == []
+    assert kept.update(things, {1, 7}) == [1]  # the queue may name a task before the watch does
+    assert kept.set_filter({}, above(0)) == []
 
 
 def test_of_tasks_that_may_wait_for_one_another_the_newest_are_stopped_first() -> None:
     change = stop([Task(id=id) for id in (2, 9, 5)], "plain")
-    assert [id for id, _ in change.verbs] == [9, 5, 2]
+    assert [id for id, _ in change.operations] == [9, 5, 2]
 
 
 names = st.text("ab", max_size=3)
@@ -132,7 +132,7 @@ def test_a_filter_that_grows_finds_what_it_finds_at_once(named, line) -> None:
     found, before = everything, Filter()
     for end in range(len(line) + 1):
         wanted = parse(line[:end])
-        left = wanted.after(before)
+        left = wanted.remaining_after(before)
         found = wanted.among(everything, 0.0) if left is None else left.among(found, 0.0)
         before = wanted
     assert found == before.among(everything, 0.0)
@@ -153,10 +153,10 @@ class Queue:
 def test_a_move_is_taken_back_by_two_at_most(place: int, to: int) -> None:
     order = [11, 12, 13, 14, 15, 16]
     queue, change = Queue(list(order)), move(order, place, to)
-    for id, verb in change.verbs:
-        verb(queue, id)
+    for id, operation in change.operations:
+        operation(queue, id)
     assert queue.order.index(order[place]) == to
-    for id, verb in change.back:
-        verb(queue, id)
+    for id, operation in change.undo_operations:
+        operation(queue, id)
     assert queue.order == order
-    assert len(change.back) <= 2
+    assert len(change.undo_operations) <= 2

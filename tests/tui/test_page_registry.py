@@ -43,10 +43,10 @@ def place(request: pytest.FixtureRequest, drive) -> Callable[[], AbstractAsyncCo
     return lambda: real(drive, *parts)
 
 
-_WORDS = {"task": "1", "diff": "1 2", "logs": "1", "services": "1"}
+_ARGUMENTS = {"task": "1", "diff": "1 2", "logs": "1", "services": "1"}
 
 
-def asking(page: Page) -> bool:
+def is_loading(page: Page) -> bool:
     """True while it waits for what it wants to show."""
     return any(not each.is_finished for each in page.workers if each.group == "fetch")
 
@@ -55,9 +55,9 @@ async def test_every_destination_opens(place) -> None:
     async with place() as (tui, names):
         await tui.shows("● live")
         for page in PAGES:
-            tui.app.goto(f"{page.name} {(_WORDS | names).get(page.name, '')}".strip())
+            tui.app.goto(f"{page.name} {(_ARGUMENTS | names).get(page.name, '')}".strip())
             await tui.until(lambda page=page: tui.app.screen.entry is page)
-            await tui.until(lambda: not asking(tui.app.screen))
+            await tui.until(lambda: not is_loading(tui.app.screen))
             assert not [each.message for each in tui.app._notifications], page.name
             tui.app.back()
             await tui.until(lambda: tui.app.screen.entry.name == "tasks")
@@ -66,14 +66,14 @@ async def test_every_destination_opens(place) -> None:
 async def test_keys_are_not_lost_to_a_hidden_line_while_nothing_is_there(
     drive, monkeypatch
 ) -> None:
-    there = threading.Event()
-    monkeypatch.setattr("hai_tui.session._import_clients", there.wait)
+    imported = threading.Event()
+    monkeypatch.setattr("hai_tui.session._import_clients", imported.wait)
     async with drive(Profile("lab", "127.0.0.1:1", "t")) as tui:
         tui.app.goto("logs 1")
         await tui.shows("› logs 1")
         await tui.press("?", "escape", ":")
         await tui.shows("go to")
-        there.set()
+        imported.set()
 
 
 async def test_what_is_typed_at_once_after_a_key_that_asks_belongs_to_the_line(drive) -> None:
@@ -124,7 +124,7 @@ async def test_a_log_that_closes_is_not_drawn(drive) -> None:
         (pane,) = tui.app.screen.panes
         tui.app.back()
         for _ in range(200):  # its parts go one by one meanwhile
-            pane.head()
+            pane.update_heading()
             await asyncio.sleep(0)
         await tui.shows("12 tasks")
 
@@ -139,6 +139,6 @@ async def test_what_comes_while_a_page_closes_is_left_out(drive) -> None:
         for _ in range(200):  # its parts go one by one meanwhile
             page._filtered()
             page.status("late")
-            page.reframe()
+            page.refresh_frame()
             await asyncio.sleep(0)
         await tui.shows("12 tasks")

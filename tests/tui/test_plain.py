@@ -20,9 +20,9 @@ from hai.client.profile import Profile
 from hai_tui.app import AppConfig, HaiApp
 from hai_tui.screens.page import Page
 from hai_tui.screenshots import PICTURES, screen_text
-from hai_tui.widgets.dialogs.choice import Choose
+from hai_tui.widgets.dialogs.choice import ChoiceDialog
 from hai_tui.widgets.dialogs.prompt import Prompt
-from hai_tui.widgets.plain import Group, Harmless, grid, plain
+from hai_tui.widgets.plain import ControlCharacterFilter, Group, grid, plain
 from tests.tui.hostile import BEGIN, hostile_demo
 
 STARTS = sorted({picture.start for picture in PICTURES if picture.profile})
@@ -58,7 +58,7 @@ async def test_every_action_stands_hostile_texts(
                 if not name.startswith(_NOT_HERE):
                     await _do(app, pilot, name)
         assert BEGIN in screen_text(app) or page.entry.name in ("usage", "audit", "submit")
-        await app.hang_up()
+        await app.disconnect()
         app.clear_notifications()
 
 
@@ -74,7 +74,7 @@ async def _do(app: HaiApp, pilot: Pilot[int], name: str) -> None:
     if isinstance(app.screen, CommandPalette):
         await pilot.press("s")
         await _look(app, pilot)
-    elif isinstance(app.screen, Choose):
+    elif isinstance(app.screen, ChoiceDialog):
         await pilot.press("enter")
         await _look(app, pilot)
     elif app.screen is page and page.query_one(Prompt).display:
@@ -197,7 +197,7 @@ def test_no_text_is_read_as_markup() -> None:
         "self.notify(task.name, markup=True)",
         "Text.from_markup(task.name)",
         "Selection(task.name, 1)",
-        "Tick(label, tooltip=task.name)",
+        "PlainCheckbox(label, tooltip=task.name)",
     ],
 )
 def test_a_text_that_would_be_read_as_markup_is_found(line: str) -> None:
@@ -236,7 +236,7 @@ def test_a_text_is_shown_as_it_is(name: str) -> None:
 )
 def test_what_would_steer_a_terminal_is_drawn_in_no_line(told: str, drawn: str) -> None:
     segments = [Segment(told), Segment("rest")]
-    found = Harmless().apply(segments, Color(0, 0, 0))
+    found = ControlCharacterFilter().apply(segments, Color(0, 0, 0))
     assert "".join(each.text for each in found).replace(" ", "") == f"{drawn}rest".replace(" ", "")
     assert [each.cell_length for each in found] == [each.cell_length for each in segments]
 

@@ -23,7 +23,7 @@ async def user(server, client) -> Profile:
     return Profile("ada", server.profile.server, token.secret)
 
 
-NAMES = [page.name for page in PAGES if page.home == "resource:ResourcePage"]
+NAMES = [page.name for page in PAGES if page.class_path == "resource:ResourcePage"]
 
 
 def test_every_kind_has_a_page_and_its_texts() -> None:

@@ -110,7 +110,7 @@ def screens_of_the_app() -> dict[str, type[Screen[Any]]]:
 
 
 def test_every_screen_has_a_picture() -> None:
-    pages = {page.name: page.home.partition(":")[2] for page in PAGES}
+    pages = {page.name: page.class_path.partition(":")[2] for page in PAGES}
     plain = {picture.page for picture in PICTURES if not picture.over}
     assert sorted(pages.keys() - plain) == []
     shown = {picture.over for picture in PICTURES} | {pages[name] for name in plain}
@@ -121,8 +121,8 @@ def test_every_screen_has_a_picture() -> None:
 
 
 async def test_a_picture_of_the_wrong_screen_is_refused() -> None:
-    with pytest.raises(ValueError, match="shows tasks, not Results"):
-        await shot(Picture("results", shows="12 tasks", over="Results"), SMALL)
+    with pytest.raises(ValueError, match="shows tasks, not ResultsDialog"):
+        await shot(Picture("results", shows="12 tasks", over="ResultsDialog"), SMALL)
 
 
 def test_every_picture_is_in_the_manual() -> None:

@@ -11,7 +11,7 @@ from textual.app import App, ComposeResult
 from textual.widgets import Input
 
 from hai_tui.formatting.cells import Cell, Column
-from hai_tui.gc_scheduler import REST_SECONDS, Rest, leave_it_to_rests
+from hai_tui.runtime.gc_scheduler import IDLE_SECONDS, IdleCollector, postpone_full_collections
 from hai_tui.widgets.table.virtual_table import VirtualTable
 
 
@@ -69,7 +69,7 @@ async def test_ages_go_on_where_they_are_seen() -> None:
     app = Tables()
     async with app.run_test(size=(40, 20)) as pilot:
         app.now += 7
-        app.table._look_at_ages()
+        app.table._refresh_ages()
         await pilot.pause()
         assert app.lines()[3].endswith("107")
         app.now += 7
@@ -112,18 +112,18 @@ def rounds_of_garbage(count: int) -> None:
 @pytest.mark.parametrize(
     ("rounds", "idle", "looked"),
     [
-        pytest.param(3, REST_SECONDS, True, id="at rest"),
-        pytest.param(3, REST_SECONDS / 2, False, id="somebody types"),
+        pytest.param(3, IDLE_SECONDS, True, id="at rest"),
+        pytest.param(3, IDLE_SECONDS / 2, False, id="somebody types"),
         pytest.param(0, 60.0, False, id="nothing new"),
         pytest.param(21, 0.0, True, id="too much, whoever types"),
     ],
 )
 def test_garbage_is_collected_while_nobody_types(thresholds, rounds, idle, looked) -> None:
-    leave_it_to_rests()
+    postpone_full_collections()
     gc.set_threshold(50, 2, gc.get_threshold()[2])
     now = 1000.0
-    rest = Rest(lambda: now)
-    rest.typed()
+    rest = IdleCollector(lambda: now)
+    rest.on_input()
     rounds_of_garbage(rounds)
     now += idle
-    assert rest.look() is looked
+    assert rest.collect_if_due() is looked

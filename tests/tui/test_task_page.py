@@ -15,7 +15,7 @@ from hai.v1.task_pb2 import (
     Run,
 )
 from hai.v1.task_spec_pb2 import AfterSpec, OptionsSpec
-from hai_tui.tasks.failure_diagnosis import cause, stop_words
+from hai_tui.tasks.failure_diagnosis import cause, stop_code_text
 
 
 def rank(index: int, code: int, ended: int) -> Rank:
@@ -61,10 +61,10 @@ def test_likely_causes(code: int, lines: list[str], told: str) -> None:
 
 
 def test_every_bit_of_a_stop_code_has_a_name() -> None:
-    assert stop_words(16 + 16384) == "INTERRUPT+NODE_FAILURE"
-    assert stop_words(0) == ""
-    assert stop_words(4) == "4"
-    assert stop_words(sum(STOP_CODES)).count("+") == len(STOP_CODES) - 1
+    assert stop_code_text(16 + 16384) == "INTERRUPT+NODE_FAILURE"
+    assert stop_code_text(0) == ""
+    assert stop_code_text(4) == "4"
+    assert stop_code_text(sum(STOP_CODES)).count("+") == len(STOP_CODES) - 1
 
 
 async def test_a_failed_task_says_which_rank_why_and_what_next(

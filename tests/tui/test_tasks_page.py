@@ -146,7 +146,7 @@ async def test_order_in_the_own_queue_and_back(server, drive, submit, monkeypatc
         await submit(name, nodes=2)
 
     def queue(tui) -> list[int]:
-        waits = tui.app.session.tasks._waits
+        waits = tui.app.session.tasks._waiting_by_id
         return sorted(waits, key=lambda id: waits[id].queue_place)
 
     async with drive(server.profile, size=(160, 24)) as tui:

@@ -8,7 +8,7 @@ from hai.client.profile import Profile
 from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Rank, Run, Task
 from hai.v1.usage_service_pb2 import NodeUsage
 from hai_tui.demo.cluster import demo
-from hai_tui.tasks.usage_columns import TaskUse
+from hai_tui.tasks.usage_columns import TaskUsage
 
 GIB = 1 << 30
 A = NodeUsage(
@@ -39,7 +39,7 @@ def task(id: int, *nodes: str, state: int = TASK_STATE_RUNNING) -> Task:
     ],
 )
 def test_a_task_uses_what_its_nodes_use(tasks: list[Task], told: list[str]) -> None:
-    use = TaskUse()
+    use = TaskUsage()
     use.take([A, B, C], tasks)
     assert [cell(tasks[0], 0.0) for cell in use.cells().values()] == told
 

@@ -8,7 +8,7 @@ from hai.client.profile import Profile
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_tui.demo.cluster import demo, training
 from hai_tui.formatting.sparkline import mean, most, spark, spread
-from hai_tui.theme import TONES
+from hai_tui.style.theme import TONES
 from hai_tui.usage import chart_text
 from hai_tui.widgets.usage_view import UsageView
 
@@ -104,7 +104,7 @@ async def test_what_can_not_be_shown_is_told_once_and_not_over_other_pages(
             asked.append(points)
             raise NotFound("there is no group 'nosuch'")
 
-        view._failed, view._ask = told.append, ask
+        view._failed, view._load = told.append, ask
         await tui.until(lambda: len(asked) > 3)
         assert len(told) == 1
         tui.app.goto("quotas")

@@ -50,7 +50,7 @@ class Action:
     handler: Handler
     right: str = ""
     writes: bool = False  # changes something: off with --readonly
-    shown: bool = True  # in the footer; help and palette list all
+    in_footer: bool = True  # in the footer; help and palette list all
     confirm: Callable[[], str] | None = None  # the question; empty answer: none is needed
     why_not: Callable[[], str] | None = None  # why it can not be done just now; empty: it can
 

@@ -1,35 +1,55 @@
-"""The terminal app: what is the same on each of its pages."""
+"""The terminal app: its pages, the server it is connected to, and what is the same on every page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from textual import events
+from textual.app import SystemCommand
+from textual.await_complete import AwaitComplete
+from textual.command import CommandPalette
 from textual.filter import LineFilter
+from textual.markup import escape
+from textual.screen import Screen
+from textual.worker import active_worker
 
-from hai_tui import theme
-from hai_tui.actions import Action
+from hai.client import profile as profiles
+from hai.client.errors import HaiError, NotFound, UsageError
+from hai.client.profile import Profile
+from hai_tui.actions import Action, key_label
 from hai_tui.app_config import AppConfig
-from hai_tui.connection import Speaking
-from hai_tui.gc_scheduler import Rest
+from hai_tui.base_app import BaseApp
+from hai_tui.feed.connection_state import ConnectionState, Phase
+from hai_tui.feed.debouncer import Debouncer
 from hai_tui.i18n import text
+from hai_tui.page_registry import PAGES, PageEntry, PageNotFound, find_page
 from hai_tui.preferences import Preferences, state_path
-from hai_tui.textual_compat import repair_timers
+from hai_tui.runtime.gc_scheduler import IdleCollector
+from hai_tui.runtime.textual_compat import later, repair_timers
+from hai_tui.screens.page import Page, make_page
+from hai_tui.session import Session
+from hai_tui.style import theme
+from hai_tui.widgets.dialogs.prompt import Question
 from hai_tui.widgets.header_footer import Heading
-from hai_tui.widgets.plain import Harmless
-
-if TYPE_CHECKING:
-    from hai_tui.tasks.commands import Undo
+from hai_tui.widgets.plain import ControlCharacterFilter
 
 __all__ = ["AppConfig", "HaiApp"]
 
+REPAINT_SECONDS = 0.1
+"""Changes of tasks reach the pages at most this often."""
 
-class HaiApp(Speaking):
+FIRST_PAINT_SECONDS = 0.03
+"""The first page is drawn by then. Textual's own word of it is lost when the page on top goes at that moment."""
+
+
+class HaiApp(BaseApp):
     """`hai tui`."""
 
     TITLE = "hai"
+    ENABLE_COMMAND_PALETTE = True
     CSS = """
     Toast { width: auto; max-width: 90%; }
     ToastRack { margin-bottom: 2; }
@@ -41,10 +61,11 @@ class HaiApp(Speaking):
     def __init__(self, options: AppConfig | None = None) -> None:
         repair_timers()
         super().__init__(options)
-        self.state = Preferences.load(state_path())
-        self._undos: list[Undo] = []
-        self._rest = Rest()
-        self._harmless = Harmless()
+        self._profile = self.options.profile
+        self._task_changes = Debouncer(self._tasks_changed, REPAINT_SECONDS, partial(later, self))
+        self.preferences = Preferences.load(state_path())
+        self._idle_collector = IdleCollector()
+        self._control_character_filter = ControlCharacterFilter()
         for each in theme.THEMES:
             self.register_theme(each)
 
@@ -56,61 +77,254 @@ class HaiApp(Speaking):
 
     def actions(self) -> list[Action]:
         """What can be done on every page."""
-        here = [
+        actions_of_app = [
             Action("?", "help", "action.help", self.show_help),
-            Action(":", "goto", "action.goto", self.ask_where),
-            Action("ctrl+p", "palette", "action.palette", self.action_command_palette, shown=False),
-            Action("escape", "back", "action.back", self.back, shown=len(self._pages()) > 1),
-            Action("ctrl+r", "refresh", "action.refresh", self.retry_now, shown=False),
-            Action("T", "theme", "action.theme", self.next_theme, shown=False),
-            Action("P", "profile", "action.profile", self.choose_profile, shown=False),
-            Action("ctrl+s", "picture", "action.picture", self.save_picture, shown=False),
-            Action("q", "quit", "action.quit", self.leave),
+            Action(":", "goto", "action.goto", self.ask_page),
+            Action(
+                "ctrl+p", "palette", "action.palette", self.action_command_palette, in_footer=False
+            ),
+            Action("escape", "back", "action.back", self.back, in_footer=len(self._pages()) > 1),
+            Action("ctrl+r", "refresh", "action.refresh", self.retry_now, in_footer=False),
+            Action("T", "theme", "action.theme", self.next_theme, in_footer=False),
+            Action("P", "profile", "action.profile", self.choose_profile, in_footer=False),
+            Action("ctrl+s", "picture", "action.picture", self.save_picture, in_footer=False),
+            Action("q", "quit", "action.quit", self.shut_down),
         ]
-        return here + self.page_actions()
-
-    # What can be taken back.
-
-    def remember(self, undo: Undo, good: set[int]) -> None:
-        """How to take back what was done to these tasks; a failure has nothing to take back."""
-        verbs = tuple((id, verb) for id, verb in undo.verbs if id in good or len(good) < 2)
-        self._undos.append(replace(undo, verbs=verbs))
-
-    def forget_undo(self) -> Undo | None:
-        """The last action that can be taken back; it is not offered again."""
-        return self._undos.pop() if self._undos else None
+        return actions_of_app + self.page_actions()
 
     # Life.
 
     async def on_mount(self) -> None:
         """First paint first; the server comes after it."""
-        known = self.state.text("theme", theme.THEMES[0].name)
-        self.theme = known if known in self.available_themes else theme.THEMES[0].name
+        existing = self.preferences.text("theme", theme.THEMES[0].name)
+        self.theme = existing if existing in self.available_themes else theme.THEMES[0].name
         self.set_interval(1.0, self._tick)
-        self.heed_signals()
-        if self.state.error:
-            self.say(self.state.error, warning=True)
-        await self.begin()
+        self.handle_signals()
+        if self.preferences.error:
+            self.say(self.preferences.error, warning=True)
+        await self.connect_at_start()
 
     async def on_event(self, event: events.Event) -> None:
         """Keys and the mouse come by here."""
         if isinstance(event, events.InputEvent):
-            self._rest.typed()
+            self._idle_collector.on_input()
         await super().on_event(event)
 
     def _tick(self) -> None:
-        self._rest.look()
+        self._idle_collector.collect_if_due()
         if self._connected and not self.session.link.state.live:
-            self.reframe()
+            self.refresh_frame()
+
+    # Pages lie upon one another; esc closes the one on top.
+
+    def goto(self, line: str) -> None:
+        """Open what follows `:`; a page that is open already comes to the top again."""
+        try:
+            entry, arguments = find_page(line)
+        except PageNotFound as error:
+            self.say(str(error), warning=True)
+            return
+        self.open_page(entry, arguments)
+
+    def open_page(self, entry: PageEntry, arguments: tuple[str, ...] = ()) -> None:
+        """Push a page, or go back to it."""
+        open_pages = self._pages()
+        matching = [
+            i
+            for i, p in enumerate(open_pages)
+            if p.entry == entry and p.accepts_arguments(arguments)
+        ]
+        if not matching:
+            self.push_screen(make_page(entry, arguments))
+            return
+        for _ in open_pages[matching[0] + 1 :]:
+            self.pop_screen()
+
+    def pop_screen(self) -> AwaitComplete:
+        """What the page still asks for ends at once: it goes part by part, and an answer would miss some of them."""
+        closing = self.screen
+        for worker in self.workers:
+            if closing in worker.node.ancestors_with_self and worker is not active_worker.get(None):
+                worker.cancel()
+        return super().pop_screen()
+
+    def back(self) -> None:
+        """Close the page on top; the last one stays."""
+        if len(self._pages()) > 1:
+            self.pop_screen()
+
+    def ask_page(self) -> None:
+        """The prompt of `:`."""
+        if isinstance(self.screen, Page):
+            names = [page.name for page in PAGES]
+            history = self.preferences.strings("goto")
+            question = Question(
+                text("goto.label"), self._on_page_entered, words=names, history=history
+            )
+            self.screen.ask_line(question)
+
+    def _on_page_entered(self, line: str) -> None:
+        if line.strip():
+            earlier = [each for each in self.preferences.strings("goto") if each != line]
+            self.preferences.put("goto", [line, *earlier][:50])
+            self.clear_notifications()
+            self.goto(line)
+
+    def show_help(self) -> None:
+        """The keys of this page."""
+        from hai_tui.screens.help import HelpDialog
+
+        if isinstance(self.screen, Page):
+            self.push_screen(HelpDialog(self.screen))
+
+    def page_actions(self) -> list[Action]:
+        """One that opens each page."""
+        return [self._open_action(page) for page in PAGES if not page.required_arguments]
+
+    def _open_action(self, page: PageEntry) -> Action:
+        return _OpenPageAction(
+            page.key,
+            f"page.{page.name}",
+            "palette.page",
+            partial(self.open_page, page),
+            in_footer=False,
+            title=page.title,
+        )
+
+    def action_command_palette(self) -> None:
+        """Search all actions by name."""
+        if not isinstance(self.screen, CommandPalette):
+            prompt_text = text("palette.ask")
+            self.push_screen(CommandPalette(id="--command-palette", placeholder=prompt_text))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette: every action that the page and the app have."""
+        if not isinstance(screen, Page):
+            return
+        for action in screen.all_actions():
+            key = f" · {key_label(action.key)}" if action.key else ""
+            explanation = screen.refusal(action) or f"{action.name}{key}"
+            yield SystemCommand(
+                escape(action.label), escape(explanation), partial(screen.perform, action)
+            )
+
+    def refresh_frame(self) -> None:
+        """Draw the frame of the page on top again."""
+        if pages := self._pages():
+            pages[-1].refresh_frame()  # also when a question lies over it
+
+    def _pages(self) -> list[Page]:
+        return [screen for screen in self.screen_stack if isinstance(screen, Page)]
+
+    # The server.
+
+    def retry_now(self) -> None:
+        """End the wait before the next try. Where a token was refused, another may be stored by now."""
+        refused = self.session.link.state.phase is Phase.REFUSED
+        stored = self._chosen() if refused else None
+        if stored is None or stored == self.session.profile:
+            self.session.link.retry_now()
+        else:
+            self.run_worker(self.switch(stored), exclusive=True)
+
+    # Which server.
+
+    async def connect_at_start(self) -> None:
+        """Speak to the server that was chosen at the start."""
+        await self.use(self._chosen())
+
+    def _chosen(self) -> Profile | None:
+        if self.options.chosen is not None:
+            return self.options.chosen
+        try:
+            return profiles.load(self._profile)
+        except (NotFound, UsageError):
+            return None
+
+    async def use(self, profile: Profile | None) -> None:
+        """Speak to a server; without one, ask for it."""
+        if profile is None:
+            from hai_tui.screens.wizard import WizardScreen
+
+            await self.push_screen(WizardScreen())
+            return
+        self.session = self._session(profile)
+        self.session.link.listen(self._link_changed)
+        self._connected = True
+        entry, arguments = find_page(self.options.start)
+        await self.push_screen(make_page(entry, arguments))
+        later(self, FIRST_PAINT_SECONDS, partial(self._start, self.session))
+
+    def _start(self, session: Session) -> None:
+        if session is self.session:  # else it was left within that time
+            session.start()
+
+    def _session(self, profile: Profile) -> Session:
+        return Session(
+            profile,
+            self.options.clock,
+            connect=self.options.connect,
+            on_changed=self._task_changes.add,
+            identified=self.refresh_frame,
+            on_failed=self._job_failed,
+        )
+
+    def choose_profile(self) -> None:
+        """Another server."""
+        from hai_tui.screens.profiles import ProfileDialog
+
+        try:
+            existing = [profiles.load(name) for name in profiles.names()]
+        except HaiError as error:
+            self.fail(error)
+        else:
+            self.push_screen(
+                ProfileDialog(self.session.profile.name, existing), self._on_profile_chosen
+            )
+
+    def _on_profile_chosen(self, name: str | None) -> None:
+        stored = profiles.load(name) if name else self.session.profile
+        if stored != self.session.profile:
+            self._profile = name
+            self.run_worker(self.switch(stored), exclusive=True)
+
+    async def switch(self, profile: Profile) -> None:
+        """Leave this server and all its pages, and speak to another."""
+        await self.disconnect()
+        for _ in self._pages():
+            await self.pop_screen()
+        await self.use(profile)
+
+    # What pages hear.
+
+    def _tasks_changed(self, ids: set[int]) -> None:
+        for page in self._pages():
+            if page.is_mounted:
+                page.tasks_changed(ids)
+
+    def _job_failed(self, error: BaseException) -> None:
+        """What the server refuses for good is told; anything else is our fault and ends the app."""
+        if isinstance(error, HaiError):
+            self.fail(error)
+        elif isinstance(error, Exception):
+            try:
+                raise error  # the traceback is drawn of what is being handled
+            except Exception as raised:
+                self._handle_exception(raised)
+
+    def _link_changed(self, link: ConnectionState) -> None:
+        self.refresh_frame()
+        for page in self._pages():
+            page.link_changed(link)
 
     # How it looks.
 
     def next_theme(self) -> None:
         """Dark, light, high contrast."""
         names = [each.name for each in theme.THEMES]
-        place = names.index(self.theme) if self.theme in names else -1
-        self.theme = names[(place + 1) % len(names)]
-        self.state.put("theme", self.theme)
+        position = names.index(self.theme) if self.theme in names else -1
+        self.theme = names[(position + 1) % len(names)]
+        self.preferences.put("theme", self.theme)
         self.say(text("said.theme", name=self.theme))
 
     def save_picture(self) -> None:
@@ -122,14 +336,26 @@ class HaiApp(Speaking):
 
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """As in the manual, wide characters in their places; `simplify` changes nothing."""
-        from hai_tui.svg import picture
+        from hai_tui.style.svg import picture
 
         return picture(self, title or self.title)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """What every line goes through before it is drawn."""
-        return [*super().get_line_filters(), self._harmless]
+        return [*super().get_line_filters(), self._control_character_filter]
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Tones for themes that are not ours."""
         return theme.defaults()
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenPageAction(Action):
+    """Opens a page; its label is made of the page's title."""
+
+    title: str = ""
+
+    @property
+    def label(self) -> str:
+        """`open the page tasks`."""
+        return text("palette.page", name=self.title)

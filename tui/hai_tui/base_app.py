@@ -9,6 +9,7 @@ import asyncio
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import rich
@@ -40,13 +41,14 @@ class BaseApp(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "app.quit", show=False, priority=True),
     ]
-    state: Preferences
+    preferences: Preferences
     _connected = False
 
     def __init__(self, options: AppConfig | None = None) -> None:
         super().__init__()
         self.options = options or AppConfig()
         self.session = Session(Profile(), self.options.clock)
+        self._undos: list[Undo] = []
 
     # What HaiApp adds.
 
@@ -68,14 +70,6 @@ class BaseApp(App[int]):
 
     def actions(self) -> Sequence[Action]:
         """The actions that every page offers."""
-        raise NotImplementedError
-
-    def remember(self, undo: Undo, good: set[int]) -> None:
-        """Store how to undo what succeeded for these tasks."""
-        raise NotImplementedError
-
-    def forget_undo(self) -> Undo | None:
-        """Remove and return the last action that can be undone."""
         raise NotImplementedError
 
     def retry_now(self) -> None:
@@ -106,9 +100,24 @@ class BaseApp(App[int]):
         model = self.session.tasks
         return model.waiting(task) if model else task.waiting
 
-    def look_at_queue(self) -> None:
+    def refresh_queue(self) -> None:
         """Fetch the positions in the queue again soon."""
-        self.session.look_at_queue()
+        self.session.refresh_queue()
+
+    # Undo.
+
+    def push_undo(self, undo: Undo, succeeded: set[int]) -> None:
+        """Store how to undo an action on the tasks for which it succeeded."""
+        operations = tuple(
+            (id, operation)
+            for id, operation in undo.operations
+            if id in succeeded or len(succeeded) < 2
+        )
+        self._undos.append(replace(undo, operations=operations))
+
+    def pop_undo(self) -> Undo | None:
+        """Remove and return the last action that can be undone."""
+        return self._undos.pop() if self._undos else None
 
     # Notes at the bottom right.
 
@@ -128,12 +137,12 @@ class BaseApp(App[int]):
 
     # The end.
 
-    async def leave(self) -> None:
+    async def shut_down(self) -> None:
         """Close every stream, then the app."""
-        await self.hang_up()
+        await self.disconnect()
         self.exit(0)
 
-    async def hang_up(self) -> None:
+    async def disconnect(self) -> None:
         """Cancel all requests except the caller of this, then close the connection."""
         for worker in [each for each in self.workers if each is not active_worker.get(None)]:
             worker.cancel()
@@ -141,20 +150,20 @@ class BaseApp(App[int]):
 
     async def action_quit(self) -> None:
         """As `q`."""
-        await self.leave()
+        await self.shut_down()
 
     async def on_unmount(self) -> None:
         """However the app ends, no stream stays open."""
-        await self.hang_up()
+        await self.disconnect()
 
-    def heed_signals(self) -> None:
+    def handle_signals(self) -> None:
         """End in order when the window is closed or the process is terminated."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             with suppress(ValueError, RuntimeError, NotImplementedError):  # not the main thread
                 asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
 
     def _on_signal(self) -> None:
-        self.run_worker(self.leave())
+        self.run_worker(self.shut_down())
 
     def _fatal_error(self) -> None:
         """As Textual does, but without local variables: one of them may be a token."""

@@ -13,9 +13,9 @@ class PageEntry:
     """A page: its name after `:`, where its class lives, the digit that opens it, the words that it takes."""
 
     name: str
-    home: str  # module:Class, below hai_tui.screens
+    class_path: str  # module:Class, below hai_tui.screens
     key: str = ""
-    words: str = ""  # what must follow the name, such as TASK; in brackets: may follow
+    arguments: str = ""  # what must follow the name, such as TASK; in brackets: may follow
     example: str = ""
 
     @property
@@ -29,68 +29,72 @@ class PageEntry:
         return text(f"page.{self.name}.about")
 
     @property
-    def needs_words(self) -> int:
+    def required_arguments(self) -> int:
         """How many words must follow its name."""
-        return sum(not word.startswith("[") for word in self.words.split())
+        return sum(not argument.startswith("[") for argument in self.arguments.split())
 
 
 PAGES: tuple[PageEntry, ...] = (
     PageEntry("tasks", "tasks.tasks_page:TasksPage", "1"),
-    PageEntry("task", "task.task_page:TaskPage", words="TASK", example="12"),
-    PageEntry("diff", "tasks.diff_page:DiffPage", words="TASK TASK", example="12 13"),
-    PageEntry("logs", "logs.logs_page:LogsPage", words="TASK [RANKS] [WORDS]", example="12 0-3"),
-    PageEntry("cluster", "cluster.cluster_page:ClusterPage", "2", words="[NODE]"),
-    PageEntry("node", "cluster.node_page:NodePage", words="NODE", example="node1"),
-    PageEntry("usage", "cluster.usage_page:UsagePage", "6", words="[GROUP]"),
-    PageEntry("nodes", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("queue", "resource:ResourcePage", "3", words="[WORDS]"),
-    PageEntry("submit", "submit.submit_page:SubmitPage", "4", words="[TASK]"),
-    PageEntry("containers", "resource:ResourcePage", "5", words="[WORDS]"),
-    PageEntry("services", "services:ServicesPage", words="TASK", example="12"),
-    PageEntry("quotas", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("environments", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("workspaces", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("images", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("artifacts", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("datasets", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("ports", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("tokens", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("webhooks", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("messages", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("mounts", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("groups", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("users", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("shares", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("rights", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("rules", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("registries", "resource:ResourcePage", words="[WORDS]"),
-    PageEntry("audit", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("task", "task.task_page:TaskPage", arguments="TASK", example="12"),
+    PageEntry("diff", "tasks.diff_page:DiffPage", arguments="TASK TASK", example="12 13"),
+    PageEntry(
+        "logs", "logs.logs_page:LogsPage", arguments="TASK [RANKS] [WORDS]", example="12 0-3"
+    ),
+    PageEntry("cluster", "cluster.cluster_page:ClusterPage", "2", arguments="[NODE]"),
+    PageEntry("node", "cluster.node_page:NodePage", arguments="NODE", example="node1"),
+    PageEntry("usage", "cluster.usage_page:UsagePage", "6", arguments="[GROUP]"),
+    PageEntry("nodes", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("queue", "resource:ResourcePage", "3", arguments="[WORDS]"),
+    PageEntry("submit", "submit.submit_page:SubmitPage", "4", arguments="[TASK]"),
+    PageEntry("containers", "resource:ResourcePage", "5", arguments="[WORDS]"),
+    PageEntry("services", "services:ServicesPage", arguments="TASK", example="12"),
+    PageEntry("quotas", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("environments", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("workspaces", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("images", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("artifacts", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("datasets", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("ports", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("tokens", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("webhooks", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("messages", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("mounts", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("groups", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("users", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("shares", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("rights", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("rules", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("registries", "resource:ResourcePage", arguments="[WORDS]"),
+    PageEntry("audit", "resource:ResourcePage", arguments="[WORDS]"),
 )
 """Every page. Texts: page.NAME (title) and page.NAME.about in hai_tui.i18n."""
 
 
-class NoSuchPage(Exception):
+class PageNotFound(Exception):
     """The words after `:` open no page; the message says why, and what was perhaps meant."""
 
 
-def find(line: str) -> tuple[PageEntry, tuple[str, ...]]:
+def find_page(line: str) -> tuple[PageEntry, tuple[str, ...]]:
     """The page and its words that a line such as `logs 12` means. Raises NoSuchPage."""
-    name, *words = line.split() or [""]
-    entry = next((page for page in PAGES if page.name == name.lower()), None) or _begins(name)
+    name, *arguments = line.split() or [""]
+    entry = next((page for page in PAGES if page.name == name.lower()), None) or _find_by_prefix(
+        name
+    )
     if entry is None:
-        raise NoSuchPage(text("goto.unknown", name=name, near=_near(name)))
-    if len(words) < entry.needs_words:
-        facts = {"name": entry.name, "words": entry.words, "example": entry.example}
-        raise NoSuchPage(text("goto.words", **facts))
-    return entry, tuple(words)
+        raise PageNotFound(text("goto.unknown", name=name, near=_suggestion(name)))
+    if len(arguments) < entry.required_arguments:
+        values = {"name": entry.name, "words": entry.arguments, "example": entry.example}
+        raise PageNotFound(text("goto.words", **values))
+    return entry, tuple(arguments)
 
 
-def _begins(name: str) -> PageEntry | None:
-    found = [page for page in PAGES if name and page.name.startswith(name.lower())]
-    return found[0] if len(found) == 1 else None
+def _find_by_prefix(name: str) -> PageEntry | None:
+    matches = [page for page in PAGES if name and page.name.startswith(name.lower())]
+    return matches[0] if len(matches) == 1 else None
 
 
-def _near(name: str) -> str:
+def _suggestion(name: str) -> str:
     names = [page.name for page in PAGES]
     if near := get_close_matches(name.lower(), names, n=1, cutoff=0.5):
         return text("goto.near", name=near[0])

@@ -53,7 +53,7 @@ class Preferences:
         value = self.values.get(key, {})
         return value if isinstance(value, dict) else {}
 
-    def words(self, key: str) -> list[str]:
+    def strings(self, key: str) -> list[str]:
         """A list of words."""
         value = self.values.get(key, [])
         return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []

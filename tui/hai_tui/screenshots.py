@@ -22,7 +22,7 @@ from hai.client.profile import Profile
 from hai_tui.app import AppConfig, HaiApp
 from hai_tui.demo.cluster import demo
 from hai_tui.screens.page import Page
-from hai_tui.svg import picture as picture_of
+from hai_tui.style.svg import picture as picture_of
 
 WIDE = (110, 30)
 _READY, _LIVE = "12 tasks", "● live"
@@ -58,12 +58,14 @@ def _store_profiles() -> None:
 PICTURES: tuple[Picture, ...] = (
     Picture("tasks", shows="12 tasks"),
     Picture("filter", keys=("/", *"status:queued", "space", *"user:alice,carol"), shows="2 of 12"),
-    Picture("views", keys=("v",), shows="user:me", over="Choose"),
-    Picture("marked", keys=("space", "space", "ctrl+d"), shows="can not be undone", over="Choose"),
-    Picture("priority", keys=("down", "p"), shows="EXTREME_HIGH", over="Choose"),
-    Picture("columns", keys=("C",), shows="WHY", over="ColumnScreen"),
+    Picture("views", keys=("v",), shows="user:me", over="ChoiceDialog"),
+    Picture(
+        "marked", keys=("space", "space", "ctrl+d"), shows="can not be undone", over="ChoiceDialog"
+    ),
+    Picture("priority", keys=("down", "p"), shows="EXTREME_HIGH", over="ChoiceDialog"),
+    Picture("columns", keys=("C",), shows="WHY", over="ColumnDialog"),
     Picture("palette", keys=("ctrl+p",), shows="Search", over="CommandPalette"),
-    Picture("help", keys=("?",), shows="on this page", over="HelpScreen"),
+    Picture("help", keys=("?",), shows="on this page", over="HelpDialog"),
     Picture("task", "task 2", shows="goodput"),
     Picture("failure", "task 4", shows="likely cause"),
     Picture("ranks", "task 2 ranks", shows="gpu-03"),
@@ -94,7 +96,7 @@ PICTURES: tuple[Picture, ...] = (
     Picture("services", "services 2", shows="2 in all"),
     Picture("submit", "submit 9", shows="would wait"),
     Picture("quotas", "quotas", shows="6 in all"),
-    Picture("quotas-form", "quotas", ("a",), shows="add: a quota", over="FormScreen"),
+    Picture("quotas-form", "quotas", ("a",), shows="add: a quota", over="FormDialog"),
     Picture("environments", "environments", shows="5 in all"),
     Picture("workspaces", "workspaces", shows="3 in all"),
     Picture("images", "images", shows="4 in all"),
@@ -111,16 +113,16 @@ PICTURES: tuple[Picture, ...] = (
     Picture("shares", "shares", shows="4 in all"),
     Picture("rules", "rules", shows="5 in all"),
     Picture("groups", "groups", shows="2 in all"),
-    Picture("policy", "groups", ("v",), "preview a policy", "2 in all", over="FormScreen"),
-    Picture("item", "datasets", ("G", "k", "enter"), "owner: dave", "4 in all", over="ToldScreen"),
-    Picture("erase", "containers", ("ctrl+d",), "type notebook", "1 in all", over="Confirm"),
+    Picture("policy", "groups", ("v",), "preview a policy", "2 in all", over="FormDialog"),
+    Picture("item", "datasets", ("G", "k", "enter"), "owner: dave", "4 in all", over="TextDialog"),
+    Picture("erase", "containers", ("ctrl+d",), "type notebook", "1 in all", over="ConfirmDialog"),
     Picture(
         "results",
         keys=("/", *"status:running,failed", "enter", "ctrl+a", "r"),
         shows="1 refused",
-        over="Results",
+        over="ResultsDialog",
     ),
-    Picture("profiles", keys=("P",), shows="cloud", over="ProfileScreen", before=_store_profiles),
+    Picture("profiles", keys=("P",), shows="cloud", over="ProfileDialog", before=_store_profiles),
     Picture("cluster-light", "cluster", shows="train#a", theme="hai-light"),
 )
 """Every screen. A page of its own gets a line here; snapshot tests and the manual follow."""
@@ -156,7 +158,7 @@ async def taken(
     picture.before()
     app = HaiApp(replace(options, start=picture.start))
     if picture.theme:
-        app.state.values["theme"] = picture.theme
+        app.preferences.values["theme"] = picture.theme
     async with app.run_test(size=size, notifications=True) as pilot:
         if picture.profile:
             begins = _READY if picture.start == "tasks" else _LIVE
@@ -168,7 +170,7 @@ async def taken(
         await _at_rest(app, pilot, picture)
         _require_top(picture, app)
         found = screen_text(app), picture_of(app, title="hai tui")
-        await app.hang_up()
+        await app.disconnect()
         app.clear_notifications()
     return found
 
@@ -207,7 +209,7 @@ async def _at_rest(app: HaiApp, pilot: Any, picture: Picture) -> None:
         if time.monotonic() > ends:
             raise TimeoutError(f"it does not come to rest:\n{last}")
         await pilot.pause(0.1)
-        now, all_there = screen_text(app), not (answers and app.session.asking)
+        now, all_there = screen_text(app), not (answers and app.session.has_pending_requests)
         same, last = (same + 1 if now == last and all_there else 0), now
 
 

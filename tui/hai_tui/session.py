@@ -46,8 +46,8 @@ def connect(profile: Profile) -> Client:
 
 
 class Session:
-    """The way to one server. `changed` is told the ids of tasks that changed, `known` when whoami answers,
-    `failed` what no job could cope with."""
+    """The way to one server. `on_changed` is told the ids of tasks that changed, `identified` when whoami answers,
+    `on_failed` what no job could cope with."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class Session:
         clock: Callable[[], float],
         *,
         connect: Connect = connect,
-        changed: Callable[[set[int]], None] = lambda ids: None,
-        known: Callable[[], None] = lambda: None,
-        failed: Callable[[BaseException], None] = lambda error: None,
+        on_changed: Callable[[set[int]], None] = lambda ids: None,
+        identified: Callable[[], None] = lambda: None,
+        on_failed: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         self.profile = profile
         self.link = Link(profile.server, clock)
@@ -65,14 +65,14 @@ class Session:
         self.info: ServerInfo | None = None
         self.skew = 0.0  # the server's clock less ours
         self._clock, self._connect = clock, connect
-        self._changed, self._known, self._failed = changed, known, failed
+        self._on_changed, self._on_identified, self._on_failed = on_changed, identified, on_failed
         self._client: Client | None = None
         self._model: TaskModel | None = None
         self._jobs: set[asyncio.Task[None]] = set()
         self._ready = asyncio.Event()
         self._queue_moved = asyncio.Event()
-        self._queue_known = False
-        self._questions = 0  # that wait for an answer
+        self._queue_loaded = False
+        self._pending_requests = 0  # that wait for an answer
 
     @property
     def tasks(self) -> TaskModel | None:
@@ -100,7 +100,7 @@ class Session:
         """A job that fails must be seen: what it kept fresh is not fresh any more."""
         self._jobs.discard(job)
         if (error := error_of(job)) is not None:
-            self._failed(error)
+            self._on_failed(error)
 
     async def close(self) -> None:
         """End every stream and the connection. Who asks from now on waits, and ends with the page."""
@@ -120,7 +120,7 @@ class Session:
         try:
             self._client = self._connect(self.profile)
         except HaiError as error:  # of the profile itself: nothing was sent
-            self.link.refused(error)
+            self.link.mark_refused(error)
             return
         self._ready.set()
         self.spawn(self._heartbeat())
@@ -137,41 +137,41 @@ class Session:
         def reopen() -> AsyncGenerator[WatchTasksResponse, None]:
             return client.tasks.watch("", model.version, patience=0.0)
 
-        await ReconnectingStream(self.link, reopen, self._take).run()
+        await ReconnectingStream(self.link, reopen, self._apply).run()
 
-    def _take(self, answer: WatchTasksResponse) -> None:
+    def _apply(self, answer: WatchTasksResponse) -> None:
         from hai.client.errors import Unreachable
 
         assert self._model is not None
-        if self._model.is_of_another_store(answer):
-            self._model.forget()
+        if self._model.is_from_other_database(answer):
+            self._model.reset()
             self.spawn(self._history())
             raise Unreachable("the server has other data than before")
         first = not self._model.loaded
-        changed = self._model.apply(answer)
-        if changed or first:
+        on_changed = self._model.apply(answer)
+        if on_changed or first:
             self._queue_moved.set()
-            self._changed(changed)
+            self._on_changed(on_changed)
 
     async def _history(self) -> None:
         """Finished tasks, the newest first; the watch tells of all others, and of everything since."""
         client = await self.client()
-        ask = partial(client.tasks.list, filter="state:finished", page_size=_PAGE)
-        token, left = "", HISTORY
-        while left > 0:
-            page = await self.insist(partial(ask, page_token=token))
+        request = partial(client.tasks.list, filter="state:finished", page_size=_PAGE)
+        token, remaining = "", HISTORY
+        while remaining > 0:
+            page = await self.call_with_retry(partial(request, page_token=token))
             self.merge(page.tasks)
-            token, left = page.next_page_token, left - len(page.tasks)
+            token, remaining = page.next_page_token, remaining - len(page.tasks)
             if not token:
                 return
 
     def merge(self, tasks: object) -> None:
         """Take tasks that some other call has answered."""
         assert self._model is not None
-        if changed := self._model.merge(tasks):  # type: ignore[arg-type]
-            self._changed(changed)
+        if on_changed := self._model.merge(tasks):  # type: ignore[arg-type]
+            self._on_changed(on_changed)
 
-    def look_at_queue(self) -> None:
+    def refresh_queue(self) -> None:
         """Places have moved: ask for them again soon."""
         self._queue_moved.set()
 
@@ -182,52 +182,52 @@ class Session:
             await self._queue_moved.wait()
             self._queue_moved.clear()
             for _ in range(2):  # the pass that a move leads to may come after the first answer
-                queue = await self.insist(client.tasks.queue)
+                queue = await self.call_with_retry(client.tasks.queue)
                 assert self._model is not None
-                if changed := self._model.take_queue(queue):
-                    self._changed(changed)
-                self._queue_known = True
+                if on_changed := self._model.apply_queue(queue):
+                    self._on_changed(on_changed)
+                self._queue_loaded = True
                 await asyncio.sleep(QUEUE_SECONDS)
 
     async def _heartbeat(self) -> None:
         """Who we are, once; then a sign of life now and then."""
         client = await self.client()
-        answer = await self.insist(client.users.whoami)
+        answer = await self.call_with_retry(client.users.whoami)
         self.caller = _caller(answer)
         while True:
-            self.info = await self.insist(client.server.info)
+            self.info = await self.call_with_retry(client.server.info)
             self.skew = self.info.time.ToNanoseconds() / 1e9 - self._clock()
-            self._known()
+            self._on_identified()
             await self.link.wait(HEARTBEAT_SECONDS)
 
     @property
-    def asking(self) -> bool:
+    def has_pending_requests(self) -> bool:
         """True while an answer is awaited, or one that every page needs has never come."""
-        return self._questions > 0 or self.info is None or not self._queue_known
+        return self._pending_requests > 0 or self.info is None or not self._queue_loaded
 
-    async def insist(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def call_with_retry(self, request: Callable[[], Awaitable[Answer]]) -> Answer:
         """Ask until there is an answer; the link says how it goes. Raises what asking again can not mend."""
-        self._questions += 1
+        self._pending_requests += 1
         try:
-            return await self._insist(ask)
+            return await self._call_with_retry(request)
         finally:
-            self._questions -= 1
+            self._pending_requests -= 1
 
-    async def _insist(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def _call_with_retry(self, request: Callable[[], Awaitable[Answer]]) -> Answer:
         from hai.client.connection.backoff import delays
         from hai.client.errors import Denied
-        from hai_tui.feed.reconnecting_stream import FINAL, pause
+        from hai_tui.feed.reconnecting_stream import FINAL, wait_before_retry
 
         for delay in delays():
             try:
-                answer = await ask()
+                answer = await request()
             except (*FINAL, Denied):  # one thing is refused, not we
-                self.link.heard()
+                self.link.mark_live()
                 raise
             except HaiError as error:
-                await pause(self.link, error, delay)
+                await wait_before_retry(self.link, error, delay)
             else:
-                self.link.heard()
+                self.link.mark_live()
                 return answer
         raise AssertionError("delays never end")
 

@@ -10,16 +10,16 @@ import click
 
 from hai.client.errors import UsageError
 from hai.client.profile import Profile, load, names
-from hai_tui import gc_scheduler, terminal_watchdog
 from hai_tui.app import AppConfig, HaiApp
-from hai_tui.page_registry import NoSuchPage, find
+from hai_tui.page_registry import PageNotFound, find_page
+from hai_tui.runtime import gc_scheduler, terminal_watchdog
 
 
 def run(profile: str | None, start: str, *, readonly: bool, made_up: bool) -> int:
     """Run the app; 0 when it was left, 1 when it crashed (the terminal is as before in both cases)."""
     try:
-        find(start)
-    except NoSuchPage as error:
+        find_page(start)
+    except PageNotFound as error:
         raise click.UsageError(str(error)) from error
     if made_up:
         options = _demo(AppConfig(readonly=readonly, start=start))
@@ -28,7 +28,7 @@ def run(profile: str | None, start: str, *, readonly: bool, made_up: bool) -> in
         options = AppConfig(profile=profile, readonly=readonly, start=start)
     if sys.stdin.isatty():
         terminal_watchdog.end_with(sys.stdin.fileno())
-    gc_scheduler.leave_it_to_rests()
+    gc_scheduler.postpone_full_collections()
     app = HaiApp(options)
     code = app.run()
     return code if code is not None else (app.return_code or 0)

@@ -14,5 +14,5 @@ class EscapingBash(BashComplete):
 
     def format_completion(self, item: CompletionItem) -> str:
         """Its script reads without -r, which takes one of two backslashes away."""
-        word = _SPECIAL.sub(r"\\\g<0>", item.value) if item.type == "plain" else item.value
-        return f"{item.type},{word}".replace("\\", r"\\")
+        escaped = _SPECIAL.sub(r"\\\g<0>", item.value) if item.type == "plain" else item.value
+        return f"{item.type},{escaped}".replace("\\", r"\\")

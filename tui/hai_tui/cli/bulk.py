@@ -12,7 +12,7 @@ import click
 from hai.client.errors import HaiError, Invalid
 from hai_tui.cli.client_call import call
 from hai_tui.cli.confirm import confirmed
-from hai_tui.cli.errors import exit_code, tell
+from hai_tui.cli.errors import exit_code, print_error
 from hai_tui.cli.output.output import note, show
 from hai_tui.cli.settings import Settings
 from hai_tui.i18n import text
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hai.client.tasks.references import Kind
     from hai.v1.task_pb2 import Task
 
-_SHOWN = 20
+_MAX_NAMED = 20
 """Tasks that a question names before it only counts."""
 
 
@@ -93,7 +93,7 @@ async def _one(
 
 def _failed(settings: Settings, ref: str, error: HaiError, result: _Result) -> None:
     result.codes.append(exit_code(error))
-    tell(error, as_json=settings.json, subject=ref)
+    print_error(error, as_json=settings.json, subject=ref)
 
 
 async def _agreed(client: Client, ids: dict[str, int], action: Action) -> bool:
@@ -101,25 +101,25 @@ async def _agreed(client: Client, ids: dict[str, int], action: Action) -> bool:
     if not action.verb or action.yes or not sys.stdin.isatty():
         return True
     me = (await client.users.whoami()).user.name
-    tasks = [await client.tasks.get(id) for id in list(ids.values())[:_SHOWN]]
+    tasks = [await client.tasks.get(id) for id in list(ids.values())[:_MAX_NAMED]]
     behind = await _behind(client, set(ids.values())) if action.ends else ""
     if len(ids) == 1 and tasks[0].user == me and not behind:
         return True
-    more = f" … ({len(ids)})" if len(ids) > _SHOWN else ""
+    more = f" … ({len(ids)})" if len(ids) > _MAX_NAMED else ""
     question = text("confirm", verb=text(f"verb.{action.verb}"), what=_named(tasks) + more)
     return confirmed(behind + question)
 
 
 async def _behind(client: Client, ids: set[int]) -> str:
     """Who else waits for these to end; a server of before cannot tell."""
-    some = ",".join(map(str, sorted(ids)[:_SHOWN]))
+    some = ",".join(map(str, sorted(ids)[:_MAX_NAMED]))
     try:
-        page = await client.tasks.list(filter=f"after:{some}", page_size=2 * _SHOWN)
+        page = await client.tasks.list(filter=f"after:{some}", page_size=2 * _MAX_NAMED)
     except Invalid:
         return ""
     others = [task for task in page.tasks if task.id not in ids]
-    more = " …" if len(others) > _SHOWN or page.next_page_token else ""
-    return text("confirm.behind", what=_named(others[:_SHOWN]) + more) if others else ""
+    more = " …" if len(others) > _MAX_NAMED or page.next_page_token else ""
+    return text("confirm.behind", what=_named(others[:_MAX_NAMED]) + more) if others else ""
 
 
 def _named(tasks: Sequence[Task]) -> str:

@@ -86,8 +86,8 @@ class HaiCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Own options first, the common ones in a section of their own."""
-        own = [p for p in super().get_params(ctx) if not isinstance(p, click.Argument)]
-        for title, params in ((_OPTIONS, own), (text("section.common"), [*self.common])):
+        own_parameters = [p for p in super().get_params(ctx) if not isinstance(p, click.Argument)]
+        for title, params in ((_OPTIONS, own_parameters), (text("section.common"), [*self.common])):
             records = [r for p in params if (r := p.get_help_record(ctx))]
             if records:
                 with formatter.section(title):

@@ -21,7 +21,7 @@ _PATIENCE_SECONDS = 2.0
 Pairs = Iterable[tuple[str, str]]
 
 
-def _ask(
+def _complete(
     ctx: click.Context, incomplete: str, work: Callable[[Client], Awaitable[Pairs]]
 ) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
@@ -57,7 +57,7 @@ def tasks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
             return {task.name: str(task.id) for task in newest}.items()
         return [(str(task.id), task.name) for task in newest]
 
-    return _ask(ctx, incomplete, work)
+    return _complete(ctx, incomplete, work)
 
 
 def nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -66,7 +66,7 @@ def nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
     async def work(client: Client) -> Pairs:
         return [(node.name, node.group) for node in await client.nodes.list()]
 
-    return _ask(ctx, incomplete, work)
+    return _complete(ctx, incomplete, work)
 
 
 def groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -76,7 +76,7 @@ def groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
         found = await client.nodes.groups()
         return [(group.name, f"{group.free_nodes} of {group.nodes} free") for group in found]
 
-    return _ask(ctx, incomplete, work)
+    return _complete(ctx, incomplete, work)
 
 
 def users(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -85,7 +85,7 @@ def users(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
     async def work(client: Client) -> Pairs:
         return [(user.name, ",".join(user.groups)) for user in await client.users.list()]
 
-    return _ask(ctx, incomplete, work)
+    return _complete(ctx, incomplete, work)
 
 
 def user_groups(
@@ -98,7 +98,7 @@ def user_groups(
         names = sorted({group for user in found for group in user.groups})
         return [(name, ",".join(u.name for u in found if name in u.groups)) for name in names]
 
-    return _ask(ctx, incomplete, work)
+    return _complete(ctx, incomplete, work)
 
 
 def owners(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -109,7 +109,7 @@ def owners(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
         names = {user.name for user in found} | {group for user in found for group in user.groups}
         return [(name, "") for name in sorted({*names, "public"})]
 
-    return _ask(ctx, incomplete, work)
+    return _complete(ctx, incomplete, work)
 
 
 def mount_rules(
@@ -120,7 +120,7 @@ def mount_rules(
     async def work(client: Client) -> Pairs:
         return [(str(rule.id), rule.mount_path) for rule in await client.storage.rules()]
 
-    return _ask(ctx, incomplete, work)
+    return _complete(ctx, incomplete, work)
 
 
 def ports(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -130,7 +130,7 @@ def ports(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
         found = await client.ports.list()
         return [(str(port.node_port), f"{port.task_name} {port.service}") for port in found]
 
-    return _ask(ctx, incomplete, work)
+    return _complete(ctx, incomplete, work)
 
 
 def artifacts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -140,7 +140,7 @@ def artifacts(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     async def work(client: Client) -> Pairs:
         return [(reference(found), found.type) for found in await client.artifacts.list()]
 
-    return _ask(ctx, incomplete, work)
+    return _complete(ctx, incomplete, work)
 
 
 def datasets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -149,7 +149,7 @@ def datasets(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     async def work(client: Client) -> Pairs:
         return [(f"{d.name}:{d.version}", d.path) for d in await client.datasets.list()]
 
-    return _ask(ctx, incomplete, work)
+    return _complete(ctx, incomplete, work)
 
 
 def images(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -158,7 +158,7 @@ def images(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     async def work(client: Client) -> Pairs:
         return [(image.name, image.reference) for image in await client.images.list()]
 
-    return _ask(ctx, incomplete, work)
+    return _complete(ctx, incomplete, work)
 
 
 def webhooks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -167,7 +167,7 @@ def webhooks(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     async def work(client: Client) -> Pairs:
         return [(found.name, found.format) for found in await client.webhooks.list()]
 
-    return _ask(ctx, incomplete, work)
+    return _complete(ctx, incomplete, work)
 
 
 def registries(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -176,7 +176,7 @@ def registries(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
     async def work(client: Client) -> Pairs:
         return [(found.prefix, found.username) for found in await client.images.registries()]
 
-    return _ask(ctx, incomplete, work)
+    return _complete(ctx, incomplete, work)
 
 
 _RIGHTS = (

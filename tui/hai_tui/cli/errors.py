@@ -46,7 +46,7 @@ def exit_code(error: BaseException) -> int:
 
 def report(error: Exception, settings: Settings, arguments: Sequence[str]) -> int:
     """Say what happened and what to do; the answer is the exit code."""
-    told = errors.explain_error(error)
+    explained_error = errors.explain_error(error)
     if isinstance(error, click.Abort):
         click.echo(text("interrupted"), err=True)
         return INTERRUPTED
@@ -55,11 +55,11 @@ def report(error: Exception, settings: Settings, arguments: Sequence[str]) -> in
         return USAGE
     if settings.debug or "--debug" in arguments:
         traceback.print_exception(error, file=sys.stderr)
-    tell(told, as_json=settings.json or _asks_for_json(arguments))
-    return exit_code(told)
+    print_error(explained_error, as_json=settings.json or _asks_for_json(arguments))
+    return exit_code(explained_error)
 
 
-def tell(error: Exception, *, as_json: bool, subject: str = "") -> None:
+def print_error(error: Exception, *, as_json: bool, subject: str = "") -> None:
     """One error on stderr, for a person or for a program."""
     facts = _facts(error)
     if as_json:

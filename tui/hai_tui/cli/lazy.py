@@ -44,11 +44,11 @@ class HaiCommands(LazyGroup):
         return super().resolve_command(ctx, args)
 
     def _unknown(self, ctx: click.Context, name: str) -> click.UsageError:
-        from hai_tui.cli.migration_hints import SAID_HERE
+        from hai_tui.cli.migration_hints import EQUIVALENTS
 
-        if name in SAID_HERE:
-            told = f"no such command {name!r}; here that is `{SAID_HERE[name]}`"
-            return click.UsageError(told, ctx=ctx)
+        if name in EQUIVALENTS:
+            message = f"no such command {name!r}; here that is `{EQUIVALENTS[name]}`"
+            return click.UsageError(message, ctx=ctx)
         return click.NoSuchCommand(name, possibilities=self.targets, ctx=ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _AGAIN = "hai describe TASK | hai run -"
 
-SAID_HERE = {
+EQUIVALENTS = {
     # Slurm
     "sbatch": "hai bash FILE -- -n NODES",
     "srun": "hai exec PROGRAM -- -n NODES -f",
@@ -75,9 +75,9 @@ SAID_HERE = {
 """Word -> command line, or several with words between them; capitals stand for what one fills in."""
 
 
-def command_lines(said: str) -> list[str]:
+def command_lines(hint: str) -> list[str]:
     """The command lines in a value of SAID_HERE, one by one."""
-    return [line for part in said.split("`")[::2] for line in part.split(" > ")[0].split(" | ")]
+    return [line for part in hint.split("`")[::2] for line in part.split(" > ")[0].split(" | ")]
 
 
 _TIME, _GPUS = "--options time_limit=2h", "--options resource.gpu=1"

@@ -22,7 +22,7 @@ class MapRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MapPosition:
     """A row of the map and a cell in it."""
 
     row: int
@@ -56,25 +56,25 @@ def rows_of(nodes: Iterable[Node], width: int, cell: int = CELL) -> list[MapRow]
     return rows
 
 
-def place_of(rows: Sequence[MapRow], name: str) -> Place | None:
+def position_of(rows: Sequence[MapRow], name: str) -> MapPosition | None:
     """Where a node is."""
     for number, row in enumerate(rows):
         if name in row.names:
-            return Place(number, row.names.index(name))
+            return MapPosition(number, row.names.index(name))
     return None
 
 
-def beside(rows: Sequence[MapRow], at: Place, down: int, right: int) -> Place:
+def beside(rows: Sequence[MapRow], at: MapPosition, down: int, right: int) -> MapPosition:
     """The place that arrow keys lead to; sideways over the ends of rows, up and down over headings."""
     if down:
         return _row(rows, at, down)
     lines = [(n, i) for n, row in enumerate(rows) for i in range(len(row.names))]
     index = lines.index((at.row, at.cell)) + right
-    return Place(*lines[max(0, min(index, len(lines) - 1))])
+    return MapPosition(*lines[max(0, min(index, len(lines) - 1))])
 
 
-def _row(rows: Sequence[MapRow], at: Place, down: int) -> Place:
+def _row(rows: Sequence[MapRow], at: MapPosition, down: int) -> MapPosition:
     filled = [n for n, row in enumerate(rows) if row.names]
     index = filled.index(at.row) + down
     row = filled[max(0, min(index, len(filled) - 1))]
-    return Place(row, min(at.cell, len(rows[row].names) - 1))
+    return MapPosition(row, min(at.cell, len(rows[row].names) - 1))

@@ -12,10 +12,10 @@ from hai.v1.node_pb2 import NODE_STATE_READY, Node
 from hai.v1.node_service_pb2 import WatchNodesResponse
 from hai.v1.task_pb2 import Task
 
-KEPT = 600
+SAMPLE_COUNT = 600
 """Samples of the chart."""
 
-LOOKS = {
+CONDITION_STYLES = {
     "FREE": StateStyle("□", "good"),
     "HELD": StateStyle("■", "busy"),
     "SHARED": StateStyle("▦", "busy"),
@@ -51,7 +51,9 @@ class NodeModel:
         self.version = 0
         self.loaded = False
         self.silent: set[str] = set()  # nodes with silent agents
-        self.held: deque[tuple[float, float]] = deque(maxlen=KEPT)  # time, part of usable nodes
+        self.usage_samples: deque[tuple[float, float]] = deque(
+            maxlen=SAMPLE_COUNT
+        )  # time, part of usable nodes
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -62,16 +64,16 @@ class NodeModel:
         """Take an answer of the watch; the names of nodes that are not as they were."""
         changed = set()
         for node in answer.nodes:
-            known = self._nodes.get(node.name)
-            if known is None or known.version < node.version:
+            measured = self._nodes.get(node.name)
+            if measured is None or measured.version < node.version:
                 self._nodes[node.name] = node
-                self._note_silence(node)
+                self._update_silent(node)
                 changed.add(node.name)
         self.version = max(self.version, answer.version)
         self.loaded = True
         return changed
 
-    def _note_silence(self, node: Node) -> None:
+    def _update_silent(self, node: Node) -> None:
         if node_silences(node):
             self.silent.add(node.name)
         else:
@@ -81,12 +83,13 @@ class NodeModel:
         """Note how much is held now."""
         counts = self.counts()
         usable = sum(
-            counts[word] for word in ("FREE", "HELD", "SHARED", "MINE", "LEAVING", "SILENT")
+            counts[condition_name]
+            for condition_name in ("FREE", "HELD", "SHARED", "MINE", "LEAVING", "SILENT")
         )
         if self.loaded and usable:
-            if self.held and self.held[-1][0] == now:
-                self.held.pop()
-            self.held.append((now, 1 - counts["FREE"] / usable))
+            if self.usage_samples and self.usage_samples[-1][0] == now:
+                self.usage_samples.pop()
+            self.usage_samples.append((now, 1 - counts["FREE"] / usable))
 
     def counts(self, user: str = "") -> Counter[str]:
         """How many nodes are in which condition."""

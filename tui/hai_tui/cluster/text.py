@@ -11,12 +11,12 @@ from rich.text import Text
 from hai.client.text.sizes import size_text
 from hai.client.text.state_style import SILENT
 from hai.v1.node_pb2 import Node
-from hai_tui.cluster.model import LOOKS, condition
+from hai_tui.cluster.model import CONDITION_STYLES, condition
 from hai_tui.formatting.table import printable
 from hai_tui.formatting.values import local
 from hai_tui.i18n import text
 from hai_tui.views.agent_silence import silent_rank
-from hai_tui.views.node_labels import told
+from hai_tui.views.node_labels import labels_of
 
 Tones = Mapping[str, Style]
 
@@ -26,10 +26,11 @@ def summary(counts: Counter[str], waiting: int, tones: Tones) -> Text:
     line = Text(no_wrap=True, overflow="ellipsis").append(
         text("cluster.nodes", count=counts.total()), "bold"
     )
-    for word, look in LOOKS.items():
-        if counts[word] or word in ("FREE", "HELD"):
+    for condition_name, node_style in CONDITION_STYLES.items():
+        if counts[condition_name] or condition_name in ("FREE", "HELD"):
             line.append("  ").append(
-                f"{look.glyph} {counts[word]} {text(f'node.{word}')}", tones[look.tone]
+                f"{node_style.glyph} {counts[condition_name]} {text(f'node.{condition_name}')}",
+                tones[node_style.tone],
             )
     return line.append("  ").append(text("cluster.waiting", count=waiting), tones["waits"])
 
@@ -38,21 +39,23 @@ def node_card(
     node: Node, user: str, tones: Tones, *, now: float, use: str = "", tenants: int = 6
 ) -> Text:
     """Everything about a node in a few lines; `use` is what is used of it."""
-    word = condition(node, user)
-    look = LOOKS[word]
+    condition_name = condition(node, user)
+    node_style = CONDITION_STYLES[condition_name]
     card = Text().append(printable(node.name), "bold")
-    card.append("  ").append(f"{look.glyph} {text(f'node.{word}')}\n", tones[look.tone])
+    card.append("  ").append(
+        f"{node_style.glyph} {text(f'node.{condition_name}')}\n", tones[node_style.tone]
+    )
     card.append("\n".join(facts(node)))
     if use:
         card.append(f"\n{use}", tones["busy"])
     if node.reason:
         card.append("\n").append(
-            printable(node.reason), tones["bad" if word == "NOT_READY" else "held"]
+            printable(node.reason), tones["bad" if condition_name == "NOT_READY" else "held"]
         )
     for tenant in node.tenants[:tenants]:
         task = f"{tenant.task_id} {tenant.task_name}".rstrip()
-        told = text("node.tenant", task=task, user=tenant.user, rank=tenant.rank)
-        card.append("\n").append(printable(told))
+        content = text("node.tenant", task=task, user=tenant.user, rank=tenant.rank)
+        card.append("\n").append(printable(content))
         if silent := silent_rank(tenant, now):
             card.append(f" · {silent}", tones[SILENT.tone])
     if len(node.tenants) > tenants:
@@ -75,6 +78,6 @@ def facts(node: Node) -> Sequence[str]:
     if node.topology:
         lines.append(text("node.topology", path=" / ".join(node.topology)))
     if node.labels:
-        lines.append(printable(text("node.labels", labels=told(node))))
+        lines.append(printable(text("node.labels", labels=labels_of(node))))
     lines.append(text("node.since", time=local(node.update_time)))
     return lines

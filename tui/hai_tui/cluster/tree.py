@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hai.client.text.state_style import SILENT
 from hai.v1.node_pb2 import Node, NodeTenant
 from hai_tui.cluster.layout import natural
-from hai_tui.cluster.model import LOOKS, condition
+from hai_tui.cluster.model import CONDITION_STYLES, condition
 from hai_tui.formatting.cells import Cell
 from hai_tui.i18n import text
 from hai_tui.views.agent_silence import silent_rank
@@ -41,19 +41,24 @@ def branches(nodes: Iterable[Node], user: str, now: float) -> list[Branch]:
 
 
 def _node(node: Node, user: str) -> Branch:
-    word = condition(node, user)
+    condition_name = condition(node, user)
     why = f"  {node.reason}" if node.reason else ""
-    told = f"{LOOKS[word].glyph} {node.name}  {text(f'node.{word}')}{why}"
+    content = f"{CONDITION_STYLES[condition_name].glyph} {node.name}  {text(f'node.{condition_name}')}{why}"
     depth = 2 if node.zone else 1
-    return Branch(f"n/{node.name}", depth, Cell(told, LOOKS[word].tone), node=node.name)
+    return Branch(
+        f"n/{node.name}",
+        depth,
+        Cell(content, CONDITION_STYLES[condition_name].tone),
+        node=node.name,
+    )
 
 
 def _tenant(node: Node, tenant: NodeTenant, now: float) -> Branch:
     task = f"{tenant.task_id} {tenant.task_name}".rstrip()
     silent = silent_rank(tenant, now)
-    told = "  ".join(filter(None, (f"{task} ({tenant.user})", f"rank {tenant.rank}", silent)))
+    content = "  ".join(filter(None, (f"{task} ({tenant.user})", f"rank {tenant.rank}", silent)))
     depth = 3 if node.zone else 2
     key = f"t/{node.name}/{tenant.task_id}/{tenant.rank}"
     return Branch(
-        key, depth, Cell(told, SILENT.tone if silent else "quiet"), node.name, tenant.task_id
+        key, depth, Cell(content, SILENT.tone if silent else "quiet"), node.name, tenant.task_id
     )

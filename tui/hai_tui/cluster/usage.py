@@ -10,7 +10,7 @@ from hai.client.text.sizes import size_text
 from hai.client.text.state_style import StateStyle
 from hai.v1.node_pb2 import Node
 from hai.v1.usage_service_pb2 import NodeUsage
-from hai_tui.cluster.model import LOOKS, condition
+from hai_tui.cluster.model import CONDITION_STYLES, condition
 from hai_tui.cluster.text import Tones
 from hai_tui.i18n import text
 
@@ -29,25 +29,25 @@ def share(node: Node, use: NodeUsage | None) -> float | None:
     return min(1.0, use.cpus / node.cpus) if node.cpus else None
 
 
-def look_of(node: Node, user: str, uses: Uses) -> StateStyle:
+def node_style(node: Node, user: str, uses: Uses) -> StateStyle:
     """A bar for a node that somebody holds and uses, else the sign of its condition."""
     part = share(node, uses.get(node.name)) if node.tenants else None
     if part is None:
-        return LOOKS[condition(node, user)]
-    place = min(len(_SIGNS) - 1, int(part * len(_SIGNS)))
-    return StateStyle(_SIGNS[place], "bad" if part < _IDLE else "busy" if part < _BUSY else "good")
+        return CONDITION_STYLES[condition(node, user)]
+    level = min(len(_SIGNS) - 1, int(part * len(_SIGNS)))
+    return StateStyle(_SIGNS[level], "bad" if part < _IDLE else "busy" if part < _BUSY else "good")
 
 
 def legend(nodes: Mapping[str, Node], uses: Uses, tones: Tones) -> Text:
     """What the bars mean, and the mean of all."""
     parts = [share(nodes[name], use) for name, use in uses.items() if name in nodes]
-    known = [part for part in parts if part is not None]
-    mean = f"{sum(known) / len(known):.0%}" if known else "-"
+    measured = [part for part in parts if part is not None]
+    mean = f"{sum(measured) / len(measured):.0%}" if measured else "-"
     line = Text(no_wrap=True, overflow="ellipsis").append(
-        text("use.legend", count=len(known), mean=mean), "bold"
+        text("use.legend", count=len(measured), mean=mean), "bold"
     )
-    for sign, tone, words in (("▁", "bad", "<10%"), ("▄", "busy", "<60%"), ("█", "good", "≥60%")):
-        line.append(f"  {sign} {words}", tones[tone])
+    for sign, tone, meaning in (("▁", "bad", "<10%"), ("▄", "busy", "<60%"), ("█", "good", "≥60%")):
+        line.append(f"  {sign} {meaning}", tones[tone])
     return line
 
 

@@ -245,14 +245,14 @@ def _leaving(client: DemoClient, id: int) -> None:
 
 
 def _queue(client: DemoClient) -> None:
-    told = {
+    sentence = {
         9: "needs 8 nodes; 2 are free, 4 are being left, 9 are held at HIGH or protected",
         10: "needs 2 nodes; the 2 free ones are promised to task 9",
         11: "would hold 4 nodes at NORMAL; its quota is 2",
         12: "needs 1 node; the 2 free ones are promised to task 9",
     }
     reasons = {11: "OUT_OF_QUOTA"}
-    for place, (id, message) in enumerate(told.items(), start=1):
+    for place, (id, message) in enumerate(sentence.items(), start=1):
         task = client.world.task(id)
         waiting = task.waiting
         waiting.reason, waiting.message = reasons.get(id, "NOT_ENOUGH_NODES"), message

@@ -264,7 +264,7 @@ def _after(now: float, days: int) -> datetime | None:
     return datetime.fromtimestamp(now + days * _DAY, UTC) if days else None
 
 
-def _ending(told: Ends, now: float, days: int) -> Ends:
+def _ending(sentence: Ends, now: float, days: int) -> Ends:
     if days:
-        told.expire_time.FromSeconds(int(now + days * _DAY))
-    return told
+        sentence.expire_time.FromSeconds(int(now + days * _DAY))
+    return sentence

@@ -23,12 +23,12 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LinkState:
+class ConnectionState:
     """What the header and the banner show. Times are of the app's clock."""
 
     server: str
     phase: Phase = Phase.CONNECTING
-    heard_at: float = 0.0  # last answer; 0: never
+    last_answer_at: float = 0.0  # last answer; 0: never
     retry_at: float = 0.0
     error: str = ""
     hint: str = ""  # what to do about it
@@ -47,15 +47,15 @@ class LinkState:
             "error": self.error,
             "hint": self.hint and f" · {self.hint}",
         }
-        facts["age"] = span(now - self.heard_at)
+        facts["age"] = span(now - self.last_answer_at)
         facts["retry"] = f"{ceil(max(0.0, self.retry_at - now))}s"
         return text(f"banner.{self._case()}", **facts)
 
     def _case(self) -> str:
         if self.phase is Phase.LOST:
-            return "lost" if self.heard_at else "never"
+            return "lost" if self.last_answer_at else "never"
         if self.phase is Phase.REFUSED:
-            return "refused" if self.heard_at else "refused.never"
+            return "refused" if self.last_answer_at else "refused.never"
         return "connecting"
 
 
@@ -63,29 +63,34 @@ class Link:
     """The state, who wants to know of it, and the bell that ends a wait early."""
 
     def __init__(self, server: str, clock: Callable[[], float]) -> None:
-        self.state = LinkState(server)
+        self.state = ConnectionState(server)
         self._clock = clock
-        self._listeners: list[Callable[[LinkState], None]] = []
-        self._bell = asyncio.Event()
+        self._listeners: list[Callable[[ConnectionState], None]] = []
+        self._wakeup = asyncio.Event()
 
-    def listen(self, listener: Callable[[LinkState], None]) -> None:
+    def listen(self, listener: Callable[[ConnectionState], None]) -> None:
         """Call it at each change."""
         self._listeners.append(listener)
 
-    def heard(self) -> None:
+    def mark_live(self) -> None:
         """The server has answered."""
         was_live = self.state.live
         self.state = replace(
-            self.state, phase=Phase.LIVE, heard_at=self._clock(), retry_at=0.0, error="", hint=""
+            self.state,
+            phase=Phase.LIVE,
+            last_answer_at=self._clock(),
+            retry_at=0.0,
+            error="",
+            hint="",
         )
         if not was_live:
-            self._tell()
+            self._notify()
 
-    def lost(self, error: HaiError, retry_in: float) -> None:
+    def mark_lost(self, error: HaiError, retry_in: float) -> None:
         """Nobody answers; the next try comes in so many seconds."""
         self._change(Phase.LOST, error, retry_in)
 
-    def refused(self, error: HaiError) -> None:
+    def mark_refused(self, error: HaiError) -> None:
         """It answers that we may not."""
         self._change(Phase.REFUSED, error, 0.0)
 
@@ -97,21 +102,21 @@ class Link:
             hint=error.hint,
             retry_at=self._clock() + retry_in,
         )
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self._listeners:
             listener(self.state)
 
     def retry_now(self) -> None:
         """End every wait before a retry."""
-        self._bell.set()
-        self._bell = asyncio.Event()
+        self._wakeup.set()
+        self._wakeup = asyncio.Event()
 
     async def wait(self, seconds: float | None) -> None:
         """Wait before a retry; None: until somebody rings."""
         try:
             async with asyncio.timeout(seconds):
-                await self._bell.wait()
+                await self._wakeup.wait()
         except TimeoutError:
             return

@@ -10,29 +10,29 @@ class Debouncer:
 
     def __init__(
         self,
-        give: Callable[[set[int]], None],
+        callback: Callable[[set[int]], None],
         seconds: float,
-        after: Callable[[float, Callable[[], None]], None],
+        schedule: Callable[[float, Callable[[], None]], None],
     ) -> None:
-        self._give, self._seconds, self._after = give, seconds, after
+        self._callback, self._seconds, self._schedule = callback, seconds, schedule
         self._ids: set[int] = set()
-        self._resting = False
+        self._waiting = False
         self._due = False
 
     def add(self, ids: set[int]) -> None:
         """Take ids; an empty set only rings."""
         self._ids |= ids
         self._due = True
-        if not self._resting:
-            self._hand_over()
+        if not self._waiting:
+            self._deliver()
 
-    def _hand_over(self) -> None:
+    def _deliver(self) -> None:
         ids, self._ids, self._due = self._ids, set(), False
-        self._resting = True
-        self._after(self._seconds, self._rested)
-        self._give(ids)
+        self._waiting = True
+        self._schedule(self._seconds, self._on_interval_end)
+        self._callback(ids)
 
-    def _rested(self) -> None:
-        self._resting = False
+    def _on_interval_end(self) -> None:
+        self._waiting = False
         if self._due:
-            self._hand_over()
+            self._deliver()

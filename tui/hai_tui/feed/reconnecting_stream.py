@@ -27,32 +27,32 @@ class ReconnectingStream(Generic[Answer]):
         self,
         link: Link,
         open: Callable[[], AsyncGenerator[Answer, None]],
-        take: Callable[[Answer], None],
+        on_answer: Callable[[Answer], None],
     ) -> None:
-        self._link, self._open, self._take = link, open, take
+        self._link, self._open, self._on_answer = link, open, on_answer
 
     async def run(self) -> None:
         """Until it is cancelled, or the stream ends by itself. Raises what can not be mended."""
-        waits = delays()
+        retry_delays = delays()
         while True:
             try:
                 async with aclosing(self._open()) as answers:
                     async for answer in answers:
-                        self._link.heard()
-                        waits = delays()
-                        self._take(answer)
+                        self._link.mark_live()
+                        retry_delays = delays()
+                        self._on_answer(answer)
                 return
             except FINAL:
                 raise
             except HaiError as error:
-                await pause(self._link, error, next(waits))
+                await wait_before_retry(self._link, error, next(retry_delays))
 
 
-async def pause(link: Link, error: HaiError, seconds: float) -> None:
+async def wait_before_retry(link: Link, error: HaiError, seconds: float) -> None:
     """Say on the link what happened, and wait before the next try."""
     if isinstance(error, Unauthenticated | Denied):
-        link.refused(error)
+        link.mark_refused(error)
         await link.wait(None)
     else:
-        link.lost(error, seconds)
+        link.mark_lost(error, seconds)
         await link.wait(seconds)

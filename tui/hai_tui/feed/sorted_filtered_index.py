@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 
-class Thing(Protocol):
+class HasId(Protocol):
     """Has a number."""
 
     @property
@@ -17,8 +17,8 @@ class Thing(Protocol):
         """Its own."""
 
 
-T = TypeVar("T", bound=Thing)
-Keep = Callable[[list[T]], list[T]]
+T = TypeVar("T", bound=HasId)
+FilterFunction = Callable[[list[T]], list[T]]
 """Those of some things that a filter keeps, in their order."""
 
 
@@ -31,7 +31,7 @@ class SortedFilteredIndex(Generic[T]):
         self._chosen: set[int] = set()
         self._order: list[int] = []
         self._key: Callable[[T], Any] = lambda thing: 0
-        self._filter: Keep[T] = lambda things: things
+        self._filter: FilterFunction[T] = lambda things: things
         self._reverse = False
 
     def sort_by(self, things: Mapping[int, T], key: Callable[[T], Any], reverse: bool) -> list[int]:
@@ -40,37 +40,44 @@ class SortedFilteredIndex(Generic[T]):
         self._keys = {id: (key(thing), -id) for id, thing in things.items()}
         self._all = list(self._keys)
         self._chosen = {thing.id for thing in self._filter(list(things.values()))}
-        return self._arrange(moved=True)
+        return self._arrange(order_changed=True)
 
-    def choose(
-        self, things: Mapping[int, T], filter: Keep[T], left: Keep[T] | None = None
+    def set_filter(
+        self,
+        things: Mapping[int, T],
+        filter: FilterFunction[T],
+        left: FilterFunction[T] | None = None,
     ) -> list[int]:
         """Another filter; where it is narrower than the last one, `left` is what it asks of those that are shown."""
         self._filter = filter
-        among, keep = (self._all, filter) if left is None else (self._order, left)
-        known = [thing for thing in map(things.get, among) if thing is not None]
-        self._order = [thing.id for thing in keep(known)]
+        among, filter_function = (self._all, filter) if left is None else (self._order, left)
+        existing = [thing for thing in map(things.get, among) if thing is not None]
+        self._order = [thing.id for thing in filter_function(existing)]
         self._chosen = set(self._order)
         return self._order
 
-    def look_at(self, things: Mapping[int, T], changed: Iterable[int]) -> list[int]:
+    def update(self, things: Mapping[int, T], changed: Iterable[int]) -> list[int]:
         """The order after changes of some things, or new ones; of some that changed nothing may be known yet."""
-        looked_at = [things[id] for id in changed if id in things]
-        chosen = {thing.id for thing in self._filter(looked_at)}
-        moved = other = False
-        for thing in looked_at:
+        changed_things = [things[id] for id in changed if id in things]
+        chosen = {thing.id for thing in self._filter(changed_things)}
+        order_changed = selection_changed = False
+        for thing in changed_things:
             id, key = thing.id, (self._key(thing), -thing.id)
             if id not in self._keys:
                 self._all.append(id)
-            moved = moved or self._keys.get(id) != key
-            other = other or (id in chosen) is not (id in self._chosen)
+            order_changed = order_changed or self._keys.get(id) != key
+            selection_changed = selection_changed or (id in chosen) is not (id in self._chosen)
             self._keys[id] = key
-        self._chosen -= {thing.id for thing in looked_at}
+        self._chosen -= {thing.id for thing in changed_things}
         self._chosen |= chosen
-        return self._arrange(moved=moved) if moved or other else self._order
+        return (
+            self._arrange(order_changed=order_changed)
+            if order_changed or selection_changed
+            else self._order
+        )
 
-    def _arrange(self, *, moved: bool) -> list[int]:
-        if moved:
+    def _arrange(self, *, order_changed: bool) -> list[int]:
+        if order_changed:
             self._all.sort(key=self._keys.__getitem__, reverse=self._reverse)
         self._order = [id for id in self._all if id in self._chosen]
         return self._order

@@ -20,10 +20,10 @@ class TaskModel:
 
     def __init__(self) -> None:
         self._tasks: dict[int, Task] = {}
-        self._facts: dict[int, TaskRow] = {}
+        self._rows: dict[int, TaskRow] = {}
         self.version = 0
         self.loaded = False  # the first answer of the watch is here
-        self._waits: dict[int, Waiting] = {}
+        self._waiting_by_id: dict[int, Waiting] = {}
 
     @property
     def tasks(self) -> Mapping[int, Task]:
@@ -31,9 +31,9 @@ class TaskModel:
         return MappingProxyType(self._tasks)
 
     @property
-    def facts(self) -> Mapping[int, TaskRow]:
+    def rows(self) -> Mapping[int, TaskRow]:
         """The same, as lists ask for it."""
-        return MappingProxyType(self._facts)
+        return MappingProxyType(self._rows)
 
     def get(self, id: int) -> Task | None:
         """One task, if it was heard of."""
@@ -41,23 +41,25 @@ class TaskModel:
 
     def waiting(self, task: Task) -> Waiting:
         """Why a task waits and its place: of the last look at the queue, if it was in it then and has not left it."""
-        left = task.state in (TASK_STATE_RUNNING, TASK_STATE_FINISHED)
-        return task.waiting if left else self._waits.get(task.id, task.waiting)
+        has_started = task.state in (TASK_STATE_RUNNING, TASK_STATE_FINISHED)
+        return task.waiting if has_started else self._waiting_by_id.get(task.id, task.waiting)
 
-    def take_queue(self, queue: Iterable[Task]) -> set[int]:
+    def apply_queue(self, queue: Iterable[Task]) -> set[int]:
         """Take an answer of ListQueue: places change without any change of the tasks themselves."""
-        waits = {task.id: task.waiting for task in queue}
+        waiting_by_id = {task.id: task.waiting for task in queue}
         changed = {
-            id for id in waits.keys() | self._waits.keys() if waits.get(id) != self._waits.get(id)
+            id
+            for id in waiting_by_id.keys() | self._waiting_by_id.keys()
+            if waiting_by_id.get(id) != self._waiting_by_id.get(id)
         }
-        self._waits = waits
+        self._waiting_by_id = waiting_by_id
         return changed
 
-    def is_of_another_store(self, answer: WatchTasksResponse) -> bool:
+    def is_from_other_database(self, answer: WatchTasksResponse) -> bool:
         """True when versions have gone back: the server was given other data."""
         return 0 < answer.version < self.version
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin anew."""
         self.__init__()  # type: ignore[misc]
 
@@ -73,9 +75,9 @@ class TaskModel:
         return {task.id for task in tasks if self._take(task)}
 
     def _take(self, task: Task) -> bool:
-        known = self._tasks.get(task.id)
-        if known is not None and known.version >= task.version:
+        existing = self._tasks.get(task.id)
+        if existing is not None and existing.version >= task.version:
             return False
         self._tasks[task.id] = task
-        self._facts[task.id] = TaskRow(task)
+        self._rows[task.id] = TaskRow(task)
         return True

@@ -1,0 +1,1 @@
+"""Values as text: times and spans, table cells, documents, small charts."""

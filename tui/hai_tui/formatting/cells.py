@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from hai_tui.formatting.table import printable
-from hai_tui.formatting.table import width as places
+from hai_tui.formatting.table import width as cell_width
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,16 @@ GAP = 2
 
 def fitting(columns: Sequence[Column], width: int, *, all: bool = False) -> tuple[Column, ...]:
     """The columns for that width, the flexible one widened to fill it; with `all` none is left out."""
-    kept = list(columns)
+    columns_left = list(columns)
     if all:
-        kept = [replace(column, width=max(column.width, column.most)) for column in kept]
-    while not all and _total(kept, _full) > width and any(c.spare for c in kept):
-        kept.remove(next(c for c in reversed(kept) if c.spare))
-    while not all and _total(kept) > width and any(c.drop for c in kept):
-        kept.remove(max(reversed(kept), key=lambda c: c.drop))
-    return tuple(_widened(kept, max(0, width - _total(kept))))
+        columns_left = [
+            replace(column, width=max(column.width, column.most)) for column in columns_left
+        ]
+    while not all and _total(columns_left, _full) > width and any(c.spare for c in columns_left):
+        columns_left.remove(next(c for c in reversed(columns_left) if c.spare))
+    while not all and _total(columns_left) > width and any(c.drop for c in columns_left):
+        columns_left.remove(max(reversed(columns_left), key=lambda c: c.drop))
+    return tuple(_widened(columns_left, max(0, width - _total(columns_left))))
 
 
 def _widened(columns: Sequence[Column], spare: int) -> Iterator[Column]:
@@ -97,10 +99,10 @@ def fit(text: str, width: int, right: bool = False) -> str:
 @lru_cache(maxsize=2048)  # states, and names that are not English
 def _fitted(text: str, width: int, right: bool) -> str:
     text = printable(text)
-    size = places(text)
+    size = cell_width(text)
     if size > width:
         text, size = _cut(text, width - 1) + "…", width
-        size = places(text)
+        size = cell_width(text)
     blanks = " " * (width - size)
     return blanks + text if right else text + blanks
 
@@ -110,7 +112,7 @@ def _cut(text: str, width: int) -> str:
         return text[: max(0, width)]
     size = 0
     for index, character in enumerate(text):
-        size += places(character)
+        size += cell_width(character)
         if size > width:
             return text[:index]
     return text

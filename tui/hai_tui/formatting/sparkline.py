@@ -1,4 +1,4 @@
-"""Series as lines of text, for pages and for plain output: a block a step, a blank where nothing was measured."""
+"""Series and shares as one line of text. A step without a measurement is blank."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def spark(values: Series, top: float) -> str:
 
 def mean(values: Series) -> float | None:
     """Of what is known; None: nothing is."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    measured = [value for value in values if value is not None]
+    return sum(measured) / len(measured) if measured else None
 
 
 def most(values: Series) -> float | None:
@@ -40,7 +40,7 @@ def _block(value: float, top: float) -> str:
     return _BLOCKS[min(len(_BLOCKS) - 1, max(0, int(share * len(_BLOCKS))))]
 
 
-def bar(part: float, width: int) -> str:
-    """A bar of that many cells, filled by a part of 1."""
-    full = min(width, max(0, round(part * width)))
-    return "█" * full + "░" * (width - full)
+def bar(share: float, width: int) -> str:
+    """A bar of `width` cells, of which a share from 0 to 1 is filled."""
+    filled = min(width, max(0, round(share * width)))
+    return "█" * filled + "░" * (width - filled)

@@ -24,7 +24,7 @@ class Column:
     wide: bool = False  # only in -o wide, or when asked for by name
     right: bool = False
     folds: bool = False  # may be folded when a terminal is narrow
-    goes: int = 0  # left out where even that is too wide: the lowest first, 0 never
+    drop_order: int = 0  # left out where even that is too wide: the lowest first, 0 never
     style: Callable[[str], str] | None = None  # a style for a cell's text, on a terminal
 
 
@@ -37,18 +37,24 @@ class View:
     name: Callable[[Any], str]  # what other commands take for the item
     empty: str = ""  # key of the text for an empty list
 
-    def chosen(self, wanted: Sequence[str], wide: bool) -> tuple[Column, ...]:
+    def chosen(self, requested: Sequence[str], wide: bool) -> tuple[Column, ...]:
         """The columns to show; those that were asked for never go. Raises UsageError for an unknown one."""
-        if not wanted:
-            return self.whole().columns if wide else tuple(c for c in self.columns if not c.wide)
-        known = {column.key: column for column in self.whole().columns}
-        if unknown := [key for key in wanted if key not in known]:
-            raise _no_such_column(unknown[0], list(known))
-        return tuple(known[key] for key in wanted)
+        if not requested:
+            return (
+                self.with_all_columns().columns
+                if wide
+                else tuple(c for c in self.columns if not c.wide)
+            )
+        by_key = {column.key: column for column in self.with_all_columns().columns}
+        if unknown := [key for key in requested if key not in by_key]:
+            raise _no_such_column(unknown[0], list(by_key))
+        return tuple(by_key[key] for key in requested)
 
-    def whole(self) -> View:
+    def with_all_columns(self) -> View:
         """The same, of which no column goes."""
-        return replace(self, columns=tuple(replace(column, goes=0) for column in self.columns))
+        return replace(
+            self, columns=tuple(replace(column, drop_order=0) for column in self.columns)
+        )
 
 
 def cells(columns: Sequence[Column], items: Sequence[Any], now: float) -> list[list[str]]:
@@ -95,16 +101,16 @@ def brief(sentence: str) -> str:
     first = " ".join(sentence.split("\n", 1)[0].partition("; ")[0].split())
     if width(first) <= _BRIEF:
         return first
-    cut = _first_places(first, _BRIEF - len(_CUT))
+    cut = _first_cells(first, _BRIEF - len(_CUT))
     words = cut.rpartition(" ")[0]
     return (words if width(words) > _BRIEF // 2 else cut).rstrip(" ,:;") + _CUT
 
 
-def _first_places(value: str, places: int) -> str:
+def _first_cells(value: str, cells_left: int) -> str:
     """The beginning that takes so many places on a terminal."""
     for end, character in enumerate(value):
-        places -= _places(character)
-        if places < 0:
+        cells_left -= _cell_width(character)
+        if cells_left < 0:
             return value[:end]
     return value
 
@@ -113,10 +119,10 @@ def width(value: str) -> int:
     """Places that a text takes on a terminal."""
     if value.isascii():
         return len(value)
-    return sum(_places(character) for character in value)
+    return sum(_cell_width(character) for character in value)
 
 
-def _places(character: str) -> int:
+def _cell_width(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
@@ -127,9 +133,9 @@ def _pad(cell: str, size: int, right: bool) -> str:
     return blanks + cell if right else cell + blanks
 
 
-def _no_such_column(key: str, known: list[str]) -> click.UsageError:
+def _no_such_column(key: str, by_key: list[str]) -> click.UsageError:
     from difflib import get_close_matches
 
-    near = get_close_matches(key, known, n=1)
-    meant = f"did you mean {near[0]!r}? Columns" if near else "columns"
-    return click.UsageError(f"no such column {key!r}; {meant} are {', '.join(known)}")
+    matches = get_close_matches(key, by_key, n=1)
+    suggestion = f"did you mean {matches[0]!r}? Columns" if matches else "columns"
+    return click.UsageError(f"no such column {key!r}; {suggestion} are {', '.join(by_key)}")

@@ -59,8 +59,8 @@ def local(time: Timestamp) -> str:
     """A time in the user's zone, to the second."""
     if not time.seconds:
         return "-"
-    moment = datetime.fromtimestamp(time.seconds, tz=UTC).astimezone()
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
+    past_time = datetime.fromtimestamp(time.seconds, tz=UTC).astimezone()
+    return past_time.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def seconds(value: str) -> float:
@@ -75,7 +75,7 @@ def seconds(value: str) -> float:
     return total
 
 
-def moment(value: str, now: float) -> datetime:
+def past_time(value: str, now: float) -> datetime:
     """A point in time: 2026-11-21T11:08 or a span before now. Raises BadParameter."""
     try:
         return datetime.fromisoformat(value).astimezone()
@@ -104,8 +104,8 @@ class Priority(click.ParamType[int]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
         """The number."""
-        word = str(value).upper()
-        number = PRIORITIES.get(word.replace("-", "_"), _level(word))
+        upper_name = str(value).upper()
+        number = PRIORITIES.get(upper_name.replace("-", "_"), _level(upper_name))
         if number is None:
             levels = ", ".join(f"{name} ({level})" for name, level in PRIORITIES.items())
             self.fail(f"{value!r} is not a priority; levels are {levels}", param, ctx)

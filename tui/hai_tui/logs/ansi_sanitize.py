@@ -26,22 +26,22 @@ _PLAIN = re.compile(r"[0-9;:]*")
 _CONCEALED = Style(conceal=False, blink=False, blink2=False)
 
 
-def harmless(raw: str) -> str:
+def sanitize(raw: str) -> str:
     """The text with SGR codes and nothing else that is not printable."""
     if raw.isprintable():
         return raw
-    kept: list[str] = []
+    parts: list[str] = []
     at = 0
     raw = _last(raw)
     for match in _CODE.finditer(raw):
-        kept += (_printable(raw[at : match.start()]), _colours(match))
+        parts += (_printable(raw[at : match.start()]), _colours(match))
         at = match.end()
-    return "".join(kept) + _printable(raw[at:])
+    return "".join(parts) + _printable(raw[at:])
 
 
 def styled(raw: str) -> Text:
     """The same with its colours as styles. Nothing is concealed and nothing blinks."""
-    clean = harmless(raw)
+    clean = sanitize(raw)
     if "\x1b" not in clean:
         return Text(_expanded(clean), end="")
     text = AnsiDecoder().decode_line(clean)
@@ -58,7 +58,7 @@ def plain(raw: str) -> str:
     if raw.isprintable():
         return raw
     if "\b" in raw:  # what it takes back depends on where colours begin and end
-        return _expanded(_CODE.sub("", harmless(raw)))
+        return _expanded(_CODE.sub("", sanitize(raw)))
     return _expanded(_printable(_CODE.sub("", _last(raw))))
 
 
@@ -89,21 +89,21 @@ def _printable(text: str) -> str:
         return text
     if "\b" in text:
         text = _backspaced(text)
-    return "".join(c if c.isprintable() or c == "\t" else _instead(c) for c in text)
+    return "".join(c if c.isprintable() or c == "\t" else _replacement(c) for c in text)
 
 
 def _backspaced(text: str) -> str:
     """As a spinner looks in the end: each backspace takes the sign before it."""
-    kept: list[str] = []
+    parts: list[str] = []
     for character in text:
         if character != "\b":
-            kept.append(character)
-        elif kept:
-            kept.pop()
-    return "".join(kept)
+            parts.append(character)
+        elif parts:
+            parts.pop()
+    return "".join(parts)
 
 
-def _instead(character: str) -> str:
+def _replacement(character: str) -> str:
     """Blanks of all kinds stay blanks; what can not be seen goes."""
     if character == "\u3000":
         return "  "

@@ -30,7 +30,7 @@ class Source:
     run: int = 0
 
     @property
-    def words(self) -> str:
+    def arguments(self) -> str:
         """How it is asked for behind `:logs`."""
         return " ".join((str(self.task), ",".join(map(str, self.ranks)))).rstrip()
 
@@ -93,7 +93,7 @@ class Reader:
             if not page.lines:
                 return False
             change = self.window.prepend(lines_of(page.lines), page.begin)
-            if change.lost_after:
+            if change.dropped_after:
                 self._detach()
             self._changed(change)
             return True
@@ -111,11 +111,11 @@ class Reader:
             return False
 
     async def find(
-        self, test: Test, *, back: bool, told: Callable[[int], None] = lambda lines: None
+        self, test: Test, *, back: bool, on_progress: Callable[[int], None] = lambda lines: None
     ) -> Line | None:
         """The nearest line beyond the window that passes; the window moves there. Reads as far as need be."""
         async with self._lock:
-            cursor, seen = (self.window.begin if back else self.window.end), 0
+            cursor, lines_read = (self.window.begin if back else self.window.end), 0
             while cursor:
                 page = await self._page(cursor, back=back)
                 lines = lines_of(page.lines)
@@ -126,8 +126,8 @@ class Reader:
                     self._detach()
                     self._show(lines, page.begin if back else cursor, page.cursor)
                     return hits[-1 if back else 0]
-                cursor, seen = (page.begin if back else page.cursor), seen + len(lines)
-                told(seen)
+                cursor, lines_read = (page.begin if back else page.cursor), lines_read + len(lines)
+                on_progress(lines_read)
             return None
 
     async def everything(self) -> AsyncGenerator[list[Line], None]:

@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LineFormat:
     """How lines are shown. `wrap` is a width in cells, 0: long lines go on to the right."""
 
     wrap: int = 0
@@ -35,35 +35,35 @@ class Look:
     def prefix(self, line: Line) -> str:
         """What stands before a line."""
         time = datetime.fromtimestamp(line.time, UTC).astimezone() if self.times else None
-        shown = f"{time:%H:%M:%S}.{time.microsecond // 1000:03} " if time else ""
-        return f"{shown}{line.rank:>3}│ " if self.labels else shown
+        label = f"{time:%H:%M:%S}.{time.microsecond // 1000:03} " if time else ""
+        return f"{label}{line.rank:>3}│ " if self.labels else label
 
 
-def rows_of(lines: Iterable[Line], look: Look, run: int = 0) -> list[Row]:
+def rows_of(lines: Iterable[Line], line_format: LineFormat, run: int = 0) -> list[Row]:
     """Rows of lines that follow a line of `run` (0: they are the first)."""
     rows: list[Row] = []
     for line in lines:
-        if look.only is not None and not look.only(line):
+        if line_format.only is not None and not line_format.only(line):
             continue
         if line.run != run:
             rows.append(Row(line, begins=True))
             run = line.run
         rows.append(Row(line))
-        if look.wrap:
-            rows += (Row(line, piece) for piece in range(1, _pieces(line, look)))
+        if line_format.wrap:
+            rows += (Row(line, piece) for piece in range(1, _pieces(line, line_format)))
     return rows
 
 
-def _pieces(line: Line, look: Look) -> int:
-    if len(line.text) * 2 <= look.wrap - 18:  # fits for sure, whatever stands before it
+def _pieces(line: Line, line_format: LineFormat) -> int:
+    if len(line.text) * 2 <= line_format.wrap - 18:  # fits for sure, whatever stands before it
         return 1
-    return max(1, ceil(cells(line, look) / look.wrap))
+    return max(1, ceil(cells(line, line_format) / line_format.wrap))
 
 
-def cells(line: Line, look: Look) -> int:
+def cells(line: Line, line_format: LineFormat) -> int:
     """How wide a line is."""
-    shown = plain(line.text)
-    return len(look.prefix(line)) + (len(shown) if shown.isascii() else cell_len(shown))
+    label = plain(line.text)
+    return len(line_format.prefix(line)) + (len(label) if label.isascii() else cell_len(label))
 
 
 Describe = Callable[[int], str]

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 def separator(runs: Sequence[Run], number: int) -> str:
     """`run 3 of 5, since 2026-11-21 12:30:00 · run 2 ended: …`; of an unknown run only its number."""
-    known = {run.number: run for run in runs}
-    run = known.get(number)
+    by_number = {run.number: run for run in runs}
+    run = by_number.get(number)
     if run is None:
         return text("logs.run", run=number)
     since = local(run.start_time if run.start_time.seconds else run.create_time)
-    told = text("logs.run.of", run=number, count=len(runs), since=since)
-    before = known.get(number - 1)
+    heading = text("logs.run.of", run=number, count=len(runs), since=since)
+    before = by_number.get(number - 1)
     if before is None or not before.reason:
-        return told
-    return text("logs.run.after", told=told, before=before.number, reason=before.reason)
+        return heading
+    return text("logs.run.after", told=heading, before=before.number, reason=before.reason)

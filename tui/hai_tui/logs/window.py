@@ -42,18 +42,18 @@ class Change:
 
     before: int = 0  # lines that came before the first one
     after: int = 0
-    lost_before: int = 0  # lines that left at the beginning
-    lost_after: int = 0
+    dropped_before: int = 0  # lines that left at the beginning
+    dropped_after: int = 0
     replaced: tuple[int, ...] = ()
 
     def __add__(self, later: Change) -> Change:
         """Both, one after the other; places are those of the end."""
-        moved = later.before - later.lost_before
+        moved = later.before - later.dropped_before
         return Change(
             self.before + later.before,
             self.after + later.after,
-            self.lost_before + later.lost_before,
-            self.lost_after + later.lost_after,
+            self.dropped_before + later.dropped_before,
+            self.dropped_after + later.dropped_after,
             tuple(i + moved for i in self.replaced if i + moved >= 0) + later.replaced,
         )
 
@@ -73,9 +73,9 @@ class Window:
     def __iter__(self) -> Iterator[Line]:
         return (line for part in self._parts for line in part.lines)
 
-    def since(self, place: int) -> list[Line]:
+    def since(self, position: int) -> list[Line]:
         """The lines from that place on; costs as much as there are of them."""
-        left, parts = len(self) - place, []
+        left, parts = len(self) - position, []
         for part in reversed(self._parts):
             if left <= 0:
                 break
@@ -111,11 +111,11 @@ class Window:
         part = self._parts[-1]
         part.end = end
         first, old = len(self) - len(part.lines), len(part.lines)
-        replaced = [place for line in lines if (place := self._add(part, line)) is not None]
+        replaced = [position for line in lines if (position := self._add(part, line)) is not None]
         after = len(part.lines) - old
-        lost = self._shrink(first=True)
-        kept = tuple(i - lost for i in replaced if lost <= i < first + old)
-        return Change(after=after, lost_before=lost, replaced=kept)
+        dropped = self._shrink(first=True)
+        still_there = tuple(i - dropped for i in replaced if dropped <= i < first + old)
+        return Change(after=after, dropped_before=dropped, replaced=still_there)
 
     def prepend(self, lines: Sequence[Line], begin: str) -> Change:
         """Lines before the first one; what is too much leaves at the end."""
@@ -123,42 +123,42 @@ class Window:
         part.bytes = sum(map(_size, part.lines))
         self._parts.appendleft(part)
         self.bytes += part.bytes
-        return Change(before=len(part.lines), lost_after=self._shrink(first=False))
+        return Change(before=len(part.lines), dropped_after=self._shrink(first=False))
 
     def _add(self, part: _Part, line: Line) -> int | None:
         """The place of the bar that the line has replaced; None when it stands at the end."""
         key = (line.run, line.rank)
         bar = self._bars.pop(key, None)
-        where, index = bar or (part, len(part.lines))
+        bar_part, index = bar or (part, len(part.lines))
         size = _size(line)
         if bar is None:
-            where.lines.append(line)
+            bar_part.lines.append(line)
         else:
-            size -= _size(where.lines[index])
-            where.lines[index] = line
-        where.bytes += size
+            size -= _size(bar_part.lines[index])
+            bar_part.lines[index] = line
+        bar_part.bytes += size
         self.bytes += size
         if line.redraw:
-            self._bars[key] = (where, index)
-        return None if bar is None else self._before(where) + index
+            self._bars[key] = (bar_part, index)
+        return None if bar is None else self._before(bar_part) + index
 
-    def _before(self, wanted: _Part) -> int:
+    def _before(self, search_pattern: _Part) -> int:
         count = 0
         for part in self._parts:
-            if part is wanted:
+            if part is search_pattern:
                 break
             count += len(part.lines)
         return count
 
     def _shrink(self, *, first: bool) -> int:
         """How many lines have left. One part always stays."""
-        lost = 0
+        dropped = 0
         while self.bytes > self.most_bytes and len(self._parts) > 1:
             part = self._parts.popleft() if first else self._parts.pop()
             self.bytes -= part.bytes
-            lost += len(part.lines)
+            dropped += len(part.lines)
             self._bars = {k: bar for k, bar in self._bars.items() if bar[0] is not part}
-        return lost
+        return dropped
 
 
 def _size(line: Line) -> int:

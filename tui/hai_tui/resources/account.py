@@ -27,7 +27,7 @@ def _token(item: Any, answers: Answers) -> dict[str, Any]:
         "holder": answers.text("holder"),
         "scope": TokenScope.Value(f"TOKEN_SCOPE_{scope.upper()}"),
         "description": answers.text("description"),
-        "expire_time": answers.until("expires"),
+        "expire_time": answers.time("expires"),
     }
 
 
@@ -43,7 +43,7 @@ def _message(item: Any, answers: Answers) -> Message:
         subject=answers.text("subject"),
         subject_is_group=answers.flag("subject_is_group"),
     )
-    if (until := answers.until("expires")) is not None:
+    if (until := answers.time("expires")) is not None:
         new.expire_time.FromDatetime(until)
     return new
 
@@ -67,10 +67,15 @@ RESOURCES = (
                     Field("holder"),
                 ),
                 new=True,
-                said=_secret,
-                copies=attrgetter("secret"),
+                result_text=_secret,
+                clipboard_text=attrgetter("secret"),
             ),
-            Verb("ctrl+d", "revoke", lambda client, t: client.users.revoke_token(t.id), asks=True),
+            Verb(
+                "ctrl+d",
+                "revoke",
+                lambda client, t: client.users.revoke_token(t.id),
+                needs_confirmation=True,
+            ),
         ),
     ),
     ResourceSpec(
@@ -96,7 +101,7 @@ RESOURCES = (
                 "ctrl+d",
                 "delete",
                 lambda client, m: client.messages.delete(m.id),
-                asks=True,
+                needs_confirmation=True,
                 role="operator",
             ),
         ),
@@ -136,7 +141,7 @@ RESOURCES = (
                 "ctrl+d",
                 "delete",
                 lambda client, port: client.ports.delete(port.node_port),
-                asks=True,
+                needs_confirmation=True,
             ),
         ),
     ),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
 from hai_tui.views import QUEUE_TASKS
-from hai_tui.views.node_labels import edited, told
+from hai_tui.views.node_labels import edited, labels_of
 from hai_tui.views.nodes import NODES
 from hai_tui.views.tasks import QUEUE
 
@@ -44,7 +44,7 @@ RESOURCES = (
                 lambda client, made: client.nodes.drain(*made),
                 _with_reason,
                 (Field("reason"),),
-                asks=True,
+                needs_confirmation=True,
                 right="manage_nodes",
             ),
             Verb(
@@ -54,7 +54,7 @@ RESOURCES = (
                     made[0], made[1].labels, remove=made[1].remove
                 ),
                 lambda node, answers: (node.name, edited(node, answers.text("labels"))),
-                (Field("labels", told),),
+                (Field("labels", labels_of),),
                 right="manage_nodes",
             ),
         ),

@@ -27,8 +27,10 @@ _MOST = 1000
 async def _load(client: Client) -> Sequence[Task]:
     from hai.v1.task_service_pb2 import TASK_VIEW_FULL
 
-    wanted = "type:jupyter state:waiting_init,running,suspended"
-    return (await client.tasks.list(filter=wanted, page_size=_MOST, view=TASK_VIEW_FULL)).tasks
+    service_action = "type:jupyter state:waiting_init,running,suspended"
+    return (
+        await client.tasks.list(filter=service_action, page_size=_MOST, view=TASK_VIEW_FULL)
+    ).tasks
 
 
 def _container_options(item: Any, answers: Answers) -> ContainerOptions:
@@ -59,7 +61,9 @@ def _link(answer: OpenContainerResponse) -> str:
 
 
 def _opening(send: Callable[[Client, Any], Awaitable[OpenContainerResponse]]) -> Verb:
-    return Verb("o", "link", send, said=_link, copies=attrgetter("link"), writes=False)
+    return Verb(
+        "o", "link", send, result_text=_link, clipboard_text=attrgetter("link"), writes=False
+    )
 
 
 def _asked(name: str) -> Column:
@@ -94,13 +98,18 @@ CONTAINERS_PAGE = ResourceSpec(
         ),
         _opening(lambda client, task: client.containers.open(task.id)),
         Verb("r", "start", lambda client, t: client.tasks.resume(t.id)),
-        Verb("x", "putaway", lambda client, t: client.tasks.suspend(t.id, hold=True), asks=True),
+        Verb(
+            "x",
+            "putaway",
+            lambda client, t: client.tasks.suspend(t.id, hold=True),
+            needs_confirmation=True,
+        ),
         Verb("R", "renew", lambda client, t: client.containers.renew(t.id)),
         Verb(
             "ctrl+d",
             "erase",
             lambda client, t: client.containers.delete(t.id),
-            typed=lambda t: t.name,
+            word_to_type=lambda t: t.name,
         ),
     ),
     opens=lambda task: f"services {task.id}",
@@ -132,7 +141,7 @@ class Services:
         )
 
     @property
-    def told(self) -> str:
+    def lifetime_text(self) -> str:
         """What is to be said of the container's life."""
         return " · ".join(remarks(self.container)) if self.container is not None else ""
 
@@ -145,13 +154,15 @@ class Services:
         return await client.containers.open(self.id, service.name)
 
     def _control(self, key: str, name: str) -> Verb:
-        return Verb(key, name, partial(self._send, name.upper()), asks=name == "stop")
+        return Verb(key, name, partial(self._send, name.upper()), needs_confirmation=name == "stop")
 
     async def _send(self, action: str, client: Client, service: ServiceStatus) -> Container:
         from hai.v1.container_pb2 import ServiceAction
 
-        wanted = ServiceAction.Value(f"SERVICE_ACTION_{action}")
-        return await client.containers.control(self.id, service.name, wanted, rank=service.rank)
+        service_action = ServiceAction.Value(f"SERVICE_ACTION_{action}")
+        return await client.containers.control(
+            self.id, service.name, service_action, rank=service.rank
+        )
 
 
 _CONTROLS = (("r", "restart"), ("s", "start"), ("x", "stop"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb, same
+from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb, unchanged_fields
 from hai_tui.views.artifacts import ARTIFACTS
 from hai_tui.views.storage import DATASETS
 
@@ -38,13 +38,13 @@ def _changed_artifact(item: Artifact, answers: Answers) -> Artifact:
 def _dataset(item: Any, answers: Answers) -> Dataset:
     from hai.v1.dataset_pb2 import Dataset, DatasetVisibility
 
-    seen = answers.choice("visibility", VISIBILITIES)
+    visibility_name = answers.choice("visibility", VISIBILITIES)
     return Dataset(
         name=answers.text("name"),
         version=answers.text("version"),
         path=answers.text("path"),
         user_group=answers.text("user_group"),
-        visibility=DatasetVisibility.Value(f"DATASET_VISIBILITY_{seen.upper()}"),
+        visibility=DatasetVisibility.Value(f"DATASET_VISIBILITY_{visibility_name.upper()}"),
         description=answers.text("description"),
     )
 
@@ -71,13 +71,13 @@ RESOURCES = (
                 "edit",
                 lambda client, made: client.artifacts.update(made),
                 _changed_artifact,
-                same(("type", "location", "description")),
+                unchanged_fields(("type", "location", "description")),
             ),
             Verb(
                 "ctrl+d",
                 "delete",
                 lambda client, a: client.artifacts.delete(a.name, a.version, a.user_group, a.owner),
-                asks=True,
+                needs_confirmation=True,
             ),
         ),
     ),
@@ -105,7 +105,7 @@ RESOURCES = (
                 "ctrl+d",
                 "delete",
                 lambda client, d: client.datasets.delete(d.name, d.version),
-                asks=True,
+                needs_confirmation=True,
             ),
         ),
     ),

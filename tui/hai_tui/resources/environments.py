@@ -32,7 +32,7 @@ def _state(environment: Environment) -> str:
     return "DEPRECATED" if environment.deprecated and state == "READY" else state
 
 
-def _seen_by(environment: Environment) -> str:
+def _visibility(environment: Environment) -> str:
     return " ".join(filter(None, (_enum(environment, "visibility"), environment.user_group)))
 
 
@@ -47,7 +47,7 @@ ENVIRONMENTS = View(
         Column("parent", lambda e, now: e.parent or "-"),
         Column("packages", lambda e, now: str(e.packages), right=True),
         Column("size", lambda e, now: size_text(e.size_bytes), right=True),
-        Column("visibility", lambda e, now: _seen_by(e)),
+        Column("visibility", lambda e, now: _visibility(e)),
         Column("lock", lambda e, now: e.lock_hash[:12] or "-", folds=True),
         Column("used_by", lambda e, now: ",".join(map(str, e.used_by)) or "-", folds=True),
         Column(
@@ -67,7 +67,7 @@ RESOURCES = (
                 "ctrl+d",
                 "delete",
                 lambda client, e: client.environments.delete(e.name, e.owner),
-                asks=True,
+                needs_confirmation=True,
             ),
         ),
     ),

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hai_tui.i18n import text
-from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb, same
+from hai_tui.resources.resource_spec import (
+    YES_NO,
+    Answers,
+    Field,
+    ResourceSpec,
+    Verb,
+    unchanged_fields,
+)
 from hai_tui.views.images import IMAGES, REGISTRIES
 
 if TYPE_CHECKING:
@@ -20,7 +27,7 @@ def _image(item: Any, answers: Answers) -> Image:
     return Image(
         name=answers.text("name"),
         reference=answers.text("reference"),
-        user_groups=answers.words("user_groups"),
+        user_groups=answers.list_of("user_groups"),
         is_default=answers.flag("is_default"),
         description=answers.text("description"),
     )
@@ -71,7 +78,7 @@ RESOURCES = (
                 lambda client, made: client.images.set(made),
                 _image,
                 (
-                    *same(_IMAGE_FIELDS),
+                    *unchanged_fields(_IMAGE_FIELDS),
                     Field("user_groups", lambda i: ",".join(i.user_groups)),
                     Field("is_default", lambda i: "yes" if i.is_default else "no", YES_NO),
                 ),
@@ -82,13 +89,13 @@ RESOURCES = (
                 "check",
                 lambda client, i: client.images.check(i.name),
                 writes=False,
-                said=_checked,
+                result_text=_checked,
             ),
             Verb(
                 "ctrl+d",
                 "delete",
                 lambda client, i: client.images.delete(i.name),
-                asks=True,
+                needs_confirmation=True,
                 right="manage_images",
             ),
         ),
@@ -117,7 +124,7 @@ RESOURCES = (
                 "ctrl+d",
                 "delete",
                 lambda client, r: client.images.delete_registry(r.prefix),
-                asks=True,
+                needs_confirmation=True,
                 right="manage_images",
             ),
         ),

@@ -38,14 +38,14 @@ def _change(group: Group, answers: Answers) -> dict[str, Any]:
 
     policy, unset = SchedulingPolicy(), []
     for name in NAMES:
-        shown = answers.text(name) or _SERVERS
-        if shown == _value(group, name):
+        typed_text = answers.text(name) or _SERVERS
+        if typed_text == _value(group, name):
             continue
-        if shown == _SERVERS:
+        if typed_text == _SERVERS:
             unset.append(name)
             continue
         try:
-            policy.MergeFrom(policy_of([(name, shown)]))
+            policy.MergeFrom(policy_of([(name, typed_text)]))
         except click.BadParameter as error:
             answers.wrong[name] = error.message
     packed = answers.flag("packed")
@@ -57,7 +57,7 @@ def _change(group: Group, answers: Answers) -> dict[str, Any]:
     }
 
 
-def _told(group: Group) -> str:
+def _effect_text(group: Group) -> str:
     lines = list(effect_lines(group.effect)) or [text("preview.none")]
     return "\n".join([*lines, "", text("policy.preview.done")])
 
@@ -80,7 +80,7 @@ RESOURCES = (
                 _fields(),
                 right="manage_nodes",
                 writes=False,
-                said=_told,
+                result_text=_effect_text,
             ),
             Verb(
                 "e",

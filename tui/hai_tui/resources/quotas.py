@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hai_tui.formatting.sparkline import bar
 from hai_tui.formatting.table import Column
 from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
-from hai_tui.resources.subject_fields import EXPIRES, IS_GROUP, expire
+from hai_tui.resources.subject_fields import EXPIRES, IS_GROUP, set_expiry
 from hai_tui.views.accounts import QUOTAS, SHARES, until
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _quota(item: Quota | None, answers: Answers) -> Quota:
         made.group = answers.text("group")
         made.priority = answers.level("level")
     made.nodes = answers.number("nodes")
-    expire(made, answers)
+    set_expiry(made, answers)
     return made
 
 
@@ -107,7 +107,7 @@ RESOURCES = (
                 lambda client, q: client.users.delete_quota(
                     q.subject, q.group, q.priority, q.subject_is_group
                 ),
-                asks=True,
+                needs_confirmation=True,
                 right="manage_quotas",
             ),
         ),
@@ -139,7 +139,7 @@ RESOURCES = (
                 "ctrl+d",
                 "delete",
                 lambda client, s: client.users.delete_share(s.user_group, s.group),
-                asks=True,
+                needs_confirmation=True,
                 right="manage_quotas",
             ),
         ),

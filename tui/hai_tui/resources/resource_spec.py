@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Item = Any
 """A message of the contract."""
 YES_NO = ("yes", "no")
-_WHOLE = re.compile(r"-?[0-9]+")
+_INTEGER = re.compile(r"-?[0-9]+")
 _MOST = 2**31 - 1  # what the contract has room for
 _DIGITS = 20  # more are not worth reading as a number
 
@@ -36,7 +36,7 @@ class Field:
     violation: str = ""  # what the server calls it; empty: its name
 
 
-def same(names: Sequence[str]) -> tuple[Field, ...]:
+def unchanged_fields(names: Sequence[str]) -> tuple[Field, ...]:
     """Fields that begin with what the item has."""
     return tuple(Field(name, attrgetter(name)) for name in names)
 
@@ -48,60 +48,66 @@ class Answers:
     values: Mapping[str, str]
     now: float = 0.0
     wrong: dict[str, str] = field(default_factory=dict)
-    sure: bool = False  # the same was doubted before
-    doubted: bool = False
+    confirmed: bool = False  # the same was doubted before
+    questioned: bool = False
 
     def text(self, name: str) -> str:
         """As it is, without blanks around it."""
         return self.values.get(name, "").strip()
 
-    def words(self, name: str) -> list[str]:
+    def list_of(self, name: str) -> list[str]:
         """Parts between commas."""
         return [part.strip() for part in self.text(name).split(",") if part.strip()]
 
     def number(self, name: str, otherwise: int = 0) -> int:
         """A whole number."""
-        shown = self.text(name)
-        if not shown:
+        typed_text = self.text(name)
+        if not typed_text:
             return otherwise
-        if not _WHOLE.fullmatch(shown):
-            self.wrong[name] = text("form.number", value=shown)
+        if not _INTEGER.fullmatch(typed_text):
+            self.wrong[name] = text("form.number", value=typed_text)
             return otherwise
-        if len(shown) > _DIGITS or abs(int(shown)) > _MOST:
-            self.wrong[name] = text("form.large", value=shown, most=_MOST)
+        if len(typed_text) > _DIGITS or abs(int(typed_text)) > _MOST:
+            self.wrong[name] = text("form.large", value=typed_text, most=_MOST)
             return otherwise
-        return int(shown)
+        return int(typed_text)
 
     def flag(self, name: str) -> bool:
         """yes or no."""
         return self.choice(name, YES_NO[::-1]) == "yes"
 
-    def choice(self, name: str, known: Sequence[str]) -> str:
+    def choice(self, name: str, allowed: Sequence[str]) -> str:
         """One of some words, the first one when nothing is typed."""
-        shown = self.text(name).lower() or known[0]
-        if shown not in known:
-            self.wrong[name] = text("form.choice", value=shown, known=", ".join(known))
-            return known[0]
-        return shown
+        typed_text = self.text(name).lower() or allowed[0]
+        if typed_text not in allowed:
+            self.wrong[name] = text("form.choice", value=typed_text, known=", ".join(allowed))
+            return allowed[0]
+        return typed_text
 
     def level(self, name: str) -> int:
         """A priority; ALL and nothing are -1."""
-        shown = self.text(name)
-        if not shown or shown.upper() == "ALL":
+        typed_text = self.text(name)
+        if not typed_text or typed_text.upper() == "ALL":
             return -1
-        return int(self._read(name, lambda: formatting.Priority().convert(shown, None, None), -1))
+        return int(
+            self._read(name, lambda: formatting.Priority().convert(typed_text, None, None), -1)
+        )
 
     def span(self, name: str) -> float:
         """Seconds; nothing is none."""
-        shown = self.text(name)
-        return float(self._read(name, lambda: formatting.seconds(shown), 0)) if shown else 0.0
+        typed_text = self.text(name)
+        return (
+            float(self._read(name, lambda: formatting.seconds(typed_text), 0))
+            if typed_text
+            else 0.0
+        )
 
-    def until(self, name: str) -> datetime | None:
+    def time(self, name: str) -> datetime | None:
         """A point in time, or none."""
-        shown = self.text(name)
-        if not shown or shown == "never":
+        typed_text = self.text(name)
+        if not typed_text or typed_text == "never":
             return None
-        found = self._read(name, lambda: formatting.deadline(shown, self.now), None)
+        found = self._read(name, lambda: formatting.deadline(typed_text, self.now), None)
         return found if isinstance(found, datetime) else None
 
     def _read(self, name: str, read: Callable[[], Any], otherwise: Any) -> Any:
@@ -122,13 +128,15 @@ class Verb:
     make: Callable[[Item, Answers], Any] = lambda item, answers: item
     fields: tuple[Field, ...] = ()
     new: bool = False  # needs no item
-    asks: bool = False  # a yes is wanted first
-    typed: Callable[[Item], str] | None = None  # or this word, written out
+    needs_confirmation: bool = False  # a yes is wanted first
+    word_to_type: Callable[[Item], str] | None = None  # or this word, written out
     right: str = ""
     role: str = ""  # the least one, where no right stands for it
     writes: bool = True
-    said: Callable[[Any], str] | None = None  # shown until it is closed, instead of a passing note
-    copies: Callable[[Any], str] | None = None  # the part of it that a person takes along
+    result_text: Callable[[Any], str] | None = (
+        None  # shown until it is closed, instead of a passing note
+    )
+    clipboard_text: Callable[[Any], str] | None = None  # the part of it that a person takes along
 
 
 @dataclass(frozen=True, slots=True)

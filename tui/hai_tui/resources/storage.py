@@ -24,12 +24,12 @@ def _rule(item: Any, answers: Answers) -> MountRule:
 
     kind = answers.choice("kind", KINDS)
     return MountRule(
-        owners=answers.words("owners"),
+        owners=answers.list_of("owners"),
         mount_path=answers.text("mount_path"),
         source=answers.text("source"),
         kind=MountKind.Value(f"MOUNT_KIND_{kind.upper()}"),
         host_type=answers.text("host_type"),
-        conditions=answers.words("conditions"),
+        conditions=answers.list_of("conditions"),
         writable=answers.flag("writable"),
     )
 
@@ -62,7 +62,7 @@ RESOURCES = (
                 "ctrl+d",
                 "delete",
                 lambda client, r: client.storage.delete_rule(r.id),
-                asks=True,
+                needs_confirmation=True,
                 right="manage_storage",
             ),
         ),

@@ -10,8 +10,8 @@ IS_GROUP = Field("subject_is_group", lambda item: "no", YES_NO)
 EXPIRES = Field("expires", violation="expire_time")
 
 
-def expire(made: Any, answers: Answers) -> None:
+def set_expiry(made: Any, answers: Answers) -> None:
     """Set when it ends, or that it does not."""
     made.ClearField("expire_time")
-    if (moment := answers.until("expires")) is not None:
-        made.expire_time.FromDatetime(moment)
+    if (expires := answers.time("expires")) is not None:
+        made.expire_time.FromDatetime(expires)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hai.client.text.enum_names import enum_name
 from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb
-from hai_tui.resources.subject_fields import EXPIRES, IS_GROUP, expire
+from hai_tui.resources.subject_fields import EXPIRES, IS_GROUP, set_expiry
 from hai_tui.views.accounts import AUDIT, GRANTS, USERS
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def _user(item: User | None, answers: Answers) -> User:
         made.CopyFrom(item)
     made.name = made.name or answers.text("name")
     made.role = Role.Value(f"ROLE_{answers.choice('role', ROLES).upper()}")
-    made.groups[:] = answers.words("groups")
-    made.rights[:] = answers.words("rights")
+    made.groups[:] = answers.list_of("groups")
+    made.rights[:] = answers.list_of("rights")
     made.uid = answers.number("uid")
     made.active = answers.choice("active", YES_NO) == "yes"
     return made
@@ -66,7 +66,7 @@ def _grant(item: Any, answers: Answers) -> Grant:
         subject_is_group=answers.flag("subject_is_group"),
         right=answers.text("right"),
     )
-    expire(made, answers)
+    set_expiry(made, answers)
     return made
 
 
@@ -104,7 +104,7 @@ RESOURCES = (
                 "ban",
                 lambda client, made: client.users.update(made),
                 _toggled,
-                asks=True,
+                needs_confirmation=True,
                 right="manage_users",
             ),
         ),
@@ -127,7 +127,7 @@ RESOURCES = (
                 "ctrl+d",
                 "revoke",
                 lambda client, g: client.users.revoke(g.subject, g.right, g.subject_is_group),
-                asks=True,
+                needs_confirmation=True,
                 right="grant_rights",
             ),
         ),

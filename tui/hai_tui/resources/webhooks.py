@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hai_tui.i18n import text
-from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb, same
+from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb, unchanged_fields
 from hai_tui.views.accounts import WEBHOOK_FORMATS, WEBHOOKS
 
 if TYPE_CHECKING:
@@ -18,20 +18,20 @@ _MORE = (
 
 
 def _new(item: Any, answers: Answers) -> Webhook:
-    return _said(answers.text("name"), answers)
+    return _webhook_of(answers.text("name"), answers)
 
 
 def _changed(item: Webhook, answers: Answers) -> Webhook:
-    return _said(item.name, answers)
+    return _webhook_of(item.name, answers)
 
 
-def _said(name: str, answers: Answers) -> Webhook:
+def _webhook_of(name: str, answers: Answers) -> Webhook:
     from hai.v1.webhook_service_pb2 import Webhook
 
     return Webhook(
         name=name,
         url=answers.text("url"),
-        news=answers.words("news"),
+        news=answers.list_of("news"),
         format=answers.choice("format", WEBHOOK_FORMATS),
         tag=answers.text("tag"),
     )
@@ -56,27 +56,27 @@ RESOURCES = (
                 _new,
                 (Field("name"), Field("url"), *_MORE, Field("tag")),
                 new=True,
-                said=_secret,
-                copies=lambda answer: answer.secret,
+                result_text=_secret,
+                clipboard_text=lambda answer: answer.secret,
             ),
             Verb(
                 "e",
                 "edit",
                 lambda client, made: client.webhooks.set(made),
                 _changed,
-                (*same(["url"]), *_MORE, *same(["tag"])),
+                (*unchanged_fields(["url"]), *_MORE, *unchanged_fields(["tag"])),
             ),
             Verb(
                 "t",
                 "test",
                 lambda client, webhook: client.webhooks.test(webhook.name),
-                said=lambda error: error or text("webhook.taken"),
+                result_text=lambda error: error or text("webhook.taken"),
             ),
             Verb(
                 "ctrl+d",
                 "delete",
                 lambda client, webhook: client.webhooks.delete(webhook.name),
-                asks=True,
+                needs_confirmation=True,
             ),
         ),
     ),

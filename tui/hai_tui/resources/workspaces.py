@@ -57,7 +57,7 @@ RESOURCES = (
                 "ctrl+d",
                 "delete",
                 lambda client, w: client.workspaces.delete(w.name, w.user),
-                asks=True,
+                needs_confirmation=True,
             ),
         ),
     ),

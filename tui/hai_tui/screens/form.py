@@ -34,17 +34,17 @@ def label(name: str) -> str:
     return text(f"field.{name}") if exists(f"field.{name}") else name
 
 
-class FormScreen(Dialog[Done | None]):
+class FormDialog(Dialog[Done | None]):
     """Enter goes to the next field and on the last one sends; ctrl+s sends; esc leaves everything as it was."""
 
     DEFAULT_CSS = """
-    FormScreen { align: center middle; background: $background 60%; }
-    FormScreen > VerticalScroll { width: 92%; max-width: 100; height: auto; max-height: 92%;
+    FormDialog { align: center middle; background: $background 60%; }
+    FormDialog > VerticalScroll { width: 92%; max-width: 100; height: auto; max-height: 92%;
         border: round $primary; background: $surface; padding: 1 2 0 2; }
-    FormScreen #general { color: $error; text-style: bold; width: 1fr; height: auto; margin-top: 1;
+    FormDialog #general { color: $error; text-style: bold; width: 1fr; height: auto; margin-top: 1;
         display: none; }
-    FormScreen #general.shown { display: block; }
-    FormScreen #keys { color: $foreground 70%; margin: 1 0; width: 1fr; }
+    FormDialog #general.shown { display: block; }
+    FormDialog #keys { color: $foreground 70%; margin: 1 0; width: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", show=False, priority=True),
@@ -58,7 +58,7 @@ class FormScreen(Dialog[Done | None]):
         self._heading, self._fields, self._item = title, tuple(fields), item
         self._send, self._now = send, now
         self._sending = False
-        self._doubted: dict[str, str] | None = None  # what was not sent at first
+        self._questioned_values: dict[str, str] | None = None  # what was not sent at first
         self._lines = {field.name: self._line(field) for field in self._fields}
 
     def compose(self) -> ComposeResult:
@@ -97,43 +97,47 @@ class FormScreen(Dialog[Done | None]):
 
     async def _try(self) -> None:
         values = {name: line.value for name, line in self._lines.items()}
-        answers = Answers(values, self._now, sure=values == self._doubted)
+        answers = Answers(values, self._now, confirmed=values == self._questioned_values)
         general = ""
         try:
             done = await self._send(answers)
             if not answers.wrong:
                 self.dismiss(Done(done))
         except Invalid as error:
-            general = self._place(error, answers)
+            general = self._assign_violations(error, answers)
         except HaiError as error:
             general = f"{error.message}\n{error.hint}".strip()
         self._sending = False
-        self._doubted = values if answers.doubted else None
+        self._questioned_values = values if answers.questioned else None
         if self.is_current:
             self._show(answers, general)
 
-    def _place(self, error: Invalid, answers: Answers) -> str:
+    def _assign_violations(self, error: Invalid, answers: Answers) -> str:
         """Violations beside their fields; what has no field here."""
-        rest = []
+        other_violations = []
         for violation in error.violations:
             path = violation.field
-            field = next((f for f in self._fields if _means(f, path)), None)
+            field = next((f for f in self._fields if _matches(f, path)), None)
             if field is None:
-                rest.append(str(violation))
+                other_violations.append(str(violation))
             else:
                 answers.wrong[field.name] = violation.message
-        return "\n".join(rest) if error.violations else error.message
+        return "\n".join(other_violations) if error.violations else error.message
 
     def _show(self, answers: Answers, general: str) -> None:
         for name, line in self._lines.items():
             line.wrong(answers.wrong.get(name, ""))
-        said = self.query_one("#general", Label)
-        said.update(general)
-        said.set_class(bool(general), "shown")
+        general_label = self.query_one("#general", Label)
+        general_label.update(general)
+        general_label.set_class(bool(general), "shown")
         if answers.wrong:
             next(self._lines[f.name] for f in self._fields if f.name in answers.wrong).input.focus()
 
 
-def _means(field: Field, path: str) -> bool:
-    wanted = field.violation or field.name
-    return path == wanted or path.endswith(f".{wanted}") or path.startswith(f"{wanted}[")
+def _matches(field: Field, path: str) -> bool:
+    expected_path = field.violation or field.name
+    return (
+        path == expected_path
+        or path.endswith(f".{expected_path}")
+        or path.startswith(f"{expected_path}[")
+    )

@@ -15,7 +15,7 @@ from hai_tui.actions import Action, key_label
 from hai_tui.i18n import text
 from hai_tui.page_registry import PAGES
 from hai_tui.screens.page import Page
-from hai_tui.theme import tones
+from hai_tui.style.theme import tones
 from hai_tui.widgets.dialogs.dialog import Dialog
 from hai_tui.widgets.plain import Static, Table, grid, plain
 
@@ -31,12 +31,12 @@ _STATES = (
 )  # fmt: skip
 
 
-class HelpScreen(Dialog[None]):
+class HelpDialog(Dialog[None]):
     """Lies over the page; refused actions are struck out and say why."""
 
     DEFAULT_CSS = """
-    HelpScreen { align: center middle; background: $background 60%; }
-    HelpScreen > VerticalScroll { width: 92%; max-width: 140; height: auto; max-height: 92%;
+    HelpDialog { align: center middle; background: $background 60%; }
+    HelpDialog > VerticalScroll { width: 92%; max-width: 140; height: auto; max-height: 92%;
         border: round $primary; background: $surface; padding: 0 2; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -53,15 +53,15 @@ class HelpScreen(Dialog[None]):
         """One table a heading."""
         with VerticalScroll() as box:
             box.border_title = plain(f"{self._page.title_text()} · {text('help.close')}")
-            own = list(self._page.actions())
-            names = {action.name for action in own}
-            rest = [a for a in self._page.all_actions() if a.name not in names and a.key]
+            page_actions = list(self._page.actions())
+            names = {action.name for action in page_actions}
+            app_actions = [a for a in self._page.all_actions() if a.name not in names and a.key]
             yield Static(_heading("help.page"))
-            yield Static(self._rows(own))
+            yield Static(self._rows(page_actions))
             yield Static(_heading("help.moving"))
-            yield Static(_table((keys, text(told), "") for keys, told in _MOVES))
+            yield Static(_table((keys, text(description), "") for keys, description in _MOVES))
             yield Static(_heading("help.global"))
-            yield Static(self._rows(a for a in rest if not a.name.startswith("page.")))
+            yield Static(self._rows(a for a in app_actions if not a.name.startswith("page.")))
             yield Static(_heading("help.pages"))
             yield Static(_table((p.key, f":{p.name}  {p.about}", "") for p in PAGES))
             yield Static(_heading("help.states"))
@@ -98,7 +98,7 @@ def _table(rows: Iterable[tuple[str, str, str]]) -> Table:
     for _ in range(2):
         table.add_column(width=10, no_wrap=True, style="bold")
         table.add_column(ratio=1)
-    cells = [(keys, _sentence(told, refused)) for keys, told, refused in rows]
+    cells = [(keys, _sentence(description, refused)) for keys, description, refused in rows]
     cells += [("", Text())] * (len(cells) % 2)
     half = len(cells) // 2
     for left, right in zip(cells[:half], cells[half:], strict=True):
@@ -106,9 +106,9 @@ def _table(rows: Iterable[tuple[str, str, str]]) -> Table:
     return table
 
 
-def _sentence(told: str, refused: str) -> Text:
+def _sentence(description: str, refused: str) -> Text:
     if not refused:
-        return Text(told)
-    if told in refused:  # most refusals begin with what is refused
+        return Text(description)
+    if description in refused:  # most refusals begin with what is refused
         return Text(refused, "dim italic")
-    return Text(told, "dim").append(f" · {refused}", "italic")
+    return Text(description, "dim").append(f" · {refused}", "italic")

@@ -23,16 +23,16 @@ from hai_tui.actions import Action, pressed, refusal
 from hai_tui.base_app import BaseApp
 from hai_tui.i18n import text
 from hai_tui.page_registry import PageEntry
-from hai_tui.textual_compat import goes, in_background
-from hai_tui.theme import tones
-from hai_tui.widgets.dialogs.confirm import Confirm
+from hai_tui.runtime.textual_compat import is_closing, run_in_background
+from hai_tui.style.theme import tones
+from hai_tui.widgets.dialogs.confirm import ConfirmDialog
 from hai_tui.widgets.dialogs.dialog import Dialog
 from hai_tui.widgets.dialogs.prompt import Prompt, Question
 from hai_tui.widgets.header_footer import Banner, KeyLine, StatusLine, TopLine
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-    from hai_tui.feed.connection_state import LinkState
+    from hai_tui.feed.connection_state import ConnectionState
 
 Answer = TypeVar("Answer")
 
@@ -41,7 +41,7 @@ class Page(Screen[None]):
     """A page. Subclasses give `content`, `actions`, and what they need of the hooks below.
 
     Hooks: `title` (last crumb), `opened` (mounted: start workers and streams here), `tasks_changed`
-    (ids, at most ten times a second), `link_changed`, `shown_again` (back on top).
+    (ids, at most ten times a second), `link_changed`, `page_resumed` (back on top).
     Streams and requests run as workers of the page, so they end with it.
     """
 
@@ -54,7 +54,7 @@ class Page(Screen[None]):
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)  # who looks otherwise draws it
     AUTO_FOCUS = ""  # `focus_content` decides; else a hidden line would take the keys
     entry: PageEntry
-    words: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
 
     @property
     def hai(self) -> BaseApp:
@@ -80,11 +80,11 @@ class Page(Screen[None]):
 
     def title_text(self) -> str:
         """The last crumb."""
-        return " ".join((self.entry.title, *self.words))
+        return " ".join((self.entry.title, *self.arguments))
 
-    def becomes(self, words: Sequence[str]) -> bool:
+    def accepts_arguments(self, arguments: Sequence[str]) -> bool:
         """True when it shows what these words open; it may turn to a part of it."""
-        return self.words == tuple(words)
+        return self.arguments == tuple(arguments)
 
     def actions(self) -> Sequence[Action]:
         """What can be done here, the most important first."""
@@ -96,7 +96,7 @@ class Page(Screen[None]):
     def tasks_changed(self, ids: set[int]) -> None:
         """Tasks with these ids are not as they were."""
 
-    def link_changed(self, link: LinkState) -> None:
+    def link_changed(self, link: ConnectionState) -> None:
         """The connection stands differently."""
 
     def refused(self, error: HaiError) -> None:
@@ -106,7 +106,7 @@ class Page(Screen[None]):
             Text(text("refused", message=error.message), tones(self.hai.current_theme)["bad"])
         )
 
-    def shown_again(self) -> None:
+    def page_resumed(self) -> None:
         """The page is on top again."""
 
     def focus_content(self) -> None:
@@ -117,46 +117,52 @@ class Page(Screen[None]):
 
     def on_mount(self) -> None:
         """Show the frame, then let the page begin, unless it was left before it came."""
-        if goes(self):
+        if is_closing(self):
             return
         self.focus_content()
-        self.reframe()
+        self.refresh_frame()
         self.opened()
 
     def on_screen_resume(self) -> None:
         """Back on top: the frame may have changed meanwhile."""
-        self.reframe()
-        self.shown_again()
+        self.refresh_frame()
+        self.page_resumed()
 
     @property
-    def stands(self) -> bool:
+    def is_ready(self) -> bool:
         """False before its parts have come, and from when it closes: answers may arrive that late."""
-        return self.is_mounted and not goes(self) and bool(self.query("#foot"))
+        return self.is_mounted and not is_closing(self) and bool(self.query("#foot"))
 
     @property
     def on_top(self) -> bool:
         """False while another page lies over it. Textual's is_current counts the page right below, too."""
         return self.app.screen_stack[-1:] == [self]
 
-    def reframe(self) -> None:
+    def refresh_frame(self) -> None:
         """Draw crumbs, banner and keys again."""
-        if not self.stands:
+        if not self.is_ready:
             return
         self.query_one(TopLine).show(self.hai.heading())
-        self.query_one(Banner).say(self.hai.banner())
-        self.reframe_keys()
+        self.query_one(Banner).set_text(self.hai.banner())
+        self.refresh_keys()
 
-    def reframe_keys(self) -> None:
+    def refresh_keys(self) -> None:
         """Draw the keys again: others may be allowed now."""
-        shown = [action for action in self.all_actions() if action.shown and action.key]
-        shown.sort(key=lambda action: action.name != "help")  # the key to all others comes first
-        self.query_one(KeyLine).show([(action, not self.refusal(action)) for action in shown])
+        footer_actions = [
+            action for action in self.all_actions() if action.in_footer and action.key
+        ]
+        footer_actions.sort(
+            key=lambda action: action.name != "help"
+        )  # the key to all others comes first
+        self.query_one(KeyLine).show(
+            [(action, not self.refusal(action)) for action in footer_actions]
+        )
 
     def all_actions(self) -> list[Action]:
         """Those of the page, then those of the app; of one key the page's own counts."""
-        own = list(self.actions())
-        taken = {key for action in own for key in action.key.split(",")}
-        return own + [a for a in self.hai.actions() if not a.key or a.key not in taken]
+        page_actions = list(self.actions())
+        used_keys = {key for action in page_actions for key in action.key.split(",")}
+        return page_actions + [a for a in self.hai.actions() if not a.key or a.key not in used_keys]
 
     def refusal(self, action: Action) -> str:
         """Why it can not be done now; empty: it can."""
@@ -168,10 +174,10 @@ class Page(Screen[None]):
             event.stop()
             self.app.post_message(events.Key(event.key, event.character))
             return
-        if self.query_one(Prompt).takes(event):
+        if self.query_one(Prompt).accepts(event):
             event.stop()
             return
-        if await self._done_below(event.key):
+        if await self._run_widget_binding(event.key):
             event.stop()
             event.prevent_default()
             return
@@ -183,7 +189,7 @@ class Page(Screen[None]):
                 self.perform(action)
                 return
 
-    async def _done_below(self, key: str) -> bool:
+    async def _run_widget_binding(self, key: str) -> bool:
         """True when the widget that has the keyboard, or one around it, has the key for itself.
 
         It is done here, not where Textual does it: an action typed after `j` is for the row that it leads to.
@@ -198,12 +204,12 @@ class Page(Screen[None]):
 
     def perform(self, action: Action) -> None:
         """Do it, or say why not; ask first where that is wanted."""
-        if told := self.refusal(action):
-            self.hai.say(told, warning=True)
+        if reason := self.refusal(action):
+            self.hai.say(reason, warning=True)
             return
         question = action.confirm() if action.confirm else ""
         if question:
-            self.start(self._after(self.confirm(question), action))
+            self.start(self._after_confirmation(self.confirm(question), action))
             return
         done = action.handler()  # at once: what is typed next belongs to a prompt that it opens
         if isawaitable(done):
@@ -211,15 +217,15 @@ class Page(Screen[None]):
 
     def start(self, work: Awaitable[None]) -> None:
         """Let the rest of an action run; what the server refuses is told."""
-        self.run_worker(self._finish(work), group="actions")
+        self.run_worker(self._report_errors(work), group="actions")
 
-    async def _after(self, yes: Awaitable[bool], action: Action) -> None:
-        if await yes:
+    async def _after_confirmation(self, confirmed: Awaitable[bool], action: Action) -> None:
+        if await confirmed:
             done = action.handler()
             if isawaitable(done):
                 await done
 
-    async def _finish(self, done: Awaitable[None]) -> None:
+    async def _report_errors(self, done: Awaitable[None]) -> None:
         try:
             await done
         except HaiError as error:
@@ -233,7 +239,7 @@ class Page(Screen[None]):
 
     def confirm(self, question: str, typed: str = "") -> Awaitable[bool]:
         """Ask; with `typed` that word must be written out."""
-        return self.ask(Confirm(question, typed))
+        return self.ask(ConfirmDialog(question, typed))
 
     async def save(self, path: Path, write: Callable[[], Awaitable[str]]) -> None:
         """Write a file, asked first where it would replace one; `write` answers with what is said then."""
@@ -251,12 +257,12 @@ class Page(Screen[None]):
 
     def status(self, sentence: str | Text) -> None:
         """Write the status line."""
-        if self.stands:
-            self.query_one(StatusLine).say(sentence)
+        if self.is_ready:
+            self.query_one(StatusLine).set_text(sentence)
 
     def fetch(
         self,
-        ask: Callable[[Client], Awaitable[Answer]],
+        request: Callable[[Client], Awaitable[Answer]],
         show: Callable[[Answer], None],
         *,
         group: str = "fetch",
@@ -266,27 +272,27 @@ class Page(Screen[None]):
         While the server is away it is asked again by itself; the banner says so.
         """
 
-        async def look() -> None:
+        async def load() -> None:
             session = self.hai.session
             try:
                 client = await session.client()
-                answer = await session.insist(lambda: ask(client))
-                if self.stands:
+                answer = await session.call_with_retry(lambda: request(client))
+                if self.is_ready:
                     show(answer)
             except HaiError as error:
-                if self.stands:
+                if self.is_ready:
                     self.refused(error)
 
-        in_background(self, look, group=group, exclusive=True)
+        run_in_background(self, load, group=group, exclusive=True)
 
-    async def call(self, ask: Callable[[Client], Awaitable[Answer]]) -> Answer:
+    async def call(self, request: Callable[[Client], Awaitable[Answer]]) -> Answer:
         """One request of an action, within its deadline. Raises HaiError, which is shown if nobody catches it."""
-        return await ask(await self.hai.session.client())
+        return await request(await self.hai.session.client())
 
 
-def make_page(entry: PageEntry, words: Sequence[str] = ()) -> Page:
+def make_page(entry: PageEntry, arguments: Sequence[str] = ()) -> Page:
     """A new page. Its module is imported when it is first opened."""
-    module, name = entry.home.split(":")
-    page: Page = getattr(import_module(f"hai_tui.screens.{module}"), name)(*words)
-    page.entry, page.words = entry, tuple(words)
+    module, name = entry.class_path.split(":")
+    page: Page = getattr(import_module(f"hai_tui.screens.{module}"), name)(*arguments)
+    page.entry, page.arguments = entry, tuple(arguments)
     return page

@@ -16,32 +16,32 @@ from hai_tui.widgets.dialogs.dialog import Dialog
 from hai_tui.widgets.plain import Label, OptionList, plain
 
 
-class ProfileScreen(Dialog[str | None]):
+class ProfileDialog(Dialog[str | None]):
     """Answers with the chosen name; None: leave it as it is."""
 
     DEFAULT_CSS = """
-    ProfileScreen { align: center middle; background: $background 60%; }
-    ProfileScreen > Vertical { width: 70; max-width: 95%; height: auto; max-height: 80%;
+    ProfileDialog { align: center middle; background: $background 60%; }
+    ProfileDialog > Vertical { width: 70; max-width: 95%; height: auto; max-height: 80%;
         border: round $primary; background: $surface; padding: 0 1; }
-    ProfileScreen OptionList, ProfileScreen OptionList:focus { height: auto; max-height: 16;
+    ProfileDialog OptionList, ProfileDialog OptionList:focus { height: auto; max-height: 16;
         border: none; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", show=False)]
 
-    def __init__(self, current: str, known: Sequence[Profile]) -> None:
+    def __init__(self, current: str, profiles: Sequence[Profile]) -> None:
         super().__init__()
-        self._current, self._known = current, known
+        self._current, self._profiles = current, profiles
 
     def compose(self) -> ComposeResult:
         """One line a profile; the current one is marked."""
         with Vertical() as box:
             box.border_title = plain(text("profile.title"))
-            yield OptionList(*map(self._option, self._known))
+            yield OptionList(*map(self._option, self._profiles))
             yield Label(text("profile.keys"))
 
     def on_mount(self) -> None:
         """The cursor begins on the current one."""
-        names = [profile.name for profile in self._known]
+        names = [profile.name for profile in self._profiles]
         if self._current in names:
             self.query_one(OptionList).highlighted = names.index(self._current)
 

@@ -18,10 +18,10 @@ from hai_tui.i18n import exists, text
 from hai_tui.name_warnings import field_warnings
 from hai_tui.resources import resources
 from hai_tui.resources.resource_spec import Answers, Item, ResourceSpec, Verb
-from hai_tui.screens.form import Done, FormScreen
+from hai_tui.runtime.textual_compat import later
+from hai_tui.screens.form import Done, FormDialog
 from hai_tui.screens.page import Page
-from hai_tui.screens.text_dialog import ToldScreen
-from hai_tui.textual_compat import later
+from hai_tui.screens.text_dialog import TextDialog
 from hai_tui.widgets.dialogs.prompt import Question
 from hai_tui.widgets.table.virtual_table import VirtualTable
 
@@ -41,10 +41,10 @@ _ROLES = ("USER", "OPERATOR", "ADMIN")
 class ResourcePage(Page):
     """The page's name chooses the kind; words after it are its filter."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *arguments: str) -> None:
         super().__init__()
         self._items: dict[str, Item] = {}
-        self._filter = " ".join(words)
+        self._filter = " ".join(arguments)
         self._loaded = False
         self._soon = Debouncer(lambda ids: self.reload(), _LIVE_SECONDS, partial(later, self))
 
@@ -75,8 +75,8 @@ class ResourcePage(Page):
             *(self._action(verb) for verb in self.resource.verbs if not verb.new),
             Action("/", "filter", "do.filter", self._ask_filter),
             Action("ctrl+r", "reload", "do.reload", self.reload),
-            Action("w", "wide", "do.wide", self._wide, shown=False),
-            Action("c", "copy", "do.copy", self._copy, shown=False, why_not=self._nothing),
+            Action("w", "wide", "do.wide", self._wide, in_footer=False),
+            Action("c", "copy", "do.copy", self._copy, in_footer=False, why_not=self._nothing),
         )
 
     def _opening(self) -> str:
@@ -86,7 +86,7 @@ class ResourcePage(Page):
         """Ask the server."""
         self.reload()
 
-    def shown_again(self) -> None:
+    def page_resumed(self) -> None:
         """It may have changed behind another page."""
         if self._loaded:
             self.reload()
@@ -125,25 +125,25 @@ class ResourcePage(Page):
         self._filtered()
 
     def _filtered(self) -> None:
-        if not self.stands:
+        if not self.is_ready:
             return
-        words = self._filter.lower().split()
-        keys = [key for key, item in self._items.items() if self._passes(item, words)]
+        arguments = self._filter.lower().split()
+        keys = [key for key, item in self._items.items() if self._passes(item, arguments)]
         self.table.show(keys)
         facts = {"shown": len(keys), "all": len(self._items)}
-        told = text("list.filtered", filter=self._filter, **facts) if words else ""
+        sentence = text("list.filtered", filter=self._filter, **facts) if arguments else ""
         count = "list.most" if 0 < self.resource.most <= len(self._items) else "list.count"
-        self.status(told or self.remark() or text(count, about=self.entry.about, **facts))
-        self.reframe()
+        self.status(sentence or self.status_note() or text(count, about=self.entry.about, **facts))
+        self.refresh_frame()
 
-    def remark(self) -> str:
+    def status_note(self) -> str:
         """What is to be said of all of them, in the place of how many they are."""
         return ""
 
-    def _passes(self, item: Item, words: Sequence[str]) -> bool:
+    def _passes(self, item: Item, arguments: Sequence[str]) -> bool:
         now = self.hai.now()
         line = " ".join(column.value(item, now) for column in self.resource.columns).lower()
-        return all(word in line for word in words)
+        return all(confirmation_word in line for confirmation_word in arguments)
 
     def _columns(self) -> list[Column]:
         """All of them; those that a command shows only when asked come where there is room."""
@@ -151,11 +151,11 @@ class ResourcePage(Page):
         usual = [column for column in columns if not column.wide]
         last = [column for column in usual if column.folds] or usual
         return [
-            self._column(column, place, least=_NARROWEST if column is last[-1] else _WIDEST)
-            for place, column in enumerate(columns)
+            self._column(column, position, least=_NARROWEST if column is last[-1] else _WIDEST)
+            for position, column in enumerate(columns)
         ]
 
-    def _column(self, column: ViewColumn, place: int, *, least: int) -> Column:
+    def _column(self, column: ViewColumn, position: int, *, least: int) -> Column:
         title = text(f"col.{column.key}") if exists(f"col.{column.key}") else column.key.upper()
         now = self.hai.now()
         cells = [printable(column.value(item, now)) for item in self._items.values()]
@@ -167,7 +167,7 @@ class ResourcePage(Page):
             partial(_cell, column),
             column.right,
             flex=column.wide or least == _NARROWEST,
-            drop=0 if least == _NARROWEST else place,
+            drop=0 if least == _NARROWEST else position,
             most=widest,
             spare=column.wide,
         )
@@ -198,9 +198,9 @@ class ResourcePage(Page):
     def _do(self, verb: Verb) -> Awaitable[None]:
         item = None if verb.new else self.item
         title = self._heading(verb, item)
-        word = verb.typed(item) if verb.typed else ""
-        if verb.asks or word:
-            return self._do_after(self.confirm(f"{title}?", word), verb, item, title)
+        confirmation_word = verb.word_to_type(item) if verb.word_to_type else ""
+        if verb.needs_confirmation or confirmation_word:
+            return self._do_after(self.confirm(f"{title}?", confirmation_word), verb, item, title)
         return self._finished(verb, title, self._answered(verb, item, title))
 
     async def _do_after(
@@ -213,7 +213,7 @@ class ResourcePage(Page):
         """What the server says; where the verb has fields, once they are filled in."""
         send, now = partial(self._send, verb, item), self.hai.now()
         if verb.fields:
-            return self.ask(FormScreen(title, verb.fields, item, send, now))
+            return self.ask(FormDialog(title, verb.fields, item, send, now))
         return self._sent(send(Answers({}, now)))
 
     async def _sent(self, sending: Awaitable[Any]) -> Done:
@@ -221,30 +221,36 @@ class ResourcePage(Page):
 
     async def _finished(self, verb: Verb, title: str, answered: Awaitable[Done | None]) -> None:
         if (done := await answered) is not None:
-            self._tell(verb, title, done.answer)
+            self._report(verb, title, done.answer)
 
     async def _send(self, verb: Verb, item: Item | None, answers: Answers) -> Any:
         made = verb.make(item, answers)
-        if not answers.wrong and not answers.sure:
+        if not answers.wrong and not answers.confirmed:
             answers.wrong |= await self.call(lambda client: field_warnings(client, answers.values))
-            answers.doubted = bool(answers.wrong)
+            answers.questioned = bool(answers.wrong)
         if answers.wrong:
             return None
         return await self.call(lambda client: verb.send(client, made))
 
-    def _tell(self, verb: Verb, title: str, answer: Any) -> None:
-        if verb.said is not None:
-            taken = verb.copies(answer) if verb.copies else ""
-            self.app.push_screen(ToldScreen(title, verb.said(answer), copies=taken))
+    def _report(self, verb: Verb, title: str, answer: Any) -> None:
+        if verb.result_text is not None:
+            copied_text = verb.clipboard_text(answer) if verb.clipboard_text else ""
+            self.app.push_screen(
+                TextDialog(title, verb.result_text(answer), clipboard_text=copied_text)
+            )
         else:
             self.hai.say(text("done.verb", title=title))
         if verb.writes:
             self.reload()
 
     def _heading(self, verb: Verb, item: Item | None) -> str:
-        told = text(f"do.{verb.name}")
+        sentence = text(f"do.{verb.name}")
         kind = text(f"kind.{self.entry.name}")
-        return f"{told}: {kind}" if item is None else f"{told}: {self.resource.view.name(item)}"
+        return (
+            f"{sentence}: {kind}"
+            if item is None
+            else f"{sentence}: {self.resource.view.name(item)}"
+        )
 
     def _detail(self) -> None:
         item = self.item
@@ -253,7 +259,7 @@ class ResourcePage(Page):
         if self.resource.opens is not None:
             self.hai.goto(self.resource.opens(item))
             return
-        self.app.push_screen(ToldScreen(self.resource.view.name(item), as_yaml(item), "yaml"))
+        self.app.push_screen(TextDialog(self.resource.view.name(item), as_yaml(item), "yaml"))
 
     def _copy(self) -> None:
         if self.item is not None:
@@ -266,8 +272,8 @@ class ResourcePage(Page):
             Question(text("do.filter"), self._set_filter, self._filter, changed=self._set_filter)
         )
 
-    def _set_filter(self, words: str) -> None:
-        self._filter = words
+    def _set_filter(self, arguments: str) -> None:
+        self._filter = arguments
         self._filtered()
 
     def _wide(self) -> None:
@@ -285,9 +291,9 @@ def as_yaml(item: Item) -> str:
 
 
 def _cell(column: ViewColumn, item: Item, now: float) -> Cell:
-    shown = column.value(item, now)
-    tone = _TONES.get(column.style(shown), "plain") if column.style else "plain"
-    return Cell(shown, tone)
+    cell_text = column.value(item, now)
+    tone = _TONES.get(column.style(cell_text), "plain") if column.style else "plain"
+    return Cell(cell_text, tone)
 
 
 def _rank(role: str) -> int:

@@ -12,8 +12,8 @@ from hai_tui.screens.resource import ResourcePage
 class ServicesPage(ResourcePage):
     """Opened with a task; words after it are a filter."""
 
-    def __init__(self, task: str, *words: str) -> None:
-        super().__init__(*words)
+    def __init__(self, task: str, *arguments: str) -> None:
+        super().__init__(*arguments)
         self._services = Services(task)
 
     @cached_property
@@ -25,6 +25,6 @@ class ServicesPage(ResourcePage):
         """With the task's name or number."""
         return f"{self.entry.title} {self._services.task}"
 
-    def remark(self) -> str:
+    def status_note(self) -> str:
         """When the container leaves, if it is one."""
-        return self._services.told if self.table.ids else ""
+        return self._services.lifetime_text if self.table.ids else ""

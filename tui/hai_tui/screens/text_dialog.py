@@ -15,14 +15,14 @@ from hai_tui.widgets.dialogs.dialog import Dialog
 from hai_tui.widgets.plain import Static, plain
 
 
-class ToldScreen(Dialog[None]):
-    """With `language` the text is coloured as it; `c` copies all of it, or `copies`."""
+class TextDialog(Dialog[None]):
+    """With `language` the text is coloured as it; `c` copies all of it, or `clipboard_text`."""
 
     DEFAULT_CSS = """
-    ToldScreen { align: center middle; background: $background 60%; }
-    ToldScreen > VerticalScroll { width: 92%; max-width: 110; height: auto; max-height: 92%;
+    TextDialog { align: center middle; background: $background 60%; }
+    TextDialog > VerticalScroll { width: 92%; max-width: 110; height: auto; max-height: 92%;
         border: round $primary; background: $surface; padding: 1 2; }
-    ToldScreen Static { width: 1fr; }
+    TextDialog Static { width: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss", show=False),
@@ -31,10 +31,12 @@ class ToldScreen(Dialog[None]):
         Binding("k", "scroll(-1)", show=False),
     ]
 
-    def __init__(self, title: str, told: str, language: str = "", *, copies: str = "") -> None:
+    def __init__(
+        self, title: str, content: str, language: str = "", *, clipboard_text: str = ""
+    ) -> None:
         super().__init__()
-        self._heading, self._told, self._language = title, told, language
-        self._copies = copies or told
+        self._heading, self._text, self._language = title, content, language
+        self._clipboard_text = clipboard_text or content
 
     def compose(self) -> ComposeResult:
         """One block of text."""
@@ -44,7 +46,7 @@ class ToldScreen(Dialog[None]):
 
     def action_copy(self) -> None:
         """To the clipboard of the terminal."""
-        self.app.copy_to_clipboard(self._copies)
+        self.app.copy_to_clipboard(self._clipboard_text)
         self.notify(text("said.copied", what=self._heading), markup=False)
 
     def action_scroll(self, lines: int) -> None:
@@ -53,8 +55,8 @@ class ToldScreen(Dialog[None]):
 
     def _content(self) -> Text | str:
         if not self._language:
-            return self._told
+            return self._text
         theme = "ansi_dark" if self.app.current_theme.dark else "ansi_light"
-        told = Syntax("", self._language, theme=theme).highlight(self._told)
-        told.style = ""  # else it stands on patches of its own
-        return told
+        content = Syntax("", self._language, theme=theme).highlight(self._text)
+        content.style = ""  # else it stands on patches of its own
+        return content

@@ -19,8 +19,8 @@ from hai.client import profile as profiles
 from hai.client.errors import HaiError
 from hai.client.profile import Profile
 from hai_tui.i18n import text
-from hai_tui.widgets.form.checkbox import Tick
-from hai_tui.widgets.form.ordered_input import LineField
+from hai_tui.widgets.form.checkbox import PlainCheckbox
+from hai_tui.widgets.form.ordered_input import OrderedInput
 from hai_tui.widgets.plain import Button, Label, plain
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class WizardScreen(Screen[None]):
         border: round $primary; background: $surface; }
     WizardScreen Label { width: 1fr; margin-top: 1; }
     WizardScreen Input, WizardScreen Input:focus { border: none; height: 1; background: $panel; padding: 0 1; }
-    WizardScreen Tick, WizardScreen Tick:focus { border: none; padding: 0;
+    WizardScreen PlainCheckbox, WizardScreen PlainCheckbox:focus { border: none; padding: 0;
         background: $surface; margin-top: 1; }
     WizardScreen Horizontal { height: auto; margin-top: 1; }
     WizardScreen Button { margin-right: 2; }
@@ -54,10 +54,10 @@ class WizardScreen(Screen[None]):
             box.border_title = plain(text("wizard.title"))
             yield Label(text("wizard.about"))
             yield Label(text("wizard.server"))
-            yield LineField(id="server", placeholder="hai.example.org:7450", compact=True)
+            yield OrderedInput(id="server", placeholder="hai.example.org:7450", compact=True)
             yield Label(text("wizard.token"))
-            yield LineField(id="token", password=True, compact=True)
-            yield Tick(text("wizard.insecure"), id="insecure", compact=True)
+            yield OrderedInput(id="token", password=True, compact=True)
+            yield PlainCheckbox(text("wizard.insecure"), id="insecure", compact=True)
             with Horizontal():
                 yield Button(text("wizard.connect"), id="connect", variant="primary", compact=True)
                 yield Button(text("wizard.up"), id="up", compact=True)
@@ -85,41 +85,43 @@ class WizardScreen(Screen[None]):
     def _connect(self) -> None:
         server = self.query_one("#server", Input).value.strip()
         if not server:
-            self._say(text("wizard.no.server"))
+            self._show_message(text("wizard.no.server"))
             return
         token = self.query_one("#token", Input).value.strip()
-        insecure = self.query_one("#insecure", Tick).value
+        insecure = self.query_one("#insecure", PlainCheckbox).value
         profile = Profile("default", server, token, "", insecure)
         self.run_worker(self._try(profile), exclusive=True)
 
     async def _try(self, profile: Profile) -> None:
-        self._say(text("wizard.trying", server=profile.server))
+        self._show_message(text("wizard.trying", server=profile.server))
         try:
             async with cast("BaseApp", self.app).options.connect(profile) as client:
                 await client.users.whoami()
             profiles.save(profile)
         except HaiError as error:
-            self._say(f"{error.message} {error.hint}".strip())
+            self._show_message(f"{error.message} {error.hint}".strip())
         except OSError as error:
-            self._say(text("save.cannot", path=profiles.config_path(), error=error.strerror))
+            self._show_message(
+                text("save.cannot", path=profiles.config_path(), error=error.strerror)
+            )
         else:
             await self._go(profile)
 
     async def _start_here(self) -> None:
-        self._say(text("wizard.starting"))
+        self._show_message(text("wizard.starting"))
         up = [sys.executable, "-m", "hai_tui.cli.main", "up"]
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *up, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
         )
-        _, said = await process.communicate()
+        _, output = await process.communicate()
         if process.returncode:
-            self._say(said.decode(errors="replace").strip())
+            self._show_message(output.decode(errors="replace").strip())
             return
         await self._go(profiles.load("local"))
 
     async def _go(self, profile: Profile) -> None:
         await cast("BaseApp", self.app).use(profile)
 
-    def _say(self, sentence: str) -> None:
+    def _show_message(self, sentence: str) -> None:
         self.query_one("#told", Label).update(sentence)

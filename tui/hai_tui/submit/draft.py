@@ -69,8 +69,8 @@ def read(text: str) -> Draft:
     try:
         return Draft(text, read_spec(_lines(text), rules=False))
     except Invalid as error:
-        told = error.violations or (Violation("", error.message),)
-        return Draft(text, None, told)
+        sentence = error.violations or (Violation("", error.message),)
+        return Draft(text, None, sentence)
     except HaiError as error:
         return Draft(text, None, (Violation("", error.message),))
 
@@ -105,8 +105,8 @@ def _set(spec: TaskSpec, path: str, value: Value) -> tuple[Violation, ...]:
     try:
         apply_option(spec, f"{path}={value}")
     except Invalid as error:
-        told = "; ".join(v.message for v in error.violations) or error.message
-        return (Violation(path, told),)
+        sentence = "; ".join(v.message for v in error.violations) or error.message
+        return (Violation(path, sentence),)
     except HaiError as error:
         return (Violation(path, error.message),)
     return ()
@@ -116,11 +116,11 @@ def values(spec: TaskSpec) -> dict[str, Value]:
     """What stands in each line of the form; nothing for what was not asked for."""
     import yaml
 
-    whole = yaml.safe_load(to_yaml(spec))
+    document = yaml.safe_load(to_yaml(spec))
     found: dict[str, Value] = {
         path: list_fields.rows(spec, path)
         if path in list_fields.LISTS
-        else _shown(_at(whole, path), path)
+        else _field_text(_at(document, path), path)
         for path in FIELDS
     }
     return {**found, "priority": priority_name(spec.priority) if found["priority"] else ""}
@@ -158,18 +158,18 @@ def _lines(text: str) -> str:
     return text if "\n" in text else f"{text}\n"
 
 
-def _at(whole: Any, path: str) -> Any:
+def _at(document: Any, path: str) -> Any:
     for key in path.split("."):
-        whole = whole.get(key) if isinstance(whole, Mapping) else None
-    return whole
+        document = document.get(key) if isinstance(document, Mapping) else None
+    return document
 
 
-def _shown(value: Any, path: str) -> str:
+def _field_text(value: Any, path: str) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        words = [str(word) for word in value]
-        return shlex.join(words) if path == "spec.parameters" else ",".join(words)
+        parts = [str(item) for item in value]
+        return shlex.join(parts) if path == "spec.parameters" else ",".join(parts)
     return str(value)

@@ -34,7 +34,7 @@ def rows(spec: TaskSpec, path: str) -> list[str]:
         return [f"{name}={value}" for name, value in sorted(spec.spec.environments.items())]
     if path == AFTER:
         return [f"{a.task}:{a.outcome}" if a.outcome else str(a.task) for a in spec.options.after]
-    return [_shown(service) for service in spec.services]
+    return [_service_line(service) for service in spec.services]
 
 
 def put(spec: TaskSpec, path: str, lines: Sequence[str]) -> tuple[Violation, ...]:
@@ -65,15 +65,15 @@ def _put_after(spec: TaskSpec, filled: Sequence[str]) -> tuple[Violation, ...]:
 
 def paths(path: str, lines: Sequence[str]) -> list[str]:
     """How what is wrong with each line is addressed; empty lines are nothing."""
-    found, place = [], 0
+    found, index = [], 0
     for line in lines:
         if not line.strip():
             found.append("")
         elif path == VARIABLES:
             found.append(_address(_variable(line)[0]))
         else:
-            found.append(f"{path}[{place}]")
-        place += bool(line.strip())
+            found.append(f"{path}[{index}]")
+        index += bool(line.strip())
     return found
 
 
@@ -106,16 +106,16 @@ def _service(line: str) -> ServiceSpec:
     )
 
 
-def _shown(service: ServiceSpec) -> str:
+def _service_line(service: ServiceSpec) -> str:
     ranks = ",".join(map(str, service.rank))
-    words = [
+    parts = [
         service.name,
         service.type,
         str(service.port or ""),
         ranks and f"rank={ranks}",
         "rewrite" if service.rewrite_uri else "",
     ]
-    told = " ".join(word for word in words if word)
-    plain = f"{told} {service.startup_script}".rstrip()
+    head = " ".join(part for part in parts if part)
+    plain = f"{head} {service.startup_script}".rstrip()
     misread = _service(plain).startup_script != service.startup_script
-    return f"{told} -- {service.startup_script}" if misread else plain
+    return f"{head} -- {service.startup_script}" if misread else plain

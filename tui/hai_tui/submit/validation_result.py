@@ -28,32 +28,32 @@ _SIGNS = {
 
 @dataclass(frozen=True, slots=True)
 class ValidationResult:
-    """Nothing of it: the server has not answered yet. `told` is why it could not be asked."""
+    """Nothing of it: the server has not answered yet. `sentence` is why it could not be asked."""
 
     broken: tuple[Violation, ...] = ()
     answer: DryRunTaskResponse | None = None
-    told: str = ""
+    sentence: str = ""
 
     def beside(self) -> Mapping[str, str]:
         """What stands beside a line of the form, by its path."""
         return {field: each.message for each in self.broken if (field := field_of(each))}
 
-    def words(self, shades: Mapping[str, Style], now: float) -> Text:
+    def as_text(self, shades: Mapping[str, Style], now: float) -> Text:
         """What stands below."""
         if self.broken:
-            return Text("\n".join(self._rest()), shades["bad"])
-        if self.told:
-            return Text(self.told, shades["waits"])
+            return Text("\n".join(self._general_violations()), shades["bad"])
+        if self.sentence:
+            return Text(self.sentence, shades["waits"])
         if self.answer is None:
             return Text(text("submit.checking"), shades["quiet"])
         sign, tone = _SIGNS.get(self.answer.outcome, ("?", "plain"))
-        first, *rest = sentences(self.answer)
-        said = Text(f"{sign} {first}", shades[tone])
-        for line in [*start_sentences(self.answer.waiting.predicted_start, now), *rest]:
-            said.append(f"\n{line}", "not bold")
-        return said
+        first, *other_lines = sentences(self.answer)
+        result = Text(f"{sign} {first}", shades[tone])
+        for line in [*start_sentences(self.answer.waiting.predicted_start, now), *other_lines]:
+            result.append(f"\n{line}", "not bold")
+        return result
 
-    def _rest(self) -> list[str]:
+    def _general_violations(self) -> list[str]:
         """Violations without a line in the form, and those that name a line of the yaml."""
-        rest = [f"✗ {each}" for each in self.broken if each.line or not field_of(each)]
-        return rest or [text("submit.beside", count=len(self.beside()))]
+        other_lines = [f"✗ {each}" for each in self.broken if each.line or not field_of(each)]
+        return other_lines or [text("submit.beside", count=len(self.beside()))]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hai.client.client import Client
 from hai.client.errors import HaiError
 from hai.v1.task_pb2 import Task
-from hai_tui.tasks.commands import Verb
+from hai_tui.tasks.commands import Operation
 
 _AT_ONCE = 8
 
@@ -23,17 +23,17 @@ class Outcome:
     error: HaiError | None = None
 
 
-async def on_each(
-    client: Client, verbs: Sequence[tuple[int, Verb]], *, at_once: int = _AT_ONCE
+async def run_on_each(
+    client: Client, operations: Sequence[tuple[int, Operation]], *, at_once: int = _AT_ONCE
 ) -> list[Outcome]:
     """Do each verb to its task, a few at a time; outcomes in the given order."""
-    gate = asyncio.Semaphore(at_once)
+    semaphore = asyncio.Semaphore(at_once)
 
-    async def one(id: int, verb: Verb) -> Outcome:
-        async with gate:
+    async def one(id: int, operation: Operation) -> Outcome:
+        async with semaphore:
             try:
-                return Outcome(id, task=await verb(client, id))
+                return Outcome(id, task=await operation(client, id))
             except HaiError as error:
                 return Outcome(id, error=error)
 
-    return list(await asyncio.gather(*(one(id, verb) for id, verb in verbs)))
+    return list(await asyncio.gather(*(one(id, operation) for id, operation in operations)))

@@ -15,6 +15,6 @@ def cause(exit_code: int, lines: Sequence[str]) -> str:
     return text(f"cause.{key}") if key else ""
 
 
-def stop_words(code: int) -> str:
+def stop_code_text(code: int) -> str:
     """Every bit of a stop code by name; bits that are not known keep their number."""
     return "+".join(stop_code_names(code))

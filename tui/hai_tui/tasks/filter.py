@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hai.client.tasks.filters import split_words
-from hai_tui.tasks.filter_terms import KEYS, STATUS_WORDS, FilterError, Term, term
+from hai_tui.tasks.filter_terms import KEYS, STATUS_KEYWORDS, FilterError, Term, term
 
 if TYPE_CHECKING:
     from hai_tui.feed.task_row import TaskRow
 
-__all__ = ["KEYS", "STATUS_WORDS", "Filter", "FilterError", "parse"]
+__all__ = ["KEYS", "STATUS_KEYWORDS", "Filter", "FilterError", "parse"]
 
 _GROWS = re.compile(r"(?:name:|why:)?[\w.-]+")  # a part of a text: what has more of it has it too
 _NEGATES = ("-", "!")
@@ -31,7 +31,7 @@ class Filter:
 
     source: str = ""
     terms: tuple[Term, ...] = ()
-    words: tuple[str, ...] = ()
+    term_texts: tuple[str, ...] = ()
 
     @property
     def server(self) -> str:
@@ -39,22 +39,25 @@ class Filter:
         return " ".join(each.server for each in self.terms if each.server)
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why it finds nothing any more; empty: it does."""
-        return next((told for each in self.terms if (told := each.trouble())), "")
+        return next((message for each in self.terms if (message := each.problem())), "")
 
-    def after(self, earlier: Filter) -> Filter | None:
+    def remaining_after(self, earlier: Filter) -> Filter | None:
         """What is left to ask of those that matched the earlier one; None: others may match too."""
-        same = len(earlier.words)
-        if self.words[:same] == earlier.words:
-            return self._from(same)
-        if len(self.words) < same or self.words[: same - 1] != earlier.words[:-1]:
+        common = len(earlier.term_texts)
+        if self.term_texts[:common] == earlier.term_texts:
+            return self._from(common)
+        if (
+            len(self.term_texts) < common
+            or self.term_texts[: common - 1] != earlier.term_texts[:-1]
+        ):
             return None
-        grows = _grows(earlier.words[-1], self.words[same - 1])
-        return self._from(same - 1) if grows else None
+        grows = _grows(earlier.term_texts[-1], self.term_texts[common - 1])
+        return self._from(common - 1) if grows else None
 
-    def _from(self, place: int) -> Filter:
-        return Filter(self.source, self.terms[place:], self.words[place:])
+    def _from(self, index: int) -> Filter:
+        return Filter(self.source, self.terms[index:], self.term_texts[index:])
 
     def among(self, tasks: Iterable[TaskRow], now: float) -> list[TaskRow]:
         """Those for which every term holds, in their order."""
@@ -66,16 +69,21 @@ class Filter:
 
 def parse(source: str, me: str = "") -> Filter:
     """The filter that a line means; `me` is the caller. Raises FilterError."""
-    words = split_words(source)
-    return Filter(source, tuple(_signed(word, me) for word in words), words)
+    texts = split_words(source)
+    return Filter(source, tuple(_parse_term(term_text, me) for term_text in texts), texts)
 
 
-def _signed(word: str, me: str) -> Term:
-    negated = len(word) > 1 and word.startswith(_NEGATES)
-    return term(word[1:], me).negated() if negated else term(word, me)
+def _parse_term(term_text: str, me: str) -> Term:
+    negated = len(term_text) > 1 and term_text.startswith(_NEGATES)
+    return term(term_text[1:], me).negated() if negated else term(term_text, me)
 
 
-def _grows(word: str, longer: str) -> bool:
-    plain = _GROWS.fullmatch(word) and _GROWS.fullmatch(longer)
-    same = (":" in word) is (":" in longer)  # `why` is a word in itself, before it is a key
-    return bool(plain) and same and not word.startswith(_NEGATES) and longer.startswith(word)
+def _grows(term_text: str, longer: str) -> bool:
+    plain = _GROWS.fullmatch(term_text) and _GROWS.fullmatch(longer)
+    common = (":" in term_text) is (":" in longer)  # `why` is a word in itself, before it is a key
+    return (
+        bool(plain)
+        and common
+        and not term_text.startswith(_NEGATES)
+        and longer.startswith(term_text)
+    )

@@ -36,7 +36,7 @@ _STATES: Mapping[str, tuple[str, ...]] = {
     "succeeded": ("SUCCEEDED",), "failed": ("FAILED",), "stopped": ("STOPPED",),
     "canceled": ("CANCELED",), "cancelled": ("CANCELED",),
 }  # fmt: skip
-_ASKED = {
+_SERVER_TERMS = {
     "waiting": "state:waiting", "queued": "state:queued", "suspended": "state:suspended",
     "held": "state:queued", "running": "state:running", "starting": "state:running",
     "leaving": "state:running", "finished": "state:finished", "unfinished": "state:unfinished",
@@ -69,7 +69,7 @@ KEYS = ("status", "user", "name", "tag", "group", "zone", "type", "why", "priori
         "failures", "place", "id", "after", "age", "used", "starred", "node")  # fmt: skip
 """What may stand before the colon."""
 
-STATUS_WORDS = tuple(_STATES)
+STATUS_KEYWORDS = tuple(_STATES)
 """What may stand after `status:`."""
 
 
@@ -83,15 +83,15 @@ class Term:
 
     keep: Keep
     server: str = ""  # what the server is asked; it may answer with more
-    trouble: Callable[[], str] = str  # why it finds nothing any more; empty: it does
+    problem: Callable[[], str] = str  # why it finds nothing any more; empty: it does
 
     def negated(self) -> Term:
         """The same for all others; the server is asked nothing, as it might answer with less."""
-        return Term(self._others, trouble=self.trouble)
+        return Term(self._others, problem=self.problem)
 
     def _others(self, tasks: list[TaskRow], now: float) -> list[TaskRow]:
-        kept = {task.id for task in self.keep(tasks, now)}
-        return [task for task in tasks if task.id not in kept]
+        kept_ids = {task.id for task in self.keep(tasks, now)}
+        return [task for task in tasks if task.id not in kept_ids]
 
 
 def _each(holds: Holds, server: str = "") -> Term:
@@ -99,17 +99,17 @@ def _each(holds: Holds, server: str = "") -> Term:
     return Term(lambda tasks, now: [task for task in tasks if holds(task, now)], server)
 
 
-def term(word: str, me: str) -> Term:
+def term(term_text: str, me: str) -> Term:
     """What a word means. Raises FilterError."""
-    if len(word) > 1 and word[0] == word[-1] == "/":
-        return _regex(word[1:-1])
-    found = parse_term(word)
+    if len(term_text) > 1 and term_text[0] == term_text[-1] == "/":
+        return _regex(term_text[1:-1])
+    found = parse_term(term_text)
     if found is None or found.negated:
-        part = word.strip('"').lower()
+        part = term_text.strip('"').lower()
         return Term(lambda tasks, now: [task for task in tasks if part in task.hay])
     key = _ALIASES.get(found.key, found.key)
     if key not in KEYS:
-        raise FilterError(text("filter.key", name=found.key, near=_near(key, KEYS)))
+        raise FilterError(text("filter.key", name=found.key, near=_unknown_message(key, KEYS)))
     if not found.values:
         raise FilterError(text("filter.value", name=key))
     return _keyed(key, found.operator, found.values, me)
@@ -141,25 +141,29 @@ def _keyed(key: str, relation: str, values: Sequence[str], me: str) -> Term:
 
 
 def _status(values: Sequence[str]) -> Term:
-    words = [value.lower() for value in values]
-    if wrong := [word for word in words if word not in _STATES]:
-        raise FilterError(text("filter.status", value=wrong[0], near=_near(wrong[0], STATUS_WORDS)))
-    wanted = frozenset(state for word in words for state in _STATES[word])
-    server = _ASKED[words[0]] if len(words) == 1 else ""
-    return Term(lambda tasks, now: [task for task in tasks if task.status in wanted], server)
+    keywords = [value.lower() for value in values]
+    if wrong := [term_text for term_text in keywords if term_text not in _STATES]:
+        raise FilterError(
+            text("filter.status", value=wrong[0], near=_unknown_message(wrong[0], STATUS_KEYWORDS))
+        )
+    requested = frozenset(state for term_text in keywords for state in _STATES[term_text])
+    server = _SERVER_TERMS[keywords[0]] if len(keywords) == 1 else ""
+    return Term(lambda tasks, now: [task for task in tasks if task.status in requested], server)
 
 
 def _starred(value: str) -> Term:
     if value.lower() not in ("true", "yes", "false", "no"):
         raise FilterError(text("filter.yes", value=value))
-    wanted = value.lower() in ("true", "yes")
-    return _each(lambda task, now: task.task.starred is wanted, f"starred:{str(wanted).lower()}")
+    requested = value.lower() in ("true", "yes")
+    return _each(
+        lambda task, now: task.task.starred is requested, f"starred:{str(requested).lower()}"
+    )
 
 
 def _number(key: str, relation: str, values: Sequence[str]) -> Term:
-    value_of, wanted = _NUMBERS[key], {_parsed(key, value) for value in values}
-    if len(wanted) > 1 and relation == ":":
-        return _each(lambda task, now: value_of(task.task) in wanted)
+    value_of, requested = _NUMBERS[key], {_parsed(key, value) for value in values}
+    if len(requested) > 1 and relation == ":":
+        return _each(lambda task, now: value_of(task.task) in requested)
     number = _parsed(key, values[0])
     compare = COMPARE["=" if relation == ":" else relation]
     sign = ":" if relation in (":", "=") else relation
@@ -172,15 +176,15 @@ def _parsed(key: str, value: str) -> float:
     if key == "priority" and value.lower() in levels:
         return levels[value.lower()]
     if not re.fullmatch(r"-?\d{1,18}", value):
-        near = _near(value.lower(), tuple(levels)) if key == "priority" else ""
-        raise FilterError(text("filter.number", name=key, value=value) + near)
+        matches = _unknown_message(value.lower(), tuple(levels)) if key == "priority" else ""
+        raise FilterError(text("filter.number", name=key, value=value) + matches)
     return int(value)
 
 
-def _span(key: str, relation: str, rest: str) -> Term:
-    found = _SPAN.fullmatch(rest)
+def _span(key: str, relation: str, value_text: str) -> Term:
+    found = _SPAN.fullmatch(value_text)
     if not found or not any(found.groups()):
-        raise FilterError(text("filter.span", value=rest))
+        raise FilterError(text("filter.span", value=value_text))
     days, hours, minutes, left = (int(part or 0) for part in found.groups())
     seconds = days * 86400 + hours * 3600 + minutes * 60 + left
     compare = COMPARE["<=" if relation in (":", "=") else relation]
@@ -219,25 +223,25 @@ def _on_nodes(values: Sequence[str]) -> Term:
 
 
 def _ids(values: Sequence[str]) -> Term:
-    wanted = {int(_parsed("id", value)) for value in values}
-    server = f"id:{','.join(map(str, sorted(wanted)))}"
-    return _each(lambda task, now: task.id in wanted, server)
+    requested = {int(_parsed("id", value)) for value in values}
+    server = f"id:{','.join(map(str, sorted(requested)))}"
+    return _each(lambda task, now: task.id in requested, server)
 
 
 def _after(values: Sequence[str]) -> Term:
-    wanted = {int(_parsed("after", value)) for value in values}
-    server = f"after:{','.join(map(str, sorted(wanted)))}"
-    return _each(lambda task, now: not wanted.isdisjoint(task.task.awaited), server)
+    requested = {int(_parsed("after", value)) for value in values}
+    server = f"after:{','.join(map(str, sorted(requested)))}"
+    return _each(lambda task, now: not requested.isdisjoint(task.task.awaited), server)
 
 
 def _regex(pattern: str) -> Term:
     try:
-        wanted = SafeRegex(pattern, re.IGNORECASE)
+        requested = SafeRegex(pattern, re.IGNORECASE)
     except re.error as error:
         raise FilterError(text("filter.regex", pattern=pattern, error=error)) from error
     return Term(
-        lambda tasks, now: [task for task in tasks if wanted.search(task.name[:200])],
-        trouble=lambda: text("filter.slow", pattern=pattern) if wanted.gave_up else "",
+        lambda tasks, now: [task for task in tasks if requested.search(task.name[:200])],
+        problem=lambda: text("filter.slow", pattern=pattern) if requested.gave_up else "",
     )
 
 
@@ -251,11 +255,11 @@ def _starry(values: Iterable[str]) -> bool:
 
 def _among(values: Iterable[str]) -> Callable[[str], bool]:
     """Whether a text is one of these; * stands for anything."""
-    wanted = set(values)
-    if not _starry(wanted):
-        return wanted.__contains__
-    patterns = [re.compile(translate(value)).match for value in wanted]
-    return lambda told: any(match(told) for match in patterns)
+    requested = set(values)
+    if not _starry(requested):
+        return requested.__contains__
+    patterns = [re.compile(translate(value)).match for value in requested]
+    return lambda message: any(match(message) for match in patterns)
 
 
 def _why(task: Task) -> str:
@@ -263,8 +267,8 @@ def _why(task: Task) -> str:
     return f"{waits.reason} {waits.message} {task.reason} {task.run.reason} {silent}"
 
 
-def _near(word: str, known: tuple[str, ...]) -> str:
-    near = get_close_matches(word, known, n=1, cutoff=0.5)
-    if near:
-        return text("filter.near", word=near[0])
-    return text("filter.known", words=", ".join(known))
+def _unknown_message(term_text: str, candidates: tuple[str, ...]) -> str:
+    matches = get_close_matches(term_text, candidates, n=1, cutoff=0.5)
+    if matches:
+        return text("filter.near", word=matches[0])
+    return text("filter.known", words=", ".join(candidates))

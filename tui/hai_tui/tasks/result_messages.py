@@ -10,7 +10,7 @@ from hai_tui.i18n import text
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
 
-Told = Callable[["Task"], str]
+ResultMessage = Callable[["Task"], str]
 
 
 def status(task: Task) -> str:

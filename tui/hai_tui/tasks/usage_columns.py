@@ -19,7 +19,7 @@ _RUNNING = 2  # TASK_STATE_RUNNING, without loading protobuf before the first pa
 _NONE = "-"
 
 
-class TaskUse:
+class TaskUsage:
     """The newest answer of the server, and which nodes one task has for itself."""
 
     def __init__(self) -> None:
@@ -55,8 +55,8 @@ def _nodes_of(task: Task) -> set[str]:
 
 
 def _gpus(uses: Iterable[NodeUsage]) -> str:
-    known = [use.gpu_utilisation for use in uses if use.HasField("gpu_utilisation")]
-    return f"{sum(known) / len(known):.0%}" if known else _NONE
+    measured = [use.gpu_utilisation for use in uses if use.HasField("gpu_utilisation")]
+    return f"{sum(measured) / len(measured):.0%}" if measured else _NONE
 
 
 def _cpus(uses: list[NodeUsage]) -> str:
@@ -64,5 +64,5 @@ def _cpus(uses: list[NodeUsage]) -> str:
 
 
 def _bytes(values: Iterable[int]) -> str:
-    known = list(values)
-    return size_text(sum(known)) if known else _NONE
+    measured = list(values)
+    return size_text(sum(measured)) if measured else _NONE

@@ -25,21 +25,21 @@ _CLUSTER_TONES = {"nodes": "busy", "gpus": "held", "gpu": "good", "waiting": "wa
 
 def of_task(answers: Sequence[ListTaskUsageResponse], width: int, tones: Tones) -> Text:
     """All quantities: of all ranks together where an answer has that, then rank by rank."""
-    page, told = Text(), ""
+    page, content = Text(), ""
     for answer in answers:
         series = rank_series(answer)
-        if series and heading(answer) != told:
-            told = heading(answer)
-            page.append(f"{told}\n", "dim")
+        if series and heading(answer) != content:
+            content = heading(answer)
+            page.append(f"{content}\n", "dim")
         page.append_text(_of_ranks(series, width, tones))
     return page if page else Text(text("none.usage"), "dim")
 
 
 def _of_ranks(series: Sequence[RankSeries], width: int, tones: Tones) -> Text:
-    page, shown = Text(), (-1, -1)
+    page, current = Text(), (-1, -1)
     for one in series:
-        if (one.rank, one.run) != shown:
-            shown = (one.rank, one.run)
+        if (one.rank, one.run) != current:
+            current = (one.rank, one.run)
             key = "usage.rank" if one.run else "usage.together"
             page.append("\n").append(text(key, rank=one.rank, run=one.run) + "\n", "bold")
         facts = (mean(one.values), most(one.peaks), _last(one.values))
@@ -55,9 +55,9 @@ def of_cluster(answer: ListClusterUsageResponse, width: int, tones: Tones) -> Te
     page = Text(heading(answer) + "\n", "dim")
     for one in cluster_series(answer):
         facts = (mean(one.values), most(one.values), _last(one.values))
-        told = _numbers(f"usage.{'gpu.of' if one.key == 'gpu' else one.key}", facts, one.unit)
+        content = _numbers(f"usage.{'gpu.of' if one.key == 'gpu' else one.key}", facts, one.unit)
         of = text("usage.of", count=number(_last(one.of), one.unit)) if one.of else ""
-        page.append("\n").append(f"{told}{of}\n", "bold")
+        page.append("\n").append(f"{content}{of}\n", "bold")
         page.append_text(_chart(one.values, one.top, width, tones[_CLUSTER_TONES[one.key]]))
     return page
 

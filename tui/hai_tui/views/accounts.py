@@ -108,7 +108,7 @@ TOKENS = View(
 )
 
 
-def _whom(message: Message) -> str:
+def _recipient(message: Message) -> str:
     group = " (group)" if message.subject_is_group else ""
     return f"{message.subject or 'everybody'}{group}"
 
@@ -121,7 +121,7 @@ MESSAGES = View(
         Column("id", lambda m, now: str(m.id), right=True),
         Column("created", lambda m, now: local(m.create_time)),
         Column("author", lambda m, now: m.author),
-        Column("for", lambda m, now: _whom(m)),
+        Column("for", lambda m, now: _recipient(m)),
         Column("text", lambda m, now: m.text, folds=True),
         Column("expires", lambda m, now: until(m.expire_time), wide=True),
     ),

@@ -28,24 +28,24 @@ def silent_task(task: Task, now: float) -> str:
 def silent_cell(task: Task, now: float) -> str:
     """The same for a cell with little room: it does not name the only silent rank."""
     silence = run_silence(task.run)
-    return _said(without_rank(silence) if silence else None, now)
+    return _phrase(without_rank(silence) if silence else None, now)
 
 
 def silent_run(run: Run, now: float) -> str:
     """The same of a run."""
-    return _said(run_silence(run), now)
+    return _phrase(run_silence(run), now)
 
 
 def silent_rank(holder: Rank | NodeTenant, now: float) -> str:
     """The same of one rank."""
-    return _said(agent_silence(holder), now)
+    return _phrase(agent_silence(holder), now)
 
 
 def silent_node(node: Node, now: float) -> Iterator[str]:
     """One phrase for each task with silent agents on the node: `task 12: agent silent for 40 s`."""
     for task, silence in sorted(node_silences(node).items()):
-        yield text("silent.task", id=task, silent=_said(silence, now))
+        yield text("silent.task", id=task, silent=_phrase(silence, now))
 
 
-def _said(silence: Silence | None, now: float) -> str:
+def _phrase(silence: Silence | None, now: float) -> str:
     return silence_text(silence, now, chinese=language() == "zh") if silence else ""

@@ -30,13 +30,13 @@ def why(task: Task) -> str:
     return task.reason or task.waiting.message
 
 
-def standing(task: Task) -> str:
+def remark_of(task: Task) -> str:
     """How it stands and why, in one sentence; empty: it runs."""
-    enum_name, reason = status(task), why(task)
-    if enum_name == "RUNNING":
+    status_name, reason = status(task), why(task)
+    if status_name == "RUNNING":
         return ""
     return text(
-        "container.is", id=task.id, status=f"{enum_name}: {reason}" if reason else enum_name
+        "container.is", id=task.id, status=f"{status_name}: {reason}" if reason else status_name
     )
 
 

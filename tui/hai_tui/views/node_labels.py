@@ -10,45 +10,45 @@ from hai.v1.node_pb2 import Node
 
 @dataclass(frozen=True, slots=True)
 class LabelPatch:
-    """What was typed; `rest` are the words that are neither."""
+    """What was typed; `other_arguments` are the words that are neither."""
 
     labels: Mapping[str, str]
     remove: tuple[str, ...]
-    rest: tuple[str, ...]
+    other_arguments: tuple[str, ...]
 
 
-def relabelling(words: Iterable[str]) -> LabelPatch:
+def parse_label_patch(arguments: Iterable[str]) -> LabelPatch:
     """Sort the words."""
     labels: dict[str, str] = {}
-    remove, rest = [], []
-    for word in words:
-        key, equals, value = word.partition("=")
+    remove, other_arguments = [], []
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
         if equals:
             labels[key] = value
-        elif word.endswith("-"):
-            remove.append(word.removesuffix("-"))
+        elif argument.endswith("-"):
+            remove.append(argument.removesuffix("-"))
         else:
-            rest.append(word)
-    return LabelPatch(labels, tuple(remove), tuple(rest))
+            other_arguments.append(argument)
+    return LabelPatch(labels, tuple(remove), tuple(other_arguments))
 
 
 def edited(node: Node, line: str) -> LabelPatch:
-    """What makes a node's labels those of a line that was made of them by `told`, and then changed."""
-    found = relabelling(line.replace(",", " ").split())
-    wanted = {**dict.fromkeys(found.rest, ""), **found.labels}
-    labels = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
-    gone = [key for key in node.labels if key not in wanted and key not in found.remove]
-    return LabelPatch(labels, (*found.remove, *gone), ())
+    """What makes a node's labels those of a line that was made of them by `labels_of`, and then changed."""
+    found = parse_label_patch(line.replace(",", " ").split())
+    requested = {**dict.fromkeys(found.other_arguments, ""), **found.labels}
+    labels = {key: value for key, value in requested.items() if node.labels.get(key) != value}
+    removed = [key for key in node.labels if key not in requested and key not in found.remove]
+    return LabelPatch(labels, (*found.remove, *removed), ())
 
 
-def told(node: Node) -> str:
+def labels_of(node: Node) -> str:
     """`gpu=h100 rack=r7`, by name; a label without a value is its name."""
     return " ".join(
         f"{key}={value}" if value else key for key, value in sorted(node.labels.items())
     )
 
 
-def has(node: Node, wanted: str) -> bool:
+def has(node: Node, requested: str) -> bool:
     """Whether a node has the label `KEY`, or `KEY=VALUE`."""
-    key, equals, value = wanted.partition("=")
+    key, equals, value = requested.partition("=")
     return key in node.labels and (not equals or node.labels[key] == value)

@@ -11,7 +11,7 @@ from hai.v1.policy_pb2 import GroupEffect, TaskChanges
 from hai_tui.formatting.table import Column, View, printable
 from hai_tui.i18n import text
 from hai_tui.views.agent_silence import silent_node
-from hai_tui.views.node_labels import told
+from hai_tui.views.node_labels import labels_of
 from hai_tui.views.policy import settings_of
 
 _STYLES = {"READY": "green", "CORDONED": "magenta", "NOT_READY": "red"}
@@ -53,7 +53,7 @@ NODES = View(
         Column("memory", lambda n, now: _memory(n), right=True),
         Column("tasks", lambda n, now: _holders(n), folds=True),
         Column("reason", lambda n, now: _reason(n, now), folds=True),
-        Column("labels", lambda n, now: told(n) or "-", wide=True, folds=True),
+        Column("labels", lambda n, now: labels_of(n) or "-", wide=True, folds=True),
         Column("topology", lambda n, now: "/".join(n.topology) or "-", wide=True),
     ),
 )
@@ -98,9 +98,9 @@ class Setting:
 
 def settings_in_force(group: Group) -> list[Setting]:
     """All scheduling settings of a group."""
-    own = settings_of(group.policy)
+    group_settings = settings_of(group.policy)
     return [
-        Setting(name, value, text("from.group" if name in own else "from.server"))
+        Setting(name, value, text("from.group" if name in group_settings else "from.server"))
         for name, value in settings_of(group.policy_in_force).items()
     ]
 

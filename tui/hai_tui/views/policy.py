@@ -60,9 +60,11 @@ class Name(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name; a wrong one is told with the nearest."""
         if value not in NAMES:
-            near = get_close_matches(value, NAMES, n=1)
-            told = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
-            self.fail(f"there is no setting {value!r}; {told}", param, ctx)
+            matches = get_close_matches(value, NAMES, n=1)
+            suggestion = (
+                f"did you mean {matches[0]}?" if matches else f"there are {', '.join(NAMES)}"
+            )
+            self.fail(f"there is no setting {value!r}; {suggestion}", param, ctx)
         return str(value)
 
     def shell_complete(
@@ -97,7 +99,7 @@ class Setting(click.ParamType[Pair]):
         name, equals, _ = incomplete.partition("=")
         if not equals:
             return [CompletionItem(f"{n}=", help=h) for n, h in NAMES.items() if n.startswith(name)]
-        offers = (f"{name}={word}" for word in _CHOICES.get(name, ()))
+        offers = (f"{name}={keyword}" for keyword in _CHOICES.get(name, ()))
         return [CompletionItem(offer) for offer in offers if offer.startswith(incomplete)]
 
 
@@ -110,8 +112,8 @@ def policy_of(pairs: Iterable[Pair]) -> SchedulingPolicy:
         if name == "demotion":
             policy.demotion.CopyFrom(_demotions(written))
         elif name == "ranking":
-            word = _word(name, written.lower(), {word: word for word in _RANKINGS})
-            policy.ranking = Ranking.Value(f"RANKING_{word.upper()}")
+            keyword = _choice(name, written.lower(), {keyword: keyword for keyword in _RANKINGS})
+            policy.ranking = Ranking.Value(f"RANKING_{keyword.upper()}")
         else:
             _set(policy, name, written)
     return policy
@@ -128,7 +130,7 @@ def _value(name: str, written: str) -> Any:
     if name in _LEVELS:
         return Priority().convert(written, None, None)
     if name == "time_slices":
-        return _word(name, written.lower(), _FLAGS)
+        return _choice(name, written.lower(), _FLAGS)
     if name.endswith("_seconds"):
         return seconds(written)
     if name == "default_quota" and written == "unlimited":
@@ -136,10 +138,10 @@ def _value(name: str, written: str) -> Any:
     return float(written) if name in ("staying", "overhead_share") else int(written)
 
 
-def _word(name: str, written: str, known: dict[str, Any]) -> Any:
-    if written not in known:
+def _choice(name: str, written: str, choices: dict[str, Any]) -> Any:
+    if written not in choices:
         raise click.BadParameter(f"{name} is {NAMES[name]}, not {written!r}")
-    return known[written]
+    return choices[written]
 
 
 def _demotions(written: str) -> Any:
@@ -150,17 +152,17 @@ def _demotions(written: str) -> Any:
         words = part.split(":")
         if len(words) != 3:
             raise click.BadParameter(f"demotion is {NAMES['demotion']}, not {part!r}")
-        level, to = (Priority().convert(word, None, None) for word in words[:2])
+        level, to = (Priority().convert(keyword, None, None) for keyword in words[:2])
         rows.append(Demotion(priority=level, to=to, after_seconds=seconds(words[2])))
     return Demotions(rows=rows)
 
 
 def settings_of(policy: SchedulingPolicy) -> dict[str, str]:
     """What is set, as it would be typed."""
-    return {field.name: _shown(field.name, value) for field, value in policy.ListFields()}
+    return {field.name: _setting_text(field.name, value) for field, value in policy.ListFields()}
 
 
-def _shown(name: str, value: Any) -> str:
+def _setting_text(name: str, value: Any) -> str:
     if name == "demotion":
         rows = (
             f"{priority_name(r.priority)}:{priority_name(r.to)}:{_time(r.after_seconds)}"

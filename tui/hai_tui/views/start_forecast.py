@@ -52,6 +52,6 @@ def _ceil(stamp: Timestamp) -> int:
     return ceil(_seconds(stamp) / _MINUTE) * _MINUTE
 
 
-def _clock(moment: int, now: float) -> str:
-    local = datetime.fromtimestamp(moment, tz=UTC).astimezone()
-    return local.strftime("%H:%M" if moment - now < _DAY else "%m-%d %H:%M")
+def _clock(timestamp: int, now: float) -> str:
+    local = datetime.fromtimestamp(timestamp, tz=UTC).astimezone()
+    return local.strftime("%H:%M" if timestamp - now < _DAY else "%m-%d %H:%M")

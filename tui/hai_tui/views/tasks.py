@@ -67,10 +67,10 @@ TASKS = View(
         Column("name", lambda t, now: t.name, folds=True),
         Column("user", lambda t, now: t.user),
         Column("status", lambda t, now: status(t), style=style),
-        Column("priority", lambda t, now: priority_name(t.priority), goes=3),
+        Column("priority", lambda t, now: priority_name(t.priority), drop_order=3),
         Column("nodes", lambda t, now: str(t.node_count), right=True),
-        Column("group", lambda t, now: t.group + (f"#{t.zone}" if t.zone else ""), goes=2),
-        Column("runs", lambda t, now: str(t.run_count), right=True, goes=1),
+        Column("group", lambda t, now: t.group + (f"#{t.zone}" if t.zone else ""), drop_order=2),
+        Column("runs", lambda t, now: str(t.run_count), right=True, drop_order=1),
         Column("age", lambda t, now: since(t.create_time, now), right=True),
         Column("why", _why, folds=True),
         Column("type", lambda t, now: t.task_type, wide=True),
@@ -91,7 +91,7 @@ OWN = replace(TASKS, empty="none.own")
 """One's own tasks that have not ended."""
 
 
-def _place(task: Task, now: float) -> str:
+def _position(task: Task, now: float) -> str:
     return str(task.waiting.queue_place or "-")
 
 
@@ -100,14 +100,14 @@ QUEUE = View(
     name=lambda task: str(task.id),
     empty="none.queue",
     columns=(
-        Column("place", _place, right=True),
+        Column("place", _position, right=True),
         Column("id", lambda t, now: str(t.id), right=True),
         Column("name", lambda t, now: t.name, folds=True),
         Column("user", lambda t, now: t.user),
-        Column("level", lambda t, now: priority_name(t.waiting.effective_priority), goes=3),
+        Column("level", lambda t, now: priority_name(t.waiting.effective_priority), drop_order=3),
         Column("nodes", lambda t, now: str(t.node_count), right=True),
-        Column("group", lambda t, now: t.group + (f"#{t.zone}" if t.zone else ""), goes=2),
-        Column("age", lambda t, now: since(t.create_time, now), right=True, goes=1),
+        Column("group", lambda t, now: t.group + (f"#{t.zone}" if t.zone else ""), drop_order=2),
+        Column("age", lambda t, now: since(t.create_time, now), right=True, drop_order=1),
         Column("start", lambda t, now: short(t.waiting.predicted_start, now)),
         Column("why", lambda t, now: t.waiting.reason or "-", folds=True),
         Column("message", lambda t, now: t.waiting.message or "-", wide=True, folds=True),
@@ -118,8 +118,8 @@ QUEUE = View(
 def _exit(rank: Rank, now: float) -> str:
     if not rank.HasField("exit_code"):
         return rank.exit_meaning or "-"
-    said = rank.exit_meaning.removeprefix(f"exit code {rank.exit_code}").removeprefix(": ")
-    return f"{rank.exit_code} ({said})" if rank.exit_code and said else str(rank.exit_code)
+    meaning = rank.exit_meaning.removeprefix(f"exit code {rank.exit_code}").removeprefix(": ")
+    return f"{rank.exit_code} ({meaning})" if rank.exit_code and meaning else str(rank.exit_code)
 
 
 def _rank_state(rank: Rank, now: float) -> str:

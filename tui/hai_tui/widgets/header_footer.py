@@ -10,9 +10,9 @@ from textual import events
 from textual.widget import Widget
 
 from hai_tui.actions import Action, Caller, key_label
-from hai_tui.feed.connection_state import LinkState, Phase
+from hai_tui.feed.connection_state import ConnectionState, Phase
 from hai_tui.i18n import text
-from hai_tui.theme import tones
+from hai_tui.style.theme import tones
 
 _SIGNS = {
     Phase.LIVE: ("●", "good"),
@@ -29,7 +29,7 @@ class Heading:
     crumbs: tuple[str, ...]
     profile: str
     caller: Caller
-    link: LinkState
+    link: ConnectionState
     readonly: bool = False
 
 
@@ -49,13 +49,13 @@ class TopLine(Widget):
         if self.heading is None:
             return Text("")
         right = self._right(self.heading)
-        room = max(0, self.size.width - right.cell_len - 1)
+        available_width = max(0, self.size.width - right.cell_len - 1)
         crumbs = self.heading.crumbs
         left = _path(crumbs)
-        while left.cell_len > room and len(crumbs) > 1:
+        while left.cell_len > available_width and len(crumbs) > 1:
             crumbs = crumbs[1:]
             left = _path(("…", *crumbs))
-        left.truncate(room, overflow="ellipsis", pad=True)
+        left.truncate(available_width, overflow="ellipsis", pad=True)
         return left + Text(" ") + right
 
     def _right(self, heading: Heading) -> Text:
@@ -86,7 +86,7 @@ class Banner(Widget):
     """
     sentence = ""
 
-    def say(self, sentence: str) -> None:
+    def set_text(self, sentence: str) -> None:
         """Show the sentence; empty: hide."""
         if sentence != self.sentence:
             self.sentence = sentence
@@ -107,7 +107,7 @@ class StatusLine(Widget):
     """
     sentence: Text | str = ""
 
-    def say(self, sentence: Text | str) -> None:
+    def set_text(self, sentence: Text | str) -> None:
         """Show another sentence."""
         if sentence != self.sentence:
             self.sentence = sentence
@@ -139,12 +139,12 @@ class KeyLine(Widget):
     def render(self) -> Text:
         """As many as fit; the first ones matter most."""
         line, self._ends = Text(no_wrap=True), []
-        room = self.size.width
+        available_width = self.size.width
         for action, allowed in self._items:
             part = Text()
             part.append(key_label(action.key), "bold" if allowed else "dim")
             part.append(f" {action.label}  ", "" if allowed else "dim")
-            if line.cell_len + part.cell_len > room + 2:
+            if line.cell_len + part.cell_len > available_width + 2:
                 continue
             line.append_text(part)
             self._ends.append((line.cell_len, action))

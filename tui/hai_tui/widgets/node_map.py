@@ -16,9 +16,9 @@ from textual.strip import Strip
 
 from hai.client.text.state_style import StateStyle
 from hai.v1.node_pb2 import Node
-from hai_tui.cluster.layout import CELL, MapRow, Place, beside, cell_for, place_of, rows_of
+from hai_tui.cluster.layout import CELL, MapPosition, MapRow, beside, cell_for, position_of, rows_of
 from hai_tui.formatting.table import printable
-from hai_tui.theme import tones
+from hai_tui.style.theme import tones
 
 
 class NodeMap(ScrollView, can_focus=True):
@@ -57,9 +57,9 @@ class NodeMap(ScrollView, can_focus=True):
             super().__init__()
             self.node_name = node_name
 
-    def __init__(self, nodes: Mapping[str, Node], look_of: Callable[[Node], StateStyle]) -> None:
+    def __init__(self, nodes: Mapping[str, Node], style_of: Callable[[Node], StateStyle]) -> None:
         super().__init__()
-        self._known, self._look_of = nodes, look_of
+        self._nodes_by_name, self._style_of = nodes, style_of
         self._map: list[MapRow] = []
         self._cell = CELL
         self.cursor = ""
@@ -69,14 +69,17 @@ class NodeMap(ScrollView, can_focus=True):
     @property
     def node(self) -> Node | None:
         """The one under the cursor."""
-        return self._known.get(self.cursor)
+        return self._nodes_by_name.get(self.cursor)
 
     def show(self) -> None:
         """Lay the nodes out anew; the cursor stays on its node."""
-        nodes, width = list(self._known.values()), max(1, self.scrollable_content_region.width)
+        nodes, width = (
+            list(self._nodes_by_name.values()),
+            max(1, self.scrollable_content_region.width),
+        )
         self._cell = cell_for(nodes, width, self.size.height)
         self._map = rows_of(nodes, width, self._cell)
-        if self.cursor not in self._known:
+        if self.cursor not in self._nodes_by_name:
             self.cursor = next((n for row in self._map for n in row.names), "")
             self.post_message(self.Moved())
         self.virtual_size = Size(self.size.width, len(self._map))
@@ -88,7 +91,7 @@ class NodeMap(ScrollView, can_focus=True):
 
     def action_go(self, down: int, right: int) -> None:
         """Move the cursor."""
-        at = place_of(self._map, self.cursor)
+        at = position_of(self._map, self.cursor)
         if at is not None:
             self._move(beside(self._map, at, down, right))
 
@@ -101,11 +104,11 @@ class NodeMap(ScrollView, can_focus=True):
         """Put the cursor there; twice: show it."""
         row, cell = self.scroll_offset.y + event.y, (event.x - 1) // self._cell
         if 0 <= row < len(self._map) and 0 <= cell < len(self._map[row].names):
-            self._move(Place(row, cell))
+            self._move(MapPosition(row, cell))
             if event.chain == 2:
                 self.action_open()
 
-    def _move(self, to: Place) -> None:
+    def _move(self, to: MapPosition) -> None:
         self.cursor = self._map[to.row].names[to.cell]
         top = max(0, to.row - 1)  # with the heading above the first row
         self.scroll_to_region(Region(0, top, 1, to.row - top + 1), animate=False)
@@ -118,8 +121,8 @@ class NodeMap(ScrollView, can_focus=True):
         width = self.size.width
         if number >= len(self._map):
             style = self.get_component_rich_style("map--empty")
-            told = self.empty if not self._map and y == 1 else ""
-            return Strip([Segment(told, style)]).crop_extend(0, width, self.rich_style)
+            sentence = self.empty if not self._map and y == 1 else ""
+            return Strip([Segment(sentence, style)]).crop_extend(0, width, self.rich_style)
         row = self._map[number]
         if not row.names:
             segments = [Segment(row.title, self.get_component_rich_style("map--title"))]
@@ -131,13 +134,13 @@ class NodeMap(ScrollView, can_focus=True):
         styles = tones(self.app.current_theme)
         segments = []
         for name in row.names:
-            node = self._known[name]
-            look = self._look_of(node)
-            segments.append(Segment(look.glyph, self._mark(node) + styles[look.tone]))
-            segments.append(Segment(self._named(name), self.rich_style))
+            node = self._nodes_by_name[name]
+            node_style = self._style_of(node)
+            segments.append(Segment(node_style.glyph, self._mark(node) + styles[node_style.tone]))
+            segments.append(Segment(self._text_after_glyph(name), self.rich_style))
         return segments
 
-    def _named(self, name: str) -> str:
+    def _text_after_glyph(self, name: str) -> str:
         """What follows the sign."""
         if self._cell == CELL:
             return " "

@@ -24,13 +24,13 @@ from textual.widgets.option_list import Option
 
 from hai_tui.formatting.table import width
 
-_STEERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters, ends of lines, and what turns the direction of writing around."""
 
 
-def plain(told: str) -> Content:
+def plain(sentence: str) -> Content:
     """A text for what takes markup: the titles of borders, tooltips."""
-    return Content(" ".join(told.splitlines()))
+    return Content(" ".join(sentence.splitlines()))
 
 
 class Static(widgets.Static):
@@ -87,19 +87,19 @@ def _as_it_is(part: Any) -> Any:
     return Text(part) if isinstance(part, str) else part
 
 
-class Harmless(LineFilter):
+class ControlCharacterFilter(LineFilter):
     """The last gate before the terminal: whatever a line was made of, nothing in it steers."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         """The same segments in the same widths."""
         if all(segment.text.isprintable() for segment in segments):
             return segments
-        return [_harmless(segment) for segment in segments]
+        return [_without_control_characters(segment) for segment in segments]
 
 
-def _harmless(segment: Segment) -> Segment:
-    if segment.control or not _STEERS.search(segment.text):
+def _without_control_characters(segment: Segment) -> Segment:
+    if segment.control or not _CONTROL_CHARACTERS.search(segment.text):
         return segment
-    kept = _STEERS.sub("", segment.text)
-    blanks = " " * (segment.cell_length - width(kept))
-    return Segment(kept + blanks, segment.style)
+    remaining = _CONTROL_CHARACTERS.sub("", segment.text)
+    blanks = " " * (segment.cell_length - width(remaining))
+    return Segment(remaining + blanks, segment.style)

@@ -10,7 +10,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 
 
-class Scrolled(ScrollView):
+class SizedScrollView(ScrollView):
     """Measured by `measure`; its bars follow from sizes and place, in whatever order these change."""
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -20,7 +20,7 @@ class Scrolled(ScrollView):
     def measure(self, size: Size) -> None:
         """So large is it now, in cells; nothing else is laid out because of it."""
         if size != self.virtual_size:
-            self.set_reactive(Scrolled.virtual_size, size)
+            self.set_reactive(SizedScrollView.virtual_size, size)
             self._scroll_update(size)
 
     def _scroll_update(self, virtual_size: Size) -> None:

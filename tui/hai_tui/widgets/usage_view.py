@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.timer import Timer
 
 from hai_tui.i18n import text
-from hai_tui.textual_compat import in_background
+from hai_tui.runtime.textual_compat import run_in_background
 from hai_tui.widgets.plain import Static
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _MOST_POINTS = 500
 
 
 class UsageView(VerticalScroll):
-    """`ask` gets how many points are wanted, and answers; `draw` gets the answer and the width."""
+    """`load` gets how many points are wanted, and answers; `draw` gets the answer and the width."""
 
     DEFAULT_CSS = """
     UsageView { padding: 1 2; height: 1fr; }
@@ -30,25 +30,27 @@ class UsageView(VerticalScroll):
 
     def __init__(
         self,
-        ask: Callable[[int], Awaitable[Any]],
+        load: Callable[[int], Awaitable[Any]],
         draw: Callable[[Any, int], Text],
         failed: Callable[[HaiError], None],
         id: str | None = None,
     ) -> None:
-        self._words = Static(text("loading"))
-        super().__init__(self._words, id=id)
-        self._ask, self._draw, self._failed = ask, draw, failed
+        self._chart = Static(text("loading"))
+        super().__init__(self._chart, id=id)
+        self._load, self._draw, self._failed = load, draw, failed
         self._answer: Any = None
-        self._told = ""  # why the last question failed
+        self._reported_error = ""  # why the last question failed
         self._timer: Timer | None = None
 
     def on_mount(self) -> None:
         """The timer runs while this is seen."""
-        self._timer = self.set_interval(_REFRESH_SECONDS, self.look_again, pause=not self.display)
+        self._timer = self.set_interval(
+            _REFRESH_SECONDS, self.reload_if_on_top, pause=not self.display
+        )
 
     def on_show(self) -> None:
         """Ask now, then again and again."""
-        self.look()
+        self.reload()
         if self._timer is not None:
             self._timer.resume()
 
@@ -64,44 +66,44 @@ class UsageView(VerticalScroll):
     def begin(self) -> None:
         """What is asked about is known now."""
         if self.display and self._answer is None:
-            self.look()
+            self.reload()
 
     @property
     def _on_top(self) -> bool:
         """Not Textual's is_current, which counts the page right below, too."""
         return self.app.screen is self.screen
 
-    def look_again(self) -> None:
+    def reload_if_on_top(self) -> None:
         """Ask, unless another page lies over this one."""
         if self._on_top:
-            self.look()
+            self.reload()
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Ask now."""
-        in_background(self, self._look, group="usage", exclusive=True)
+        run_in_background(self, self._reload, group="usage", exclusive=True)
 
-    async def _look(self) -> None:
+    async def _reload(self) -> None:
         from hai.client.errors import HaiError
 
         try:
-            self._answer = await self._ask(min(_MOST_POINTS, max(20, 2 * self._width())))
+            self._answer = await self._load(min(_MOST_POINTS, max(20, 2 * self._width())))
         except HaiError as error:
-            self._tell(error)
+            self._report(error)
         else:
-            self._told = ""
+            self._reported_error = ""
         self._redraw()
 
-    def _tell(self, error: HaiError) -> None:
+    def _report(self, error: HaiError) -> None:
         """Once, however often it is asked, and to nobody who looks at another page."""
-        if self._on_top and error.message != self._told:
-            self._told = error.message
+        if self._on_top and error.message != self._reported_error:
+            self._reported_error = error.message
             self._failed(error)
         if self._answer is None and self.is_mounted:
-            self._words.update(error.message)
+            self._chart.update(error.message)
 
     def _width(self) -> int:
         return max(10, self.content_size.width - 1)
 
     def _redraw(self) -> None:
         if self._answer is not None and self.is_mounted:
-            self._words.update(self._draw(self._answer, self._width()))
+            self._chart.update(self._draw(self._answer, self._width()))

@@ -76,7 +76,9 @@ async def serve(
             handle = _handler(client, id, rank, forward, failed)
             servers.append(await asyncio.start_server(handle, address, forward.local))
         try:
-            await _look(client, id, rank, list(zip(forwards, servers, strict=True)), failed)
+            await _watch_listeners(
+                client, id, rank, list(zip(forwards, servers, strict=True)), failed
+            )
         except (Conflict, Unreachable) as error:
             failed(error)
         for forward, server in zip(forwards, servers, strict=True):
@@ -87,7 +89,7 @@ async def serve(
             server.close()
 
 
-async def _look(
+async def _watch_listeners(
     client: Client,
     id: int,
     rank: int,
@@ -95,16 +97,16 @@ async def _look(
     failed: Callable[[HaiError], None],
 ) -> None:
     """Say where nothing listens yet. Raises UsageError: a port leads to itself, as its rank is on this machine."""
-    there = await _listeners(client, id, rank)
-    ports = {port for port, _ in there}
+    listeners = await _listeners(client, id, rank)
+    ports = {port for port, _ in listeners}
     for forward, server in pairs:
-        here = {os.fstat(each.fileno()).st_ino for each in server.sockets}
-        if any((forward.port, inode) in there for inode in here):
+        own_inodes = {os.fstat(each.fileno()).st_ino for each in server.sockets}
+        if any((forward.port, inode) in listeners for inode in own_inodes):
             raise UsageError(
                 f"rank {rank} is on this machine, so its port {forward.port} is localhost:{forward.port} as it is:"
                 f" nothing listens there; for another port here, say LOCAL:{forward.port}"
             )
-        if there and forward.port and forward.port not in ports:
+        if listeners and forward.port and forward.port not in ports:
             failed(Conflict(f"nothing listens on port {forward.port} of rank {rank} yet"))
 
 

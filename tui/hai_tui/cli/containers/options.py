@@ -27,10 +27,10 @@ def container_options(name: str, options: Mapping[str, Any]) -> ContainerOptions
 def printed_by(names: Sequence[str], service: str) -> re.Pattern[str]:
     """Lines of a service, or of all: they begin with its name. Raises UsageError."""
     if service and service not in names:
-        known = ", ".join(names) or "none"
-        raise click.UsageError(f"there is no service {service!r}; there are: {known}")
-    wanted = [service] if service else names
-    return re.compile(rf"^\[(?:{'|'.join(map(re.escape, wanted))})\] ")
+        available = ", ".join(names) or "none"
+        raise click.UsageError(f"there is no service {service!r}; there are: {available}")
+    candidates = [service] if service else names
+    return re.compile(rf"^\[(?:{'|'.join(map(re.escape, candidates))})\] ")
 
 
 def agreed(ids: Sequence[int]) -> bool:

@@ -60,9 +60,9 @@ async def _receive(answers: AsyncGenerator[OpenTunnelResponse, None]) -> int:
 
 
 def _write(number: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(number, rest) :]
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[os.write(number, remaining) :]
 
 
 async def _send(tunnel: Tunnel) -> None:
@@ -98,12 +98,12 @@ def _when_resized(tunnel: Tunnel) -> Callable[[], None]:
     """Tell the far side until the answer is called."""
     loop, work = asyncio.get_running_loop(), set[asyncio.Task[None]]()
 
-    def tell() -> None:
+    def send_size() -> None:
         telling = asyncio.ensure_future(tunnel.resize(size()))
         work.add(telling)
         telling.add_done_callback(work.discard)
 
-    loop.add_signal_handler(signal.SIGWINCH, tell)
+    loop.add_signal_handler(signal.SIGWINCH, send_size)
 
     def forget() -> None:
         loop.remove_signal_handler(signal.SIGWINCH)

@@ -10,13 +10,13 @@ _NOBODY = "·"
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A stay on a node. From `asked` on, the stay was ending: it is drawn in lower case. Times in seconds."""
+    """A period on a node, in seconds. It is drawn in lower case from `suspend_requested_at` on."""
 
     node: str
     begin: float
     end: float
     mark: str
-    asked: float | None = None
+    suspend_requested_at: float | None = None
 
 
 def chart(bars: Sequence[Bar], width: int = 72) -> list[str]:
@@ -35,7 +35,7 @@ def chart(bars: Sequence[Bar], width: int = 72) -> list[str]:
 def _mark(bars: Sequence[Bar], node: str, time: float) -> str:
     for bar in bars:
         if bar.node == node and bar.begin <= time < bar.end:
-            ending = bar.asked is not None and time >= bar.asked
+            ending = bar.suspend_requested_at is not None and time >= bar.suspend_requested_at
             return bar.mark.lower() if ending else bar.mark.upper()
     return _NOBODY
 

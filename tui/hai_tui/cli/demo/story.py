@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 NODES = 2
 STEPS, URGENT_STEPS, PRINT_EVERY, STEP_SECONDS = 160, 40, 10, 0.05
-Tell = Callable[[float, str, TaskEvent], None]  # seconds since the start, name of the task, event
+OnEvent = Callable[
+    [float, str, TaskEvent], None
+]  # seconds since the start, name of the task, event
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +58,14 @@ def train_program() -> Path:
     raise FileNotFoundError("examples/train_numpy.py is neither in the package nor beside it")
 
 
-async def play(client: Client, home: Path, tell: Tell) -> tuple[Facts, list[Bar]]:
-    """Run the story; `tell` hears each event as it happens."""
+async def play(client: Client, home: Path, on_event: OnEvent) -> tuple[Facts, list[Bar]]:
+    """Run the story; `on_event` hears each event as it happens."""
     low = await client.tasks.create(_spec("low", 0, STEPS, home / "low.json"))
-    teller = _Teller(client, tell, low.create_time.ToNanoseconds() / 1e9)
-    following = asyncio.ensure_future(teller.follow(low))
+    reporter = _EventReporter(client, on_event, low.create_time.ToNanoseconds() / 1e9)
+    following = asyncio.ensure_future(reporter.follow(low))
     await _until_trained(client, low.id, 4)
     high = await client.tasks.create(_spec("high", 30, URGENT_STEPS, home / "high.json"))
-    await asyncio.gather(following, teller.follow(high))
+    await asyncio.gather(following, reporter.follow(high))
     undisturbed = await asyncio.to_thread(run_undisturbed, home / "undisturbed.json")
     low, high = await client.tasks.get(low.id), await client.tasks.get(high.id)
     runs = {t.name: await client.tasks.runs(t.id) for t in (low, high)}
@@ -85,19 +87,19 @@ def _spec(name: str, priority: int, steps: int, out: Path) -> TaskSpec:
 
 async def _until_trained(client: Client, task_id: int, lines: int) -> None:
     """Wait until rank 0 has printed so many lines: it has something to lose."""
-    seen = 0
+    line_count = 0
     async for answer in client.logs.tail(task_id, ranks=(0,), follow=True):
-        seen += len(answer.lines)
-        if seen >= lines:
+        line_count += len(answer.lines)
+        if line_count >= lines:
             return
 
 
-class _Teller:
+class _EventReporter:
     """Passes on the events of tasks as they happen."""
 
-    def __init__(self, client: Client, tell: Tell, start: float) -> None:
+    def __init__(self, client: Client, on_event: OnEvent, start: float) -> None:
         self._client = client
-        self._tell = tell
+        self._on_event = on_event
         self._start = start
         self._names: dict[int, str] = {}
         self._last: dict[int, int] = {}
@@ -118,7 +120,7 @@ class _Teller:
         while found := [each for id in [*self._names] for each in await self._new(id)]:
             new += found
         for seconds, name, event in sorted(new, key=lambda each: each[0]):
-            self._tell(seconds - self._start, name, event)
+            self._on_event(seconds - self._start, name, event)
 
     async def _new(self, id: int) -> list[tuple[float, str, TaskEvent]]:
         events = await self._client.tasks.events(id, after=self._last.get(id, 0))
@@ -132,10 +134,12 @@ def _seconds(event: TaskEvent) -> float:
 
 def run_undisturbed(out: Path) -> str:
     """The same training by itself, off the cluster and without the pauses that make it watchable."""
-    own = {k: v for k, v in os.environ.items() if not k.startswith(("HAI_", "HFAI_", "MARSV2_"))}
+    inherited = {
+        k: v for k, v in os.environ.items() if not k.startswith(("HAI_", "HFAI_", "MARSV2_"))
+    }
     checkpoints = {"HAI_CHECKPOINT_DIR": str(out.with_suffix(".checkpoints"))}
     command = [sys.executable, str(train_program()), "--steps", str(STEPS), "--out", str(out)]
-    subprocess.run(command, env={**own, **checkpoints}, check=True, capture_output=True)
+    subprocess.run(command, env={**inherited, **checkpoints}, check=True, capture_output=True)
     return str(json.loads(out.read_text())["final_loss"])
 
 
@@ -149,13 +153,13 @@ def _facts(
 ) -> Facts:
     out = home / "low.json"
     final = str(json.loads(out.read_text())["final_loss"]) if out.exists() else "none"
-    asked = next((_seconds(e) for e in events if e.kind == "SuspendAsked"), 0.0)
-    yielded = next((_seconds(e) for e in events if e.kind == "Yielded"), asked)
+    requested = next((_seconds(e) for e in events if e.kind == "SuspendAsked"), 0.0)
+    yielded = next((_seconds(e) for e in events if e.kind == "Yielded"), requested)
     first = runs["high"][0] if runs["high"] else Run()
     started = first.start_time.ToNanoseconds() / 1e9
     return Facts(
         suspensions=low.suspend_count,
-        asked_to_yielded_seconds=round(yielded - asked, 3),
+        asked_to_yielded_seconds=round(yielded - requested, 3),
         submitted_to_running_seconds=round(started - high.create_time.ToNanoseconds() / 1e9, 3),
         final_loss=final,
         undisturbed_loss=undisturbed,
@@ -166,14 +170,14 @@ def _facts(
 
 
 def _bars(runs: Mapping[str, Sequence[Run]], events: Sequence[TaskEvent]) -> list[Bar]:
-    asked = {e.run: _seconds(e) for e in events if e.kind == "SuspendAsked"}
+    requested = {e.run: _seconds(e) for e in events if e.kind == "SuspendAsked"}
     return [
         Bar(
             rank.node,
             run.create_time.ToNanoseconds() / 1e9,
             run.end_time.ToNanoseconds() / 1e9,
             name[0],
-            asked.get(run.number) if name == "low" else None,
+            requested.get(run.number) if name == "low" else None,
         )
         for name, of_task in runs.items()
         for run in of_task

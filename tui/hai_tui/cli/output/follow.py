@@ -47,21 +47,21 @@ class Lines:
 
     def label(self, rank: int) -> str:
         """Whose line it is, when lines of several ranks or tasks are mixed."""
-        words = [self.task] if self.task else []
+        label_parts = [self.task] if self.task else []
         if len(self.ranks) != 1:
-            words.append(str(rank))
-        return f"[{' '.join(words)}] " if words else ""
+            label_parts.append(str(rank))
+        return f"[{' '.join(label_parts)}] " if label_parts else ""
 
 
 def follow(settings: Settings, id: int, lines: Lines) -> int:
     """Print until the task ends; the task's exit code. Ctrl-C leaves the task running."""
 
     async def work(client: Client) -> int:
-        telling = asyncio.create_task(_tell_later(client, id, settings))
+        reminder = asyncio.create_task(_explain_wait_later(client, id, settings))
         try:
             await print_lines(client, id, lines, follow=True, lost=note_lost_connection(settings))
         finally:
-            telling.cancel()
+            reminder.cancel()
         task = await client.tasks.get(id)
         note(settings, text("follow.end", id=id, status=status(task)))
         return task_exit_code(task)
@@ -73,14 +73,14 @@ def follow(settings: Settings, id: int, lines: Lines) -> int:
         return 130
 
 
-async def _tell_later(client: Client, id: int, settings: Settings) -> None:
+async def _explain_wait_later(client: Client, id: int, settings: Settings) -> None:
     """Once."""
     await asyncio.sleep(_QUIET_SECONDS)
     with suppress(HaiError):  # the lines tell of a server that is away
-        await tell_why_it_waits(client, id, settings)
+        await print_wait_reason(client, id, settings)
 
 
-async def tell_why_it_waits(client: Client, id: int, settings: Settings) -> None:
+async def print_wait_reason(client: Client, id: int, settings: Settings) -> None:
     """A task that does not start prints nothing, which looks like a program that hangs."""
     task = await client.tasks.get(id)
     if task.HasField("waiting"):
@@ -104,10 +104,10 @@ async def print_lines(
     async with aclosing(stream):  # also where nothing can be written any more
         async for batch in stream:
             some = some or bool(batch.lines)
-            wanted = (x for x in batch.lines if not lines.grep or lines.grep.search(x.text))
+            matching = (x for x in batch.lines if not lines.grep or lines.grep.search(x.text))
             drawn = sys.stdout.isatty() and lines.output not in ("json", "yaml")
-            shown = (_shown(line, lines) for line in wanted if drawn or not line.redraw)
-            sys.stdout.write("".join(shown))
+            rendered = (_render(line, lines) for line in matching if drawn or not line.redraw)
+            sys.stdout.write("".join(rendered))
             sys.stdout.flush()
     return some
 
@@ -136,7 +136,7 @@ def _structured(line: LogLine, lines: Lines) -> str:
     return str(yaml.safe_dump([found], sort_keys=False, allow_unicode=True))
 
 
-def _shown(line: LogLine, lines: Lines) -> str:
+def _render(line: LogLine, lines: Lines) -> str:
     if lines.output in ("json", "yaml"):
         return _structured(line, lines)
     label = lines.label(line.rank)
@@ -144,8 +144,8 @@ def _shown(line: LogLine, lines: Lines) -> str:
     if not sys.stdout.isatty():
         return f"{time}{label}{line.text}\n"
     from hai_tui.logs.ansi_sanitize import (
-        harmless,  # programs of others must not steer this terminal
+        sanitize,  # programs of others must not steer this terminal
     )
 
     end = "\r" if line.redraw else "\n"
-    return f"{_CLEAR}{time}{label}{harmless(line.text)}{_RESET}{end}"
+    return f"{_CLEAR}{time}{label}{sanitize(line.text)}{_RESET}{end}"

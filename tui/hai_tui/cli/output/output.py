@@ -47,7 +47,7 @@ def show_one(settings: Settings, view: View, item: Message) -> None:
 
         dump(settings, to_dict(item))
     else:
-        show(settings, view.whole(), [item])
+        show(settings, view.with_all_columns(), [item])
 
 
 def table(settings: Settings, view: View, items: Sequence[Any]) -> None:

@@ -41,14 +41,16 @@ def print_table(
 
 
 def fitted(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], headers: bool, room: int
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], headers: bool, available_width: int
 ) -> tuple[list[Column], list[list[str]]]:
     """What a terminal so wide has room for with cells that are easily read: the columns that may go, go in turn."""
     sizes = natural_widths(columns, rows, headers)
     needed = [min(n, _READABLE) if c.folds else n for c, n in zip(columns, sizes, strict=True)]
     left = list(range(len(columns)))
-    for i in sorted((i for i in left if columns[i].goes), key=lambda i: columns[i].goes):
-        if sum(needed[j] for j in left) + 2 * (len(left) - 1) <= room:
+    for i in sorted(
+        (i for i in left if columns[i].drop_order), key=lambda i: columns[i].drop_order
+    ):
+        if sum(needed[j] for j in left) + 2 * (len(left) - 1) <= available_width:
             break
         left.remove(i)
     return [columns[i] for i in left], [[row[i] for i in left] for row in rows]

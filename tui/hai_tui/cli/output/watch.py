@@ -57,8 +57,8 @@ class _Lines:
         if not tasks:
             return
         rows = cells(self._columns, tasks, self._settings.clock())
-        wanted = natural_widths(self._columns, rows, self._headers)
-        self._widths = [max(pair) for pair in zip(self._widths, wanted, strict=True)]
+        needed = natural_widths(self._columns, rows, self._headers)
+        self._widths = [max(pair) for pair in zip(self._widths, needed, strict=True)]
         print(plain(self._columns, rows, self._headers, self._widths), end="")
         self._headers = False  # once, above the first lines
 

@@ -26,14 +26,18 @@ class Plan:
         return bool(self.created or self.deleted or self.diff)
 
 
-def plan(cluster: Cluster, wanted: str) -> Plan:
-    """`wanted`: the manifests. Raises HaiError."""
-    new = dict(_objects(wanted))
+def plan(cluster: Cluster, manifest: str) -> Plan:
+    """`manifest`: the manifests. Raises HaiError."""
+    new = dict(_objects(manifest))
     old = dict(_objects(_installed(cluster)))
-    there = "\n---\n".join(json.dumps(body) for name, body in new.items() if name in old)
-    diff = cluster.kubectl("diff", "-f", "-", given=there, fine=(0, 1)) if there else ""
-    gone = (name for name, body in old.items() if name not in new and not _kept(body))
-    return Plan(tuple(name for name in new if name not in old), tuple(gone), diff)
+    existing = "\n---\n".join(json.dumps(body) for name, body in new.items() if name in old)
+    diff = (
+        cluster.kubectl("diff", "-f", "-", stdin_text=existing, accepted_codes=(0, 1))
+        if existing
+        else ""
+    )
+    removed = (name for name, body in old.items() if name not in new and not _is_retained(body))
+    return Plan(tuple(name for name in new if name not in old), tuple(removed), diff)
 
 
 def _installed(cluster: Cluster) -> str:
@@ -51,5 +55,5 @@ def _objects(manifests: str) -> Iterator[tuple[str, Any]]:
             yield f"{body['kind']}/{body['metadata']['name']}", body
 
 
-def _kept(body: Any) -> bool:
+def _is_retained(body: Any) -> bool:
     return (body["metadata"].get("annotations") or {}).get(_KEEP) == "keep"

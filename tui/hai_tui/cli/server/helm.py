@@ -40,7 +40,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], type[errors.HaiError], str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Completed:
     """How a program has ended."""
 
     code: int
@@ -59,30 +59,34 @@ class Cluster:
 
     def helm(self, *arguments: str) -> str:
         """What Helm prints. Raises HaiError."""
-        return _checked("helm", _run(["helm", *arguments, *self._place("--kube-context")]))
+        return _checked(
+            "helm", _run(["helm", *arguments, *self._cluster_arguments("--kube-context")])
+        )
 
-    def helm_keeps_track(self) -> tuple[str, ...]:
+    def release_options(self) -> tuple[str, ...]:
         """Arguments for changes. Helm 4 would take over fields of others, who may have set them for a reason."""
         version = _checked("helm", _run(["helm", "version", "--template={{.Version}}"]))
         return () if version.strip().startswith("v3.") else ("--server-side=false",)
 
-    def kubectl(self, *arguments: str, given: str | None = None, fine: Sequence[int] = (0,)) -> str:
-        """What kubectl prints; `given` is its standard input. Raises HaiError."""
-        done = _run(["kubectl", *arguments, *self._place("--context")], given)
-        return done.out if done.code in fine else _checked("kubectl", done)
+    def kubectl(
+        self, *arguments: str, stdin_text: str | None = None, accepted_codes: Sequence[int] = (0,)
+    ) -> str:
+        """What kubectl prints; `stdin_text` is its standard input. Raises HaiError."""
+        done = _run(["kubectl", *arguments, *self._cluster_arguments("--context")], stdin_text)
+        return done.out if done.code in accepted_codes else _checked("kubectl", done)
 
-    def follow(self, tell: Callable[[str], None], *arguments: str) -> None:
+    def follow(self, on_line: Callable[[str], None], *arguments: str) -> None:
         """Run kubectl, and tell each line as it comes. Raises HaiError."""
-        command = ["kubectl", *arguments, *self._place("--context")]
-        said: list[str] = []
+        command = ["kubectl", *arguments, *self._cluster_arguments("--context")]
+        output_lines: list[str] = []
         with _started(command) as child:
             for line in _lines(child):
-                said.append(line)
-                tell(line)
+                output_lines.append(line)
+                on_line(line)
         if child.returncode:
-            _checked("kubectl", Done(child.returncode, "", "\n".join(said)))
+            _checked("kubectl", Completed(child.returncode, "", "\n".join(output_lines)))
 
-    def _place(self, context: str) -> list[str]:
+    def _cluster_arguments(self, context: str) -> list[str]:
         named = {"--kubeconfig": self.kubeconfig, context: self.context}
         return [
             f"--namespace={self.namespace}",
@@ -101,10 +105,12 @@ def chart() -> Path:
     raise FileNotFoundError("the chart is neither in the package nor beside it")
 
 
-def _run(command: list[str], given: str | None = None) -> Done:
+def _run(command: list[str], stdin_text: str | None = None) -> Completed:
     _needed(command[0])
-    done = subprocess.run(command, input=given, capture_output=True, encoding="utf-8", check=False)
-    return Done(done.returncode, done.stdout, done.stderr)
+    done = subprocess.run(
+        command, input=stdin_text, capture_output=True, encoding="utf-8", check=False
+    )
+    return Completed(done.returncode, done.stdout, done.stderr)
 
 
 def _started(command: list[str]) -> subprocess.Popen[str]:
@@ -129,19 +135,19 @@ def _needed(program: str) -> None:
         raise errors.HaiError(message, reason="NOT_INSTALLED", hint=_HINT)
 
 
-def _checked(program: str, done: Done) -> str:
+def _checked(program: str, done: Completed) -> str:
     if done.code == 0:
         return done.out
-    said = _sentence(done.err) or f"exit code {done.code}"
-    for words, kind, hint in _MEANINGS:
-        if any(word in done.err.lower() for word in words):
-            raise kind(f"{program}: {said}", hint=hint)
-    raise errors.HaiError(f"{program}: {said}", reason="FAILED")
+    output_lines = _sentence(done.err) or f"exit code {done.code}"
+    for fragments, kind, hint in _MEANINGS:
+        if any(fragment in done.err.lower() for fragment in fragments):
+            raise kind(f"{program}: {output_lines}", hint=hint)
+    raise errors.HaiError(f"{program}: {output_lines}", reason="FAILED")
 
 
-def _sentence(said: str) -> str:
+def _sentence(output_lines: str) -> str:
     """From the last line that begins an error; what comes before it are warnings."""
-    lines = said.strip().splitlines()
+    lines = output_lines.strip().splitlines()
     starts = [i for i, line in enumerate(lines) if line.lower().startswith("error")]
     message = "\n".join(lines[starts[-1] :] if starts else lines[-1:])
     return message.removeprefix("Error: ").removeprefix("error: ").strip()

@@ -36,8 +36,8 @@ class Running:
 
 def home_path(chosen: str | None) -> Path:
     """--home, else $HAI_HOME, else the user's data directory."""
-    if given := chosen or os.environ.get("HAI_HOME"):
-        return Path(given).expanduser().resolve()
+    if path := chosen or os.environ.get("HAI_HOME"):
+        return Path(path).expanduser().resolve()
     from platformdirs import user_data_path
 
     return user_data_path("hai")
@@ -85,8 +85,8 @@ def sweep(home: Path) -> None:
     """End every agent and program of a home that no server runs in. Raises ClickException."""
     done = subprocess.run(command(home, "--sweep"), capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip()
-        raise click.ClickException(f"agents of {home} may be left: the sweep failed: {said}")
+        output = (done.stderr or done.stdout).strip()
+        raise click.ClickException(f"agents of {home} may be left: the sweep failed: {output}")
 
 
 def last_lines(file: Path, start: int, count: int = 15) -> Sequence[str]:

@@ -22,56 +22,61 @@ _OUTCOMES = ("succeeded", "failed", "ended")
 _MOST = 1000
 
 
-class First(NamedTuple):
+class Dependency(NamedTuple):
     """A task as people call it, or tag:TAG, and how it has to end; empty: as the server says."""
 
     task: str
     outcome: str
 
 
-class After(click.ParamType[First]):
+class After(click.ParamType[Dependency]):
     """12, fit, fit:ended, tag:sweep. A name may have a colon itself."""
 
     name = "TASK[:OUTCOME]"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> First:
+    ) -> Dependency:
         """Whether there is such a task, the server knows."""
         task, _, outcome = str(value).rpartition(":")
-        return First(task, outcome) if outcome in _OUTCOMES else First(str(value), "")
+        return Dependency(task, outcome) if outcome in _OUTCOMES else Dependency(str(value), "")
 
 
-async def put_after(
-    client: Client, settings: Settings, specs: Sequence[TaskSpec], wanted: Sequence[First]
+async def add_dependencies(
+    client: Client,
+    settings: Settings,
+    specs: Sequence[TaskSpec],
+    dependencies: Sequence[Dependency],
 ) -> None:
     """Let each of them wait for all of these. Raises what names nothing."""
     found = [
-        (id, first.outcome) for first in wanted for id in await _meant(client, settings, first.task)
+        (id, first.outcome)
+        for first in dependencies
+        for id in await _resolve(client, settings, first.task)
     ]
     for spec in specs:
         for id, outcome in dict.fromkeys(found):
             spec.options.after.add(task=id, outcome=outcome)
 
 
-async def _meant(client: Client, settings: Settings, word: str) -> Sequence[int]:
-    kind, _, tag = word.partition(":")
+async def _resolve(client: Client, settings: Settings, reference: str) -> Sequence[int]:
+    kind, _, tag = reference.partition(":")
     try:
         if kind == "tag":
             return await _tagged(client, tag)
-        id = await client.tasks.resolve(word)
+        id = await client.tasks.resolve(reference)
     except NotFound as error:
         raise NotFound(error.message, reason=error.reason, hint=text("after.hint")) from error
-    if not is_id(word):  # a name may mean one of last week
-        await _tell(client, settings, word, id)
+    if not is_id(reference):  # a name may mean one of last week
+        await _note_resolution(client, settings, reference, id)
     return [id]
 
 
-async def _tell(client: Client, settings: Settings, name: str, id: int) -> None:
+async def _note_resolution(client: Client, settings: Settings, name: str, id: int) -> None:
     from hai_tui.views.tasks import status
 
-    told = status(await client.tasks.get(id))
-    note(settings, text("after.is", name=name, id=id, status=told))
+    status_name = status(await client.tasks.get(id))
+    note(settings, text("after.is", name=name, id=id, status=status_name))
 
 
 async def _tagged(client: Client, tag: str) -> Sequence[int]:

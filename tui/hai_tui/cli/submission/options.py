@@ -110,9 +110,9 @@ class SubmitCommand(HaiCommand):
 
             if error.option_name not in OPTIONS_HERE:
                 raise
-            here = OPTIONS_HERE[error.option_name]
+            hint = OPTIONS_HERE[error.option_name]
             raise click.UsageError(
-                f"no such option {error.option_name!r}; here that is {here}", ctx=ctx
+                f"no such option {error.option_name!r}; here that is {hint}", ctx=ctx
             ) from None
 
 

@@ -23,7 +23,7 @@ from hai_tui.i18n import text
 if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 
-_WORDS = re.compile(r"^#(?:PBS|BSUB)\b", re.MULTILINE)
+_OTHER_DIRECTIVES = re.compile(r"^#(?:PBS|BSUB)\b", re.MULTILINE)
 _SUFFIXES = {"python": ".py", "bash": ".sh"}
 _INTERPRETERS = {"python": ("python3", "-u"), "bash": ("bash",)}
 
@@ -47,8 +47,8 @@ def _read_script(
     """Write what sbatch would read into the task; the options, with what only they can say. They win."""
     file = Path(program_path("bash", argv[0]))
     script = file.read_text("utf-8", "replace")
-    if words := _WORDS.findall(script):
-        note(settings, text("submitted.unread", words=words[0], file=file.name))
+    if unread_directives := _OTHER_DIRECTIVES.findall(script):
+        note(settings, text("submitted.unread", words=unread_directives[0], file=file.name))
     if not has_directives(script):
         return options
     job = sbatch.read_job(directives(script, file.name), file.name, os.getcwd())
@@ -56,11 +56,15 @@ def _read_script(
     nodes = options["nodes"] or spec.resource.node_count
     notes = [*job.notes, *sbatch.process_notes(job), *body_notes(script)]
     notes += _put_parts(settings, spec, sbatch.parts(job, nodes), options["group"])
-    if job.said:
-        note(settings, text("sbatch.read", file=file.name, options=" ".join(job.said)))
+    if job.equivalent_options:
+        note(
+            settings, text("sbatch.read", file=file.name, options=" ".join(job.equivalent_options))
+        )
     for each in notes:
         note(settings, text("sbatch.note", file=file.name, note=each))
-    path = str(file.absolute()) if job.workspace else _place("bash", str(file))[1]
+    path = (
+        str(file.absolute()) if job.workspace else _workspace_and_entrypoint("bash", str(file))[1]
+    )
     spec.spec.entrypoint, arguments = wrapped([path, *argv[1:]])
     spec.spec.entrypoint_executable = True
     spec.spec.parameters[:] = arguments
@@ -100,7 +104,7 @@ def program_spec(kind: str, argv: Sequence[str]) -> TaskSpec:
 def _program(kind: str, file: str, parameters: Sequence[str]) -> ProgramSpec:
     from hai.v1.task_spec_pb2 import ProgramSpec
 
-    workspace, entrypoint = _place(kind, file)
+    workspace, entrypoint = _workspace_and_entrypoint(kind, file)
     program = ProgramSpec(workspace=workspace, entrypoint=entrypoint, parameters=parameters)
     if kind == "exec":
         program.entrypoint_executable = True
@@ -111,7 +115,7 @@ def _program(kind: str, file: str, parameters: Sequence[str]) -> ProgramSpec:
     return program
 
 
-def _place(kind: str, file: str) -> tuple[str, str]:
+def _workspace_and_entrypoint(kind: str, file: str) -> tuple[str, str]:
     """Workspace and entrypoint: this directory, or that of a script given with its whole path."""
     elsewhere = os.path.isabs(file) and kind != "exec"
     workspace, entrypoint = os.path.split(file) if elsewhere else (os.getcwd(), file)

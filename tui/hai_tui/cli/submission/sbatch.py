@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from hai.task.levels import PRIORITIES
-from hai_tui.cli.submission.dependencies import First
+from hai_tui.cli.submission.dependencies import Dependency
 from hai_tui.cli.submission.sbatch_script import Directive
 from hai_tui.cli.submission.sweep import Array, ArrayType
 
@@ -87,14 +87,14 @@ class Job:
     """What the lines say, in terms of a task."""
 
     directory: str
-    said: list[str] = field(default_factory=list)  # the same as options of hai
+    equivalent_options: list[str] = field(default_factory=list)  # the same as options of hai
     notes: list[str] = field(default_factory=list)  # what has no meaning here, a line each
     name: str = ""
     group: str = ""
     priority: int | None = None
     nodes: int = 0
     workspace: str = ""
-    after: list[First] = field(default_factory=list)
+    after: list[Dependency] = field(default_factory=list)
     array: Array | None = None
     variables: dict[str, str] = field(default_factory=dict)
     assignments: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Job:
 
     def say(self, option: str) -> None:
         """Note an option of hai that says the same."""
-        self.said.append(option)
+        self.equivalent_options.append(option)
 
     def assign(self, assignment: str) -> None:
         """Set a field of the task."""
@@ -129,9 +129,9 @@ def _read(job: Job, found: Directive) -> None:
     if found.name in _READERS:
         _READERS[found.name](job, found.value)
     elif found.name not in _AS_HERE:
-        here = _SETTLED.get(found.name)
-        told = f"here: {here}" if here else "it has no meaning here"
-        job.notes.append(f"{found} is left out; {told}")
+        hint = _SETTLED.get(found.name)
+        explanation = f"here: {hint}" if hint else "it has no meaning here"
+        job.notes.append(f"{found} is left out; {explanation}")
 
 
 def _name(job: Job, value: str) -> None:
@@ -206,7 +206,7 @@ def _dependency(job: Job, value: str) -> None:
                 f"{kind} has no equivalent: say --after TASK, TASK:failed or TASK:ended behind --"
             )
         for task in tasks if kind in _DEPENDENCIES else ():
-            job.after.append(First(task, _DEPENDENCIES[kind]))
+            job.after.append(Dependency(task, _DEPENDENCIES[kind]))
             job.say(f"--after {task}:{_DEPENDENCIES[kind]}")
 
 
@@ -260,13 +260,13 @@ def _qos(job: Job, value: str) -> None:
 
 def _export(job: Job, value: str) -> None:
     for part in filter(None, value.split(",")):
-        name, equals, given = part.partition("=")
+        name, equals, assigned = part.partition("=")
         if name == "ALL":
             job.notes.append(
                 "--export=ALL is left out; variables of this shell reach a task with -e NAME alone"
             )
         elif equals or name in os.environ:
-            job.variables[name] = given if equals else os.environ[name]
+            job.variables[name] = assigned if equals else os.environ[name]
             job.say(f"-e {shlex.quote(part)}")
 
 

@@ -93,48 +93,48 @@ def directives(script: str, file: str) -> list[Directive]:
         if not re.match(r"#SBATCH\s", line):
             continue
         try:
-            words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
-            found += _options(words, number)
+            arguments = shlex.split(line.removeprefix("#SBATCH"), comments=True)
+            found += _options(arguments, number)
         except ValueError as error:
             raise click.UsageError(f"{file}, line {number}: {str(error).lower()}") from None
     return found
 
 
-def _options(words: Sequence[str], line: int) -> list[Directive]:
-    found, rest = [], list(words)
-    while rest:
-        word = rest.pop(0)
-        name, equals, value = word.partition("=")
-        if word.startswith("--"):
+def _options(arguments: Sequence[str], line: int) -> list[Directive]:
+    found, remaining = [], list(arguments)
+    while remaining:
+        argument = remaining.pop(0)
+        name, equals, value = argument.partition("=")
+        if argument.startswith("--"):
             name = name[2:]
-        elif word[:2] in _SHORT:
-            name, value = _SHORT[word[:2]], word[2:].removeprefix("=")
+        elif argument[:2] in _SHORT:
+            name, value = _SHORT[argument[:2]], argument[2:].removeprefix("=")
             equals = value
         else:
-            raise ValueError(f"{word!r} is no option")
+            raise ValueError(f"{argument!r} is no option")
         if not equals and name not in _FLAGS:
-            if not rest:
+            if not remaining:
                 raise ValueError(f"--{name} has no value")
-            value = rest.pop(0)
+            value = remaining.pop(0)
         found.append(Directive(line, name, value))
     return found
 
 
 def body_notes(script: str) -> Iterator[str]:
     """What the script calls or reads of Slurm and will not find: once each, with its line."""
-    told: set[str] = set()
+    reported: set[str] = set()
     for number, line in enumerate(script.splitlines(), 1):
         if line.lstrip().startswith("#"):
             continue
         for name in [*_CALL.findall(line), *_READ.findall(line)]:
-            if name in told or name in _SET:
+            if name in reported or name in _SET:
                 continue
-            told.add(name)
-            here = _COMMANDS.get(name) or _VARIABLES.get(name)
+            reported.add(name)
+            hint = _COMMANDS.get(name) or _VARIABLES.get(name)
             missing = "is no command here" if name in _COMMANDS else "is not set"
-            yield f"line {number}: {name} {missing}" + (f"; {here}" if here else "")
+            yield f"line {number}: {name} {missing}" + (f"; {hint}" if hint else "")
 
 
-def wrapped(words: Sequence[str]) -> tuple[str, list[str]]:
+def wrapped(arguments: Sequence[str]) -> tuple[str, list[str]]:
     """The program and its arguments that run a script with the variables of Slurm that most scripts read."""
-    return "bash", ["-c", _PRELUDE, "bash", *words]
+    return "bash", ["-c", _PRELUDE, "bash", *arguments]

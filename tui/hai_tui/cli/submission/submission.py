@@ -10,7 +10,7 @@ import click
 from hai_tui.cli.client_call import call
 from hai_tui.cli.output.output import dump, note, show, show_one
 from hai_tui.cli.settings import Settings
-from hai_tui.cli.submission.dependencies import put_after
+from hai_tui.cli.submission.dependencies import add_dependencies
 from hai_tui.cli.submission.sweep import Sweep, swept
 from hai_tui.cli.submission.workspace_push import is_reference, push_workspaces
 from hai_tui.i18n import text
@@ -31,7 +31,7 @@ def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, 
     if options["follow"] and len(specs) > 1 and not options["dry_run"]:
         raise click.UsageError("-f follows one task, and these are several")
     if options["after"]:  # before a push, which may take long
-        call(settings, lambda client: put_after(client, settings, specs, options["after"]))
+        call(settings, lambda client: add_dependencies(client, settings, specs, options["after"]))
     if options["dry_run"]:
         return call(settings, lambda client: _check(client, settings, specs))
     if not options["no_push"]:
@@ -64,12 +64,12 @@ async def _check(client: Client, settings: Settings, specs: Sequence[TaskSpec]) 
         else:
             click.echo(("---\n" if number else "") + as_yaml(spec, answer), nl=False)
         note(settings, text("valid", name=spec.name))
-        tell_without_effect(settings, spec)
+        note_ineffective_options(settings, spec)
         worst = worst or exit_code(answer)
     return worst
 
 
-def tell_without_effect(settings: Settings, spec: TaskSpec) -> None:
+def note_ineffective_options(settings: Settings, spec: TaskSpec) -> None:
     """Options that HAI's task files may have, and that nothing here reads."""
     from hai.client.taskfile.fields import without_effect
 
@@ -80,18 +80,18 @@ def tell_without_effect(settings: Settings, spec: TaskSpec) -> None:
 async def _send(client: Client, settings: Settings, sweep: Sweep) -> list[Task]:
     tasks: list[Task] = []
     try:
-        for place, spec in enumerate(sweep.specs):
-            if 0 < sweep.at_most <= place:
-                spec.options.after.add(task=tasks[place - sweep.at_most].id, outcome="ended")
+        for index, spec in enumerate(sweep.specs):
+            if 0 < sweep.at_most <= index:
+                spec.options.after.add(task=tasks[index - sweep.at_most].id, outcome="ended")
             try:
                 await _make(client, spec, tasks)
             finally:
-                if settings.sentences and len(tasks) > place:
-                    _tell(settings, tasks[-1], spec, alone=not sweep.tag)
+                if settings.sentences and len(tasks) > index:
+                    _report_submitted(settings, tasks[-1], spec, alone=not sweep.tag)
     finally:  # what the server has is told, also where it refuses a later one
         if sweep.tag and tasks:
-            told = "submitted.array" if len(tasks) == len(sweep.specs) else "submitted.part"
-            note(settings, text(told, count=len(tasks), tag=sweep.tag))
+            message_key = "submitted.array" if len(tasks) == len(sweep.specs) else "submitted.part"
+            note(settings, text(message_key, count=len(tasks), tag=sweep.tag))
         _show(settings, sweep.specs, tasks)
     return tasks
 
@@ -109,7 +109,7 @@ async def _make(client: Client, spec: TaskSpec, tasks: list[Task]) -> None:
         raise
 
 
-def _tell(settings: Settings, task: Task, spec: TaskSpec, *, alone: bool) -> None:
+def _report_submitted(settings: Settings, task: Task, spec: TaskSpec, *, alone: bool) -> None:
     click.echo(text("submitted", id=task.id, name=task.name))
     if alone:
         note(settings, text("submitted.next", id=task.id))

@@ -112,8 +112,8 @@ def _check(array: Array | None, each: Sequence[Each], files: int) -> None:
     names = [one.name for one in each]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise click.UsageError(f"--each {twice[0]} is there twice; say all its values in one")
-    if own := sorted({INDEX, SIZE} & set(names)):
-        raise click.UsageError(f"--each {own[0]}: each task gets that anyway; see --array")
+    if reserved := sorted({INDEX, SIZE} & set(names)):
+        raise click.UsageError(f"--each {reserved[0]}: each task gets that anyway; see --array")
     count = files * (len(array.indexes) if array else prod(len(one.values) for one in each))
     if count > _MOST:
         raise click.UsageError(f"that is {count} tasks; at most {_MOST} at once")
@@ -126,13 +126,13 @@ def _elements(array: Array | None, each: Sequence[Each]) -> list[Element]:
         combined = product(*([(one.name, value) for value in one.values] for one in each))
         rows = [(index, dict(pairs)) for index, pairs in enumerate(combined, 1)]
     labels = ["-".join(variables.values()) for _, variables in rows]
-    telling = all(map(_PLAIN.fullmatch, labels)) and len(set(labels)) == len(labels)
+    distinct = all(map(_PLAIN.fullmatch, labels)) and len(set(labels)) == len(labels)
     return [
         Element(
-            labels[place] if telling else str(index),
+            labels[position] if distinct else str(index),
             {**variables, INDEX: str(index), SIZE: str(len(rows))},
         )
-        for place, (index, variables) in enumerate(rows)
+        for position, (index, variables) in enumerate(rows)
     ]
 
 

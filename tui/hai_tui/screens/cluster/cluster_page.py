@@ -13,20 +13,20 @@ from textual.widget import Widget
 from hai.client.text.state_style import StateStyle
 from hai.v1.task_pb2 import TASK_STATE_SUSPENDED, TASK_STATE_WAITING_INIT
 from hai_tui.actions import Action
-from hai_tui.cluster.model import LOOKS, NodeModel, condition, per_hour
+from hai_tui.cluster.model import CONDITION_STYLES, NodeModel, condition, per_hour
 from hai_tui.cluster.text import Tones, node_card, summary
 from hai_tui.cluster.tree import Branch, branches
-from hai_tui.cluster.usage import legend, look_of, numbers
+from hai_tui.cluster.usage import legend, node_style, numbers
 from hai_tui.feed.debouncer import Debouncer
 from hai_tui.formatting.area_chart import area
 from hai_tui.formatting.cells import Cell, Column
 from hai_tui.formatting.sparkline import spark
 from hai_tui.i18n import text
-from hai_tui.screens.cluster.node_actions import NodeSteering
-from hai_tui.textual_compat import in_background, later
-from hai_tui.theme import tones
+from hai_tui.runtime.textual_compat import later, run_in_background
+from hai_tui.screens.cluster.node_actions import NodeActionsPage
+from hai_tui.style.theme import tones
 from hai_tui.views.agent_silence import silent_node
-from hai_tui.views.node_labels import told
+from hai_tui.views.node_labels import labels_of
 from hai_tui.widgets.dialogs.prompt import Question
 from hai_tui.widgets.node_map import NodeMap
 from hai_tui.widgets.plain import Static
@@ -46,7 +46,7 @@ _TICK_SECONDS = 1.0
 _INDENT = "  "
 
 
-class ClusterPage(NodeSteering):
+class ClusterPage(NodeActionsPage):
     """Map or tree on the left, the card of a node and charts on the right, or below on a narrow screen."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - as Textual declares it
@@ -63,12 +63,12 @@ class ClusterPage(NodeSteering):
     ClusterPage.tree NodeMap { display: none; }
     """
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *arguments: str) -> None:
         super().__init__()
         self._model = NodeModel()
         self._branches: dict[str, Branch] = {}
         self._soon = Debouncer(self._draw, REPAINT_SECONDS, partial(later, self))
-        self._wanted = " ".join(words)
+        self._initial_query = " ".join(arguments)
         self._uses: dict[str, NodeUsage] = {}
         self._shows_use = False
 
@@ -96,7 +96,7 @@ class ClusterPage(NodeSteering):
         """Left and right."""
         column = Column("node", text("page.cluster"), 20, self._cell, flex=True)
         tree = VirtualTable((column,), self._branches.get, self.hai.now, empty=text("loading"))
-        node_map = NodeMap(self._model.nodes, self._look_of)
+        node_map = NodeMap(self._model.nodes, self._style_of)
         node_map.empty = text("loading")
         views = Container(Container(node_map, tree, id="left"), Static(id="side"), id="views")
         return Container(Static(id="summary"), views)
@@ -108,23 +108,23 @@ class ClusterPage(NodeSteering):
     def actions(self) -> Sequence[Action]:
         """The most important first."""
         return (
-            Action("enter,d", "open", "cluster.open", self._open, why_not=self._none),
-            Action("/", "find", "cluster.find", self._ask_find),
+            Action("enter,d", "open", "cluster.open", self._open, why_not=self._why_no_node),
+            Action("/", "find", "cluster.find", self._ask_search),
             Action("v", "tree", "cluster.tree", self._toggle),
             Action("U", "use", "cluster.use", self._toggle_use),
             Action("t", "same", "cluster.same_task", self._same, why_not=self._nobody),
             Action("n", "nodes", "cluster.list", lambda: self.hai.goto("nodes")),
             Action("w", "queue", "cluster.queue", lambda: self.hai.goto("queue")),
-            *self.steering(),
+            *self.node_actions(),
         )
 
     def opened(self) -> None:
         """Watch the nodes; note now and then how much is held."""
-        in_background(self, self._watch, group="watch")
+        run_in_background(self, self._watch, group="watch")
         self.set_interval(SAMPLE_SECONDS, self._sample)
         self.set_interval(_TICK_SECONDS, self._tick)
-        self.set_interval(USE_SECONDS, self._ask_use)
-        self._ask_use()
+        self.set_interval(USE_SECONDS, self._load_usage)
+        self._load_usage()
 
     def on_resize(self) -> None:
         """The charts are as wide as their column."""
@@ -158,7 +158,7 @@ class ClusterPage(NodeSteering):
         self._model.sample(self.hai.now())
         self._soon.add(set())
 
-    def _ask_use(self) -> None:
+    def _load_usage(self) -> None:
         if self.on_top:
             self.fetch(lambda client: client.usage.of_nodes(), self._take_use, group="use")
 
@@ -168,12 +168,16 @@ class ClusterPage(NodeSteering):
 
     # What is shown.
 
-    def _look_of(self, node: Node) -> StateStyle:
+    def _style_of(self, node: Node) -> StateStyle:
         user = self.hai.caller.name
-        return look_of(node, user, self._uses) if self._shows_use else LOOKS[condition(node, user)]
+        return (
+            node_style(node, user, self._uses)
+            if self._shows_use
+            else CONDITION_STYLES[condition(node, user)]
+        )
 
     def _draw(self, _: set[int]) -> None:
-        if not self.stands:
+        if not self.is_ready:
             return
         user = self.hai.caller.name
         self.node_map.empty = self.table.empty = text(
@@ -190,9 +194,9 @@ class ClusterPage(NodeSteering):
             line = summary(self._model.counts(user), len(self._waiting()), shades)
         self.query_one("#summary", Static).update(line)
         self._draw_side()
-        if self._wanted and self._model.loaded:
-            self._find(self._wanted)
-            self._wanted = ""
+        if self._initial_query and self._model.loaded:
+            self._find(self._initial_query)
+            self._initial_query = ""
 
     def _tree(self, user: str) -> Sequence[Branch]:
         return branches(self._model.nodes.values(), user, self.hai.now())
@@ -214,23 +218,23 @@ class ClusterPage(NodeSteering):
 
     def _card(self, node: Node, shades: Tones, tenants: int) -> Text:
         use = self._uses.get(node.name)
-        told = numbers(use) if use is not None else ""
+        sentence = numbers(use) if use is not None else ""
         user, now = self.hai.caller.name, self.hai.now()
-        return node_card(node, user, shades, now=now, use=told, tenants=tenants)
+        return node_card(node, user, shades, now=now, use=sentence, tenants=tenants)
 
     def _tell(self, node: Node | None) -> None:
         if node is not None:
-            word = text(f"node.{condition(node, self.hai.caller.name)}")
+            condition_text = text(f"node.{condition(node, self.hai.caller.name)}")
             silent = silent_node(node, self.hai.now())
-            self.status(" · ".join(filter(None, (node.name, word, node.reason, *silent))))
-        self.reframe()
+            self.status(" · ".join(filter(None, (node.name, condition_text, node.reason, *silent))))
+        self.refresh_frame()
 
     def _charts(self, width: int) -> Text:
         shades = tones(self.app.current_theme)
-        held = [part for _, part in self._model.held]
-        now = f"{held[-1]:.0%}" if held else "-"
+        usage_samples = [part for _, part in self._model.usage_samples]
+        now = f"{usage_samples[-1]:.0%}" if usage_samples else "-"
         charts = Text().append(text("cluster.held", part=now) + "\n", "bold")
-        for line in area(held, width, 3, 1.0):
+        for line in area(usage_samples, width, 3, 1.0):
             charts.append(line + "\n", shades["busy"])
         model = self.hai.session.tasks
         counts = per_hour(model.tasks.values() if model else (), self.hai.now(), _HOURS)
@@ -239,8 +243,8 @@ class ClusterPage(NodeSteering):
         ):
             top = max([1, *values])
             charts.append(f"\n{text(f'cluster.{key}', count=sum(values), hours=_HOURS)}\n", "bold")
-            told = spark([count or None for count in values], top)  # nothing: blank
-            charts.append(told, shades[tone])
+            sentence = spark([count or None for count in values], top)  # nothing: blank
+            charts.append(sentence, shades[tone])
         return charts
 
     def _waiting(self) -> Sequence[int]:
@@ -284,7 +288,7 @@ class ClusterPage(NodeSteering):
 
     def _toggle_use(self) -> None:
         self._shows_use = not self._shows_use
-        self._ask_use()
+        self._load_usage()
         self._soon.add(set())
 
     def _nobody(self) -> str:
@@ -300,29 +304,31 @@ class ClusterPage(NodeSteering):
             if self.node_map.marked_task:
                 self.hai.say(text("cluster.same.shown", task=task))
 
-    def _ask_find(self) -> None:
+    def _ask_search(self) -> None:
         self.ask_line(Question(text("cluster.find.ask"), self._found, changed=self._find))
 
-    def _found(self, words: str) -> None:
-        self._find(words)
-        if words.strip() and self._with(words) is None:
-            self.hai.say(text("cluster.find.none", words=words.strip()), warning=True)
+    def _found(self, arguments: str) -> None:
+        self._find(arguments)
+        if arguments.strip() and self._with(arguments) is None:
+            self.hai.say(text("cluster.find.none", words=arguments.strip()), warning=True)
 
-    def _with(self, words: str) -> Node | None:
+    def _with(self, arguments: str) -> Node | None:
         """The first node that has what is looked for."""
-        wanted = words.strip().lower()
-        return next((n for n in self._model.nodes.values() if wanted and _has(n, wanted)), None)
+        query_text = arguments.strip().lower()
+        return next(
+            (n for n in self._model.nodes.values() if query_text and _has(n, query_text)), None
+        )
 
-    def _find(self, words: str) -> None:
-        found = self._with(words)
+    def _find(self, arguments: str) -> None:
+        found = self._with(arguments)
         if found is None:
             return
         self.node_map.cursor = found.name
         self.node_map.action_go(0, 0)
-        self.table.go(f"n/{found.name}")
+        self.table.select(f"n/{found.name}")
 
 
-def _has(node: Node, wanted: str) -> bool:
+def _has(node: Node, query_text: str) -> bool:
     tenants = (f"{t.task_id} {t.task_name} {t.user}" for t in node.tenants)
-    place = (node.name, f"{node.group}#{node.zone}", told(node))
-    return wanted in " ".join((*place, *tenants)).lower()
+    node_terms = (node.name, f"{node.group}#{node.zone}", labels_of(node))
+    return query_text in " ".join((*node_terms, *tenants)).lower()

@@ -8,11 +8,11 @@ from hai.v1.node_pb2 import Node
 from hai_tui.actions import Action, Handler
 from hai_tui.i18n import text
 from hai_tui.screens.page import Page
-from hai_tui.views.node_labels import edited, told
+from hai_tui.views.node_labels import edited, labels_of
 from hai_tui.widgets.dialogs.prompt import Question
 
 
-class NodeSteering(Page):
+class NodeActionsPage(Page):
     """A page with a node under its cursor."""
 
     @property
@@ -23,28 +23,32 @@ class NodeSteering(Page):
     def node_changed(self, node: Node) -> None:
         """The server has answered with its new state."""
 
-    def steering(self) -> Sequence[Action]:
+    def node_actions(self) -> Sequence[Action]:
         """Cordon, uncordon, drain, label."""
         return (
-            _steer("x", "cordon", self._ask_cordon, self._off),
-            _steer("u", "uncordon", self._uncordon, self._on),
-            _steer("D", "drain", self._ask_drain, self._none),
-            _steer("L", "label", self._ask_labels, self._none),
+            _node_action("x", "cordon", self._ask_cordon, self._why_no_cordon),
+            _node_action("u", "uncordon", self._uncordon, self._why_no_uncordon),
+            _node_action("D", "drain", self._ask_drain, self._why_no_node),
+            _node_action("L", "label", self._ask_labels, self._why_no_node),
         )
 
-    def _none(self) -> str:
+    def _why_no_node(self) -> str:
         return "" if self.node is not None else text("refused.nothing")
 
-    def _off(self) -> str:
+    def _why_no_cordon(self) -> str:
         node = self.node
-        return text("node.is_cordoned", name=node.name) if node and node.cordoned else self._none()
+        return (
+            text("node.is_cordoned", name=node.name)
+            if node and node.cordoned
+            else self._why_no_node()
+        )
 
-    def _on(self) -> str:
+    def _why_no_uncordon(self) -> str:
         node = self.node
         return (
             text("node.not_cordoned", name=node.name)
             if node and not node.cordoned
-            else self._none()
+            else self._why_no_node()
         )
 
     def _ask_cordon(self) -> None:
@@ -68,7 +72,7 @@ class NodeSteering(Page):
                 Question(
                     question,
                     lambda line: self.start(self._label(node, line)),
-                    value=told(node),
+                    value=labels_of(node),
                     placeholder=text("field.labels.hint"),
                 )
             )
@@ -76,19 +80,21 @@ class NodeSteering(Page):
     async def _label(self, node: Node, line: str) -> None:
         change = edited(node, line)
         if change.labels or change.remove:
-            done = await self.call(
+            updated = await self.call(
                 lambda client: client.nodes.label(node.name, change.labels, remove=change.remove)
             )
-            self._told(done, "labelled", labels=told(done) or "-")
+            self._report(updated, "labelled", labels=labels_of(updated) or "-")
 
     async def _cordon(self, node: Node, why: str) -> None:
-        self._told(await self.call(lambda client: client.nodes.cordon(node.name, why)), "cordoned")
+        self._report(
+            await self.call(lambda client: client.nodes.cordon(node.name, why)), "cordoned"
+        )
 
     async def _uncordon(self) -> None:
         node = self.node
         if node is not None:
-            done = await self.call(lambda client: client.nodes.uncordon(node.name))
-            self._told(done, "uncordoned")
+            updated = await self.call(lambda client: client.nodes.uncordon(node.name))
+            self._report(updated, "uncordoned")
 
     def _drain(self, node: Node, why: str) -> Awaitable[None]:
         concerned = ", ".join(f"{t.task_id} {t.task_name} ({t.user})" for t in node.tenants)
@@ -99,14 +105,14 @@ class NodeSteering(Page):
 
     async def _drained(self, yes: Awaitable[bool], node: Node, why: str) -> None:
         if await yes:
-            done = await self.call(lambda client: client.nodes.drain(node.name, why))
-            self._told(done, "drained")
+            updated = await self.call(lambda client: client.nodes.drain(node.name, why))
+            self._report(updated, "drained")
 
-    def _told(self, node: Node, done: str, **facts: str) -> None:
-        self.hai.say(f"{node.name}: {text(f'done.{done}', **facts)}")
+    def _report(self, node: Node, updated: str, **facts: str) -> None:
+        self.hai.say(f"{node.name}: {text(f'done.{updated}', **facts)}")
         self.node_changed(node)
 
 
-def _steer(key: str, name: str, handler: Handler, why_not: Callable[[], str]) -> Action:
+def _node_action(key: str, name: str, handler: Handler, why_not: Callable[[], str]) -> Action:
     text_id = f"node.do.{name}"
     return Action(key, name, text_id, handler, "manage_nodes", True, why_not=why_not)

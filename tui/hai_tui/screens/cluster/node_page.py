@@ -18,9 +18,9 @@ from hai_tui.feed.debouncer import Debouncer
 from hai_tui.formatting.cells import Cell, Column
 from hai_tui.formatting.values import priority_name, since
 from hai_tui.i18n import text
-from hai_tui.screens.cluster.node_actions import NodeSteering
-from hai_tui.textual_compat import in_background, later
-from hai_tui.theme import tones
+from hai_tui.runtime.textual_compat import later, run_in_background
+from hai_tui.screens.cluster.node_actions import NodeActionsPage
+from hai_tui.style.theme import tones
 from hai_tui.views.start_forecast import short
 from hai_tui.widgets.plain import Static
 from hai_tui.widgets.table.virtual_table import VirtualTable
@@ -40,7 +40,7 @@ _QUEUE_SECONDS = 1.0
 """Between two questions about the queue: on a busy cluster it changes all the time."""
 
 
-class NodePage(NodeSteering):
+class NodePage(NodeActionsPage):
     """Opened with a node's name."""
 
     DEFAULT_CSS = """
@@ -50,12 +50,12 @@ class NodePage(NodeSteering):
 
     def __init__(self, name: str = "", *_: str) -> None:
         super().__init__()
-        self._wanted = name
+        self._node_name = name
         self._node: Node | None = None
         self._version = 0
         self._rows: dict[int, Task] = {}
         self._use = ""
-        self._soon = Debouncer(lambda ids: self._ask_queue(), _QUEUE_SECONDS, partial(later, self))
+        self._soon = Debouncer(lambda ids: self._load_queue(), _QUEUE_SECONDS, partial(later, self))
 
     @property
     def node(self) -> Node | None:
@@ -77,19 +77,21 @@ class NodePage(NodeSteering):
         return (
             Action("enter", "open", "action.open", self._open),
             Action("l", "logs", "node.do.logs", self._logs, why_not=self._nobody),
-            *self.steering(),
+            *self.node_actions(),
         )
 
     def opened(self) -> None:
         """Watch the node; ask for the queue of its group."""
-        self.fetch(lambda client: client.nodes.get(self._wanted), self._first)
+        self.fetch(lambda client: client.nodes.get(self._node_name), self._first)
 
     def refused(self, error: HaiError) -> None:
         """There is no such node."""
         super().refused(error)
         if self._node is None:
-            told = text("refused", message=error.message)
-            self.query_one("#card", Static).update(Text(told, tones(self.app.current_theme)["bad"]))
+            sentence = text("refused", message=error.message)
+            self.query_one("#card", Static).update(
+                Text(sentence, tones(self.app.current_theme)["bad"])
+            )
             self.table.empty = ""
             self.table.refresh()
 
@@ -98,11 +100,11 @@ class NodePage(NodeSteering):
         if self._node is not None:
             self._soon.add(ids)
 
-    def shown_again(self) -> None:
+    def page_resumed(self) -> None:
         """It may have changed behind another page."""
         if self._node is not None:
-            self._ask_queue()
-            self._ask_use()
+            self._load_queue()
+            self._load_usage()
 
     def node_changed(self, node: Node) -> None:
         """Show it at once."""
@@ -115,11 +117,11 @@ class NodePage(NodeSteering):
     def _first(self, node: Node) -> None:
         self._version = node.version
         self._show(node)
-        self._ask_queue()
-        self._ask_use()
-        self.set_interval(USE_SECONDS, self._ask_use)
+        self._load_queue()
+        self._load_usage()
+        self.set_interval(USE_SECONDS, self._load_usage)
         self.set_interval(_TICK_SECONDS, self._tick)
-        in_background(self, self._watch, group="watch", exclusive=True)
+        run_in_background(self, self._watch, group="watch", exclusive=True)
 
     async def _watch(self) -> None:
         from hai_tui.feed.reconnecting_stream import ReconnectingStream
@@ -135,18 +137,18 @@ class NodePage(NodeSteering):
     def _take(self, answer: WatchNodesResponse) -> None:
         self._version = max(self._version, answer.version)
         for node in answer.nodes:
-            if node.name == self._wanted:
+            if node.name == self._node_name:
                 self._show(node)
 
     def _show(self, node: Node) -> None:
-        if self.stands:
+        if self.is_ready:
             self._node = node
-            self.reframe()
+            self.refresh_frame()
 
-    def reframe(self) -> None:
+    def refresh_frame(self) -> None:
         """The card says whose the node is, which depends on who looks: that may be known later."""
-        super().reframe()
-        if self.stands and self._node is not None:
+        super().refresh_frame()
+        if self.is_ready and self._node is not None:
             self._draw(self._node)
 
     def _draw(self, node: Node) -> None:
@@ -159,37 +161,37 @@ class NodePage(NodeSteering):
 
     def _tick(self) -> None:
         """For how long agents are silent, is counted."""
-        if self.stands and self._node is not None and node_silences(self._node):
+        if self.is_ready and self._node is not None and node_silences(self._node):
             self._draw(self._node)
 
-    def _ask_use(self) -> None:
+    def _load_usage(self) -> None:
         group = self._node.group if self._node else ""
         if self.on_top:
             self.fetch(lambda client: client.usage.of_nodes(group), self._take_use, group="use")
 
     def _take_use(self, answer: ListNodeUsageResponse) -> None:
-        use = next((each for each in answer.nodes if each.node == self._wanted), None)
+        use = next((each for each in answer.nodes if each.node == self._node_name), None)
         self._use = numbers(use) if use is not None else ""
-        self.reframe()
+        self.refresh_frame()
 
-    def _ask_queue(self) -> None:
+    def _load_queue(self) -> None:
         group = self._node.group if self._node else ""
         if self.on_top:
             self.fetch(lambda client: client.tasks.queue(group), self._show_queue, group="queue")
 
     def _show_queue(self, queue: Sequence[Task]) -> None:
-        if not self.stands:
+        if not self.is_ready:
             return
         self._rows.clear()
         self._rows.update((task.id, task) for task in queue)
         self.table.show(list(self._rows))
         fitting = next((task for task in queue if task.node_count <= 1), None)
-        told = Text(
+        sentence = Text(
             text("node.waiting", count=len(queue), group=self._node.group if self._node else "")
         )
         if fitting is not None:
-            told.append(" · ").append(text("node.would_fit", id=fitting.id, name=fitting.name))
-        self.status(told)
+            sentence.append(" · ").append(text("node.would_fit", id=fitting.id, name=fitting.name))
+        self.status(sentence)
 
     def _nobody(self) -> str:
         return "" if self._node is not None and self._node.tenants else text("cluster.nobody")

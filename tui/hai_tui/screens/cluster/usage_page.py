@@ -12,7 +12,7 @@ from textual.widget import Widget
 from hai_tui.actions import Action
 from hai_tui.i18n import text
 from hai_tui.screens.page import Page
-from hai_tui.theme import tones
+from hai_tui.style.theme import tones
 from hai_tui.widgets.usage_view import UsageView
 
 if TYPE_CHECKING:
@@ -38,21 +38,21 @@ class UsagePage(Page):
         return (
             Action("+", "longer", "usage.longer", lambda: self._change(1)),
             Action("-", "shorter", "usage.shorter", lambda: self._change(-1)),
-            Action("ctrl+r", "reload", "do.reload", self._look),
+            Action("ctrl+r", "reload", "do.reload", self._reload),
             Action("n", "map", "page.cluster", lambda: self.hai.goto("cluster")),
         )
 
     def _change(self, step: int) -> None:
         names = list(SPANS)
-        place = names.index(self._span) + step
-        self._span = names[max(0, min(len(names) - 1, place))]
-        self._tell()
-        self._look()
+        level = names.index(self._span) + step
+        self._span = names[max(0, min(len(names) - 1, level))]
+        self._update_status()
+        self._reload()
 
-    def _look(self) -> None:
-        self.query_one(UsageView).look()
+    def _reload(self) -> None:
+        self.query_one(UsageView).reload()
 
-    def _tell(self) -> None:
+    def _update_status(self) -> None:
         spans = " ".join(f"[{name}]" if name == self._span else name for name in SPANS)
         self.status(f"{self._group or text('usage.all')} · {spans}")
 
@@ -60,12 +60,12 @@ class UsagePage(Page):
         client = await self.hai.session.client()
         start = datetime.fromtimestamp(self.hai.now() - SPANS[self._span], tz=UTC)
         usage, group = client.usage, self._group
-        return await self.hai.session.insist(
+        return await self.hai.session.call_with_retry(
             lambda: usage.of_cluster(group, start=start, points=points)
         )
 
     def _draw(self, answer: Any, width: int) -> Text:
         from hai_tui.usage import chart_text
 
-        self._tell()
+        self._update_status()
         return chart_text.of_cluster(answer, width, tones(self.hai.current_theme))

@@ -13,11 +13,11 @@ from pathlib import Path
 import click
 
 from hai_tui.i18n import text
-from hai_tui.logs.ansi_sanitize import harmless
+from hai_tui.logs.ansi_sanitize import sanitize
 from hai_tui.logs.export import write
 from hai_tui.logs.window import Line
+from hai_tui.runtime.textual_compat import run_in_background
 from hai_tui.screens.page import Page
-from hai_tui.textual_compat import in_background
 from hai_tui.widgets.dialogs.prompt import Question
 from hai_tui.widgets.log.pane import LogPane
 
@@ -58,14 +58,16 @@ class LogFiles(Page):
             return text("logs.saved", path=path, lines=f"{count:,}")
 
         await self.save(path, lines)
-        self.tell()
+        self.update_status()
 
-    async def _write(self, pane: LogPane, path: Path, form: Callable[[Line], str]) -> int:
-        def told(count: int) -> None:
+    async def _write(self, pane: LogPane, path: Path, format_line: Callable[[Line], str]) -> int:
+        def on_progress(count: int) -> None:
             self.status(text("logs.saving", path=path, lines=f"{count:,}"))
 
         assert pane.reader is not None
-        return await write(pane.reader, path, only=pane.only, form=form, told=told)
+        return await write(
+            pane.reader, path, only=pane.only, format_line=format_line, on_progress=on_progress
+        )
 
     async def page_lines(self) -> None:
         """In the user's own pager; the screen is its meanwhile."""
@@ -75,18 +77,18 @@ class LogFiles(Page):
         pager = os.environ.get("PAGER") or "less -R"
         with tempfile.TemporaryDirectory(prefix="hai-log-") as directory:
             path = Path(directory) / f"task-{pane.source.task}.log"
-            await self._write(pane, path, lambda line: harmless(line.text))
+            await self._write(pane, path, lambda line: sanitize(line.text))
             try:
                 command = [*shlex.split(pager), str(path)]
                 with self.app.suspend():
                     subprocess.run(command, check=False)  # noqa: ASYNC221 - the screen is the pager's
             except (OSError, ValueError):  # there is none, or a quote is open
                 self.hai.say(text("logs.no_pager", pager=pager), warning=True)
-        self.tell()
+        self.update_status()
 
     def report(self, begin: Callable[[], Awaitable[object]], group: str = "actions") -> None:
         """Run it beside what is shown; what the server refuses is told."""
-        in_background(self, partial(self._reported, begin), group=group)
+        run_in_background(self, partial(self._reported, begin), group=group)
 
     async def _reported(self, begin: Callable[[], Awaitable[object]]) -> None:
         """Do it; what goes wrong is told, and the page stays."""
@@ -99,7 +101,7 @@ class LogFiles(Page):
         except click.BadParameter as error:
             self.hai.say(error.message, warning=True)
 
-    def tell(self) -> None:
+    def update_status(self) -> None:
         """Say how much is held of the log that has the keyboard."""
         if self.pane is not None:
-            self.status(self.pane.told())
+            self.status(self.pane.status_text())

@@ -15,8 +15,8 @@ from hai_tui.actions import Action
 from hai_tui.formatting import values as formatting
 from hai_tui.i18n import text
 from hai_tui.logs.reader import Reader, Source
-from hai_tui.screens.logs.navigation import LogMoves
-from hai_tui.textual_compat import in_background
+from hai_tui.runtime.textual_compat import run_in_background
+from hai_tui.screens.logs.navigation import LogNavigation
 from hai_tui.widgets.dialogs.prompt import Prompt, Question
 from hai_tui.widgets.log.pane import LogPane
 from hai_tui.widgets.log.view import LogView
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 MOST_LOGS = 5
 
 
-class LogsPage(LogMoves):
+class LogsPage(LogNavigation):
     """Opened with a task's number or name, ranks (all, 0, 0-3,7), and what lines must have."""
 
     DEFAULT_CSS = "LogsPage Vertical#content { height: 1fr; }"
 
     def __init__(self, task: str = "", ranks: str = "all", *only: str) -> None:
         super().__init__()
-        self._asked, self._ranks, self._first_only = task, ranks, " ".join(only)
+        self._task_reference, self._ranks, self._first_only = task, ranks, " ".join(only)
 
     def content(self) -> Widget:
         """The logs, below one another."""
@@ -42,25 +42,25 @@ class LogsPage(LogMoves):
 
     def title_text(self) -> str:
         """Which logs are open now."""
-        names = " + ".join(pane.source.words for pane in self.panes)
+        names = " + ".join(pane.source.arguments for pane in self.panes)
         return f"{self.entry.title} {names}" if names else super().title_text()
 
-    def becomes(self, words: Sequence[str]) -> bool:
+    def accepts_arguments(self, query: Sequence[str]) -> bool:
         """One of its logs may be what is wanted; it gets the keyboard."""
-        found = next((p for p in self.panes if p.source.words == " ".join(words)), None)
-        if found is None:
-            return (not self.panes or len(words) > 2) and super().becomes(words)
-        found.view.focus()
+        matching = next((p for p in self.panes if p.source.arguments == " ".join(query)), None)
+        if matching is None:
+            return (not self.panes or len(query) > 2) and super().accepts_arguments(query)
+        matching.view.focus()
         return True
 
     def opened(self) -> None:
         """Open the log that the page was asked for."""
-        in_background(self, self._begin, group="begin")
+        run_in_background(self, self._begin, group="begin")
 
     async def _begin(self) -> None:
         """What is wrong with it stays there; the note about it passes."""
         try:
-            await self._open(self._asked, self._ranks)
+            await self._open(self._task_reference, self._ranks)
         except HaiError as error:
             self.refused(error)
         except click.BadParameter as error:
@@ -74,32 +74,40 @@ class LogsPage(LogMoves):
             Action("/", "search", "logs.search", self.ask_search),
             Action("n", "next-hit", "logs.next", lambda: self.go_to_hit(back=False)),
             Action(
-                "N", "previous-hit", "logs.previous", lambda: self.go_to_hit(back=True), shown=False
+                "N",
+                "previous-hit",
+                "logs.previous",
+                lambda: self.go_to_hit(back=True),
+                in_footer=False,
             ),
             Action("&", "only", "logs.only", self.ask_only),
             Action("r", "ranks", "logs.ranks", self._ask_ranks),
             Action("G,end", "end", "logs.end", self.go_to_end),
             Action("g,home", "top", "logs.top", self.go_to_top),
-            Action("f", "follow", "logs.follow", self.follow, shown=False),
+            Action("f", "follow", "logs.follow", self.follow, in_footer=False),
             Action("w", "wrap", "logs.wrap", self._each("wrap", LogPane.toggle_wrap)),
             Action("t", "times", "logs.times", self._each("times", LogPane.toggle_times)),
             Action(
-                "]", "next-run", "logs.run.next", lambda: self.go_to_run(back=False), shown=False
+                "]",
+                "next-run",
+                "logs.run.next",
+                lambda: self.go_to_run(back=False),
+                in_footer=False,
             ),
             Action(
                 "[",
                 "previous-run",
                 "logs.run.previous",
                 lambda: self.go_to_run(back=True),
-                shown=False,
+                in_footer=False,
             ),
             Action("s", "save", "logs.save", self.ask_save),
             Action("p", "pager", "logs.pager", self.page_lines),
-            Action("c", "copy", "logs.copy", self.copy_lines, shown=False),
-            Action("d", "task", "logs.task", self._to_task, shown=False),
-            Action("+", "add", "logs.add", self._ask_add, shown=False),
-            Action("tab", "switch", "logs.switch", self._switch, shown=not one),
-            Action("x", "close", "logs.close", self._close, shown=not one),
+            Action("c", "copy", "logs.copy", self.copy_lines, in_footer=False),
+            Action("d", "task", "logs.task", self._to_task, in_footer=False),
+            Action("+", "add", "logs.add", self._ask_add, in_footer=False),
+            Action("tab", "switch", "logs.switch", self._switch, in_footer=not one),
+            Action("x", "close", "logs.close", self._close, in_footer=not one),
         )
 
     # What lines do.
@@ -114,20 +122,20 @@ class LogsPage(LogMoves):
     def on_log_pane_changed(self, event: LogPane.Changed) -> None:
         """Tell how much is held."""
         if event.pane is self.pane:
-            self.tell()
+            self.update_status()
 
     def on_log_view_moved(self, event: LogView.Moved) -> None:
         """Another place, and perhaps not following any more."""
         for pane in self.panes:
             if pane.view is event.view:
-                pane.head()
-        self.tell()
+                pane.update_heading()
+        self.update_status()
 
     def on_descendant_focus(self) -> None:
         """Another log has the keyboard."""
-        self.tell()
+        self.update_status()
 
-    def shown_again(self) -> None:
+    def page_resumed(self) -> None:
         """The task may have had another run meanwhile."""
         for pane in self.panes:
             self.report(partial(self._runs, pane))
@@ -148,7 +156,7 @@ class LogsPage(LogMoves):
         if self._first_only:
             pane.set_only(self._first_only)
             self._first_only = ""
-        self.reframe()
+        self.refresh_frame()
 
     async def _read(self, pane: LogPane, client: Client) -> None:
         if pane.reader is not None:
@@ -162,9 +170,9 @@ class LogsPage(LogMoves):
             following=lambda: pane.view.following,
             window=pane.window,
         )
-        pane.head()
+        pane.update_heading()
         try:
-            await session.insist(pane.reader.last)
+            await session.call_with_retry(pane.reader.last)
             await self._runs(pane)
         except HaiError as error:
             pane.failed(error.message)
@@ -173,27 +181,27 @@ class LogsPage(LogMoves):
     async def _runs(self, pane: LogPane) -> None:
         session, id = self.hai.session, pane.source.task
         client = await session.client()
-        task = await session.insist(lambda: client.tasks.get(id))
-        runs = await session.insist(lambda: client.tasks.runs(id))
-        if pane.stands:
+        task = await session.call_with_retry(lambda: client.tasks.get(id))
+        runs = await session.call_with_retry(lambda: client.tasks.runs(id))
+        if pane.is_ready:
             pane.task_name, pane.runs = task.name, runs
-            pane.head()
+            pane.update_heading()
             pane.view.refresh()
 
     # Which lines.
 
     def _ask_ranks(self) -> None:
         if self.pane is not None:
-            shown = ",".join(map(str, self.pane.source.ranks)) or "all"
+            current = ",".join(map(str, self.pane.source.ranks)) or "all"
             hint = text("logs.ask.ranks.hint")
-            self.ask_line(Question(text("logs.ask.ranks"), self._choose, shown, hint))
+            self.ask_line(Question(text("logs.ask.ranks"), self._choose, current, hint))
 
-    def _choose(self, words: str) -> None:
+    def _choose(self, query: str) -> None:
         pane = self.pane
         if pane is None:
             return
         try:
-            ranks = formatting.ranks(words)
+            ranks = formatting.ranks(query)
         except click.BadParameter as error:
             self.hai.say(error.message, warning=True)
             return
@@ -211,16 +219,16 @@ class LogsPage(LogMoves):
         def handler() -> None:
             for pane in self.panes:
                 change(pane)
-            self._remember(name, name not in self.hai.state.words("logs"))
+            self._remember(name, name not in self.hai.preferences.strings("logs"))
 
         return handler
 
-    def _remember(self, name: str, wanted: bool) -> None:
-        others = [each for each in self.hai.state.words("logs") if each != name]
-        self.hai.state.put("logs", [*others, name] if wanted else others)
+    def _remember(self, name: str, enabled: bool) -> None:
+        others = [each for each in self.hai.preferences.strings("logs") if each != name]
+        self.hai.preferences.put("logs", [*others, name] if enabled else others)
 
     def _as_remembered(self, pane: LogPane) -> None:
-        chosen = self.hai.state.words("logs")
+        chosen = self.hai.preferences.strings("logs")
         if "wrap" in chosen:
             pane.toggle_wrap()
         if "times" in chosen:
@@ -232,12 +240,12 @@ class LogsPage(LogMoves):
         if len(self.panes) >= MOST_LOGS:
             self.hai.say(text("logs.too_many", most=MOST_LOGS), warning=True)
             return
-        shown = f"{self.pane.source.task} " if self.pane else ""
+        current = f"{self.pane.source.task} " if self.pane else ""
         hint = text("logs.ask.add.hint")
-        self.ask_line(Question(text("logs.ask.add"), self._add, shown, hint))
+        self.ask_line(Question(text("logs.ask.add"), self._add, current, hint))
 
-    def _add(self, words: str) -> None:
-        task, _, ranks = words.strip().partition(" ")
+    def _add(self, query: str) -> None:
+        task, _, ranks = query.strip().partition(" ")
         if task:
             self.report(partial(self._open, task, ranks.strip() or "all"))
 
@@ -254,7 +262,7 @@ class LogsPage(LogMoves):
             await pane.reader.close()
         await pane.remove()
         self.panes[0].view.focus()
-        self.reframe()
+        self.refresh_frame()
 
     def _to_task(self) -> None:
         if self.pane is not None:

@@ -10,7 +10,7 @@ from hai_tui.screens.logs.files import LogFiles
 from hai_tui.widgets.dialogs.prompt import Question
 
 
-class LogMoves(LogFiles):
+class LogNavigation(LogFiles):
     """A page with logs that one moves through; what is looked for is each log's own."""
 
     _history: tuple[str, ...] = ()  # what was looked for, the newest first
@@ -44,7 +44,7 @@ class LogMoves(LogFiles):
         pane = self.pane
         if pane is not None and pane.view.following:
             pane.view.following = False
-            pane.head()
+            pane.update_heading()
         else:
             await self.go_to_end()
 
@@ -53,10 +53,11 @@ class LogMoves(LogFiles):
         pane = self.pane
         if pane is None or pane.reader is None:
             return
-        line, seen = pane.find_run(back=back), pane.seen.run if pane.seen else 0
+        line, current = pane.find_run(back=back), pane.first_visible_line
+        number = current.run if current else 0
         if line is None:
-            there = (lambda x: x.run < seen) if back else (lambda x: x.run > seen)
-            line = await pane.reader.find(there, back=back)
+            test = (lambda x: x.run < number) if back else (lambda x: x.run > number)
+            line = await pane.reader.find(test, back=back)
             pane.flush()
         if line is None:
             self.hai.say(text("logs.no_run"))
@@ -67,7 +68,7 @@ class LogMoves(LogFiles):
 
     def ask_search(self) -> None:
         """What to look for; hits are marked while it is typed."""
-        before = self.pane.words if self.pane is not None else ""
+        before = self.pane.search_text if self.pane is not None else ""
         question = Question(
             text("logs.ask.search"),
             self._search,
@@ -77,16 +78,16 @@ class LogMoves(LogFiles):
         )
         self.ask_line(question)
 
-    def _mark(self, words: str) -> None:
+    def _mark(self, query: str) -> None:
         if self.pane is not None:
-            self.pane.search(words)
-            self.tell()
+            self.pane.search(query)
+            self.update_status()
 
-    def _search(self, words: str) -> None:
-        self._mark(words)
-        if words:
-            earlier = (each for each in self._history if each != words)
-            self._history = (words, *earlier)[:50]
+    def _search(self, query: str) -> None:
+        self._mark(query)
+        if query:
+            earlier = (each for each in self._history if each != query)
+            self._history = (query, *earlier)[:50]
             at_end = self.pane is not None and self.pane.view.following
             self.report(partial(self.go_to_hit, back=at_end))
 
@@ -95,23 +96,23 @@ class LogMoves(LogFiles):
         pane = self.pane
         if pane is None or pane.reader is None:
             return
-        wanted = pane.wanted
-        if wanted is None:
+        search_pattern = pane.search_pattern
+        if search_pattern is None:
             self.hai.say(text("logs.no_words"))
             return
-        if pane.view.next_hit(back=back) or wanted.gave_up:
-            self.tell()
+        if pane.view.next_hit(back=back) or search_pattern.gave_up:
+            self.update_status()
             return
 
-        def told(lines: int) -> None:
-            self.status(text("logs.looking", wanted=wanted.pattern, lines=f"{lines:,}"))
+        def on_progress(lines: int) -> None:
+            self.status(text("logs.looking", wanted=search_pattern.pattern, lines=f"{lines:,}"))
 
-        line = await pane.reader.find(matches(wanted), back=back, told=told)
+        line = await pane.reader.find(matches(search_pattern), back=back, on_progress=on_progress)
         pane.flush()
-        self.tell()
-        if line is None and not wanted.gave_up:
+        self.update_status()
+        if line is None and not search_pattern.gave_up:
             way = "above" if back else "below"
-            self.hai.say(text(f"logs.no_more_hits.{way}", wanted=wanted.pattern))
+            self.hai.say(text(f"logs.no_more_hits.{way}", wanted=search_pattern.pattern))
         elif line is not None:
             pane.view.show_hit(line)
 
@@ -129,7 +130,7 @@ class LogMoves(LogFiles):
                 )
             )
 
-    def _only(self, words: str) -> None:
+    def _only(self, query: str) -> None:
         if self.pane is not None:
-            self.pane.set_only(words)
-            self.tell()
+            self.pane.set_only(query)
+            self.update_status()

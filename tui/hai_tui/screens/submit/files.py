@@ -36,11 +36,11 @@ class DraftFiles(Page):
         if not name.strip():
             return
         try:
-            shown = Path(os.path.expanduser(name.strip())).read_text("utf-8-sig")
+            content = Path(os.path.expanduser(name.strip())).read_text("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             self.hai.say(text("submit.cannot_read", path=name, error=error), warning=True)
             return
-        self.show_draft(drafts.read(shown))
+        self.show_draft(drafts.read(content))
 
     def _save(self, name: str) -> None:
         if name.strip():

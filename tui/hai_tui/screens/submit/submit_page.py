@@ -16,15 +16,15 @@ from textual.widgets import Input, TextArea
 
 from hai.client.errors import HaiError, Invalid, Unreachable, Violation
 from hai_tui.actions import Action
-from hai_tui.feed.connection_state import LinkState
+from hai_tui.feed.connection_state import ConnectionState
 from hai_tui.i18n import text
+from hai_tui.runtime.textual_compat import run_in_background
 from hai_tui.screens.submit.files import DraftFiles
+from hai_tui.style.theme import tones
 from hai_tui.submit import draft as drafts
 from hai_tui.submit.draft import Draft
 from hai_tui.submit.validation_result import ValidationResult
-from hai_tui.textual_compat import in_background
-from hai_tui.theme import tones
-from hai_tui.widgets.form.ordered_input import TextField
+from hai_tui.widgets.form.ordered_input import OrderedTextArea
 from hai_tui.widgets.form.submit_form import SubmitForm
 from hai_tui.widgets.plain import Static
 
@@ -68,7 +68,7 @@ class SubmitPage(DraftFiles):
 
     def content(self) -> Widget:
         """The form, the yaml, and below them what the server says."""
-        area = TextField.code_editor(
+        area = OrderedTextArea.code_editor(
             "", language="yaml", theme="css", show_line_numbers=True, tab_behavior="indent"
         )
         return Container(Container(self.form, area, id="views"), Static(id="verdict"))
@@ -98,7 +98,7 @@ class SubmitPage(DraftFiles):
             replace(
                 each,
                 key="" if len(each.key) == 1 else each.key,
-                confirm=self._unsaved if each.name == "back" and each.shown else each.confirm,
+                confirm=self._unsaved if each.name == "back" and each.in_footer else each.confirm,
             )
             for each in found
         ]
@@ -112,7 +112,7 @@ class SubmitPage(DraftFiles):
         self.fetch(self._begin, self._began)
         self.fetch(lambda client: client.nodes.groups(), self._offer_groups, group="groups")
 
-    def link_changed(self, link: LinkState) -> None:
+    def link_changed(self, link: ConnectionState) -> None:
         """What could not be checked is checked when the server is back."""
         if link.live and self.is_mounted and self._verdict.answer is None:
             self._check_soon()
@@ -166,9 +166,9 @@ class SubmitPage(DraftFiles):
             self.form.show(draft.spec)
         self._edited()
 
-    def _write_yaml(self, shown: str) -> None:
+    def _write_yaml(self, yaml_text: str) -> None:
         with self.area.prevent(TextArea.Changed):
-            self.area.load_text(shown)
+            self.area.load_text(yaml_text)
 
     def _edited(self) -> None:
         if self.draft.spec is not None:
@@ -182,33 +182,35 @@ class SubmitPage(DraftFiles):
         """A newer text, right or wrong, cancels the question about an older one."""
         self.workers.cancel_group(self, "check")
         if self.draft.spec is not None and not self.draft.broken() and self.is_mounted:
-            in_background(self, self._check, group="check")
+            run_in_background(self, self._check, group="check")
 
     async def _check(self) -> None:
         await asyncio.sleep(PAUSE_SECONDS)
-        asked = self.draft
-        if asked.spec is None:
+        checked_draft = self.draft
+        if checked_draft.spec is None:
             return
-        spec = asked.spec
+        spec = checked_draft.spec
         try:
             answer = await self.call(lambda client: client.tasks.dry_run(spec))
             self._show(ValidationResult(answer=answer))
         except Invalid as error:
             self._show(_broken(error))
         except Unreachable:
-            self._show(ValidationResult(told=text("submit.unreachable")))
+            self._show(ValidationResult(sentence=text("submit.unreachable")))
         except HaiError as error:
-            self._show(ValidationResult(told="\n".join(filter(None, (error.message, error.hint)))))
+            self._show(
+                ValidationResult(sentence="\n".join(filter(None, (error.message, error.hint))))
+            )
 
     def _show(self, verdict: ValidationResult) -> None:
         self._verdict = verdict
-        if not self.stands:
+        if not self.is_ready:
             return
         self.form.wrong(verdict.beside())
-        words = verdict.words(tones(self.app.current_theme), self.hai.now())
-        self.query_one("#verdict", Static).update(words)
+        arguments = verdict.as_text(tones(self.app.current_theme), self.hai.now())
+        self.query_one("#verdict", Static).update(arguments)
         self.status(text("submit.status"))
-        self.reframe()
+        self.refresh_frame()
 
     # What can be done.
 

@@ -33,10 +33,10 @@ def ranks() -> tuple[Column, ...]:
 
 
 def _rank_state(rank: Rank, now: float) -> Cell:
-    from hai_tui.screens.task.text import rank_look, rank_word
+    from hai_tui.screens.task.text import rank_state_name, rank_style
 
-    seen = rank_look(rank)
-    return Cell(f"{seen.glyph} {rank_word(rank.state)}", seen.tone)
+    detail = rank_style(rank)
+    return Cell(f"{detail.glyph} {rank_state_name(rank.state)}", detail.tone)
 
 
 def _exit(rank: Rank, now: float) -> Cell:
@@ -47,9 +47,9 @@ def _exit(rank: Rank, now: float) -> Cell:
         return Cell(silent, "bad")
     if not rank.HasField("exit_code"):
         return Cell(rank.exit_meaning or "-")
-    told = "" if rank.exit_meaning.startswith("exit code") else rank.exit_meaning
-    words = f"{rank.exit_code} {told if rank.exit_code else ''}".strip()
-    return Cell(words, "bad" if rank.exit_code else "plain")
+    meaning = "" if rank.exit_meaning.startswith("exit code") else rank.exit_meaning
+    content = f"{rank.exit_code} {meaning if rank.exit_code else ''}".strip()
+    return Cell(content, "bad" if rank.exit_code else "plain")
 
 
 def _rank_span(rank: Rank, now: float) -> str:
@@ -81,8 +81,8 @@ def runs() -> tuple[Column, ...]:
 def _run_state(run: Run, now: float) -> Cell:
     from hai_tui.screens.task.text import run_state
 
-    word = run_state(run)
-    return Cell(f"{state_style(word).glyph} {word}", state_style(word).tone)
+    state_name = run_state(run)
+    return Cell(f"{state_style(state_name).glyph} {state_name}", state_style(state_name).tone)
 
 
 def _run_span(run: Run, now: float) -> str:

@@ -25,7 +25,7 @@ class TaskDetail:
     events: list[TaskEvent] = field(default_factory=list)
     why: ExplainTaskResponse | None = None
 
-    async def ask(self, client: Client, id: int) -> None:
+    async def load(self, client: Client, id: int) -> None:
         """Ask for all of it; of runs and events only for those that are new or may have changed."""
         self.task = await client.tasks.get(id)
         over = self.runs[-1].number - 1 if self.runs else 0
@@ -59,15 +59,15 @@ class TaskDetail:
 
     def event(self, sequence: int) -> TaskEvent | None:
         """An event by its number."""
-        place = sequence - self.events[0].sequence if self.events else -1
-        return self.events[place] if 0 <= place < len(self.events) else None
+        position = sequence - self.events[0].sequence if self.events else -1
+        return self.events[position] if 0 <= position < len(self.events) else None
 
-    def told_of_event(self, sequence: int) -> str:
+    def event_summary(self, sequence: int) -> str:
         """All of what its row may have no room for."""
         event = self.event(sequence)
         return f"{event.kind}: {printable(event.reason)}" if event and event.reason else ""
 
-    def told_of_run(self, number: int) -> str:
+    def run_summary(self, number: int) -> str:
         """As above: why it ended."""
         from hai_tui.screens.task.text import run_end  # loads protobuf
 

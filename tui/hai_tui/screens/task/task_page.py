@@ -19,14 +19,14 @@ from hai.client.tasks.agent_silence import run_silence
 from hai.client.tasks.references import parse_id
 from hai_tui.actions import Action
 from hai_tui.i18n import text
+from hai_tui.runtime.textual_compat import run_in_background
 from hai_tui.screens.task import tables as task_tables
 from hai_tui.screens.task.shell import open_shell, why_no_shell
 from hai_tui.screens.task.task_detail import TaskDetail
 from hai_tui.screens.task.usage_tab import UsageTab
-from hai_tui.screens.tasks.task_actions import TaskPageBase
+from hai_tui.screens.tasks.task_actions import TaskActionsPage
+from hai_tui.style.theme import tones
 from hai_tui.tasks import dependencies
-from hai_tui.textual_compat import in_background
-from hai_tui.theme import tones
 from hai_tui.widgets.plain import Static
 from hai_tui.widgets.table.virtual_table import VirtualTable
 from hai_tui.widgets.tabs import TabLine
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 TABS = ("overview", "ranks", "runs", "timeline", "why", "usage", "spec")
 _TICK_SECONDS = 1.0
-_REST_SECONDS = 0.5
+_RELOAD_SECONDS = 0.5
 """Between two looks at a task that changes all the time."""
 
 
-class TaskPage(TaskPageBase):
+class TaskPage(TaskActionsPage):
     """`:task 12`, `:task train`, `:task 12 why`."""
 
     DEFAULT_CSS = """
@@ -55,9 +55,9 @@ class TaskPage(TaskPageBase):
         super().__init__()
         self._ref, self._tab = ref, tab if tab in TABS else "overview"
         self._task_id = parse_id(ref)
-        self._bell = asyncio.Event()
-        self.seen = TaskDetail()
-        self._chain: dict[str, str] = {}
+        self._changed_event = asyncio.Event()
+        self.detail = TaskDetail()
+        self._dependency_facts: dict[str, str] = {}
 
     def content(self) -> Widget:
         """Summary, tabs, and what the chosen tab shows."""
@@ -68,21 +68,21 @@ class TaskPage(TaskPageBase):
         )
         tables = (
             VirtualTable(
-                task_tables.ranks(), self.seen.rank, now, id="ranks", empty=text("ranks.empty")
+                task_tables.ranks(), self.detail.rank, now, id="ranks", empty=text("ranks.empty")
             ),
             VirtualTable(
-                task_tables.runs(), self.seen.run, now, id="runs", empty=text("ranks.empty")
+                task_tables.runs(), self.detail.run, now, id="runs", empty=text("ranks.empty")
             ),
-            VirtualTable(task_tables.events(), self.seen.event, now, id="timeline"),
+            VirtualTable(task_tables.events(), self.detail.event, now, id="timeline"),
         )
         names = [(name, text(f"tab.{name}")) for name in TABS]
-        usage = UsageTab(self.hai, lambda: self.seen.task, id="usage")
+        usage = UsageTab(self.hai, lambda: self.detail.task, id="usage")
         switcher = ContentSwitcher(*texts, *tables, usage, initial=self._tab)
         return Vertical(Static(id="summary"), TabLine(names, self._tab, self.open_tab), switcher)
 
     def title_text(self) -> str:
         """Its number and name."""
-        name = f" {self.seen.task.name}" if self.seen.task else ""
+        name = f" {self.detail.task.name}" if self.detail.task else ""
         return f"{self.entry.title} {self._task_id or self._ref}{name}"
 
     def actions(self) -> Sequence[Action]:
@@ -91,36 +91,45 @@ class TaskPage(TaskPageBase):
             Action("l", "logs", "action.logs", self._logs),
             Action("tab,right", "nexttab", "action.nexttab", lambda: self._step(1)),
             Action(
-                "shift+tab,left", "prevtab", "action.prevtab", lambda: self._step(-1), shown=False
+                "shift+tab,left",
+                "prevtab",
+                "action.prevtab",
+                lambda: self._step(-1),
+                in_footer=False,
             ),
-            *self.steering(),
-            *self.chain(),
+            *self.task_actions(),
+            *self.dependency_actions(),
             Action("s", "shell", "action.shell", self._shell, writes=True, why_not=self._no_shell),
-            Action("S", "services", "action.services", self._services, shown=False),
+            Action("S", "services", "action.services", self._services, in_footer=False),
             self._turn("]", "next", 1),
             self._turn("[", "before", -1),
-            Action("y", "yaml", "action.yaml", lambda: self.open_tab("spec"), shown=False),
-            Action("A", "again", "action.again", self._again, writes=True, shown=False),
-            Action("c", "copy", "action.copy", self._copy, shown=False),
-            Action("E", "save", "action.save", self._save, shown=False),
+            Action("y", "yaml", "action.yaml", lambda: self.open_tab("spec"), in_footer=False),
+            Action("A", "again", "action.again", self._again, writes=True, in_footer=False),
+            Action("c", "copy", "action.copy", self._copy, in_footer=False),
+            Action("E", "save", "action.save", self._save, in_footer=False),
         ]
 
     def _turn(self, key: str, name: str, step: int) -> Action:
         def turn() -> None:
             self.open_tab("usage")
-            self._usage.turn(step)
+            self._usage.turn_page(step)
 
         return Action(
-            key, name, f"usage.{name}", turn, shown=False, why_not=lambda: self._usage.no_more()
+            key,
+            name,
+            f"usage.{name}",
+            turn,
+            in_footer=False,
+            why_not=lambda: self._usage.why_no_other_page(),
         )
 
     @property
     def _usage(self) -> UsageTab:
         return self.query_one(UsageTab)
 
-    def becomes(self, words: Sequence[str]) -> bool:
+    def accepts_arguments(self, arguments: Sequence[str]) -> bool:
         """The same task, with another tab if one is named."""
-        ref, *tab = words
+        ref, *tab = arguments
         if ref != self._ref:
             return False
         if tab and tab[0] in TABS:
@@ -133,7 +142,7 @@ class TaskPage(TaskPageBase):
 
     def with_spec(self) -> list[Task]:
         """As the server was asked for it."""
-        return [self.seen.task] if self.seen.task else self.chosen_tasks()
+        return [self.detail.task] if self.detail.task else self.chosen_tasks()
 
     # Tabs.
 
@@ -157,102 +166,106 @@ class TaskPage(TaskPageBase):
     def opened(self) -> None:
         """Ask, and ask again whenever the task changes."""
         self.query_one("#summary", Static).update(text("task.loading", id=self._ref))
-        in_background(self, self._look, group="look")
+        run_in_background(self, self._follow_task, group="look")
         self.set_interval(_TICK_SECONDS, self._tick)
 
     def tasks_changed(self, ids: set[int]) -> None:
         """Look again if it concerns this task."""
         if self._task_id in ids or not ids:
-            self._bell.set()
+            self._changed_event.set()
 
-    async def _look(self) -> None:
+    async def _follow_task(self) -> None:
         session = self.hai.session
         client = await session.client()
         if not self._task_id and not await self._resolved(client):
             return
         while True:
-            self._bell.clear()
+            self._changed_event.clear()
             try:
-                await session.insist(lambda: self.seen.ask(client, self._task_id))
+                await session.call_with_retry(lambda: self.detail.load(client, self._task_id))
             except NotFound:
-                self._gone()
+                self._show_not_found()
                 return
             except HaiError as error:
                 self.hai.fail(error)
             self._draw()
-            await asyncio.sleep(_REST_SECONDS)
-            await self._bell.wait()
+            await asyncio.sleep(_RELOAD_SECONDS)
+            await self._changed_event.wait()
 
     async def _resolved(self, client: Client) -> bool:
         try:
-            self._task_id = await self.hai.session.insist(partial(client.tasks.resolve, self._ref))
+            self._task_id = await self.hai.session.call_with_retry(
+                partial(client.tasks.resolve, self._ref)
+            )
         except HaiError as error:
-            self._gone()
+            self._show_not_found()
             self.hai.fail(error)
         return bool(self._task_id)
 
-    def _gone(self) -> None:
-        if not self.stands:
+    def _show_not_found(self) -> None:
+        if not self.is_ready:
             return
         self._put("summary", text("task.none", id=self._ref))
 
     # What is drawn.
 
     def _draw(self) -> None:
-        if not self.stands:
+        if not self.is_ready:
             return
-        seen = self.seen
-        assert seen.task is not None
+        detail = self.detail
+        assert detail.task is not None
         self._tick()
         self._draw_overview()
         self._draw_why()
         self._put("spec-text", self._spec())
-        self._table("ranks").show([rank.index for rank in seen.ranks])
-        self._table("runs").show([run.number for run in reversed(seen.runs)])
-        self._table("timeline").show([event.sequence for event in reversed(seen.events)])
+        self._table("ranks").show([rank.index for rank in detail.ranks])
+        self._table("runs").show([run.number for run in reversed(detail.runs)])
+        self._table("timeline").show([event.sequence for event in reversed(detail.events)])
         self._usage.begin()
-        self.reframe()
+        self.refresh_frame()
 
     def _draw_overview(self) -> None:
         from hai_tui.screens.task import text as task_text
 
-        seen, styles, now = self.seen, tones(self.hai.current_theme), self.hai.now()
-        assert seen.task is not None
-        facts = [*task_text.facts(seen.task, now), *self._chain.items()]
-        cards = task_text.overview(seen.task, seen.waiting, seen.runs, facts, now, styles)
+        detail, styles, now = self.detail, tones(self.hai.current_theme), self.hai.now()
+        assert detail.task is not None
+        facts = [*task_text.facts(detail.task, now), *self._dependency_facts.items()]
+        cards = task_text.overview(detail.task, detail.waiting, detail.runs, facts, now, styles)
         self._put("overview-text", cards)
 
     def _draw_why(self) -> None:
         from hai_tui.screens.task import text as task_text
 
-        seen, styles, now = self.seen, tones(self.hai.current_theme), self.hai.now()
-        assert seen.task is not None
-        self._put("why-text", task_text.why(seen.task, seen.why, now, styles))
+        detail, styles, now = self.detail, tones(self.hai.current_theme), self.hai.now()
+        assert detail.task is not None
+        self._put("why-text", task_text.why(detail.task, detail.why, now, styles))
 
-    def _look_along_chain(self) -> None:
+    def _update_dependencies(self) -> None:
         """Who waits for this task may come and go without any change of it."""
         model = self.hai.session.tasks
-        if model is None or self.seen.task is None:
+        if model is None or self.detail.task is None:
             return
-        before, behind = self.seen.task.awaited, self._behind([self.seen.task])
+        before, behind = self.detail.task.awaited, self._dependents([self.detail.task])
         pairs = {"before": before, "behind": behind}
-        chain = {key: dependencies.told(ids, model.tasks) for key, ids in pairs.items()}
-        if chain != self._chain:
-            self._chain = chain
+        dependency_actions = {
+            key: dependencies.describe(ids, model.tasks) for key, ids in pairs.items()
+        }
+        if dependency_actions != self._dependency_facts:
+            self._dependency_facts = dependency_actions
             self._draw_overview()
 
     def _tick(self) -> None:
         """Time goes on also where nothing changes."""
         from hai_tui.screens.task import text as task_text
 
-        seen, now = self.seen, self.hai.now()
-        if seen.task is None or not self.stands:
+        detail, now = self.detail, self.hai.now()
+        if detail.task is None or not self.is_ready:
             return
         styles = tones(self.hai.current_theme)
-        self._put("summary", task_text.summary(seen.task, seen.waiting, now, styles))
-        self.status(self._told_of_cursor() or task_text.status_line(seen.task, now))
-        self._look_along_chain()
-        if run_silence(seen.task.run) is not None:  # for how long, is counted
+        self._put("summary", task_text.summary(detail.task, detail.waiting, now, styles))
+        self.status(self._cursor_summary() or task_text.status_line(detail.task, now))
+        self._update_dependencies()
+        if run_silence(detail.task.run) is not None:  # for how long, is counted
             self._draw_overview()
             self._draw_why()
 
@@ -265,7 +278,7 @@ class TaskPage(TaskPageBase):
     def _yaml(self) -> str:
         from hai.client.taskfile.spec import to_yaml
 
-        return to_yaml(self.seen.task.spec) if self.seen.task else ""
+        return to_yaml(self.detail.task.spec) if self.detail.task else ""
 
     def _spec(self) -> Syntax | Text:
         dark = self.hai.current_theme.dark
@@ -274,12 +287,14 @@ class TaskPage(TaskPageBase):
         theme = "ansi_dark" if dark else "ansi_light"
         return Syntax(self._yaml(), "yaml", theme=theme, background_color="default", word_wrap=True)
 
-    def _told_of_cursor(self) -> str:
+    def _cursor_summary(self) -> str:
         """What the row under the cursor may have no room for."""
         if self._tab == "timeline":
-            return self.seen.told_of_event(self._table("timeline").cursor_id or 0)
+            return self.detail.event_summary(self._table("timeline").cursor_id or 0)
         return (
-            self.seen.told_of_run(self._table("runs").cursor_id or 0) if self._tab == "runs" else ""
+            self.detail.run_summary(self._table("runs").cursor_id or 0)
+            if self._tab == "runs"
+            else ""
         )
 
     def on_virtual_table_moved(self) -> None:
@@ -302,7 +317,7 @@ class TaskPage(TaskPageBase):
             self.hai.goto(f"logs {self._task_id}")
 
     def _no_shell(self) -> str:
-        return why_no_shell(self.hai, self.seen.task)
+        return why_no_shell(self.hai, self.detail.task)
 
     def _shell(self) -> None:
         """In the rank under the cursor, else in the first one."""

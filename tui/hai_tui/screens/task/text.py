@@ -27,7 +27,7 @@ from hai_tui.formatting.sparkline import bar
 from hai_tui.formatting.table import printable
 from hai_tui.formatting.values import held_seconds, local, priority_name, since, span
 from hai_tui.i18n import text
-from hai_tui.tasks.failure_diagnosis import cause, stop_words
+from hai_tui.tasks.failure_diagnosis import cause, stop_code_text
 from hai_tui.views.agent_silence import silent_run, silent_task
 from hai_tui.views.dry_run import ahead
 from hai_tui.views.goodput import sentences as goodput_sentences
@@ -42,16 +42,16 @@ LAST_LINES = 12
 """Lines of a failed rank that the card shows."""
 
 
-def stamp(state: str, tones: Tones) -> Text:
+def state_label(state: str, tones: Tones) -> Text:
     """Glyph and word of a state."""
-    seen = state_style(state)
-    return Text(f"{seen.glyph} {state}", tones[seen.tone])
+    style = state_style(state)
+    return Text(f"{style.glyph} {state}", tones[style.tone])
 
 
-def task_stamp(task: Task, tones: Tones) -> Text:
+def task_state_label(task: Task, tones: Tones) -> Text:
     """Glyph and word of a task's state; of one with a silent agent another glyph, because it may not be true."""
     if run_silence(task.run) is None:
-        return stamp(status(task), tones)
+        return state_label(status(task), tones)
     return Text(f"{SILENT.glyph} {status(task)}", tones[SILENT.tone])
 
 
@@ -68,13 +68,15 @@ def summary(task: Task, waiting: Waiting, now: float, tones: Tones) -> Text:
     ]
     if task.tags:
         parts.append(text("task.tags", tags=", ".join(task.tags)))
-    line = Text().append_text(task_stamp(task, tones))
+    line = Text().append_text(task_state_label(task, tones))
     line.append("  ").append(" · ".join(part for part in parts if part))
     line.append("\n")
     if silent := silent_task(task, now):
         line.append(silent, tones["bad"]).append(" · ")
-    told = waiting.message or task.reason or task.run.reason or (silent and text("silent.unseen"))
-    return line.append(printable(told), tones["quiet"])
+    entries = (
+        waiting.message or task.reason or task.run.reason or (silent and text("silent.unseen"))
+    )
+    return line.append(printable(entries), tones["quiet"])
 
 
 def _since_when(task: Task, now: float) -> str:
@@ -89,8 +91,8 @@ def _since_when(task: Task, now: float) -> str:
 def status_line(task: Task, now: float) -> str:
     """When it was submitted, what it has used, how much of that was worth it."""
     parts = [text("task.created", span=since(task.create_time, now))]
-    if held := held_seconds(task, now):
-        parts.append(text("task.used", span=span(held)))
+    if held_time := held_seconds(task, now):
+        parts.append(text("task.used", span=span(held_time)))
     if task.goodput.HasField("share"):
         parts.append(f"goodput {task.goodput.share:.0%}")
     return " · ".join(parts)
@@ -109,7 +111,7 @@ def overview(
     task: Task,
     waiting: Waiting,
     runs: Sequence[Run],
-    told: Facts,
+    entries: Facts,
     now: float,
     tones: Tones,
 ) -> Group:
@@ -117,8 +119,8 @@ def overview(
     cards: list[RenderableType] = []
     run = runs[-1] if runs else task.run
     if silent := silent_run(run, now):
-        told_of_it = Text(text("silent.card"), tones["quiet"])
-        cards.append(_card(text("head.silent"), Text(silent, tones["bad"]), told_of_it))
+        explanation = Text(text("silent.card"), tones["quiet"])
+        cards.append(_card(text("head.silent"), Text(silent, tones["bad"]), explanation))
     if failed := failure(run, tones):
         cards.append(_card(text("head.failure"), *failed))
     if waiting.reason:
@@ -128,7 +130,7 @@ def overview(
         cards.append(_card(title, rank_grid(run, tones), _rank_legend(run, tones)))
     if worth := list(goodput_sentences(task.goodput, now)):
         cards.append(_card(text("head.goodput"), *(Text(line) for line in worth)))
-    cards.append(_card(text("head.facts"), _grid(told)))
+    cards.append(_card(text("head.facts"), _grid(entries)))
     return Group(*cards)
 
 
@@ -137,8 +139,8 @@ def failure(run: Run, tones: Tones) -> list[RenderableType]:
     rank = first_failed_rank(run)
     if rank is None:
         return []
-    told = rank.exit_meaning
-    meaning = f" ({told})" if told and not told.startswith("exit code") else ""
+    entries = rank.exit_meaning
+    meaning = f" ({entries})" if entries and not entries.startswith("exit code") else ""
     facts = {"rank": rank.index, "node": rank.node, "code": rank.exit_code, "meaning": meaning}
     lines: list[RenderableType] = [Text(f"✗ {text('fail.rank', **facts)}", tones["bad"])]
     if len(run.ranks) > 1:
@@ -164,22 +166,22 @@ def _waiting(task: Task, waiting: Waiting, now: float) -> Iterator[Text]:
         yield Text(sentence)
 
 
-def rank_word(state: int) -> str:
+def rank_state_name(state: int) -> str:
     """RUNNING for RANK_STATE_RUNNING."""
     return enum_name(RankState, state)
 
 
-def rank_look(rank: Rank) -> StateStyle:
+def rank_style(rank: Rank) -> StateStyle:
     """The sign of a rank's state, or of its silent agent."""
-    return SILENT if is_silent(rank) else state_style(rank_word(rank.state))
+    return SILENT if is_silent(rank) else state_style(rank_state_name(rank.state))
 
 
 def rank_grid(run: Run, tones: Tones) -> Text:
     """One glyph a rank, by tens; it wraps where the page ends."""
     signs = Text()
     for rank in run.ranks:
-        seen = rank_look(rank)
-        signs.append(seen.glyph, tones[seen.tone])
+        detail = rank_style(rank)
+        signs.append(detail.glyph, tones[detail.tone])
         signs.append(" " if rank.index % 10 != 9 else "   ")
     return signs
 
@@ -187,10 +189,10 @@ def rank_grid(run: Run, tones: Tones) -> Text:
 def _rank_legend(run: Run, tones: Tones) -> Text:
     counts: dict[str, int] = {}
     for rank in (rank for rank in run.ranks if not is_silent(rank)):
-        counts[rank_word(rank.state)] = counts.get(rank_word(rank.state), 0) + 1
+        counts[rank_state_name(rank.state)] = counts.get(rank_state_name(rank.state), 0) + 1
     line = Text()
     for state, count in counts.items():
-        line.append_text(stamp(state, tones)).append(f" {count}   ")
+        line.append_text(state_label(state, tones)).append(f" {count}   ")
     if silent := sum(map(is_silent, run.ranks)):
         line.append(f"{SILENT.glyph} {text('ranks.silent')}", tones[SILENT.tone]).append(
             f" {silent}"
@@ -198,9 +200,9 @@ def _rank_legend(run: Run, tones: Tones) -> Text:
     return line
 
 
-def _grid(told: Facts) -> Table:
+def _grid(entries: Facts) -> Table:
     rows = grid(padding=(0, 2))
-    for name, value in told:
+    for name, value in entries:
         if value and value != "-":
             rows.add_row(Text(text(f"fact.{name}"), "dim"), Text(printable(value)))
     return rows
@@ -231,8 +233,8 @@ def run_state(run: Run) -> str:
 
 def run_end(run: Run) -> str:
     """Why a run ended: the stop code in words, and the sentence."""
-    words = stop_words(run.stop_code)
-    return " · ".join(part for part in (words, printable(run.reason)) if part)
+    stop_text = stop_code_text(run.stop_code)
+    return " · ".join(part for part in (stop_text, printable(run.reason)) if part)
 
 
 def why(task: Task, answer: ExplainTaskResponse | None, now: float, tones: Tones) -> Group:
@@ -252,8 +254,8 @@ def why(task: Task, answer: ExplainTaskResponse | None, now: float, tones: Tones
         lines = (Text(f"• {printable(line)}") for line in answer.constraints)
         cards.append(_card(text("head.silent"), Text(silent, tones["bad"]), *lines))
     else:
-        told = [line for line in answer.constraints if line != answer.waiting.message]
-        cards += _list("why.constraints", told)
+        entries = [line for line in answer.constraints if line != answer.waiting.message]
+        cards += _list("why.constraints", entries)
     cards += _list("why.changes", [flip.message for flip in answer.flips], tones["good"])
     flips = {flip.message for flip in answer.flips}
     helps = [line for line in answer.suggestions if line not in flips]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from hai_tui.i18n import text
-from hai_tui.theme import tones
+from hai_tui.style.theme import tones
 from hai_tui.widgets.usage_view import UsageView
 
 if TYPE_CHECKING:
@@ -26,37 +26,37 @@ class UsageTab(UsageView):
 
     def __init__(self, hai: BaseApp, task: Callable[[], Task | None], id: str) -> None:
         super().__init__(self._answers, self._page, hai.fail, id)
-        self._hai, self._whose, self._first = hai, task, 0
+        self._hai, self._current_task, self._first = hai, task, 0
 
     @property
     def ranks(self) -> range:
         """Those that are drawn."""
         return range(self._first, min(self._first + RANKS, self._count))
 
-    def turn(self, step: int) -> None:
+    def turn_page(self, step: int) -> None:
         """To the next ranks, or the ones before."""
         last = (self._count - 1) // RANKS * RANKS
         self._first = max(0, min(self._first + step * RANKS, last))
         self.scroll_home(animate=False)
-        self.look()
+        self.reload()
 
-    def no_more(self) -> str:
+    def why_no_other_page(self) -> str:
         """Why there is nothing to turn to."""
         return "" if self._count > RANKS else text("usage.all.shown")
 
     @property
     def _count(self) -> int:
-        task = self._whose()
+        task = self._current_task()
         return task.node_count if task else 0
 
     async def _answers(self, points: int) -> list[ListTaskUsageResponse] | None:
-        client, task, ranks = await self._hai.session.client(), self._whose(), self.ranks
+        client, task, ranks = await self._hai.session.client(), self._current_task(), self.ranks
         if task is None:
             return None
-        asked = [client.usage.of_task(task.id, ranks=ranks, points=points)]
+        requests = [client.usage.of_task(task.id, ranks=ranks, points=points)]
         if self._count > 1:
-            asked.insert(0, client.usage.of_task(task.id, points=points, sum=True))
-        return list(await asyncio.gather(*asked))
+            requests.insert(0, client.usage.of_task(task.id, points=points, sum=True))
+        return list(await asyncio.gather(*requests))
 
     def _page(self, answers: Any, width: int) -> Text:
         from hai_tui.usage import chart_text

@@ -11,7 +11,7 @@ from hai_tui.feed.task_status import cached_status
 from hai_tui.formatting.cells import Cell, Column
 from hai_tui.formatting.values import held_seconds, local, priority_name, since, span
 from hai_tui.i18n import text
-from hai_tui.tasks.usage_columns import TaskUse
+from hai_tui.tasks.usage_columns import TaskUsage
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task, Waiting
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 def status_cell(task: Task, now: float) -> Cell:
     """Glyph, word and tone."""
-    word = cached_status(task)
-    seen = SILENT if run_silence(task.run) else state_style(word)
-    short = {"WAITING_INIT": "WAITING"}.get(word, word)
-    return Cell(f"{seen.glyph} {short}", seen.tone)
+    state_name = cached_status(task)
+    style = SILENT if run_silence(task.run) else state_style(state_name)
+    short = {"WAITING_INIT": "WAITING"}.get(state_name, state_name)
+    return Cell(f"{style.glyph} {short}", style.tone)
 
 
 def _cells_of(waiting: Callable[[Task], Waiting]) -> dict[str, Callable[[Any, float], str]]:
@@ -55,15 +55,15 @@ def _age(task: Task, now: float) -> str:
     return since(task.create_time, now)
 
 
-def _place_key(task: Task) -> int:
+def _position_key(task: Task) -> int:
     return task.waiting.queue_place or 1 << 30
 
 
-def columns(waiting: Callable[[Task], Waiting], use: TaskUse | None = None) -> tuple[Column, ...]:
+def columns(waiting: Callable[[Task], Waiting], use: TaskUsage | None = None) -> tuple[Column, ...]:
     """All columns in the user's language; those that are optional come when they are chosen."""
-    own = _cells_of(waiting) | (use or TaskUse()).cells()
+    special_cells = _cells_of(waiting) | (use or TaskUsage()).cells()
     return tuple(
-        Column(key, text(f"col.{key}"), width, own.get(key, cell), sort=sort, **more)
+        Column(key, text(f"col.{key}"), width, special_cells.get(key, cell), sort=sort, **more)
         for key, width, cell, sort, more in _TABLE
     )
 
@@ -95,7 +95,7 @@ _TABLE: tuple[tuple[str, int, Callable[[Any, float], Cell | str], Any, dict[str,
         _is("run_seconds"),
         {"drop": 7, **_RIGHT},
     ),
-    ("place", 5, _empty, _place_key, {"drop": 8, **_RIGHT}),
+    ("place", 5, _empty, _position_key, {"drop": 8, **_RIGHT}),
     ("start", 13, _empty, None, {"drop": 10}),
     ("why", 24, _empty, None, {"drop": 3, "flex": True}),
     ("type", 10, lambda t, now: t.task_type, _is("task_type"), _LATER),

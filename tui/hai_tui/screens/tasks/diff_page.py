@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from hai_tui.i18n import text
 from hai_tui.screens.page import Page
-from hai_tui.theme import tones
+from hai_tui.style.theme import tones
 from hai_tui.widgets.plain import Static
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from hai_tui.feed.sorted_filtered_index import SortedFilteredIndex
 from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
 from hai_tui.name_warnings import filter_warnings
+from hai_tui.runtime.textual_compat import later, run_in_background
 from hai_tui.screens.tasks.column_choice import chosen
 from hai_tui.screens.tasks.columns import columns
-from hai_tui.screens.tasks.task_actions import TaskPageBase
+from hai_tui.screens.tasks.task_actions import TaskActionsPage
+from hai_tui.style.theme import tones
 from hai_tui.tasks.filter import Filter, FilterError, parse
-from hai_tui.tasks.usage_columns import TaskUse
-from hai_tui.textual_compat import in_background, later
-from hai_tui.theme import tones
+from hai_tui.tasks.usage_columns import TaskUsage
 from hai_tui.widgets.table.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
@@ -36,20 +36,20 @@ _FLASH_MOST = 20
 _REST_SECONDS = 0.1
 
 
-class TaskListPage(TaskPageBase):
+class TaskListPage(TaskActionsPage):
     """The table and its status line; what keys do to them is `tasks/tasks_page.py`."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *arguments: str) -> None:
         super().__init__()
         self._filter = Filter()
-        self._begin_with = " ".join(words)
+        self._initial_filter = " ".join(arguments)
         self._error = ""
         self._asking = False
-        self._restless = False
+        self._moving = False
         self._versions: dict[int, int] = {}
         self._sort = ("id", True)
         self._shown: SortedFilteredIndex[TaskRow] = SortedFilteredIndex()
-        self._use = TaskUse()
+        self._use = TaskUsage()
 
     @property
     def table(self) -> VirtualTable:
@@ -65,7 +65,7 @@ class TaskListPage(TaskPageBase):
         return self.entry.title
 
     def _columns(self) -> list:  # type: ignore[type-arg]
-        return chosen(columns(self.hai.waiting, self._use), self.hai.state.words("columns"))
+        return chosen(columns(self.hai.waiting, self._use), self.hai.preferences.strings("columns"))
 
     def _row(self, id: int) -> Task | None:
         model = self.hai.session.tasks
@@ -74,12 +74,12 @@ class TaskListPage(TaskPageBase):
     def tasks_changed(self, ids: set[int]) -> None:
         """Look again at these; at all of them when nothing was shown yet."""
         model = self.hai.session.tasks
-        if model is None or not self.stands:
+        if model is None or not self.is_ready:
             return
-        self._show(self._shown.look_at(model.facts, ids))
+        self._show(self._shown.update(model.rows, ids))
         self._flash(ids)
 
-    def look_at_use(self) -> None:
+    def refresh_usage(self) -> None:
         """Ask what is used, as long as a column shows it."""
         if self.on_top and any(self.table.shows(key) for key in self._use.cells()):
             self.fetch(lambda client: client.usage.of_nodes(), self._take_use, group="use")
@@ -87,17 +87,19 @@ class TaskListPage(TaskPageBase):
     def _take_use(self, answer: ListNodeUsageResponse) -> None:
         model = self.hai.session.tasks
         self._use.take(answer.nodes, model.tasks.values() if model else ())
-        self.table.draw_anew()
+        self.table.redraw()
 
     def _flash(self, ids: set[int]) -> None:
         """What changed under the reader's eyes stands out for a moment, unless most of the table does."""
         table, new = self.table, {id: self._version(id) for id in ids}
-        seen = {id for id, version in new.items() if self._versions.get(id, version) != version}
+        changed_ids = {
+            id for id, version in new.items() if self._versions.get(id, version) != version
+        }
         self._versions |= new
         table.changed(ids)
-        if seen and len(seen) <= _FLASH_MOST:
-            table.fresh |= seen
-            later(self, _FLASH_SECONDS, lambda: self._calm(seen))
+        if changed_ids and len(changed_ids) <= _FLASH_MOST:
+            table.fresh |= changed_ids
+            later(self, _FLASH_SECONDS, lambda: self._calm(changed_ids))
 
     def _version(self, id: int) -> int:
         task = self._row(id)
@@ -125,26 +127,30 @@ class TaskListPage(TaskPageBase):
         by = {column.key: column for column in self.table.columns}
         column = by.get(self._sort[0]) or by["id"]
         key = column.sort or (lambda task: task.id)
-        facts = model.facts if model else {}
+        facts = model.rows if model else {}
         self._show(self._shown.sort_by(facts, lambda of: key(of.task), self._sort[1]))
 
     def _match_again(self, before: Filter) -> None:
         """The filter is another; one that is narrower asks the rest of what is shown."""
-        model, now, rest = self.hai.session.tasks, self.hai.now, self._filter.after(before)
-        facts, among = model.facts if model else {}, self._filter.among
-        left = None if rest is None else lambda tasks: rest.among(tasks, now())
-        self._show(self._shown.choose(facts, lambda tasks: among(tasks, now()), left))
+        model, now, narrowed = (
+            self.hai.session.tasks,
+            self.hai.now,
+            self._filter.remaining_after(before),
+        )
+        facts, among = model.rows if model else {}, self._filter.among
+        left = None if narrowed is None else lambda tasks: narrowed.among(tasks, now())
+        self._show(self._shown.set_filter(facts, lambda tasks: among(tasks, now()), left))
 
     def write_status(self) -> None:
         """Counts, filter, marks; or what is wrong with the filter."""
         model, table = self.hai.session.tasks, self.table
         styles = tones(self.hai.current_theme)
-        if wrong := self._error or self._filter.trouble:
+        if wrong := self._error or self._filter.problem:
             self.status(Text(f"✗ {wrong}", styles["bad"]))
             return
         total = len(model.tasks) if model else 0
         key = "tasks.count" if self._filter.source else "tasks.count.all"
-        line = Text(text(key, shown=len(table.ids), all=total))
+        line = Text(text(key, in_footer=len(table.ids), all=total))
         if self._filter.source:
             line.append(" · ").append(self._filter.source, styles["waits"])
         if table.marked:
@@ -155,8 +161,8 @@ class TaskListPage(TaskPageBase):
             line.append(" · " + text("tasks.sorted", **facts))
         if self._asking:
             line.append(" · " + text("tasks.asking"), styles["busy"])
-        elif told := self._told_of_cursor():
-            line.append(" · ").append(told, styles["quiet"])
+        elif sentence := self._cursor_reason():
+            line.append(" · ").append(sentence, styles["quiet"])
         self.status(line)
 
     def tick(self) -> None:
@@ -165,7 +171,7 @@ class TaskListPage(TaskPageBase):
         if task is not None and run_silence(task.run) is not None:
             self.write_status()
 
-    def _told_of_cursor(self) -> str:
+    def _cursor_reason(self) -> str:
         """Why the task under the cursor is as it is, where no column says so, or not all of it."""
         table = self.table
         task = self._row(table.cursor_id)
@@ -174,8 +180,8 @@ class TaskListPage(TaskPageBase):
         from hai_tui.views.agent_silence import silent_task
 
         waits, silent = self.hai.waiting(task), silent_task(task, self.hai.now())
-        told = silent or waits.message or waits.reason or task.reason or task.run.reason
-        return f"{task.id}: {printable(told)}" if told else ""
+        sentence = silent or waits.message or waits.reason or task.reason or task.run.reason
+        return f"{task.id}: {printable(sentence)}" if sentence else ""
 
     def apply_filter(self, source: str, *, older: bool = True) -> None:
         """Show what matches; a line that means nothing is told of and changes nothing."""
@@ -187,7 +193,7 @@ class TaskListPage(TaskPageBase):
             self._error = str(error)
             self.write_status()
             return
-        if self._filter.words or before.words:
+        if self._filter.term_texts or before.term_texts:
             self._match_again(before)
         if older and self._filter.source:
             self._ask_older()
@@ -195,24 +201,24 @@ class TaskListPage(TaskPageBase):
     def _ask_older(self) -> None:
         self._asking = True
         self.write_status()
-        look = partial(self._older, self._filter)
-        in_background(self, look, group="older", exclusive=True)
+        load_older = partial(self._load_older, self._filter)
+        run_in_background(self, load_older, group="older", exclusive=True)
 
-    async def _older(self, wanted: Filter) -> None:
+    async def _load_older(self, requested: Filter) -> None:
         """Tasks beyond what is loaded; answers to a filter that has gone are dropped with the worker."""
         session = self.hai.session
         try:
             client = await session.client()
-            page = await client.tasks.list(filter=wanted.server, page_size=_OLDER)
+            page = await client.tasks.list(filter=requested.server, page_size=_OLDER)
             session.merge(page.tasks)
-            if self.stands and not self.table.ids:
-                for warning in await filter_warnings(client, wanted.source):
+            if self.is_ready and not self.table.ids:
+                for warning in await filter_warnings(client, requested.source):
                     self.hai.say(warning, warning=True)
         except HaiError:
             return  # what is loaded is shown; the banner tells of a server that is away
         finally:
             self._asking = False
-            if self.stands:
+            if self.is_ready:
                 self.write_status()
 
     def chosen_ids(self) -> list[int]:
@@ -225,11 +231,11 @@ class TaskListPage(TaskPageBase):
 
     def on_virtual_table_moved(self) -> None:
         """Other actions may be allowed on another task; it is enough to say so when the cursor rests."""
-        if not self._restless:
-            self._restless = True
-            later(self, _REST_SECONDS, self._rests)
+        if not self._moving:
+            self._moving = True
+            later(self, _REST_SECONDS, self._cursor_rests)
 
-    def _rests(self) -> None:
-        self._restless = False
+    def _cursor_rests(self) -> None:
+        self._moving = False
         self.write_status()
-        self.reframe_keys()
+        self.refresh_keys()

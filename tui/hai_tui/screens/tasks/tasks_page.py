@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hai_tui.actions import Action
 from hai_tui.i18n import text
-from hai_tui.screens.tasks.column_choice import ColumnScreen
+from hai_tui.screens.tasks.column_choice import ColumnDialog
 from hai_tui.screens.tasks.columns import columns
 from hai_tui.screens.tasks.list_model import TaskListPage
 from hai_tui.screens.tasks.saved_views import FAULTS, VIEWS
@@ -32,34 +32,34 @@ class TasksPage(TaskListPage):
             Action("/", "filter", "action.filter", self._ask_filter),
             Action("v", "views", "action.views", self._views),
             Action("n", "submit", "action.submit", self._submit, writes=True),
-            *self.steering(),
-            *self.chain(),
-            Action("#", "alike", "action.alike", self._alike, shown=False),
-            Action("y", "yaml", "action.yaml", self._yaml, shown=False),
-            Action("escape", "clear", "action.clear", self._clear, shown=False),
-            Action("A", "again", "action.again", self._again, writes=True, shown=False),
-            Action("m", "mine", "action.mine", self._mine, shown=False),
-            Action("ctrl+z", "faults", "action.faults", self._faults, shown=False),
-            Action("V", "saveview", "action.saveview", self._save_view, shown=False),
-            Action("o", "sort", "action.sort", self._next_sort, shown=False),
-            Action("O", "reverse", "action.reverse", self._reverse, shown=False),
-            Action("C", "columns", "action.columns", self._choose_columns, shown=False),
-            Action("w", "wide", "action.wide", self._wide, shown=False),
-            Action("space", "mark", "action.mark", self.hai_mark, shown=False),
-            Action("ctrl+a", "markall", "action.markall", self._mark_all, shown=False),
-            Action("=", "diff", "action.diff", self._diff, shown=False),
-            Action("c", "copy", "action.copy", self._copy, shown=False),
-            Action("E", "export", "action.export", self._export, shown=False),
+            *self.task_actions(),
+            *self.dependency_actions(),
+            Action("#", "alike", "action.alike", self._alike, in_footer=False),
+            Action("y", "yaml", "action.yaml", self._yaml, in_footer=False),
+            Action("escape", "clear", "action.clear", self._clear, in_footer=False),
+            Action("A", "again", "action.again", self._again, writes=True, in_footer=False),
+            Action("m", "mine", "action.mine", self._mine, in_footer=False),
+            Action("ctrl+z", "faults", "action.faults", self._faults, in_footer=False),
+            Action("V", "saveview", "action.saveview", self._save_view, in_footer=False),
+            Action("o", "sort", "action.sort", self._next_sort, in_footer=False),
+            Action("O", "reverse", "action.reverse", self._reverse, in_footer=False),
+            Action("C", "columns", "action.columns", self._choose_columns, in_footer=False),
+            Action("w", "wide", "action.wide", self._wide, in_footer=False),
+            Action("space", "mark", "action.mark", self.hai_mark, in_footer=False),
+            Action("ctrl+a", "markall", "action.markall", self._mark_all, in_footer=False),
+            Action("=", "diff", "action.diff", self._diff, in_footer=False),
+            Action("c", "copy", "action.copy", self._copy, in_footer=False),
+            Action("E", "export", "action.export", self._export, in_footer=False),
         ]
 
     def opened(self) -> None:
         """Show what there is."""
-        self._sort = _sort_of(self.hai.state.text("sort", "id-"))
+        self._sort = _sort_of(self.hai.preferences.text("sort", "id-"))
         self.sort_again()
-        self.apply_filter(self._begin_with)
-        self.set_interval(USE_SECONDS, self.look_at_use)
+        self.apply_filter(self._initial_filter)
+        self.set_interval(USE_SECONDS, self.refresh_usage)
         self.set_interval(_TICK_SECONDS, self.tick)
-        self.call_after_refresh(self.look_at_use)
+        self.call_after_refresh(self.refresh_usage)
 
     # Filter and views.
 
@@ -73,15 +73,15 @@ class TasksPage(TaskListPage):
             changed=lambda line: self.apply_filter(line, older=False),
             wrong=lambda: bool(self._error),
             cancelled=lambda: self.apply_filter(before),
-            history=self.hai.state.words("filters"),
+            history=self.hai.preferences.strings("filters"),
         )
         self.ask_line(question)
 
     def _filtered(self, line: str) -> None:
         self.apply_filter(line)
         if line.strip():
-            earlier = [each for each in self.hai.state.words("filters") if each != line]
-            self.hai.state.put("filters", [line, *earlier][:50])
+            earlier = [each for each in self.hai.preferences.strings("filters") if each != line]
+            self.hai.preferences.put("filters", [line, *earlier][:50])
 
     def _clear(self) -> None:
         if self.table.marked:
@@ -109,12 +109,12 @@ class TasksPage(TaskListPage):
             self.hai.say(text("alike.none"), warning=True)
 
     def _views(self) -> Awaitable[None]:
-        stored = {name: str(line) for name, line in self.hai.state.table("views").items()}
+        stored = {name: str(line) for name, line in self.hai.preferences.table("views").items()}
         names = {name: text(f"view.{name}") for name in VIEWS} | {name: name for name in stored}
         lines = VIEWS | stored
         choices = [
-            Choice(name, str(i) if i < 10 else "", f"{told:<26} {lines[name]}")
-            for i, (name, told) in enumerate(names.items(), start=1)
+            Choice(name, str(i) if i < 10 else "", f"{content:<26} {lines[name]}")
+            for i, (name, content) in enumerate(names.items(), start=1)
         ]
         return self._viewed(self.choose(text("view.title"), choices), lines)
 
@@ -127,8 +127,8 @@ class TasksPage(TaskListPage):
 
     def _view_named(self, name: str) -> None:
         if name.strip():
-            views = {**self.hai.state.table("views"), name.strip(): self._filter.source}
-            self.hai.state.put("views", views)
+            views = {**self.hai.preferences.table("views"), name.strip(): self._filter.source}
+            self.hai.preferences.put("views", views)
             self.hai.say(text("view.saved", name=name.strip()))
 
     # Order and columns.
@@ -141,13 +141,13 @@ class TasksPage(TaskListPage):
 
     def _order(self, key: str, reverse: bool) -> None:
         self._sort = (key, reverse)
-        self.hai.state.put("sort", f"{key}{'-' if reverse else '+'}")
+        self.hai.preferences.put("sort", f"{key}{'-' if reverse else '+'}")
         self.sort_again()
 
     def _next_sort(self) -> None:
         keys = [column.key for column in self.table.columns if column.sort]
-        place = keys.index(self._sort[0]) if self._sort[0] in keys else -1
-        key = keys[(place + 1) % len(keys)]
+        position = keys.index(self._sort[0]) if self._sort[0] in keys else -1
+        key = keys[(position + 1) % len(keys)]
         self._order(key, key == "id")
 
     def _reverse(self) -> None:
@@ -155,14 +155,14 @@ class TasksPage(TaskListPage):
 
     def _choose_columns(self) -> None:
         everything = columns(self.hai.waiting)
-        shown = [column.key for column in self.table.columns]
-        self.hai.push_screen(ColumnScreen(everything, shown), self._columns_chosen)
+        visible_keys = [column.key for column in self.table.columns]
+        self.hai.push_screen(ColumnDialog(everything, visible_keys), self._columns_chosen)
 
     def _columns_chosen(self, keys: list[str] | None) -> None:
         if keys:
-            self.hai.state.put("columns", keys)
+            self.hai.preferences.put("columns", keys)
             self.table.set_columns(self._columns())
-            self.call_after_refresh(self.look_at_use)
+            self.call_after_refresh(self.refresh_usage)
 
     def _wide(self) -> None:
         self.table.all_columns = not self.table.all_columns
@@ -204,10 +204,10 @@ class TasksPage(TaskListPage):
         self.hai.goto("submit")
 
     def _copy(self) -> None:
-        told = " ".join(map(str, self.chosen_ids()))
-        if told:
-            self.hai.copy_to_clipboard(told)
-            self.hai.say(text("said.copied", what=told))
+        content = " ".join(map(str, self.chosen_ids()))
+        if content:
+            self.hai.copy_to_clipboard(content)
+            self.hai.say(text("said.copied", what=content))
 
     def _diff(self) -> None:
         ids = self.chosen_ids()
@@ -227,5 +227,5 @@ class TasksPage(TaskListPage):
         await self.save(path, write)
 
 
-def _sort_of(word: str) -> tuple[str, bool]:
-    return word.rstrip("+-") or "id", word.endswith("-")
+def _sort_of(stored_sort: str) -> tuple[str, bool]:
+    return stored_sort.rstrip("+-") or "id", stored_sort.endswith("-")

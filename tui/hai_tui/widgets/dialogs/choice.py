@@ -26,17 +26,17 @@ class Choice:
     label: str
 
 
-class Choose(Dialog[str]):
+class ChoiceDialog(Dialog[str]):
     """Answers with the id of a choice; empty: none."""
 
     DEFAULT_CSS = """
-    Choose { align: center middle; background: $background 60%; }
-    Choose > Vertical { width: 76; max-width: 95%; height: auto; max-height: 90%;
+    ChoiceDialog { align: center middle; background: $background 60%; }
+    ChoiceDialog > Vertical { width: 76; max-width: 95%; height: auto; max-height: 90%;
         border: round $primary; background: $surface; padding: 1 1 0 1; }
-    Choose OptionList, Choose OptionList:focus { height: auto; max-height: 20; border: none;
+    ChoiceDialog OptionList, ChoiceDialog OptionList:focus { height: auto; max-height: 20; border: none;
         background: $surface; }
-    Choose .about { color: $foreground; margin: 0 1 1 1; width: 1fr; }
-    Choose Label { color: $foreground 70%; margin: 1 1 0 1; }
+    ChoiceDialog .about { color: $foreground; margin: 0 1 1 1; width: 1fr; }
+    ChoiceDialog Label { color: $foreground 70%; margin: 1 1 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss('')", show=False)]
 

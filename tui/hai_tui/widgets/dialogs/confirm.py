@@ -11,20 +11,20 @@ from textual.widgets import Input
 
 from hai_tui.i18n import text
 from hai_tui.widgets.dialogs.dialog import Dialog
-from hai_tui.widgets.form.ordered_input import LineField
+from hai_tui.widgets.form.ordered_input import OrderedInput
 from hai_tui.widgets.plain import Label
 
 
-class Confirm(Dialog[bool]):
+class ConfirmDialog(Dialog[bool]):
     """True for yes. With `typed` only that word, followed by enter, is a yes."""
 
     DEFAULT_CSS = """
-    Confirm { align: center middle; background: $background 60%; }
-    Confirm > Vertical { width: 70%; max-width: 90; height: auto; padding: 1 2;
+    ConfirmDialog { align: center middle; background: $background 60%; }
+    ConfirmDialog > Vertical { width: 70%; max-width: 90; height: auto; padding: 1 2;
                          border: round $warning; background: $surface; }
-    Confirm Label { width: 1fr; }
-    Confirm .hint { color: $foreground 70%; margin-top: 1; }
-    Confirm Input { border: none; height: 1; background: $panel; margin-top: 1; }
+    ConfirmDialog Label { width: 1fr; }
+    ConfirmDialog .hint { color: $foreground 70%; margin-top: 1; }
+    ConfirmDialog Input { border: none; height: 1; background: $panel; margin-top: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,enter", "answer(True)", show=False),
@@ -40,7 +40,7 @@ class Confirm(Dialog[bool]):
         with Vertical():
             yield Label(self._question)
             if self._typed:
-                yield LineField(compact=True)
+                yield OrderedInput(compact=True)
                 yield Label(text("confirm.typed", word=self._typed), classes="hint")
             else:
                 yield Label(text("confirm.keys"), classes="hint")

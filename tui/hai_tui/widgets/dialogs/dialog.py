@@ -8,7 +8,7 @@ from textual import events
 from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen
 
-from hai_tui.widgets.form.ordered_input import LineField
+from hai_tui.widgets.form.ordered_input import OrderedInput
 
 Answer = TypeVar("Answer")
 
@@ -21,7 +21,7 @@ class Dialog(ModalScreen[Answer]):
         if not self.open:
             event.stop()
             self.app.post_message(events.Key(event.key, event.character))
-        elif isinstance(self.focused, LineField) and self.focused.takes(event):
+        elif isinstance(self.focused, OrderedInput) and self.focused.accepts(event):
             event.stop()
             self.focused.post_message(events.Key(event.key, event.character))
         else:

@@ -19,7 +19,7 @@ from textual.suggester import SuggestFromList
 from textual.widget import Widget
 from textual.widgets import Input
 
-from hai_tui.widgets.form.ordered_input import LineField
+from hai_tui.widgets.form.ordered_input import OrderedInput
 from hai_tui.widgets.plain import Label
 
 
@@ -39,7 +39,7 @@ class Question:
     secret: bool = False
 
 
-class _Line(LineField):
+class _Line(OrderedInput):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "recall(1)", show=False),
         Binding("down", "recall(-1)", show=False),
@@ -49,7 +49,7 @@ class _Line(LineField):
     question: Question | None = None
     # told at once: the letter and what it finds are one picture
     changed: Callable[[str], None] | None = None
-    _place = -1
+    _history_index = -1
 
     def watch_value(self, value: str) -> None:
         """Tell who asked."""
@@ -59,14 +59,14 @@ class _Line(LineField):
     def action_recall(self, step: int) -> None:
         """An earlier or later line."""
         history = self.question.history if self.question else ()
-        self._place = max(-1, min(self._place + step, len(history) - 1))
-        self.value = history[self._place] if self._place >= 0 else ""
+        self._history_index = max(-1, min(self._history_index + step, len(history) - 1))
+        self.value = history[self._history_index] if self._history_index >= 0 else ""
         self.cursor_position = len(self.value)
 
     def action_cancel(self) -> None:
         """Leave without an answer."""
         assert isinstance(self.parent, Prompt)
-        self.parent.leave(answered=False)
+        self.parent.close(answered=False)
 
 
 class Prompt(Horizontal):
@@ -82,7 +82,7 @@ class Prompt(Horizontal):
 
     def __init__(self, back: Callable[[], None], instead_of: Widget) -> None:
         super().__init__()
-        self._back = back  # gives the focus back
+        self._restore_focus = back  # gives the focus back
         self._instead_of = instead_of
 
     def compose(self) -> ComposeResult:
@@ -94,7 +94,7 @@ class Prompt(Horizontal):
         """Show the question and take the keyboard."""
         line = self.query_one(_Line)
         self.question = line.question = question
-        line._place = -1
+        line._history_index = -1
         self.query_one(Label).update(question.label)
         line.placeholder, line.password = question.placeholder, question.secret
         words = list(question.words)
@@ -105,10 +105,10 @@ class Prompt(Horizontal):
         self.display, self._instead_of.display = True, False
         self.screen.set_focus(line)  # at once: what is typed next belongs to it
 
-    def takes(self, event: events.Key) -> bool:
+    def accepts(self, event: events.Key) -> bool:
         """True for what was typed after the key that asked, but came before the line had the keyboard."""
         line = self.query_one(_Line)
-        late = self.question is not None and line.takes(event)
+        late = self.question is not None and line.accepts(event)
         if late:
             line.post_message(events.Key(event.key, event.character))
         return late
@@ -122,14 +122,14 @@ class Prompt(Horizontal):
         event.stop()
         question = self.question
         if question is None or question.wrong is None or not question.wrong():
-            self.leave(answered=True)
+            self.close(answered=True)
 
-    def leave(self, *, answered: bool) -> None:
+    def close(self, *, answered: bool) -> None:
         """Hide, then tell who asked."""
         line = self.query_one(_Line)
         question, value, line.changed = self.question, line.value, None
         self.question, self.display, self._instead_of.display = None, False, True
-        self._back()
+        self._restore_focus()
         if question is None:
             return
         if answered:

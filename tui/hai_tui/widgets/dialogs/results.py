@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
-from hai_tui.theme import tones
+from hai_tui.style.theme import tones
 from hai_tui.widgets.dialogs.dialog import Dialog
 from hai_tui.widgets.plain import Static, grid, plain
 
@@ -22,15 +22,15 @@ class Result:
 
     name: str
     good: bool
-    told: str
+    message: str
 
 
-class Results(Dialog[None]):
+class ResultsDialog(Dialog[None]):
     """One line each, the failures first."""
 
     DEFAULT_CSS = """
-    Results { align: center middle; background: $background 60%; }
-    Results > VerticalScroll { width: 90%; max-width: 110; height: auto; max-height: 85%;
+    ResultsDialog { align: center middle; background: $background 60%; }
+    ResultsDialog > VerticalScroll { width: 90%; max-width: 110; height: auto; max-height: 85%;
         border: round $primary; background: $surface; padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", show=False)]
@@ -45,7 +45,7 @@ class Results(Dialog[None]):
         lines = grid(padding=(0, 1))
         for result in self._results:
             sign = Text("✓", styles["done"]) if result.good else Text("✗", styles["bad"])
-            lines.add_row(sign, result.name, result.told)
+            lines.add_row(sign, result.name, result.message)
         with VerticalScroll() as box:
             box.border_title = plain(self._title)
             yield Static(lines)

@@ -8,13 +8,13 @@ from textual.widgets import Checkbox, SelectionList
 from textual.widgets.option_list import OptionDoesNotExist
 
 
-class Tick(Checkbox):
+class PlainCheckbox(Checkbox):
     """One box: empty until it is ticked."""
 
     BUTTON_INNER = property(lambda self: "X" if self.value else " ")
 
 
-class TickList(SelectionList[str]):
+class CheckboxList(SelectionList[str]):
     """A list of boxes."""
 
     def render_line(self, y: int) -> Strip:
@@ -26,5 +26,5 @@ class TickList(SelectionList[str]):
             return strip
         if option.value in self.selected:
             return strip
-        left, sign, *rest = strip
-        return Strip([left, Segment(" ", sign.style), *rest])
+        left, sign, *other_segments = strip
+        return Strip([left, Segment(" ", sign.style), *other_segments])

@@ -11,11 +11,11 @@ from textual.containers import Horizontal, Vertical
 from textual.suggester import SuggestFromList
 from textual.widgets import Input
 
-from hai_tui.widgets.form.ordered_input import LineField
+from hai_tui.widgets.form.ordered_input import OrderedInput
 from hai_tui.widgets.plain import Label
 
 
-class _FormField(LineField):
+class _FormField(OrderedInput):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,shift+tab", "app.focus_previous", show=False),
         Binding("down,tab", "app.focus_next", show=False),
@@ -85,9 +85,9 @@ class FormLine(Vertical):
         self.input.suggester = SuggestFromList(choices, case_sensitive=False)
         self.input.placeholder = " | ".join(choices)
 
-    def wrong(self, told: str) -> None:
+    def wrong(self, message: str) -> None:
         """Say what is wrong; empty: show the hint. Nothing happens to a line whose page has gone."""
         for line in self.query(".about").results(Label):
-            line.update(f"✗ {told}" if told else self._hint)
-            line.set_class(bool(told), "wrong")
-            line.set_class(bool(told or self._hint), "shown")
+            line.update(f"✗ {message}" if message else self._hint)
+            line.set_class(bool(message), "wrong")
+            line.set_class(bool(message or self._hint), "shown")

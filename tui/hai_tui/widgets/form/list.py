@@ -59,9 +59,9 @@ class FormList(Vertical):
             line.remove()
         del self._lines[len(values) + 1 :]
 
-    def wrong(self, told: Sequence[str]) -> None:
+    def wrong(self, messages: Sequence[str]) -> None:
         """Say what is wrong below each line."""
-        for line, sentence in zip(self._lines, told, strict=True):
+        for line, sentence in zip(self._lines, messages, strict=True):
             line.wrong(sentence)
 
     def on_input_changed(self, event: Input.Changed) -> None:

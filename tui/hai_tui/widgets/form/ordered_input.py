@@ -11,39 +11,39 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 
-class LineField(Input):
+class OrderedInput(Input):
     """One line."""
 
     async def _on_key(self, event: events.Key) -> None:
         """Textual calls Input's own after this."""
-        now = self.screen.focused
-        if now is None or now is self:
-            await _do_now(self, event)
+        focused_widget = self.screen.focused
+        if focused_widget is None or focused_widget is self:
+            await _run_field_action(self, event)
         else:  # typed behind a key that led to another field
             event.stop()
             event.prevent_default()
-            now.post_message(events.Key(event.key, event.character))
+            focused_widget.post_message(events.Key(event.key, event.character))
 
-    def takes(self, event: events.Key) -> bool:
+    def accepts(self, event: events.Key) -> bool:
         """True for keys that it never hands on."""
-        return event.is_printable or bool(_own(self, event.key))
+        return event.is_printable or bool(_field_actions(self, event.key))
 
 
-class TextField(TextArea):
+class OrderedTextArea(TextArea):
     """Many lines."""
 
     async def _on_key(self, event: events.Key) -> None:
-        await _do_now(self, event)
+        await _run_field_action(self, event)
 
 
-def _own(field: Widget, key: str) -> list[str]:
+def _field_actions(field: Widget, key: str) -> list[str]:
     """What it does for a key. What ends it stays behind all that may still be on its way to it."""
     bindings = field._bindings.key_to_bindings.get(key, ())
     return [b.action for b in bindings if b.action not in ("submit", "cancel", "copy")]
 
 
-async def _do_now(field: Widget, event: events.Key) -> None:
-    for action in _own(field, event.key):
+async def _run_field_action(field: Widget, event: events.Key) -> None:
+    for action in _field_actions(field, event.key):
         if await field.app.run_action(action, field):
             event.stop()
             event.prevent_default()

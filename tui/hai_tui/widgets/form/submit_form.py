@@ -74,13 +74,13 @@ class SubmitForm(VerticalScroll, can_focus=False):
         for path, line in (self._lines | self._lists).items():
             line.set_class(self.value(path) != begin[path], "edited")
 
-    def wrong(self, told: Mapping[str, str]) -> None:
+    def wrong(self, messages: Mapping[str, str]) -> None:
         """Say what is wrong beside the lines that it is about."""
         for path, line in self._lines.items():
-            line.wrong(told.get(path, ""))
+            line.wrong(messages.get(path, ""))
         for path, lines in self._lists.items():
-            rows = [told.get(part, "") for part in list_fields.paths(path, lines.value)]
-            rows[-1] = told.get(path, "")
+            rows = [messages.get(part, "") for part in list_fields.paths(path, lines.value)]
+            rows[-1] = messages.get(path, "")
             lines.wrong(rows)
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -17,13 +17,13 @@ from textual.strip import Strip
 
 from hai_tui.logs.ansi_sanitize import plain
 from hai_tui.logs.row_cache import RowCache
-from hai_tui.logs.rows import Look, Row
+from hai_tui.logs.rows import LineFormat, Row
 from hai_tui.logs.window import Change, Line, Window
-from hai_tui.widgets.log.lines import LogLines
-from hai_tui.widgets.scroll_view import Scrolled
+from hai_tui.widgets.log.lines import LogRowRenderer
+from hai_tui.widgets.scroll_view import SizedScrollView
 
 
-class LogScroll(Scrolled, can_focus=True):
+class LogScroll(SizedScrollView, can_focus=True):
     """Shows a window. `following`: it stays at the end while lines come; scrolling up ends that."""
 
     DEFAULT_CSS = """
@@ -65,25 +65,25 @@ class LogScroll(Scrolled, can_focus=True):
         self, window: Window, describe: Callable[[int], str], *, labels: bool = False
     ) -> None:
         super().__init__()
-        self._kept = RowCache(window, Look(labels=labels))
-        self._lines = LogLines(self.get_component_rich_style, describe)
+        self._row_cache = RowCache(window, LineFormat(labels=labels))
+        self._lines = LogRowRenderer(self.get_component_rich_style, describe)
         self.following = True
         self.empty = ""
 
     @property
-    def look(self) -> Look:
+    def line_format(self) -> LineFormat:
         """How lines are shown."""
-        return self._kept.look
+        return self._row_cache.line_format
 
     @property
     def wraps(self) -> bool:
         """True: long lines are folded."""
-        return self.look.wrap > 0
+        return self.line_format.wrap > 0
 
     @property
     def rows(self) -> Sequence[Row]:
         """What it shows, from the first line of the window to the last."""
-        return self._kept.rows
+        return self._row_cache.rows
 
     @property
     def _across(self) -> int:
@@ -97,25 +97,27 @@ class LogScroll(Scrolled, can_focus=True):
         top = self._top()
         if change is None:
             self._lines.here = None
-            self._kept.rebuild()
+            self._row_cache.rebuild()
         else:
-            self._kept.apply(change)
+            self._row_cache.apply(change)
         self._settle()
-        if change is not None and (change.before or change.lost_before):
-            self._stay(top)
+        if change is not None and (change.before or change.dropped_before):
+            self._restore_top(top)
 
-    def set_look(self, look: Look, *, wraps: bool) -> None:
+    def set_line_format(self, line_format: LineFormat, *, wraps: bool) -> None:
         """Show the same lines in another way; the first visible one stays."""
         top = self._top()
-        self._kept.look = replace(look, wrap=max(1, self._across) if wraps else 0)
-        self._kept.rebuild()
+        self._row_cache.line_format = replace(
+            line_format, wrap=max(1, self._across) if wraps else 0
+        )
+        self._row_cache.rebuild()
         self.forget()
         self._settle()
-        self._stay(top)
+        self._restore_top(top)
 
     def set_labels(self, labels: bool) -> None:
         """Say before each line of which rank it is."""
-        self._kept.look = replace(self.look, labels=labels)
+        self._row_cache.line_format = replace(self.line_format, labels=labels)
         self.forget()
 
     def forget(self) -> None:
@@ -166,12 +168,12 @@ class LogScroll(Scrolled, can_focus=True):
     def show_line(self, line: Line) -> None:
         """Bring a line, with the separator before it, to the top."""
         self.following = False
-        self._go_to(line)
+        self._scroll_to_row_of(line)
 
     def on_resize(self) -> None:
         """Folded lines are folded anew."""
-        if self.wraps and self.look.wrap != self._across:
-            self.set_look(self.look, wraps=True)
+        if self.wraps and self.line_format.wrap != self._across:
+            self.set_line_format(self.line_format, wraps=True)
         self._settle()
 
     def watch_scroll_y(self, old: float, new: float) -> None:
@@ -201,7 +203,7 @@ class LogScroll(Scrolled, can_focus=True):
     def _settle(self) -> None:
         """Lay out; at the end while following."""
         self._settling = True
-        self.measure(Size(self._kept.widest, len(self.rows)))
+        self.measure(Size(self._row_cache.widest, len(self.rows)))
         self._settling = False
         if self.following:
             self._jump(round(self.max_scroll_y))
@@ -209,18 +211,18 @@ class LogScroll(Scrolled, can_focus=True):
 
     def _top(self) -> Row | None:
         """The first row that is seen."""
-        return self._kept.at(self.scroll_offset.y)
+        return self._row_cache.at(self.scroll_offset.y)
 
-    def _stay(self, top: Row | None) -> None:
+    def _restore_top(self, top: Row | None) -> None:
         """What was seen first is so again, unless the end is followed."""
         if not self.following and top is not None:
-            self._go_to(top.line)
+            self._scroll_to_row_of(top.line)
 
-    def _go_to(self, line: Line, *, above: int = 0) -> None:
+    def _scroll_to_row_of(self, line: Line, *, above: int = 0) -> None:
         """Bring a line to the top, or so many rows below it."""
-        place = self._kept.place(line)
-        if place is not None:
-            self._jump(max(0, place - above))
+        index = self._row_cache.index_of(line)
+        if index is not None:
+            self._jump(max(0, index - above))
 
     def _jump(self, y: int) -> None:
         self._settling = True
@@ -232,12 +234,12 @@ class LogScroll(Scrolled, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """One line of the screen."""
         left, top = self.scroll_offset
-        row, width = self._kept.at(top + y), self._across
+        row, width = self._row_cache.at(top + y), self._across
         if row is None:
-            told = self.empty if not self.rows and y == 1 else ""
+            sentence = self.empty if not self.rows and y == 1 else ""
             style = self.get_component_rich_style("log--empty")
-            return Strip([Segment(f" {told}", style)]).crop_extend(0, width, self.rich_style)
-        strip = self._lines.draw(row, self.look, left, width, self.app.console)
+            return Strip([Segment(f" {sentence}", style)]).crop_extend(0, width, self.rich_style)
+        strip = self._lines.draw(row, self.line_format, left, width, self.app.console)
         if row.begins:
             return strip.crop_extend(0, width, self.rich_style)
         return strip.extend_cell_length(width).apply_style(self.rich_style)

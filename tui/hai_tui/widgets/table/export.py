@@ -20,5 +20,5 @@ def write_csv(path: Path, columns: Sequence[Column], rows: Iterable[Any], now: f
 
 
 def _plain(cell: Cell | str) -> str:
-    told = cell.text if isinstance(cell, Cell) else cell
-    return f"'{told}" if told[:1] in ("=", "+", "-", "@") and told != "-" else told
+    content = cell.text if isinstance(cell, Cell) else cell
+    return f"'{content}" if content[:1] in ("=", "+", "-", "@") and content != "-" else content

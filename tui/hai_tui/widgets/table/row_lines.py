@@ -16,7 +16,7 @@ MARGIN = 2
 """Cells before the first column: cursor and mark."""
 
 
-class RowLines:
+class RowRenderer:
     """How lines look now: styles, columns, and which cells of them are seen; `gutter` cells stay blank at the right."""
 
     def __init__(
@@ -38,11 +38,11 @@ class RowLines:
     def header(self, sorted_by: tuple[str, bool]) -> Strip:
         """The titles."""
         key, reverse = sorted_by
-        told = []
+        content = []
         for column in self._columns:
             sign = ("▼" if reverse else "▲") if column.key == key else ""
-            told.append(fit(column.title + sign, column.width, column.right))
-        line = " " * MARGIN + (" " * GAP).join(told)
+            content.append(fit(column.title + sign, column.width, column.right))
+        line = " " * MARGIN + (" " * GAP).join(content)
         return self._line([], line, self._used, self._styles["header"])
 
     def row(self, row: Any, style: str, *, cursor: bool, marked: bool) -> Strip:
@@ -65,29 +65,29 @@ class RowLines:
                 plain.clear()
         return self._line(segments, "".join(plain), self._used, base)
 
-    def blank(self, told: str = "") -> Strip:
+    def blank(self, content: str = "") -> Strip:
         """A line below the last row, or what is said instead of rows."""
-        style = self._styles["empty" if told else "row"]
-        strip = Strip([Segment(f"  {told}", style)]) if told else Strip([], 0)
+        style = self._styles["empty" if content else "row"]
+        strip = Strip([Segment(f"  {content}", style)]) if content else Strip([], 0)
         return self._cut(strip.extend_cell_length(self._end, self._styles["row"]))
 
     def _cells(self, row: Any) -> Iterator[tuple[str, str]]:
         now = self.now
         for column in self._columns:
             cell = column.cell(row, now)
-            told, tone = (cell.text, cell.tone) if isinstance(cell, Cell) else (cell, "plain")
-            yield fit(told, column.width, column.right), tone
+            content, tone = (cell.text, cell.tone) if isinstance(cell, Cell) else (cell, "plain")
+            yield fit(content, column.width, column.right), tone
 
-    def _line(self, segments: list[Segment], rest: str, used: int, style: Style) -> Strip:
+    def _line(self, segments: list[Segment], trailing_text: str, used: int, style: Style) -> Strip:
         """The segments and the plain rest, filled up or cut to what is seen; widths need no counting."""
-        whole = [*segments, Segment(rest + " " * (self._end - used), style)]
+        all_segments = [*segments, Segment(trailing_text + " " * (self._end - used), style)]
         if self._left or used > self._end:
-            return self._cut(Strip(whole, max(used, self._end)))
-        return Strip(whole + self._gutter, self._end + _length(self._gutter))
+            return self._cut(Strip(all_segments, max(used, self._end)))
+        return Strip(all_segments + self._gutter, self._end + _length(self._gutter))
 
     def _cut(self, strip: Strip) -> Strip:
-        seen = strip.crop(self._left, self._end)
-        return Strip([*seen, *self._gutter], seen.cell_length + _length(self._gutter))
+        visible = strip.crop(self._left, self._end)
+        return Strip([*visible, *self._gutter], visible.cell_length + _length(self._gutter))
 
 
 def _length(blanks: Sequence[Segment]) -> int:

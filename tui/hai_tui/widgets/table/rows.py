@@ -17,7 +17,7 @@ class Rows:
         self.ids: list[Any] = []
         self.cursor = 0
         self.marked: set[Any] = set()
-        self.steered = False  # the user has moved: from then on the cursor keeps to its id
+        self.user_moved = False  # the user has moved: from then on the cursor keeps to its id
         self._pivot: Any = None
 
     @property
@@ -32,7 +32,7 @@ class Rows:
             return [id for id in self.ids if id in self.marked]
         return [self.cursor_id] if self.ids else []
 
-    def place(self, id: Any, otherwise: int = -1) -> int:
+    def index_of(self, id: Any, otherwise: int = -1) -> int:
         """Where a row stands; of one that is not there, the nearest place to `otherwise`."""
         try:
             return self.ids.index(id)
@@ -46,12 +46,12 @@ class Rows:
         self.ids = list(ids)
         if self.marked:
             self.marked &= set(self.ids)
-        self.cursor = self.place(before, cursor) if self.steered else 0
+        self.cursor = self.index_of(before, cursor) if self.user_moved else 0
 
-    def move_to(self, place: int) -> None:
+    def move_to(self, index_of: int) -> None:
         """Put the cursor there, or at the nearest end."""
-        self.steered = True
-        self.cursor = max(0, min(place, len(self.ids) - 1))
+        self.user_moved = True
+        self.cursor = max(0, min(index_of, len(self.ids) - 1))
 
     def toggle_mark(self) -> None:
         """Mark or unmark the row under the cursor; ranges begin there."""
@@ -60,7 +60,7 @@ class Rows:
 
     def mark_range(self) -> None:
         """Mark from the row marked last to the cursor."""
-        first, last = sorted((self.place(self._pivot, self.cursor), self.cursor))
+        first, last = sorted((self.index_of(self._pivot, self.cursor), self.cursor))
         self.marked |= set(self.ids[first : last + 1])
 
     def mark_all(self) -> None:

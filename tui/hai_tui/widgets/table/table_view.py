@@ -17,9 +17,9 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 
 from hai_tui.formatting.cells import Column, fitting, total
-from hai_tui.theme import tones
-from hai_tui.widgets.scroll_view import Scrolled
-from hai_tui.widgets.table.row_lines import MARGIN, RowLines
+from hai_tui.style.theme import tones
+from hai_tui.widgets.scroll_view import SizedScrollView
+from hai_tui.widgets.table.row_lines import MARGIN, RowRenderer
 from hai_tui.widgets.table.rows import Rows
 
 AGES_SECONDS = 1.0
@@ -29,7 +29,7 @@ Form = tuple[str, bool, bool]
 _STYLES = ("header", "cursor", "marked", "fresh", "empty")
 
 
-class TableView(Scrolled):
+class TableView(SizedScrollView):
     """Shows ids in the order given. What keys and the mouse do is `table/virtual_table.py`."""
 
     DEFAULT_CSS = """
@@ -55,7 +55,7 @@ class TableView(Scrolled):
         super().__init__(id=id)
         self._columns, self._row_of, self._clock = tuple(columns), row_of, clock
         self._rows = Rows()
-        self._shown: tuple[Column, ...] = ()
+        self._visible_columns: tuple[Column, ...] = ()
         self._width = 0  # for which columns were chosen
         self.fresh: set[Any] = set()
         self.sorted_by: tuple[str, bool] = ("", False)
@@ -63,9 +63,9 @@ class TableView(Scrolled):
         self.empty = empty
         self._styles: dict[str, Style] = {}
         self._restyled = True  # perhaps: the focus comes and goes more often than another theme
-        self._lines: RowLines | None = None  # None: lines that are kept look otherwise now
+        self._lines: RowRenderer | None = None  # None: lines that are kept look otherwise now
         self._blank = Strip([])
-        self._kept: dict[Any, dict[Form, Strip]] = {}
+        self._line_cache: dict[Any, dict[Form, Strip]] = {}
 
     @property
     def ids(self) -> Sequence[Any]:
@@ -94,11 +94,11 @@ class TableView(Scrolled):
 
     def shows(self, key: str) -> bool:
         """True when that column fits now."""
-        return any(column.key == key for column in self._shown)
+        return any(column.key == key for column in self._visible_columns)
 
     def on_mount(self) -> None:
         """Ages go on by themselves."""
-        self.set_interval(AGES_SECONDS, self._look_at_ages)
+        self.set_interval(AGES_SECONDS, self._refresh_ages)
 
     # With the keyboard it looks as without: Textual would style it anew and draw all of it.
 
@@ -129,33 +129,33 @@ class TableView(Scrolled):
     def show(self, ids: Sequence[Any]) -> None:
         """Show these rows, which may say other things than before."""
         self.reorder(ids)
-        self.draw_anew()
+        self.redraw()
 
     def reorder(self, ids: Sequence[Any]) -> None:
         """Show these rows, of which none says anything else; cursor, marks and scroll position stay with their ids."""
         rows = self._rows
         if ids == rows.ids:
             return
-        top, before, cursor = round(self.scroll_target_y), self._seen(), rows.cursor_id
+        top, before, cursor = round(self.scroll_target_y), self._visible_rows(), rows.cursor_id
         anchor, offset = rows.anchor(top, self.size.height - 1)
-        place = rows.cursor
+        index = rows.cursor
         rows.replace(ids)
         self._measure()
-        if rows.steered and anchor is not None:
-            self._scroll_y(rows.place(anchor, place) - offset)
+        if rows.user_moved and anchor is not None:
+            self._scroll_y(rows.index_of(anchor, index) - offset)
         if rows.cursor_id != cursor:
             self.cursor_moved()
-        pairs = enumerate(zip(before, self._seen(), strict=True))
+        pairs = enumerate(zip(before, self._visible_rows(), strict=True))
         self._draw_again(*(line for line, (old, new) in pairs if old != new))
 
     def changed(self, ids: Collection[Any]) -> None:
         """Draw these rows again where they are visible."""
-        lines = {id: line for line, (id, _) in enumerate(self._seen())}
+        lines = {id: line for line, (id, _) in enumerate(self._visible_rows())}
         for id in ids:
-            self._kept.pop(id, None)
+            self._line_cache.pop(id, None)
         self._draw_again(*(lines[id] for id in ids if id in lines))
 
-    def draw_anew(self) -> None:
+    def redraw(self) -> None:
         """Every row may say something else."""
         self._lines = None
         self.refresh()
@@ -163,25 +163,25 @@ class TableView(Scrolled):
     def cursor_moved(self) -> None:
         """Hook: the cursor stands on another row."""
 
-    def _seen(self) -> list[tuple[Any, bool]]:
+    def _visible_rows(self) -> list[tuple[Any, bool]]:
         """What stands on each line below the titles, and where the cursor is."""
         rows, top, height = self._rows, self.scroll_offset.y, max(0, self.size.height - 1)
         ids = rows.ids[top : top + height]
-        seen = [(id, place == rows.cursor) for place, id in enumerate(ids, start=top)]
-        return seen + [(None, not rows.ids)] * (height - len(seen))
+        visible_rows = [(id, index == rows.cursor) for index, id in enumerate(ids, start=top)]
+        return visible_rows + [(None, not rows.ids)] * (height - len(visible_rows))
 
     def _scroll_y(self, y: float) -> None:
         self.scroll_to(y=max(0, y), animate=False, force=True)
 
     def _lay_out(self) -> None:
         self._width = self.scrollable_content_region.width
-        room = max(0, self._width - MARGIN)
-        self._shown = fitting(self._columns, room, all=self.all_columns)
+        available_width = max(0, self._width - MARGIN)
+        self._visible_columns = fitting(self._columns, available_width, all=self.all_columns)
         self._measure()
-        self.draw_anew()
+        self.redraw()
 
     def _measure(self) -> None:
-        self.measure(Size(total(self._shown) + MARGIN, len(self.ids) + 1))
+        self.measure(Size(total(self._visible_columns) + MARGIN, len(self.ids) + 1))
 
     # Drawing.
 
@@ -189,7 +189,7 @@ class TableView(Scrolled):
         """Lines as they are kept. Textual's own way styles each of them again, which costs as much as making it."""
         self._restyle()
         if self._lines is None or self._clock() - self._lines.now > AGES_SECONDS:
-            self._look()
+            self._reset_line_cache()
         strips = [self._line(y) for y in crop.line_range]
         background = self.background_colors[1]
         for each in self.get_line_filters():
@@ -214,13 +214,13 @@ class TableView(Scrolled):
                 self._styles, self._lines = styles, None
             self._restyled = False
 
-    def _look(self) -> None:
+    def _reset_line_cache(self) -> None:
         """How lines look from now on; none is kept."""
-        self._kept = {}
-        self._lines = RowLines(
+        self._line_cache = {}
+        self._lines = RowRenderer(
             self._styles,
             tones(self.app.current_theme),
-            self._shown,
+            self._visible_columns,
             width=self.size.width,
             gutter=self.outer_size.width - self.size.width,
             left=self.scroll_offset.x,
@@ -228,19 +228,21 @@ class TableView(Scrolled):
         )
         self._blank = self._lines.blank()
 
-    def _look_at_ages(self) -> None:
-        before = self._kept
+    def _refresh_ages(self) -> None:
+        before = self._line_cache
         if not before or not self.is_on_screen:
             return
-        self._look()
-        seen = enumerate(self._seen())
-        self._draw_again(*(line for line, (id, _) in seen if self._aged(id, before.get(id, {}))))
+        self._reset_line_cache()
+        visible_rows = enumerate(self._visible_rows())
+        self._draw_again(
+            *(line for line, (id, _) in visible_rows if self._aged(id, before.get(id, {})))
+        )
 
     def _aged(self, id: Any, before: Mapping[Form, Strip]) -> bool:
         aged = False
         for form, old in before.items():
             if self._row(id, form) == old:
-                self._kept[id][form] = old  # it was cut and styled already
+                self._line_cache[id][form] = old  # it was cut and styled already
             else:
                 aged = True
         return aged
@@ -251,28 +253,30 @@ class TableView(Scrolled):
 
     def _line(self, y: int) -> Strip:
         assert self._lines is not None
-        rows, place = self._rows, self.scroll_offset.y + y - 1
+        rows, index = self._rows, self.scroll_offset.y + y - 1
         if y == 0:
             return self._lines.header(self.sorted_by)
-        if place >= len(rows.ids):
-            told = self._told_instead(place) if not rows.ids else ""
-            return self._lines.blank(told) if told else self._blank
-        id, cursor = rows.ids[place], place == rows.cursor
+        if index >= len(rows.ids):
+            message = self._empty_message_line(index) if not rows.ids else ""
+            return self._lines.blank(message) if message else self._blank
+        id, cursor = rows.ids[index], index == rows.cursor
         marked = id in rows.marked
         style = (
             "cursor" if cursor else "marked" if marked else "fresh" if id in self.fresh else "row"
         )
         return self._row(id, (style, cursor, marked))
 
-    def _told_instead(self, place: int) -> str:
+    def _empty_message_line(self, index: int) -> str:
         """What stands there instead of rows: from the second line on, folded."""
         folded = wrap(self.empty, max(20, self.size.width - 4))
-        return folded[place - 1] if 0 < place <= len(folded) else ""
+        return folded[index - 1] if 0 < index <= len(folded) else ""
 
     def _row(self, id: Any, form: Form) -> Strip:
-        kept = self._kept.setdefault(id, {})
-        if form not in kept:
+        cached_lines = self._line_cache.setdefault(id, {})
+        if form not in cached_lines:
             assert self._lines is not None
             style, cursor, marked = form
-            kept[form] = self._lines.row(self._row_of(id), style, cursor=cursor, marked=marked)
-        return kept[form]
+            cached_lines[form] = self._lines.row(
+                self._row_of(id), style, cursor=cursor, marked=marked
+            )
+        return cached_lines[form]

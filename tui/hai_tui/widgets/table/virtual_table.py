@@ -72,12 +72,12 @@ class VirtualTable(TableView, can_focus=True):
         if self.ids:
             self._show_cursor()
 
-    def go(self, id: Any) -> bool:
+    def select(self, id: Any) -> bool:
         """Put the cursor on a row; False when it is not shown."""
-        place = self._rows.place(id)
-        if place >= 0:
-            self._move_to(place)
-        return place >= 0
+        index = self._rows.index_of(id)
+        if index >= 0:
+            self._move_to(index)
+        return index >= 0
 
     def unmark(self) -> None:
         """Mark nothing."""
@@ -99,9 +99,9 @@ class VirtualTable(TableView, can_focus=True):
         """Move by a screen."""
         self._move_to(self._rows.cursor + pages * max(1, self.size.height - 2))
 
-    def action_move_to(self, place: int) -> None:
+    def action_move_to(self, index: int) -> None:
         """To the first (0) or last (-1) row."""
-        self._move_to(len(self.ids) - 1 if place < 0 else place)
+        self._move_to(len(self.ids) - 1 if index < 0 else index)
 
     def action_side(self, cells: int) -> None:
         """Scroll sideways."""
@@ -129,11 +129,11 @@ class VirtualTable(TableView, can_focus=True):
         self.refresh()
         self.post_message(self.Marked(self))
 
-    def _move_to(self, place: int) -> None:
+    def _move_to(self, index: int) -> None:
         if not self.ids:
             return
         before = self._rows.cursor
-        self._rows.move_to(place)
+        self._rows.move_to(index)
         self._show_cursor()
         top = self.scroll_offset.y
         self._draw_again(before - top, self._rows.cursor - top)
@@ -153,15 +153,15 @@ class VirtualTable(TableView, can_focus=True):
             if column := self._column_at(event.x + self.scroll_offset.x):
                 self.post_message(self.HeaderClicked(self, column.key))
             return
-        place = self.scroll_offset.y + event.y - 1
-        if place < len(self.ids):
-            self._move_to(place)
+        index = self.scroll_offset.y + event.y - 1
+        if index < len(self.ids):
+            self._move_to(index)
             if event.chain == 2:
                 self.action_open()
 
     def _column_at(self, x: int) -> Column | None:
         left = MARGIN
-        for column in self._shown:
+        for column in self._visible_columns:
             if left <= x < left + column.width + GAP:
                 return column
             left += column.width + GAP

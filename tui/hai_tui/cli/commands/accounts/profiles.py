@@ -82,8 +82,8 @@ def init(settings: Settings, server: str | None, ca: str | None, insecure: bool 
 
 
 def _read_token() -> str:
-    if given := os.environ.get("HAI_TOKEN"):
-        return given.strip()
+    if supplied := os.environ.get("HAI_TOKEN"):
+        return supplied.strip()
     if sys.stdin.isatty():
         return str(click.prompt("token", hide_input=True, err=True)).strip()
     if token := sys.stdin.readline().strip():
@@ -134,11 +134,13 @@ def show_profile(settings: Settings, name: str | None) -> int:
     if settings.output in ("json", "yaml"):
         dump(settings, facts)
     else:
-        click.echo("".join(f"{key:<10}{_said(value)}\n" for key, value in facts.items()), nl=False)
+        click.echo(
+            "".join(f"{key:<10}{_display(value)}\n" for key, value in facts.items()), nl=False
+        )
     return 0
 
 
-def _said(value: object) -> object:
+def _display(value: object) -> object:
     """As `config list` says it."""
     return ("yes" if value else "no") if isinstance(value, bool) else value or "-"
 
@@ -173,8 +175,8 @@ def set_profile(settings: Settings, /, name: str, new_token: bool, **changes: An
     """Change a profile, or add one; the server is not asked."""
     known = name in profiles.names()
     stored = profiles.load(name) if known else Profile(name)
-    given = {key: value for key, value in changes.items() if value is not None}
-    changed = replace(stored, **given, token=_read_token() if new_token else stored.token)
+    supplied = {key: value for key, value in changes.items() if value is not None}
+    changed = replace(stored, **supplied, token=_read_token() if new_token else stored.token)
     if not changed.server:
         raise click.UsageError(f"profile {name!r} is new: give its --server")
     changed.check()

@@ -75,8 +75,8 @@ class _Reference(click.ParamType[Name]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Name:
         """Its three parts."""
-        group, _, rest = str(value).rpartition("/")
-        name, _, version = rest.partition(":")
+        group, _, name_and_version = str(value).rpartition("/")
+        name, _, version = name_and_version.partition(":")
         if not name or "/" in group:
             self.fail(f"{value!r} must be NAME[:VERSION] or USER_GROUP/NAME[:VERSION]", param, ctx)
         return Name(name, version, group)

@@ -22,7 +22,7 @@ from hai_tui.cli.settings import Settings
 from hai_tui.cli.task_argument import many_tasks, one_task
 from hai_tui.formatting.values import Priority, Span
 from hai_tui.i18n import text
-from hai_tui.views.containers import CONTAINERS, standing, why
+from hai_tui.views.containers import CONTAINERS, remark_of, why
 from hai_tui.views.tasks import status
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def show_container(settings: Settings, task: str, kind: Any) -> int:
     async def verb(client: Client, id: int) -> int:
         found, task = await client.containers.get(id), await client.tasks.get(id)
         show_services(settings, found, status=status(task), why=why(task))
-        if settings.sentences and (sentence := standing(task)):
+        if settings.sentences and (sentence := remark_of(task)):
             note(settings, sentence)
         return 0
 

@@ -57,13 +57,13 @@ _RANK = click.option("-r", "--rank", type=click.IntRange(0), default=0, help="Ra
 def start(settings: Settings, task: str, kind: Any, service: str, rank: int) -> int:
     """The function behind the command."""
 
-    async def whole(client: Client, id: int) -> int:
+    async def whole_container(client: Client, id: int) -> int:
         await client.tasks.resume(id)
         note(settings, text("container.started", id=id))
         return 0
 
     one = _control(settings, service, rank, "START")
-    return do(settings, task, kind, one if service else whole)
+    return do(settings, task, kind, one if service else whole_container)
 
 
 @click.command("stop", cls=HaiCommand, help=_STOP_HELP)
@@ -74,13 +74,13 @@ def start(settings: Settings, task: str, kind: Any, service: str, rank: int) -> 
 def stop(settings: Settings, task: str, kind: Any, service: str, rank: int) -> int:
     """The function behind the command."""
 
-    async def whole(client: Client, id: int) -> int:
+    async def whole_container(client: Client, id: int) -> int:
         await client.tasks.suspend(id, hold=True)
         note(settings, text("container.stopped", id=id))
         return 0
 
     one = _control(settings, service, rank, "STOP")
-    return do(settings, task, kind, one if service else whole)
+    return do(settings, task, kind, one if service else whole_container)
 
 
 @click.command("restart", cls=HaiCommand)
@@ -116,8 +116,8 @@ def logs(
     async def resolve(client: Client) -> tuple[int, Lines]:
         id = await client.tasks.resolve(task, kind)
         names = [s.name for s in (await client.containers.get(id)).services]
-        wanted = printed_by(names, service)
-        return id, Lines(ranks=(rank,), tail=tail or 0, grep=wanted, output=settings.output)
+        line_pattern = printed_by(names, service)
+        return id, Lines(ranks=(rank,), tail=tail or 0, grep=line_pattern, output=settings.output)
 
     async def once(client: Client) -> int:
         await print_lines(client, *await resolve(client), follow=False)
@@ -141,8 +141,8 @@ def _control(settings: Settings, service: str, rank: int, action: str) -> Verb:
     async def verb(client: Client, id: int) -> int:
         from hai.v1.container_pb2 import SERVICE_STATE_FAILED, ServiceAction
 
-        wanted = ServiceAction.Value(f"SERVICE_ACTION_{action}")
-        found = await client.containers.control(id, service, wanted, rank=rank)
+        line_pattern = ServiceAction.Value(f"SERVICE_ACTION_{action}")
+        found = await client.containers.control(id, service, line_pattern, rank=rank)
         show_services(settings, found)
         states = [s.state for s in found.services if (s.name, s.rank) == (service, rank)]
         return int(SERVICE_STATE_FAILED in states)

@@ -60,10 +60,10 @@ _TIMEOUT = click.option(
     show_default=True,
     help="Seconds until the servers must be ready.",
 )
-_KEPT = "pvc,secret"
+_RETAINED_KINDS = "pvc,secret"
 
 
-def _place(function: Callable[..., Any]) -> Callable[..., Any]:
+def _cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_PLACE):
         function = option(function)
     return function
@@ -96,13 +96,13 @@ def config(file: str | None) -> int:
 
 @cluster.command("dryrun", cls=HaiCommand)
 @_VALUES
-@_place
+@_cluster_options
 @click.pass_obj
-def dryrun(settings: Settings, /, values: tuple[str, ...], **place: Any) -> int:
+def dryrun(settings: Settings, /, values: tuple[str, ...], **level: Any) -> int:
     """Say what `hai cluster up` would change; nothing is changed."""
-    there = _cluster(**place)
-    arguments = _install(there, values, "--dry-run=server", "--output=json")
-    found = plan(there, json.loads(there.helm(*arguments))["manifest"])
+    target = _cluster(**level)
+    arguments = _install(target, values, "--dry-run=server", "--output=json")
+    found = plan(target, json.loads(target.helm(*arguments))["manifest"])
     if settings.json:
         dump(settings, {"changes": found.changes, **asdict(found)})
     else:
@@ -122,102 +122,102 @@ def _tell_plan(settings: Settings, found: Plan) -> None:
 @cluster.command("up", cls=HaiCommand)
 @_VALUES
 @_TIMEOUT
-@_place
+@_cluster_options
 @click.pass_obj
-def up(settings: Settings, /, values: tuple[str, ...], timeout: int, **place: Any) -> int:
+def up(settings: Settings, /, values: tuple[str, ...], timeout: int, **level: Any) -> int:
     """Install the servers, or change them, and wait until they are ready."""
-    there = _cluster(**place)
-    note(settings, text("cluster.installing", name=there.release, namespace=there.namespace))
-    there.helm(*_install(there, values))
-    return _wait(settings, there, timeout)
+    target = _cluster(**level)
+    note(settings, text("cluster.installing", name=target.release, namespace=target.namespace))
+    target.helm(*_install(target, values))
+    return _wait(settings, target, timeout)
 
 
 @cluster.command("upgrade", cls=HaiCommand)
 @click.option("--tag", help="Of the image; default: the version of this client.")
 @_VALUES
 @_TIMEOUT
-@_place
+@_cluster_options
 @click.pass_obj
 def upgrade(
-    settings: Settings, /, tag: str | None, values: tuple[str, ...], timeout: int, **place: Any
+    settings: Settings, /, tag: str | None, values: tuple[str, ...], timeout: int, **level: Any
 ) -> int:
     """Replace the servers, one after the other; values stay unless they are given."""
-    there = _cluster(**place)
+    target = _cluster(**level)
     tags = (f"--set-string=image.tag={tag or ''}",)
-    note(settings, text("cluster.upgrading", name=there.release))
+    note(settings, text("cluster.upgrading", name=target.release))
     files = [f"--values={file}" for file in values]
-    keep = ("--reset-then-reuse-values", *files, *tags, *there.helm_keeps_track())
-    there.helm("upgrade", there.release, str(chart()), *keep)
-    return _wait(settings, there, timeout)
+    keep = ("--reset-then-reuse-values", *files, *tags, *target.release_options())
+    target.helm("upgrade", target.release, str(chart()), *keep)
+    return _wait(settings, target, timeout)
 
 
 @cluster.command("status", cls=TableCommand)
-@_place
+@_cluster_options
 @click.pass_obj
-def status(settings: Settings, /, **place: Any) -> int:
+def status(settings: Settings, /, **level: Any) -> int:
     """Show the servers: exit code 1 when none is ready."""
-    return _show(settings, _cluster(**place))
+    return _show(settings, _cluster(**level))
 
 
 @cluster.command("down", cls=HaiCommand, help=_DOWN_HELP)
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
 @click.option("--purge", is_flag=True, help="Delete tasks and data, too.")
-@_place
+@_cluster_options
 @click.pass_obj
-def down(settings: Settings, /, yes: bool, purge: bool, **place: Any) -> int:
+def down(settings: Settings, /, yes: bool, purge: bool, **level: Any) -> int:
     """The function behind the command."""
-    there = _cluster(**place)
-    values = json.loads(there.helm("get", "values", there.release, "--all", "--output=json"))
+    target = _cluster(**level)
+    values = json.loads(target.helm("get", "values", target.release, "--all", "--output=json"))
     question = "cluster.purge" if purge else "cluster.down"
-    asked = text(question, name=there.release, namespace=there.namespace)
-    if not yes and not click.confirm(asked, err=True):
+    prompt = text(question, name=target.release, namespace=target.namespace)
+    if not yes and not click.confirm(prompt, err=True):
         note(settings, text("confirm.no"))
         return 1
-    there.helm("uninstall", there.release, "--wait")
+    target.helm("uninstall", target.release, "--wait")
     if purge:
-        _purge(there, values)
-    note(settings, text("cluster.gone", name=there.release))
+        _purge(target, values)
+    note(settings, text("cluster.gone", name=target.release))
     return os.EX_OK
 
 
-def _purge(there: Cluster, values: Any) -> None:
+def _purge(target: Cluster, values: Any) -> None:
     """Runs first: their owners take pods, secrets and services with them."""
-    tasks = Cluster("", values["tasks"]["namespace"] or there.namespace, *_access(there))
+    tasks = Cluster("", values["tasks"]["namespace"] or target.namespace, *_access(target))
     ours = f"app.kubernetes.io/managed-by=hai,app.kubernetes.io/instance={values['cluster']}"
     tasks.kubectl("delete", "configmap", f"--selector={ours}", "--wait=false")
-    kept = f"--selector=app.kubernetes.io/instance={there.release}"
-    there.kubectl("delete", _KEPT, kept, "--wait=false")
+    selector = f"--selector=app.kubernetes.io/instance={target.release}"
+    target.kubectl("delete", _RETAINED_KINDS, selector, "--wait=false")
 
 
-def _access(there: Cluster) -> tuple[str | None, str | None]:
-    return there.kubeconfig, there.context
+def _access(target: Cluster) -> tuple[str | None, str | None]:
+    return target.kubeconfig, target.context
 
 
-def _install(there: Cluster, values: tuple[str, ...], *more: str) -> list[str]:
+def _install(target: Cluster, values: tuple[str, ...], *more: str) -> list[str]:
     files = [f"--values={file}" for file in values]
-    made = ["upgrade", there.release, str(chart()), "--install", "--create-namespace", *files]
-    return [*made, *there.helm_keeps_track(), *more]
+    made = ["upgrade", target.release, str(chart()), "--install", "--create-namespace", *files]
+    return [*made, *target.release_options(), *more]
 
 
-def _wait(settings: Settings, there: Cluster, timeout: int) -> int:
+def _wait(settings: Settings, target: Cluster, timeout: int) -> int:
     """Wait for all that the release runs, the database first."""
-    ours = f"--selector=app.kubernetes.io/instance={there.release}"
-    names = there.kubectl("get", "statefulsets", ours, "--output=name").split()
+    ours = f"--selector=app.kubernetes.io/instance={target.release}"
+    names = target.kubectl("get", "statefulsets", ours, "--output=name").split()
     for name in sorted(names, reverse=True):
         limit = f"--timeout={timeout}s"
-        there.follow(lambda line: note(settings, line), "rollout", "status", name, limit)
-    return _show(settings, there)
+        target.follow(lambda line: note(settings, line), "rollout", "status", name, limit)
+    return _show(settings, target)
 
 
-def _show(settings: Settings, there: Cluster) -> int:
-    release = json.loads(there.helm("status", there.release, "--output=json"))
-    ours = f"app.kubernetes.io/instance={there.release},app.kubernetes.io/name=hai-server"
+def _show(settings: Settings, target: Cluster) -> int:
+    release = json.loads(target.helm("status", target.release, "--output=json"))
+    ours = f"app.kubernetes.io/instance={target.release},app.kubernetes.io/name=hai-server"
     found = list(
-        servers(json.loads(there.kubectl("get", "pods", f"--selector={ours}", "--output=json")))
+        servers(json.loads(target.kubectl("get", "pods", f"--selector={ours}", "--output=json")))
     )
     if settings.output in ("json", "yaml"):
         facts = {"state": release["info"]["status"], "revision": release["version"]}
-        dump(settings, {"release": there.release, **facts, "servers": found})
+        dump(settings, {"release": target.release, **facts, "servers": found})
     elif settings.output == "name" or settings.quiet:
         click.echo("".join(f"{server['name']}\n" for server in found), nl=False)
     elif found:

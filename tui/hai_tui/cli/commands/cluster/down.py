@@ -34,16 +34,16 @@ Examples:
 @click.pass_obj
 def down(settings: Settings, home: str | None, timeout: float) -> int:
     """The function behind the command."""
-    place = home_path(home)
-    if not place.is_dir():
-        note(settings, text("down.none", home=place))
+    level = home_path(home)
+    if not level.is_dir():
+        note(settings, text("down.none", home=level))
         return 0
-    found = running(place)
+    found = running(level)
     if found:
         note(settings, text("down.stopping", pid=found.pid))
         _stop(settings, found.pid, timeout)
-    sweep(place)
-    note(settings, text("down.done") if found else text("down.none", home=place))
+    sweep(level)
+    note(settings, text("down.done") if found else text("down.none", home=level))
     return 0
 
 

@@ -114,14 +114,14 @@ def update(
         changed = await client.nodes.update_group(
             name, packed, policy=policy, unset=unset, preview=preview
         )
-        _tell(settings, changed, preview)
+        _report_change(settings, changed, preview)
         warn(settings, await group_warning(client, name))
         return 0
 
     return call(settings, work)
 
 
-def _tell(settings: Settings, changed: Group, preview: bool) -> None:
+def _report_change(settings: Settings, changed: Group, preview: bool) -> None:
     if not preview or not settings.sentences:
         show_one(settings, CHANGED_GROUP, changed)
         return

@@ -11,13 +11,13 @@ from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiGroup, TableCommand
 from hai_tui.cli.completion import groups as complete_groups
 from hai_tui.cli.completion import nodes as complete_nodes
-from hai_tui.cli.errors import exit_code, tell
+from hai_tui.cli.errors import exit_code, print_error
 from hai_tui.cli.output.output import show, warn
 from hai_tui.cli.settings import Settings
 from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
 from hai_tui.name_warnings import group_warning
-from hai_tui.views.node_labels import has, relabelling, told
+from hai_tui.views.node_labels import has, labels_of, parse_label_patch
 from hai_tui.views.nodes import NODES, node_status, tree
 
 if TYPE_CHECKING:
@@ -116,18 +116,18 @@ Examples:
     shell_complete=complete_nodes,
 )
 @click.pass_obj
-def label(settings: Settings, words: tuple[str, ...]) -> int:
+def label(settings: Settings, meaning: tuple[str, ...]) -> int:
     """The function behind the command."""
-    wanted = relabelling(words)
-    if not wanted.rest:
+    patch = parse_label_patch(meaning)
+    if not patch.other_arguments:
         raise click.UsageError("which node? `hai nodes` lists them")
-    if not wanted.labels and not wanted.remove:
+    if not patch.labels and not patch.remove:
         raise click.UsageError("name a label to set, such as rack=r7, or one to remove: rack-")
     return _each(
         settings,
-        wanted.rest,
-        lambda c, name: c.nodes.label(name, wanted.labels, remove=wanted.remove),
-        lambda changed: text("done.labelled", labels=told(changed) or "-"),
+        patch.other_arguments,
+        lambda c, name: c.nodes.label(name, patch.labels, remove=patch.remove),
+        lambda changed: text("done.labelled", labels=labels_of(changed) or "-"),
     )
 
 
@@ -138,8 +138,8 @@ def _uncordoned(changed: Node) -> str:
     return f"{node_status(changed)}: {changed.reason or '-'}"
 
 
-def _done(what: str) -> Callable[[Node], str]:
-    return lambda changed: text(f"done.{what}")
+def _done(message: str) -> Callable[[Node], str]:
+    return lambda changed: text(f"done.{message}")
 
 
 def _each(
@@ -169,7 +169,7 @@ async def _one(
     try:
         changed = await do(client, name)
     except HaiError as error:
-        tell(error, as_json=settings.json, subject=name)
+        print_error(error, as_json=settings.json, subject=name)
         return None, exit_code(error)
     if settings.sentences:
         click.echo(f"{name}  {printable(done(changed))}")

@@ -25,10 +25,10 @@ from hai_tui.i18n import text
 if TYPE_CHECKING:
     from hai.client.profile import Profile
 
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 """How often we look for server.json while a server starts; nothing can tell us before it listens."""
 
-_ROOM_FOR_WORDS = 64 * 1024  # bytes of the disk; with less a server that fails cannot even say why
+_MIN_LOG_BYTES = 64 * 1024  # bytes of the disk; with less a server that fails cannot even say why
 
 _HELP = """Start a server on this machine, wait until it answers, and make the profile `local` for it.
 
@@ -67,9 +67,9 @@ def up(
     settings: Settings, /, home: str | None, foreground: bool, timeout: float, **numbers: int | None
 ) -> int:
     """The function behind the command."""
-    place = home_path(home)
-    if found := running(place):
-        _tell_running(settings, place, found, numbers)
+    level = home_path(home)
+    if found := running(level):
+        _report_running(settings, level, found, numbers)
         return os.EX_OK
     if find_spec(NEEDED) is None:
         raise click.ClickException(
@@ -77,16 +77,16 @@ def up(
         )
     flags = [f"--{k.replace('_', '-')}={v}" for k, v in numbers.items() if v is not None]
     _check_profiles()
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _starting(settings, place, timeout) as other:
+    level.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _starting(settings, level, timeout) as other:
         if other is not None:
-            _tell_running(settings, place, other, numbers)
+            _report_running(settings, level, other, numbers)
             return os.EX_OK
-        child = _start(settings, place, flags, foreground, timeout)
+        child = _start(settings, level, flags, foreground, timeout)
     return _stay(child) if foreground else os.EX_OK
 
 
-def _tell_running(
+def _report_running(
     settings: Settings, home: Path, found: Running, numbers: Mapping[str, int | None]
 ) -> None:
     note(settings, text("up.running", address=found.address, pid=found.pid))
@@ -102,17 +102,17 @@ def _starting(settings: Settings, home: Path, timeout: float) -> Iterator[Runnin
     The lock goes with our process, so that nothing is left of one that was killed.
     """
     with (home / "up.lock").open("w") as lock:
-        limit, told = time.monotonic() + timeout, False
+        limit, content = time.monotonic() + timeout, False
         while not _locked(lock):
-            if not told:
+            if not content:
                 note(settings, text("up.waiting", home=home))
-                told = True
+                content = True
             if time.monotonic() > limit:
                 raise click.ClickException(
                     f"another `hai up` has not started its server in {home} within {timeout:g} s; "
                     "try again, or wait longer: --timeout"
                 )
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         yield running(home)
 
 
@@ -125,8 +125,8 @@ def _locked(lock: IO[str]) -> bool:
 
 
 def _unused(settings: Settings, numbers: Mapping[str, int | None]) -> None:
-    if given := [f"{_flag(k)} {v}" for k, v in numbers.items() if v is not None]:
-        note(settings, text("up.unused", given=", ".join(given)))
+    if supplied := [f"{_flag(k)} {v}" for k, v in numbers.items() if v is not None]:
+        note(settings, text("up.unused", given=", ".join(supplied)))
 
 
 def _flag(name: str) -> str:
@@ -149,7 +149,7 @@ def _start(
         child.terminate()
         raise
     _keep(_profile(settings, home, found))
-    _tell(settings, found)
+    _report_start(settings, found)
     return child
 
 
@@ -158,10 +158,10 @@ def _check_profiles() -> None:
     from hai.client.profile import config_path
 
     path = config_path().absolute()
-    place = next(each for each in (path, *path.parents) if each.exists())
-    if not os.access(place, os.W_OK):
+    level = next(each for each in (path, *path.parents) if each.exists())
+    if not os.access(level, os.W_OK):
         raise click.ClickException(
-            f"no profile can be stored in {path}, {place} is not writable: "
+            f"no profile can be stored in {path}, {level} is not writable: "
             "HAI_CONFIG chooses another file"
         )
 
@@ -186,7 +186,7 @@ def _wait(
         if found is not None and found.pid == child.pid:
             return found
         try:
-            code = child.wait(_LOOK_SECONDS)
+            code = child.wait(_POLL_SECONDS)
         except subprocess.TimeoutExpired:
             continue
         raise _failure(f"the server ended with exit code {code}", log, begin)
@@ -194,11 +194,11 @@ def _wait(
     raise _failure(f"the server was not ready within {timeout:g} s and was stopped", log, begin)
 
 
-def _failure(what: str, log: Path, begin: int) -> click.ClickException:
-    said = "".join(f"\n  | {line}" for line in last_lines(log, begin))
-    if not said and disk_usage(log.parent).free < _ROOM_FOR_WORDS:
-        return click.ClickException(f"{what}: the disk that holds {log.parent} is full")
-    return click.ClickException(f"{what}; the whole log is {log}{said}")
+def _failure(problem: str, log: Path, begin: int) -> click.ClickException:
+    excerpt = "".join(f"\n  | {line}" for line in last_lines(log, begin))
+    if not excerpt and disk_usage(log.parent).free < _MIN_LOG_BYTES:
+        return click.ClickException(f"{problem}: the disk that holds {log.parent} is full")
+    return click.ClickException(f"{problem}; the whole log is {log}{excerpt}")
 
 
 def _profile(settings: Settings, home: Path, found: Running) -> Profile:
@@ -219,11 +219,11 @@ def _keep(profile: Profile) -> None:
     from hai.client.client import Client
     from hai.client.profile import save
 
-    async def ask() -> None:
+    async def request() -> None:
         async with Client(profile) as client:
             await client.users.whoami()
 
-    asyncio.run(ask())
+    asyncio.run(request())
     save(profile)
 
 
@@ -238,7 +238,7 @@ def _keep_missing(settings: Settings, home: Path, found: Running) -> None:
         note(settings, text("up.kept", profile=name))
 
 
-def _tell(settings: Settings, found: Running) -> None:
+def _report_start(settings: Settings, found: Running) -> None:
     ready = text("up.ready", address=found.address, pid=found.pid, profile=_profile_name(settings))
     note(settings, ready)
     note(settings, text("up.next"))

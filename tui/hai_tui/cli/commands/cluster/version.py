@@ -42,15 +42,15 @@ def client_version() -> str:
 def version(settings: Settings, only_client: bool) -> int:
     """The function behind the command."""
 
-    async def ask(client: Client) -> ServerInfo:
+    async def request(client: Client) -> ServerInfo:
         return await client.server.info()
 
     if settings.output in ("json", "yaml"):
-        dump(settings, _facts(None if only_client else call(settings, ask)))
+        dump(settings, _facts(None if only_client else call(settings, request)))
         return 0
     click.echo(f"client    {client_version()} ({_PROTOCOL})")  # also when no server answers
     if not only_client:
-        info = call(settings, ask)
+        info = call(settings, request)
         click.echo(f"server    {info.version} ({info.protocol})")
         click.echo(f"cluster   {info.cluster} ({info.launcher})")
         if info.HasField("certificate_expire_time"):

@@ -39,10 +39,10 @@ def demo(settings: Settings) -> int:
 
     async def run() -> tuple[Facts, list[str]]:
         async with Client(profile) as client:
-            facts, bars = await play(client, home, tell)
+            facts, bars = await play(client, home, on_event)
             return facts, chart(bars)
 
-    tell = _silent if settings.json else _print_event
+    on_event = _silent if settings.json else _print_event
     if not settings.json:
         click.echo(f"Starting a private cluster of {NODES} nodes …")
     with private_cluster(NODES) as (home, profile):
@@ -80,8 +80,8 @@ def _print_event(seconds: float, name: str, event: TaskEvent) -> None:
     if event.kind not in _TOLD:
         return
     where = f" rank {event.rank}" if event.rank >= 0 else ""
-    what = f"{event.kind}{where}"
-    click.echo(f"{seconds:7.2f} s  {name:<5} {what:<24} {event.actor:<10} {event.reason}")
+    description = f"{event.kind}{where}"
+    click.echo(f"{seconds:7.2f} s  {name:<5} {description:<24} {event.actor:<10} {event.reason}")
 
 
 def _print_facts(facts: Facts, lines: list[str]) -> None:

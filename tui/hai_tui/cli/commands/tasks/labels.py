@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _TAGS = click.argument("labels", metavar="TAG...", nargs=-1, required=True)
 
 
-def _help(what: str, example: str) -> str:
-    return f"{what}\n\n\b\nExamples:\n  {example}\n"
+def _help(action: str, example: str) -> str:
+    return f"{action}\n\n\b\nExamples:\n  {example}\n"
 
 
 @click.command(

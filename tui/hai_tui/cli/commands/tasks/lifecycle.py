@@ -107,10 +107,10 @@ def _suspended(task: Task) -> str:
     return text("done.held", id=task.id) if task.held else _queued(task, "done.suspended")
 
 
-def _queued(task: Task, told: str) -> str:
+def _queued(task: Task, message_key: str) -> str:
     """It may still wait for others, who go first."""
     first = ", ".join(map(str, task.awaited))
-    return text("done.after", tasks=first) if first else text(told)
+    return text("done.after", tasks=first) if first else text(message_key)
 
 
 @click.command("resume", cls=HaiCommand, help=_RESUME_HELP)

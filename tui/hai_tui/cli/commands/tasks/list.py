@@ -109,11 +109,11 @@ def _values(value: str) -> str:
 
 def _paged(settings: Settings, options: Mapping[str, Any]) -> Mapping[str, Any]:
     """A page as asked for, else the first; names are for other commands, which must not miss any."""
-    asked = options["page"] or options["page_size"] or options["page_token"]
+    paged = options["page"] or options["page_size"] or options["page_token"]
     names = settings.output == "name" or (settings.quiet and settings.output in ("table", "wide"))
     return {
         **options,
-        "everything": options["everything"] or (names and not asked),
+        "everything": options["everything"] or (names and not paged),
         "page": options["page"] or 1,
         "page_size": options["page_size"] or 50,
     }
@@ -131,8 +131,8 @@ async def _pages(
     show(settings, TASKS, page.tasks, more)
     await _question(client, settings, filter, page.tasks)
     if page.next_page_token and settings.sentences:
-        shown = (options["page"] - 1) * options["page_size"] + len(page.tasks)
-        numbers = {"shown": shown, "total": page.total, "page": options["page"] + 1}
+        listed = (options["page"] - 1) * options["page_size"] + len(page.tasks)
+        numbers = {"shown": listed, "total": page.total, "page": options["page"] + 1}
         note(settings, text("list.more", **numbers))
 
 

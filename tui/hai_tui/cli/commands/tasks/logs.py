@@ -10,7 +10,7 @@ import click
 
 from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand
-from hai_tui.cli.output.follow import Lines, follow, print_lines, tell_why_it_waits
+from hai_tui.cli.output.follow import Lines, follow, print_lines, print_wait_reason
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.task_argument import many_tasks
 from hai_tui.cli.time_options import before_now
@@ -98,7 +98,7 @@ def logs(
             if len(tasks) > 1:
                 lines = replace(lines, task=printable((await client.tasks.get(id)).name))
             if not await print_lines(client, id, lines, follow=False):
-                await tell_why_it_waits(client, id, settings)
+                await print_wait_reason(client, id, settings)
         return 0
 
     if not following:

@@ -46,12 +46,12 @@ def port_forward(
 ) -> int:
     """The function behind the command."""
     from hai_tui.cli.containers import forwarding
-    from hai_tui.cli.errors import tell
+    from hai_tui.cli.errors import print_error
 
     forwards = [forwarding.parse(text) for text in ports]
 
     def failed(error: HaiError) -> None:
-        tell(error, as_json=settings.json)
+        print_error(error, as_json=settings.json)
 
     async def work(client: Client) -> int:
         id = await client.tasks.resolve(task, kind)

@@ -58,7 +58,7 @@ class ProgramCommand(SubmitCommand):
         """Options are what follows the separator; a leading --help is ours as well."""
         if args[:1] in (["-h"], ["--help"], []):
             return super().parse_args(ctx, args or ["--help"])
-        call, options = take_apart(args)
+        call, options = split_arguments(args)
         ctx.meta[_KEY] = call
         return super().parse_args(ctx, options)
 
@@ -74,23 +74,23 @@ class ProgramCommand(SubmitCommand):
         return ["FILE [ARG]... [-- OPTIONS | ++ OPTIONS]"]
 
 
-def take_apart(args: list[str]) -> tuple[Call, list[str]]:
+def split_arguments(args: list[str]) -> tuple[Call, list[str]]:
     """The program's argv with its mode, and the options of hai. Raises UsageError."""
-    places = [i for i, arg in enumerate(args) if arg in _MODES]
-    if len(places) > 1:
+    separators = [i for i, arg in enumerate(args) if arg in _MODES]
+    if len(separators) > 1:
         raise click.UsageError(
             "only one of -- and ++ may stand in the line, and once; "
             "a program that takes -- itself is submitted with `hai run`"
         )
-    cut = places[0] if places else len(args)
+    cut = separators[0] if separators else len(args)
     argv = tuple(args[:cut])
     if not argv or argv[0].startswith("-"):
         raise click.UsageError("the first argument is the FILE; options of hai stand after --")
-    return Call(argv, _MODES[args[cut]] if places else "local"), args[cut + 1 :]
+    return Call(argv, _MODES[args[cut]] if separators else "local"), args[cut + 1 :]
 
 
-def _command(name: str, what: str, file: str) -> Callable[..., click.Command]:
-    help = _HELP.format(what=what, command=name, file=file)
+def _command(name: str, program_kind: str, file: str) -> Callable[..., click.Command]:
+    help = _HELP.format(program_kind=program_kind, command=name, file=file)
     settings = {"help_option_names": ["-h", "--help"]}
     return click.command(name, cls=ProgramCommand, help=help, context_settings=settings)
 
@@ -140,8 +140,8 @@ def _refuse_notebook(file: str) -> None:
 
 def _refuse_submit_options(ctx: click.Context) -> None:
     for name in ctx.params:
-        given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name not in _SIMULATED:
+        from_command_line = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if from_command_line and name not in _SIMULATED:
             raise click.UsageError(f"--{name.replace('_', '-')} is for submission: use -- not ++")
 
 

@@ -115,7 +115,7 @@ def _sentences(task: Task, answer: ExplainTaskResponse, now: float) -> list[str]
     return [
         text("why.waits", **facts, reason=answer.waiting.reason),
         *_indented([answer.waiting.message, *answer.constraints]),
-        *_place(task, answer),
+        *_queue_position(task, answer),
         *_indented(start_sentences(answer.waiting.predicted_start, now)),
         *_section("why.ahead", [ahead(other) for other in answer.ahead]),
         *_section("why.help", answer.suggestions),
@@ -123,12 +123,12 @@ def _sentences(task: Task, answer: ExplainTaskResponse, now: float) -> list[str]
     ]
 
 
-def _place(task: Task, answer: ExplainTaskResponse) -> list[str]:
+def _queue_position(task: Task, answer: ExplainTaskResponse) -> list[str]:
     if not answer.waiting.queue_place:
         return []
     level = priority_name(answer.waiting.effective_priority)
-    place = answer.waiting.queue_place
-    return _indented([text("why.place", place=place, group=task.group, priority=level)])
+    position = answer.waiting.queue_place
+    return _indented([text("why.place", place=position, group=task.group, priority=level)])
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:

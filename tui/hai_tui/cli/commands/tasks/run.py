@@ -15,7 +15,7 @@ from hai_tui.cli.completion import files as complete_files
 from hai_tui.cli.output.output import dump, note
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.submission.options import SubmitCommand, override, submit_options
-from hai_tui.cli.submission.submission import submit, tell_without_effect
+from hai_tui.cli.submission.submission import note_ineffective_options, submit
 from hai_tui.i18n import text
 
 if TYPE_CHECKING:
@@ -106,18 +106,18 @@ def validate_schema(settings: Settings, files: tuple[str, ...], schema: bool) ->
 def _check(settings: Settings, file: str) -> int:
     from hai.client.errors import HaiError
     from hai.client.taskfile.spec import require_valid
-    from hai_tui.cli.errors import exit_code, tell
+    from hai_tui.cli.errors import exit_code, print_error
 
     try:
         documents = _read(file)
         found = [each for document in documents for each in document.violations()]
         require_valid(documents[0].source, found)
     except (HaiError, click.UsageError) as error:
-        tell(error, as_json=settings.json)  # it names the file
+        print_error(error, as_json=settings.json)  # it names the file
         return exit_code(error)
     note(settings, text("schema.valid", source=file))
     for document in documents:
-        tell_without_effect(settings, document.spec)
+        note_ineffective_options(settings, document.spec)
     return 0
 
 

@@ -54,14 +54,14 @@ def shell(
 
     if tty and not terminal.at_terminal():
         raise click.UsageError("--tty needs a terminal here, too")
-    wanted = terminal.at_terminal() if tty is None else tty
+    use_terminal = terminal.at_terminal() if tty is None else tty
 
     async def work(client: Client) -> int:
         id = await client.tasks.resolve(task, kind)
-        size, term = (terminal.size(), os.environ.get("TERM", "")) if wanted else (None, "")
+        size, term = (terminal.size(), os.environ.get("TERM", "")) if use_terminal else (None, "")
         tunnel, answers = client.tunnels.shell(id, command, rank=rank, terminal=size, term=term)
         try:
-            return await terminal.join(tunnel, answers, terminal=wanted)
+            return await terminal.join(tunnel, answers, terminal=use_terminal)
         finally:
             await answers.aclose()
 

@@ -156,10 +156,12 @@ def _dropped_output(task: Task) -> None:
     """What ranks have printed beyond the limit of their logs."""
     found = [rank for rank in task.run.ranks if rank.log_dropped_bytes]
     for number, rank in enumerate(found):
-        what = size_text(rank.log_dropped_bytes)
+        amount = size_text(rank.log_dropped_bytes)
         if rank.log_dropped_lines:
-            what = text("status.dropped_lines", count=rank.log_dropped_lines, size=what)
-        click.echo(("" if number else "\n") + text("status.dropped", rank=rank.index, dropped=what))
+            amount = text("status.dropped_lines", count=rank.log_dropped_lines, size=amount)
+        click.echo(
+            ("" if number else "\n") + text("status.dropped", rank=rank.index, dropped=amount)
+        )
 
 
 def _last_lines(task: Task) -> None:

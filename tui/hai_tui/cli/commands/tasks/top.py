@@ -78,11 +78,11 @@ def _show(
 def cluster_lines(groups: Iterable[Group], running: int, waiting: int) -> Iterable[str]:
     """One line a group, then the sum."""
     for group in groups:
-        held = group.usable_nodes - group.free_nodes
-        share = f"{held / group.usable_nodes:.0%}" if group.usable_nodes else "-"
-        away = group.nodes - group.usable_nodes
-        lost = f", {away} not usable" if away else ""
-        yield f"{group.name}: {held} of {group.usable_nodes} nodes held ({share}){lost}"
+        allocated = group.usable_nodes - group.free_nodes
+        share = f"{allocated / group.usable_nodes:.0%}" if group.usable_nodes else "-"
+        unusable = group.nodes - group.usable_nodes
+        unusable_note = f", {unusable} not usable" if unusable else ""
+        yield f"{group.name}: {allocated} of {group.usable_nodes} nodes held ({share}){unusable_note}"
     run, wait = ("runs" if running == 1 else "run"), ("waits" if waiting == 1 else "wait")
     yield f"{running} {'task' if running == 1 else 'tasks'} {run}, {waiting} {wait}"
 

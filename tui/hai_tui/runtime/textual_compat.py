@@ -40,7 +40,7 @@ def repair_timers() -> None:
     MessagePump.set_timer = _set_timer  # type: ignore[method-assign]
 
 
-def goes(node: DOMNode) -> bool:
+def is_closing(node: DOMNode) -> bool:
     """True from when it is told to go: its parts go one by one, before it."""
     return node._closing or node._closed or node._pruning
 
@@ -49,13 +49,13 @@ def later(node: DOMNode, seconds: float, callback: Callable[[], None]) -> None:
     """Call it by the app, page or widget after so many seconds, unless that goes."""
 
     def now() -> None:
-        if not goes(node):
+        if not is_closing(node):
             callback()
 
     asyncio.get_running_loop().call_later(seconds, node.call_next, now)
 
 
-def in_background(
+def run_in_background(
     node: DOMNode, begin: Callable[[], Awaitable[None]], *, group: str, exclusive: bool = False
 ) -> None:
     """Run it as a worker that ends with the page or widget. It may end, or be replaced, before it has begun."""

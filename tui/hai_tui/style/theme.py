@@ -51,8 +51,8 @@ def tones(theme: Theme) -> dict[str, Style]:
     """The style of each tone in a theme; bad is bold too."""
     found = _tones.get(theme.name)
     if found is None:
-        own = {**(_DARK if theme.dark else _LIGHT), **theme.variables}
-        found = {name: Style(color=own[f"tone-{name}"], bold=name == "bad") for name in TONES}
+        colours = {**(_DARK if theme.dark else _LIGHT), **theme.variables}
+        found = {name: Style(color=colours[f"tone-{name}"], bold=name == "bad") for name in TONES}
         _tones[theme.name] = found
     return found
 

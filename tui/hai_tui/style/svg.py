@@ -15,7 +15,7 @@ from rich.segment import Segment
 if TYPE_CHECKING:
     from textual.app import App
 
-_NOTHING = "\u200b"
+_ZERO_WIDTH = "\u200b"
 """A character that takes no place: behind a wide one, characters and places are as many."""
 
 
@@ -43,8 +43,8 @@ def _parts(segment: Segment) -> Iterator[Segment]:
     if segment.text.isascii():
         yield segment
         return
-    for places, characters in groupby(segment.text, cell_len):
-        filled = "".join(character + _NOTHING * (places - 1) for character in characters)
+    for cell_width, characters in groupby(segment.text, cell_len):
+        filled = "".join(character + _ZERO_WIDTH * (cell_width - 1) for character in characters)
         yield Segment(filled, segment.style, segment.control)
 
 

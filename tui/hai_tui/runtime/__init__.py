@@ -1,0 +1,1 @@
+"""Garbage collection, the end of a terminal, and repairs of Textual."""
