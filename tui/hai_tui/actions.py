@@ -1,7 +1,7 @@
-"""What a person can do on a page: one value feeds the key, the footer, the help and the palette.
+"""Actions of a page. One value feeds the key, the footer, the help and the palette.
 
-Who may do it is decided here and nowhere else, so that all four places agree. The server decides in
-the end; this only saves a person the way there, and says which right is missing.
+Only this module decides whether the caller may use an action, so that all four agree. The server decides in the end;
+the check here saves a request and names the missing right.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BY_ROLE = {"OPERATOR": _OPERATOR, "ADMIN": _ADMIN}
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sits here, as the server knows them. Unknown (no name) until the server has answered."""
+    """The user of this session. The name is empty until the server has answered."""
 
     name: str = ""
     role: str = ""
@@ -34,7 +34,7 @@ class Caller:
     rights: tuple[str, ...] = ()
 
     def has(self, right: str) -> bool:
-        """True when the role or a grant gives the right, or nobody is known yet."""
+        """True when the role or a grant gives the right, or the server has not answered yet."""
         if not right or not self.name:
             return True
         return right in self.rights or right in _BY_ROLE.get(self.role, frozenset())
@@ -42,7 +42,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something to do. `text_id` names its sentence; `right` is one beyond what every user has."""
+    """An action. `text_id` is the key of its label; `right` is the right that it needs, if any."""
 
     key: str  # as it is pressed: "s", "?", "ctrl+d", "space"; empty: palette only
     name: str
@@ -56,12 +56,12 @@ class Action:
 
     @property
     def label(self) -> str:
-        """What it does, in the user's language."""
+        """The label in the user's language."""
         return text(self.text_id)
 
 
 def refusal(action: Action, caller: Caller, *, readonly: bool) -> str:
-    """Why the caller may not do it, as a sentence; empty: they may."""
+    """The sentence that says why the caller may not use the action; empty when they may."""
     if readonly and action.writes:
         return text("refused.readonly", action=action.label)
     if not caller.has(action.right):
@@ -71,7 +71,7 @@ def refusal(action: Action, caller: Caller, *, readonly: bool) -> str:
 
 
 def pressed(key: str, character: str | None) -> str:
-    """One name for a key press: the sign itself where it has one, else Textual's name of the key."""
+    """The name of a key press: the character if it is printable, else Textual's name of the key."""
     if character and character.isprintable() and character != " ":
         return character
     return key
@@ -84,7 +84,7 @@ _SHOWN = {
 
 
 def key_label(key: str) -> str:
-    """How a key stands in footer and help: ^d for ctrl+d; of several the first."""
+    """The key as footer and help show it: ^d for ctrl+d; the first of several keys."""
     key = key if len(key) == 1 else key.split(",")[0]
     if key.startswith("ctrl+"):
         return f"^{key.removeprefix('ctrl+')}"

@@ -1,4 +1,4 @@
-"""How the app was started."""
+"""The options with which the app was started."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hai_tui.session import Connect, connect
 
 @dataclass(frozen=True, slots=True)
 class AppConfig:
-    """What the command line says. Tests give their own connect and clock."""
+    """Options of the command line. Tests pass their own `connect` and `clock`."""
 
     profile: str | None = None
     readonly: bool = False

@@ -1,4 +1,4 @@
-"""The table of pages: one line each. A page's module is imported when it is first opened."""
+"""The table of pages. The module of a page is imported when it is first opened."""
 
 from __future__ import annotations
 

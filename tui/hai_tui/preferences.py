@@ -1,7 +1,7 @@
-"""What the app remembers between starts: theme, columns, views, history. One TOML file beside the profiles.
+"""Preferences that the app stores between starts: theme, columns, views, history. They are one TOML file.
 
-It never holds a secret. A file that can not be read is left alone and told of, never overwritten. Several
-apps may be open: each writes only what was changed in it.
+The file never holds a secret. A file that can not be read is reported and never overwritten. Several apps may be
+open: each writes only the preferences that were changed in it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def state_path() -> Path:
 
 @dataclass(slots=True)
 class Preferences:
-    """Settings by name, as this app knows them."""
+    """Settings by name."""
 
     path: Path
     values: dict[str, Any] = field(default_factory=dict)

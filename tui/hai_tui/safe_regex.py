@@ -1,6 +1,6 @@
-"""A regular expression that a person typed. Some take for ever, as `(x+)+y` does, so this one gives up.
+"""A regular expression with a limit of CPU time, because a pattern that a user typed, such as `(x+)+y`, may never end.
 
-`re` looks for signals while it searches: an alarm ends it. What counts is time of the processor.
+An alarm signal ends the search: `re` handles signals while it searches.
 """
 
 from __future__ import annotations

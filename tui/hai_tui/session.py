@@ -1,7 +1,7 @@
-"""One profile in use: the client, the link, what streams have told, and who the caller is.
+"""The session with one server: the client, the state of the connection, the tasks and the caller.
 
-Everything that talks to the server for the app as a whole lives here; it ends with `close`.
-Importing grpc takes longer than a first paint may, so it is imported in a thread, after it.
+It owns all requests and streams that serve the app as a whole, and `close` ends them. grpc is imported in a thread
+after the first paint, because the import takes longer than a first paint may.
 """
 
 from __future__ import annotations

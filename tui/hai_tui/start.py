@@ -1,4 +1,4 @@
-"""From the command to the running app. A word that opens nothing is told of before the screen is taken."""
+"""Starts the app. An unknown page is reported before the app takes over the terminal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _demo(options: AppConfig) -> AppConfig:
 
 
 def _check(profile: str | None) -> None:
-    """A profile that can not be used is an error of the command line; without any the app asks for one."""
+    """Report an unusable profile as an error of the command line. Without any profile the app asks for one."""
     if profile is not None:
         load(profile)
     elif names():

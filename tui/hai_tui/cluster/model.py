@@ -1,4 +1,4 @@
-"""Nodes by name as the watch tells of them, and how much of the cluster was held while somebody looked."""
+"""Nodes by name, from the watch, and samples of how much of the cluster was allocated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of the cluster and of one node: pure functions from values to lines with tones."""
+"""The cluster and one node as styled text. Pure functions."""
 
 from __future__ import annotations
 

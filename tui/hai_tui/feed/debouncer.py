@@ -1,4 +1,4 @@
-"""Many small changes become few repaints: the first at once, the rest together."""
+"""Combines many small changes into few repaints: the first at once, the others together."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which things a list shows and in what order. Pure; after a change only what changed is looked at again.
+"""Selects and sorts the items of a list. After a change it evaluates only the changed items. Pure.
 
-Everything is kept in order whether it is shown or not, so that another filter only has to leave things out.
+Items that the filter hides stay sorted, too, so that another filter only has to select.
 """
 
 from __future__ import annotations

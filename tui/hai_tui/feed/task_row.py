@@ -1,6 +1,6 @@
-"""What lists ask of a task at each key, as plain values.
+"""Fields of a task that filters read at each key, as plain values.
 
-They are read once per version: a field of protobuf costs ten times as much.
+They are read once per version, because access to a protobuf field costs ten times as much.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Keeps a window on one task's log: follows its end, reads older and newer pages, looks for text beyond the window.
+"""Reads the log of one task into a window: follows its end, loads older and newer pages, searches beyond the window.
 
-It holds at most one stream. While somebody reads further up and the window is full, the stream is let go (`attached` is
-False then) and what came meanwhile is read by cursor, when they come back down: nothing is lost, nothing is repeated.
+It holds at most one stream. While the user reads further up and the window is full, it closes the stream (`attached`
+is False). When the user comes back down, it reads the lines since then by cursor, so no line is lost or repeated.
 """
 
 from __future__ import annotations

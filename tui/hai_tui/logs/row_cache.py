@@ -1,4 +1,4 @@
-"""The rows of a window as they are kept: after a change only those are made that are new or look otherwise."""
+"""Caches the rows of a window. After a change it makes only the rows that are new or look different."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The part of a log that is held: pages between two cursors, bounded in bytes, growing at either end.
+"""The part of a log that is in memory: lines between two cursors, limited in bytes, growing at either end.
 
-A log may have any size; the window has not. What leaves it at one end can be read again by the cursor there. A progress
-bar as it is now is no line of the log, and is replaced by the next line of its rank.
+Lines that the window drops at one end can be read again by the cursor there. The current state of a progress bar is
+no line of the log: the next line of its rank replaces it.
 """
 
 from __future__ import annotations

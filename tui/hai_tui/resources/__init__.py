@@ -1,7 +1,7 @@
-"""Everything that is a list with a few verbs: quotas, images, users … Each is a value, shown by one page.
+"""Kinds of resources that are a list with a few verbs: quotas, images, users … One page shows them all.
 
-A kind names its columns, how it is loaded, and what can be done; screens/resource.py draws it and asks what a
-verb needs.
+A `ResourceSpec` names the columns, how the list is loaded, and the verbs; screens/resource.py draws the list and the
+forms of the verbs.
 """
 
 from __future__ import annotations

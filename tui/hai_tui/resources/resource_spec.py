@@ -1,4 +1,4 @@
-"""What a kind of thing is to the page that shows it, and what a form's answers are to a verb."""
+"""The description of a kind of resource for its page, and the values that were typed into a form."""
 
 from __future__ import annotations
 

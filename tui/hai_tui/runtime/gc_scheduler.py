@@ -1,5 +1,7 @@
-"""Garbage is collected while nobody types: looking through all objects of the app takes as long as several frames,
-and Python would do it in the middle of a key."""
+"""Runs full garbage collections while the user does not type.
+
+A full collection takes as long as several frames, and Python would run it during a key press.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""An app whose terminal is gone ends.
+"""Ends the app when its terminal has closed.
 
-Who starts a terminal session is told so by SIGHUP; others are not (a pseudo terminal made by a program, nohup). Textual
-would then read an end of input as fast as it can, and wait for ever to paint.
+Only the leader of a terminal session receives SIGHUP; an app under nohup or in the pseudo terminal of a program does
+not. Textual would then read the end of input in a busy loop, and wait for ever to paint.
 """
 
 from __future__ import annotations

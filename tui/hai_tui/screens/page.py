@@ -1,4 +1,4 @@
-"""The base of every page: crumbs, banner, content, status, keys; actions by key, footer, help and palette."""
+"""The base class of pages: path, banner, content, status line and keys; actions by key, footer, help and palette."""
 
 from __future__ import annotations
 

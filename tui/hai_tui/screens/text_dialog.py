@@ -1,4 +1,4 @@
-"""A text over the page, until it is closed: all of an item, a preview, a secret that is shown once."""
+"""A dialog with a text: all fields of an item, a preview, or a secret that is shown once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a task and, while it can be read, its spec. The yaml is the truth; a form's field is a path into it."""
+"""The yaml of a task and, while it is valid, its spec. The yaml is authoritative; a form field is a path into it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One action on several tasks: an outcome for each. One failure stops nothing."""
+"""Runs one operation on each of several tasks. A failure does not stop the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to tasks, one verb for each, and what takes it back. Pure; `batch.on_each` does it."""
+"""Changes of tasks as values: an operation for each task, and the operations that undo it. `run_on_each` runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that wait for one another: what goes before a task, and what comes behind it. Pure."""
+"""Dependencies between tasks: which tasks a task waits for, and which wait for it. Pure."""
 
 from __future__ import annotations
 

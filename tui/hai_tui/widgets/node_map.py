@@ -1,4 +1,4 @@
-"""Draws the map of nodes: a sign a node, rows by group and zone; only rows that are seen are drawn."""
+"""Draws the map of nodes: one glyph per node, rows by group and zone. Only visible rows are drawn."""
 
 from __future__ import annotations
 

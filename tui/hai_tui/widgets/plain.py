@@ -1,4 +1,4 @@
-"""The one way to put a text on the screen: what people wrote is never markup, and steers no terminal.
+"""Widgets and renderables that take text as it is: text of users is neither markup nor control of the terminal.
 
 Textual and Rich read `[red]`, `[/b]` and `[@click=app.quit]` in every `str` as instructions, and raise where they make
 no sense; tasks, nodes, tags, groups, messages and lines of logs may be called so. All that takes a `str` of theirs is

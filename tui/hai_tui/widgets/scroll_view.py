@@ -1,4 +1,4 @@
-"""What lies under a table and a log: rows that are scrolled, and bars that say where one stands.
+"""The base class of tables and logs: rows that scroll, and scroll bars.
 
 Textual lays the whole screen out anew when a view has more rows, draws its bars at each layout, and tells a bar where
 it stands only while it is shown: one that appears after the scrolling stays at the top.

@@ -1,4 +1,4 @@
-"""A view that asks for series while it is seen, again and again, and draws them as wide as it is."""
+"""A view that loads usage series while it is visible, and draws them in its width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators do to nodes, for every page that shows one: cordon, uncordon, drain (with who is concerned), label."""
+"""Actions of operators on nodes, for every page that shows a node: cordon, uncordon, drain, label."""
 
 from __future__ import annotations
 

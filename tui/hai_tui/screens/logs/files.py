@@ -1,4 +1,4 @@
-"""Logs that are open, and what takes their lines elsewhere: the clipboard, a file, a pager."""
+"""The open logs of a page; copies their lines to the clipboard, a file or a pager."""
 
 from __future__ import annotations
 

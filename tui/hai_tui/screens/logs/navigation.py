@@ -1,4 +1,4 @@
-"""Moving through logs: to an end, from run to run, from hit to hit; also to lines that are not held yet."""
+"""Moves through logs: to an end, from run to run, from hit to hit; also to lines that are not loaded yet."""
 
 from __future__ import annotations
 

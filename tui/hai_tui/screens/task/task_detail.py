@@ -1,4 +1,4 @@
-"""What the server has said of one task: asked for together, looked up by row."""
+"""The task, its runs and its events, loaded together and looked up by row."""
 
 from __future__ import annotations
 

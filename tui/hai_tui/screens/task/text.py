@@ -1,4 +1,4 @@
-"""One task in words and cards: what the tabs of its page show. Pure: values in, renderables out."""
+"""The tabs of the page of a task as text and cards. Pure: values in, renderables out."""
 
 from __future__ import annotations
 

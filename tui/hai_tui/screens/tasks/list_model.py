@@ -1,4 +1,4 @@
-"""What the list of tasks shows: those that match, in order, as they change, and a line that tells of them."""
+"""The list of tasks: selects, sorts and updates its rows, and writes the status line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What can be done to tasks: stop, suspend, resume, priority, order, tags, stars — to one or to many, with undo.
+"""Actions on one or several tasks: stop, suspend, resume, priority, order, tags, stars; with undo.
 
-Mixed into the pages that show tasks; `chosen_ids` says which ones are meant.
+Pages that show tasks derive from it; `chosen_ids` says which tasks an action is for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Boxes to tick that say by a sign whether they are: Textual's own say it by their colour alone."""
+"""Checkboxes that show their state by a character; those of Textual show it by colour only."""
 
 from __future__ import annotations
 

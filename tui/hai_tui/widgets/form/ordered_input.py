@@ -1,4 +1,4 @@
-"""Fields to type in, whose keys are done in the order in which they come.
+"""Input fields that handle keys in the order in which they were typed.
 
 Textual hands a key such as backspace up to the page and does there what the field has for it; letters that were
 typed at once after it, as over a slow line, are in the field by then.

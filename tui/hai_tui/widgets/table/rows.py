@@ -1,7 +1,7 @@
-"""Which rows a table has, where its cursor stands and what is marked, all by id. Pure.
+"""The rows of a table, its cursor and its marks, all by id. Pure.
 
-Cursor and marks belong to ids, not to places, so that they stay where the user put them while rows
-come, go and change order. Until the user moves, the cursor stays on top.
+Cursor and marks belong to ids, not to positions, so that they stay where the user put them while rows come, go and
+change order. Until the user moves the cursor, it stays on the first row.
 """
 
 from __future__ import annotations
