@@ -90,7 +90,7 @@ def split_arguments(args: list[str]) -> tuple[Call, list[str]]:
 
 
 def _command(name: str, program_kind: str, file: str) -> Callable[..., click.Command]:
-    help = _HELP.format(program_kind=program_kind, command=name, file=file)
+    help = _HELP.format(what=program_kind, command=name, file=file)
     settings = {"help_option_names": ["-h", "--help"]}
     return click.command(name, cls=ProgramCommand, help=help, context_settings=settings)
 
