@@ -98,9 +98,9 @@ def config(file: str | None) -> int:
 @_VALUES
 @_cluster_options
 @click.pass_obj
-def dryrun(settings: Settings, /, values: tuple[str, ...], **level: Any) -> int:
+def dryrun(settings: Settings, /, values: tuple[str, ...], **options: Any) -> int:
     """Say what `hai cluster up` would change; nothing is changed."""
-    target = _cluster(**level)
+    target = _cluster(**options)
     arguments = _install(target, values, "--dry-run=server", "--output=json")
     found = plan(target, json.loads(target.helm(*arguments))["manifest"])
     if settings.json:
@@ -124,9 +124,9 @@ def _tell_plan(settings: Settings, found: Plan) -> None:
 @_TIMEOUT
 @_cluster_options
 @click.pass_obj
-def up(settings: Settings, /, values: tuple[str, ...], timeout: int, **level: Any) -> int:
+def up(settings: Settings, /, values: tuple[str, ...], timeout: int, **options: Any) -> int:
     """Install the servers, or change them, and wait until they are ready."""
-    target = _cluster(**level)
+    target = _cluster(**options)
     note(settings, text("cluster.installing", name=target.release, namespace=target.namespace))
     target.helm(*_install(target, values))
     return _wait(settings, target, timeout)
@@ -139,10 +139,10 @@ def up(settings: Settings, /, values: tuple[str, ...], timeout: int, **level: An
 @_cluster_options
 @click.pass_obj
 def upgrade(
-    settings: Settings, /, tag: str | None, values: tuple[str, ...], timeout: int, **level: Any
+    settings: Settings, /, tag: str | None, values: tuple[str, ...], timeout: int, **options: Any
 ) -> int:
     """Replace the servers, one after the other; values stay unless they are given."""
-    target = _cluster(**level)
+    target = _cluster(**options)
     tags = (f"--set-string=image.tag={tag or ''}",)
     note(settings, text("cluster.upgrading", name=target.release))
     files = [f"--values={file}" for file in values]
@@ -154,9 +154,9 @@ def upgrade(
 @cluster.command("status", cls=TableCommand)
 @_cluster_options
 @click.pass_obj
-def status(settings: Settings, /, **level: Any) -> int:
+def status(settings: Settings, /, **options: Any) -> int:
     """Show the servers: exit code 1 when none is ready."""
-    return _show(settings, _cluster(**level))
+    return _show(settings, _cluster(**options))
 
 
 @cluster.command("down", cls=HaiCommand, help=_DOWN_HELP)
@@ -164,9 +164,9 @@ def status(settings: Settings, /, **level: Any) -> int:
 @click.option("--purge", is_flag=True, help="Delete tasks and data, too.")
 @_cluster_options
 @click.pass_obj
-def down(settings: Settings, /, yes: bool, purge: bool, **level: Any) -> int:
+def down(settings: Settings, /, yes: bool, purge: bool, **options: Any) -> int:
     """The function behind the command."""
-    target = _cluster(**level)
+    target = _cluster(**options)
     values = json.loads(target.helm("get", "values", target.release, "--all", "--output=json"))
     question = "cluster.purge" if purge else "cluster.down"
     prompt = text(question, name=target.release, namespace=target.namespace)

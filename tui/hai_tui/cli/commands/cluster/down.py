@@ -34,16 +34,16 @@ Examples:
 @click.pass_obj
 def down(settings: Settings, home: str | None, timeout: float) -> int:
     """The function behind the command."""
-    level = home_path(home)
-    if not level.is_dir():
-        note(settings, text("down.none", home=level))
+    directory = home_path(home)
+    if not directory.is_dir():
+        note(settings, text("down.none", home=directory))
         return 0
-    found = running(level)
+    found = running(directory)
     if found:
         note(settings, text("down.stopping", pid=found.pid))
         _stop(settings, found.pid, timeout)
-    sweep(level)
-    note(settings, text("down.done") if found else text("down.none", home=level))
+    sweep(directory)
+    note(settings, text("down.done") if found else text("down.none", home=directory))
     return 0
 
 

@@ -116,9 +116,9 @@ Examples:
     shell_complete=complete_nodes,
 )
 @click.pass_obj
-def label(settings: Settings, meaning: tuple[str, ...]) -> int:
+def label(settings: Settings, words: tuple[str, ...]) -> int:
     """The function behind the command."""
-    patch = parse_label_patch(meaning)
+    patch = parse_label_patch(words)
     if not patch.other_arguments:
         raise click.UsageError("which node? `hai nodes` lists them")
     if not patch.labels and not patch.remove:

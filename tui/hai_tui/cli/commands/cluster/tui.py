@@ -32,13 +32,13 @@ Examples:
 @click.option("--readonly", is_flag=True, help="Refuse every action that changes something.")
 @click.option("--demo", is_flag=True, help="Show a made-up cluster; no server is asked.")
 @click.pass_obj
-def tui(settings: Settings, meaning: tuple[str, ...], readonly: bool, demo: bool) -> int:
+def tui(settings: Settings, words: tuple[str, ...], readonly: bool, demo: bool) -> int:
     """The function behind the command."""
-    return open_app(settings, meaning, readonly=readonly, demo=demo)
+    return open_app(settings, words, readonly=readonly, demo=demo)
 
 
 def open_app(
-    settings: Settings, meaning: tuple[str, ...], *, readonly: bool, demo: bool = False
+    settings: Settings, words: tuple[str, ...], *, readonly: bool, demo: bool = False
 ) -> int:
     """Run the app until it is left; the exit code."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -46,12 +46,12 @@ def open_app(
     if find_spec("textual") is None:
         raise click.ClickException("the app is not installed: pip install 'hai-platform[tui]'")
     start = import_module("hai_tui.start")
-    code: int = start.run(settings.profile, line(meaning), readonly=readonly, made_up=demo)
+    code: int = start.run(settings.profile, line(words), readonly=readonly, made_up=demo)
     return code
 
 
-def line(meaning: tuple[str, ...]) -> str:
+def line(words: tuple[str, ...]) -> str:
     """What `:` would be told: a bare number is a task."""
-    if meaning and meaning[0].isdigit():
-        meaning = ("task", *meaning)
-    return " ".join(meaning) or "tasks"
+    if words and words[0].isdigit():
+        words = ("task", *words)
+    return " ".join(words) or "tasks"

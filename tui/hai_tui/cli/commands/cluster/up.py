@@ -67,9 +67,9 @@ def up(
     settings: Settings, /, home: str | None, foreground: bool, timeout: float, **numbers: int | None
 ) -> int:
     """The function behind the command."""
-    level = home_path(home)
-    if found := running(level):
-        _report_running(settings, level, found, numbers)
+    directory = home_path(home)
+    if found := running(directory):
+        _report_running(settings, directory, found, numbers)
         return os.EX_OK
     if find_spec(NEEDED) is None:
         raise click.ClickException(
@@ -77,12 +77,12 @@ def up(
         )
     flags = [f"--{k.replace('_', '-')}={v}" for k, v in numbers.items() if v is not None]
     _check_profiles()
-    level.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _starting(settings, level, timeout) as other:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _starting(settings, directory, timeout) as other:
         if other is not None:
-            _report_running(settings, level, other, numbers)
+            _report_running(settings, directory, other, numbers)
             return os.EX_OK
-        child = _start(settings, level, flags, foreground, timeout)
+        child = _start(settings, directory, flags, foreground, timeout)
     return _stay(child) if foreground else os.EX_OK
 
 
@@ -102,11 +102,11 @@ def _starting(settings: Settings, home: Path, timeout: float) -> Iterator[Runnin
     The lock goes with our process, so that nothing is left of one that was killed.
     """
     with (home / "up.lock").open("w") as lock:
-        limit, content = time.monotonic() + timeout, False
+        limit, noted = time.monotonic() + timeout, False
         while not _locked(lock):
-            if not content:
+            if not noted:
                 note(settings, text("up.waiting", home=home))
-                content = True
+                noted = True
             if time.monotonic() > limit:
                 raise click.ClickException(
                     f"another `hai up` has not started its server in {home} within {timeout:g} s; "
@@ -158,10 +158,10 @@ def _check_profiles() -> None:
     from hai.client.profile import config_path
 
     path = config_path().absolute()
-    level = next(each for each in (path, *path.parents) if each.exists())
-    if not os.access(level, os.W_OK):
+    directory = next(each for each in (path, *path.parents) if each.exists())
+    if not os.access(directory, os.W_OK):
         raise click.ClickException(
-            f"no profile can be stored in {path}, {level} is not writable: "
+            f"no profile can be stored in {path}, {directory} is not writable: "
             "HAI_CONFIG chooses another file"
         )
 
