@@ -85,7 +85,7 @@ def _unpromised(world: VirtualCluster, task: int) -> bool:
 
 def _as_shown(world: VirtualCluster) -> Snapshot:
     """With what the last pass has decided."""
-    shown = world.board.snapshot()
+    shown = world.cache.snapshot()
     return replace(shown, tasks=tuple(world.lives[task.id].task for task in shown.tasks))
 
 

@@ -231,7 +231,7 @@ class Played:
     def _change(self, plural: str, count: int) -> int:
         """So many writes to statuses, of which nobody needs to know."""
         api = self._cluster.api
-        found = api.store.everything(api.resources[plural])
+        found = api.store.sorted_objects(api.resources[plural])
         for i in range(count):
             now = api.latest(found[i % len(found)])
             assert now is not None

@@ -109,7 +109,7 @@ _EQUIVALENT = {
     "agent/rank.py: await asyncio.to_thread(self._directory.end_everything)": (
         "the supervisor does it, too, when the agent has ended"
     ),
-    "agent/main.py: traceback.print_exception(error)": "for people who read agent.log",
+    'agent/main.py: print(trace, file=sys.stderr, end="")': "for people who read agent.log",
     'agent/rank.py: agent_log.note(f"leaving: {error}")': "for people who read agent.log",
     'agent/rank.py: agent_log.note(f"ending: {why}")': "for people who read agent.log",
     # After the program has ended, the fence has nothing left to guard.

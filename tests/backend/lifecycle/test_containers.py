@@ -93,7 +93,7 @@ def test_what_cannot_be_renewed() -> None:
         pytest.param(ev.SuspendAsked("server", "idle", hold=True), False, id="idleness"),
     ],
 )
-def test_who_need_not_be_warned(event: ev.TaskAsk, by_owner: bool) -> None:
+def test_who_need_not_be_warned(event: ev.TaskRequest, by_owner: bool) -> None:
     (told,) = step(container(), event, 20.0).instructions
     assert isinstance(told, SuspendPrograms)
     assert told.by_owner is by_owner

@@ -321,7 +321,7 @@ async def test_an_agent_that_sends_nothing_is_shown_as_silent_until_it_does(tmp_
     ) as server:
         reign = server.app.reign
         assert reign is not None
-        reign.agent_silence._patient_until = 0.0  # the first seconds of a server are over
+        reign.agent_silence._grace_until = 0.0  # the first seconds of a server are over
         async with attached(server) as (agent, _):
             for silent in (True, False):
                 version = reign.task_manager.feed.version
