@@ -33,7 +33,7 @@ from hai_backend.store.connect import open_store
 from hai_backend.testing.kube import FakeCluster, InstantKubelet, NodeSpec
 from tests.bench.figures import Figure
 from tests.support.builders import a_spec
-from tests.support.simulation.server import SETTINGS, StormServer
+from tests.support.simulation.server import SETTINGS, SimulatedServer
 
 GANG, NODES, PODS, TOUCHED = 1_000, 2_000, 10_000, 5_000
 RUN = RunRequest(7, 1, user="ada", uid=1000)
@@ -117,7 +117,7 @@ async def suspended(there: There) -> float:
     """From the request until the run has ended, with a durable ledger. Programs save at once: the grace is 0."""
     store = open_store(f"sqlite:///{there.home / 'hai.db'}")
     await store.open()
-    server = StormServer(store, there.transport(), 1)
+    server = SimulatedServer(store, there.transport(), 1)
     await server.start()
     await server.launching.listed.wait()
     task = await server.task_manager.submit("ada", a_spec(nodes=GANG), "request")
@@ -138,7 +138,9 @@ async def suspended(there: There) -> float:
     return taken
 
 
-def agents_leave(server: StormServer, there: There, task_id: int) -> Iterator[Awaitable[object]]:
+def agents_leave(
+    server: SimulatedServer, there: There, task_id: int
+) -> Iterator[Awaitable[object]]:
     """All have saved and say so, and their containers end."""
     yield server.task_manager.apply(task_id, ev.Yielded(1, 0))
     for i in range(GANG):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.real_cluster import NEEDED, is_there
+from tests.support.real_cluster import REQUIRED_VARIABLES, real_cluster_configured
 
 
 @contextmanager
@@ -35,7 +35,9 @@ def _real(home: Path) -> Iterator[tuple[Path, str]]:
     yield Path(os.environ["KUBECONFIG"]), os.environ["HAI_E2E_IMAGE"]
 
 
-_REAL = pytest.mark.skipif(not is_there(), reason=f"{' and '.join(NEEDED)} are not set")
+_REAL = pytest.mark.skipif(
+    not real_cluster_configured(), reason=f"{' and '.join(REQUIRED_VARIABLES)} are not set"
+)
 Maker = Callable[[Path], AbstractContextManager[tuple[Path, str]]]
 
 

@@ -26,7 +26,7 @@ from hai_backend.launch.fake import FakeLauncher
 from hai_backend.launch.kubernetes import launcher as kubernetes
 from hai_backend.launch.local_launcher import ProcessLauncher, sweep
 from hai_backend.launch.request import RunRequest
-from tests.support.agent_pods import launcher_of, pods_as_processes
+from tests.support.agent_pods import make_launcher, process_pod_cluster
 
 
 @pytest.fixture
@@ -48,10 +48,10 @@ async def _process(home: Path) -> AsyncIterator[Launcher]:
 
 @asynccontextmanager
 async def _kubernetes(home: Path) -> AsyncIterator[Launcher]:
-    async with pods_as_processes(home, 2) as cluster:
+    async with process_pod_cluster(home, 2) as cluster:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kubernetes, "Timeouts", partial(kubernetes.Timeouts, forced_delete=1.0))
-            made = launcher_of(cluster, home)
+            made = make_launcher(cluster, home)
         yield made
 
 

@@ -23,8 +23,8 @@ from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ServiceSpec, TaskSpec
 from hai_backend.domain.accounts.user import Role, TokenScope, User
 from hai_backend.launch.local_launcher import sweep
 from tests.ports import free_port
-from tests.support.agent_pods import pods_as_processes
-from tests.support.deployment import pod_table
+from tests.support.agent_pods import process_pod_cluster
+from tests.support.deployment import kubernetes_settings
 from tests.support.servers import RunningServer, running_server
 
 ECHO = Path(__file__).with_name("echo_service.py")
@@ -138,8 +138,8 @@ async def reach(directory: Path, **settings: Any) -> AsyncIterator[Reach]:
 @asynccontextmanager
 async def reach_pods(directory: Path, **settings: Any) -> AsyncIterator[Reach]:
     """Two nodes of a fake cluster, whose pods are processes."""
-    async with pods_as_processes(directory, 2) as cluster:
-        table = pod_table(directory, cluster.kubeconfig(directory / "kubeconfig"))
+    async with process_pod_cluster(directory, 2) as cluster:
+        table = kubernetes_settings(directory, cluster.kubeconfig(directory / "kubeconfig"))
         async with (
             running_server(directory / "home", kubernetes=table, **settings) as server,
             Client(server.profile) as client,

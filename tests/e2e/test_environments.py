@@ -26,7 +26,7 @@ from hai.v1.environment_pb2 import (
 )
 from hai.v1.environment_service_pb2 import EnvironmentDescription
 from hai.v1.task_pb2 import TASK_OUTCOME_FAILED, TASK_OUTCOME_SUCCEEDED
-from tests.support.deployment import Here, on_pods, on_processes
+from tests.support.deployment import Deployment, pod_deployment, process_deployment
 from tests.support.environments import layer_of, lock_of, make_environment
 
 TELL = """
@@ -39,28 +39,31 @@ REAL = pytest.mark.skipif(not HAIENV.exists(), reason="haienv is not installed")
 
 
 @pytest.fixture(
-    params=[pytest.param(on_processes, id="processes"), pytest.param(on_pods, id="pods")]
+    params=[
+        pytest.param(process_deployment, id="processes"),
+        pytest.param(pod_deployment, id="pods"),
+    ]
 )
-async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Here]:
+async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Deployment]:
     async with request.param(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[Here]:
-    async with on_processes(tmp_path) as made:
+async def local(tmp_path: Path) -> AsyncIterator[Deployment]:
+    async with process_deployment(tmp_path) as made:
         yield made
 
 
-def root_of(here: Here) -> Path:
+def root_of(here: Deployment) -> Path:
     return here.home / "environments"
 
 
-async def user_of(here: Here) -> str:
+async def user_of(here: Deployment) -> str:
     return (await here.client.users.whoami()).user.name
 
 
-async def test_every_rank_runs_in_it(here: Here) -> None:
+async def test_every_rank_runs_in_it(here: Deployment) -> None:
     user = await user_of(here)
     config = {"variables": {"COLOUR": "a = blue:green"}, "bin_dirs": ["/my bin"]}
     lock_hash = make_environment(root_of(here), user, "torch", config=config)
@@ -87,7 +90,7 @@ if os.environ["HAI_RUN"] == "1":
 """
 
 
-async def test_a_run_in_another_one_than_before_says_so(local: Here) -> None:
+async def test_a_run_in_another_one_than_before_says_so(local: Deployment) -> None:
     user, root = await user_of(local), root_of(local)
     first = make_environment(root, user, "torch")
     spec = local.spec("twice", TWICE, str(local.directory / "began"), py_venv="torch")
@@ -105,7 +108,7 @@ async def test_a_run_in_another_one_than_before_says_so(local: Here) -> None:
     assert f"lock {second[:12]}; in the run before it had {first[:12]}" in told.reason
 
 
-async def test_one_without_its_python_is_refused_at_submission(local: Here) -> None:
+async def test_one_without_its_python_is_refused_at_submission(local: Deployment) -> None:
     user, root = await user_of(local), root_of(local)
     make_environment(root, user, "torch")
     python = layer_of(root, user, "torch") / "bin" / "python"
@@ -125,7 +128,7 @@ async def test_one_without_its_python_is_refused_at_submission(local: Here) -> N
 
 
 async def test_one_that_breaks_after_submission_ends_the_run_with_its_name_and_node(
-    local: Here,
+    local: Deployment,
 ) -> None:
     user, root = await user_of(local), root_of(local)
     make_environment(root, user, "torch")
@@ -142,7 +145,7 @@ async def test_one_that_breaks_after_submission_ends_the_run_with_its_name_and_n
     assert run.environment_lock == ""
 
 
-async def test_a_task_may_go_on_without(local: Here) -> None:
+async def test_a_task_may_go_on_without(local: Deployment) -> None:
     user, root = await user_of(local), root_of(local)
     make_environment(root, user, "torch")
     await local.client.nodes.cordon("node1", "so that it waits")
@@ -189,7 +192,7 @@ def a_wheel(directory: Path, name: str) -> Path:
 
 
 @REAL
-async def test_haienv_itself_works_in_a_task(here: Here) -> None:
+async def test_haienv_itself_works_in_a_task(here: Deployment) -> None:
     user = await user_of(here)
     make_environment(root_of(here), user, "torch")
     code = f"import subprocess\nprint(subprocess.check_output([{str(HAIENV)!r}, 'list', '--names'], text=True))"
@@ -198,7 +201,7 @@ async def test_haienv_itself_works_in_a_task(here: Here) -> None:
 
 
 @REAL
-async def test_an_environment_of_haienv_is_listed_run_in_and_removed(local: Here) -> None:
+async def test_an_environment_of_haienv_is_listed_run_in_and_removed(local: Deployment) -> None:
     user, root = await user_of(local), root_of(local)
     wheel = a_wheel(local.directory, "paint")
     links = ("--no-index", "--find-links", str(local.directory))
@@ -234,7 +237,7 @@ while True:
 
 
 @REAL
-async def test_what_a_program_runs_in_outlives_its_environment(local: Here) -> None:
+async def test_what_a_program_runs_in_outlives_its_environment(local: Deployment) -> None:
     user, root = await user_of(local), root_of(local)
     profile = local.client.profile
     known = {"HAI_SERVER": profile.server, "HAI_TOKEN": profile.token}
@@ -260,7 +263,8 @@ WHERE = "import os, sys, paint\nprint(paint.__file__, sys.prefix == os.environ['
 
 @REAL
 @pytest.mark.parametrize(
-    "place", [pytest.param(on_processes, id="processes"), pytest.param(on_pods, id="pods")]
+    "place",
+    [pytest.param(process_deployment, id="processes"), pytest.param(pod_deployment, id="pods")],
 )
 async def test_what_was_packed_runs_on_the_nodes_own_disk(place: Any, tmp_path: Path) -> None:
     """Unpacked once; where the image cannot be used, the task runs from shared storage and says why."""
@@ -297,7 +301,9 @@ async def test_what_was_packed_runs_on_the_nodes_own_disk(place: Any, tmp_path: 
 
 
 @REAL
-async def test_a_lock_is_built_on_the_cluster_with_wheels_that_no_index_has(local: Here) -> None:
+async def test_a_lock_is_built_on_the_cluster_with_wheels_that_no_index_has(
+    local: Deployment,
+) -> None:
     user, root = await user_of(local), root_of(local)
     wheel = a_wheel(local.directory, "paint")
     sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
@@ -339,7 +345,7 @@ class Losing(dict[str, Path]):
 
 
 @REAL
-async def test_a_wheel_that_went_from_there_meanwhile_is_sent_again(local: Here) -> None:
+async def test_a_wheel_that_went_from_there_meanwhile_is_sent_again(local: Deployment) -> None:
     wheels = [a_wheel(local.directory, name) for name in ("paint", "brush")]
     paint, brush = hashes = [hashlib.sha256(w.read_bytes()).hexdigest() for w in wheels]
     minor = f"{sys.version_info.major}.{sys.version_info.minor}"

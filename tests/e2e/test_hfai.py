@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hai.v1.task_pb2 import TaskOutcome
-from tests.support.deployment import Here, on_processes
+from tests.support.deployment import Deployment, process_deployment
 from tests.support.environments import layer_of, make_environment
 
 SUCCEEDED = TaskOutcome.TASK_OUTCOME_SUCCEEDED
@@ -58,12 +58,12 @@ for step in range(3000):
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Here]:
-    async with on_processes(tmp_path) as made:
+async def here(tmp_path: Path) -> AsyncIterator[Deployment]:
+    async with process_deployment(tmp_path) as made:
         yield made
 
 
-async def test_a_classifier_saves_leaves_and_goes_on(here: Here, tmp_path: Path) -> None:
+async def test_a_classifier_saves_leaves_and_goes_on(here: Deployment, tmp_path: Path) -> None:
     state = str(tmp_path / "state.json")
     task = await here.client.tasks.create(here.spec("classifier", CLASSIFIER, state))
     await here.until_printed(task.id, "begins at")
@@ -79,7 +79,7 @@ async def test_a_classifier_saves_leaves_and_goes_on(here: Here, tmp_path: Path)
     assert ended.whole_life_state == 7
 
 
-async def test_rank_0_speaks_for_a_model_on_several_nodes(here: Here, tmp_path: Path) -> None:
+async def test_rank_0_speaks_for_a_model_on_several_nodes(here: Deployment, tmp_path: Path) -> None:
     spec = here.spec("model", MODEL, str(tmp_path / "saved"), nodes=2, priority=10)
     task = await here.client.tasks.create(spec)
     await here.until_printed(task.id, "priority True")
@@ -94,7 +94,7 @@ WHERE = "import hai, hfai\nprint(hfai.__file__, hai.__file__)"
 
 
 @pytest.mark.parametrize("brings", [False, True], ids=["none of its own", "its own"])
-async def test_an_environment_gets_it_unless_it_brings_one(here: Here, brings: bool) -> None:
+async def test_an_environment_gets_it_unless_it_brings_one(here: Deployment, brings: bool) -> None:
     root = here.home / "environments"
     user = (await here.client.users.whoami()).user.name
     make_environment(root, user, "torch")

@@ -16,27 +16,38 @@ from hai.client.client import Client
 from hai.v1.task_pb2 import TaskOutcome
 from hai_backend.launch import processes
 from hai_backend.launch.kubernetes import launcher
-from tests.support.agent_pods import pods_as_processes
-from tests.support.deployment import Here, Place, on_pods, pod_table
-from tests.support.real_cluster import NEEDED, is_there, on_a_real_cluster
+from tests.support.agent_pods import process_pod_cluster
+from tests.support.deployment import (
+    Deployment,
+    DeploymentFactory,
+    kubernetes_settings,
+    pod_deployment,
+)
+from tests.support.real_cluster import (
+    REQUIRED_VARIABLES,
+    real_cluster_configured,
+    real_cluster_deployment,
+)
 from tests.support.servers import ServerProcess, running_server
 
 SUCCEEDED = TaskOutcome.TASK_OUTCOME_SUCCEEDED
-REAL = pytest.mark.skipif(not is_there(), reason=f"{' and '.join(NEEDED)} are not set")
+REAL = pytest.mark.skipif(
+    not real_cluster_configured(), reason=f"{' and '.join(REQUIRED_VARIABLES)} are not set"
+)
 PLACES = [
-    pytest.param(on_pods, id="pods"),
-    pytest.param(on_a_real_cluster, id="cluster", marks=[pytest.mark.k8s, REAL]),
+    pytest.param(pod_deployment, id="pods"),
+    pytest.param(real_cluster_deployment, id="cluster", marks=[pytest.mark.k8s, REAL]),
 ]
 
 
 @pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest) -> Place:
-    made: Place = request.param
+def place(request: pytest.FixtureRequest) -> DeploymentFactory:
+    made: DeploymentFactory = request.param
     return made
 
 
 @pytest.fixture
-async def here(place: Place, tmp_path: Path) -> AsyncIterator[Here]:
+async def here(place: DeploymentFactory, tmp_path: Path) -> AsyncIterator[Deployment]:
     async with place(tmp_path) as made:
         yield made
 
@@ -88,7 +99,7 @@ with open(pathlib.Path(os.environ["HAI_CHECKPOINT_DIR"], run), "a") as ticks:
 LASTING = "import time\nprint('running', flush=True)\ntime.sleep(60)"
 
 
-async def test_ranks_meet_at_the_address_of_a_pod(here: Here) -> None:
+async def test_ranks_meet_at_the_address_of_a_pod(here: Deployment) -> None:
     task = await here.run(here.spec("meeting", MEETING, nodes=2))
     assert task.outcome == SUCCEEDED
     assert await here.lines(task.id) == ["heard rank 1"]
@@ -97,17 +108,17 @@ async def test_ranks_meet_at_the_address_of_a_pod(here: Here) -> None:
 async def test_the_way_to_a_real_cluster_is_tried_on_the_fake_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with pods_as_processes(tmp_path, 2) as cluster:
+    async with process_pod_cluster(tmp_path, 2) as cluster:
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "kubeconfig")))
         monkeypatch.setenv("HAI_E2E_IMAGE", "any/image:1")
-        async with on_a_real_cluster(tmp_path) as here:
+        async with real_cluster_deployment(tmp_path) as here:
             task = await here.run(here.spec("meeting", MEETING, nodes=2))
             assert task.outcome == SUCCEEDED
             await here.client.tasks.create(here.spec("lasting", LASTING))
         assert not cluster.objects("pods", "default")
 
 
-async def test_a_suspended_task_goes_on_from_its_checkpoint(here: Here) -> None:
+async def test_a_suspended_task_goes_on_from_its_checkpoint(here: Deployment) -> None:
     low = await here.client.tasks.create(here.spec("low", COUNTING, nodes=2, priority=0))
     await here.until_printed(low.id, "five 0")
     await here.until_printed(low.id, "five 1")
@@ -120,20 +131,22 @@ async def test_a_suspended_task_goes_on_from_its_checkpoint(here: Here) -> None:
     assert starts[2] == starts[3] >= 4
 
 
-async def test_the_log_is_whole_to_its_last_line(here: Here) -> None:
+async def test_the_log_is_whole_to_its_last_line(here: Deployment) -> None:
     code = "for i in range(3000):\n    print('line', i)\nprint('the end', end='')"
     task = await here.run(here.spec("talking", code))
     expected = [*(f"line {i}" for i in range(3000)), "the end"]
     assert await here.lines(task.id) == expected
 
 
-async def test_nothing_of_a_run_is_left_in_the_cluster(here: Here) -> None:
+async def test_nothing_of_a_run_is_left_in_the_cluster(here: Deployment) -> None:
     task = await here.run(here.spec("short", "print('done')", nodes=2))
     assert task.outcome == SUCCEEDED
-    await here.hands.nothing_left()
+    await here.hands.wait_until_empty()
 
 
-async def test_a_pod_that_somebody_deletes_saves_and_the_task_goes_on_elsewhere(here: Here) -> None:
+async def test_a_pod_that_somebody_deletes_saves_and_the_task_goes_on_elsewhere(
+    here: Deployment,
+) -> None:
     task = await here.client.tasks.create(here.spec("victim", COUNTING, nodes=2))
     await here.until_printed(task.id, "five 0")
     await here.until_printed(task.id, "five 1")
@@ -147,7 +160,7 @@ async def test_a_pod_that_somebody_deletes_saves_and_the_task_goes_on_elsewhere(
 
 
 async def test_a_pod_that_somebody_deletes_by_force_never_runs_beside_its_successor(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: DeploymentFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launcher, "Timeouts", partial(launcher.Timeouts, forced_delete=10.0))
     async with place(tmp_path) as here:
@@ -161,23 +174,27 @@ async def test_a_pod_that_somebody_deletes_by_force_never_runs_beside_its_succes
         assert float(first[-1]) < float(second[0])
 
 
-async def test_an_image_that_is_not_there_is_told_in_words(place: Place, tmp_path: Path) -> None:
+async def test_an_image_that_is_not_there_is_told_in_words(
+    place: DeploymentFactory, tmp_path: Path
+) -> None:
     images = {"default": "registry.invalid/none:1"}
     async with place(tmp_path, {"images": images, "trouble_within": 1.0}) as here:
         task = await here.client.tasks.create(here.spec("imageless", "print('never')"))
         task = await here.client.tasks.wait(task.id, until="suspended", timeout=60)
         assert "image cannot be pulled" in task.reason
         assert "registry.invalid/none:1" in task.reason
-        await here.hands.nothing_left()
+        await here.hands.wait_until_empty()
 
 
-async def test_a_mount_that_fails_is_told_in_words(place: Place, tmp_path: Path) -> None:
+async def test_a_mount_that_fails_is_told_in_words(
+    place: DeploymentFactory, tmp_path: Path
+) -> None:
     table = {"agent_path": str(tmp_path / "nothing"), "trouble_within": 1.0}
     async with place(tmp_path, table) as here:
         task = await here.client.tasks.create(here.spec("mountless", "print('never')"))
         task = await here.client.tasks.wait(task.id, until="suspended", timeout=60)
         assert "a volume cannot be mounted" in task.reason
-        await here.hands.nothing_left()
+        await here.hands.wait_until_empty()
 
 
 SAVES = """
@@ -205,14 +222,14 @@ while os.environ["HAI_RUN"] == "1":
 async def test_a_rank_on_a_lost_node_starts_elsewhere_and_never_beside_itself(
     tmp_path: Path, answers: bool, fence_after: float
 ) -> None:
-    async with pods_as_processes(tmp_path, 2, node_grace=0.5) as cluster:
+    async with process_pod_cluster(tmp_path, 2, node_grace=0.5) as cluster:
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
-        table = pod_table(tmp_path, kubeconfig, lost_after=0.5, fence_after=fence_after)
+        table = kubernetes_settings(tmp_path, kubeconfig, lost_after=0.5, fence_after=fence_after)
         async with (
             running_server(tmp_path / "home", kubernetes=table, agent_heartbeat=0.2) as server,
             Client(server.profile) as client,
         ):
-            here = Here(client, tmp_path, tmp_path / "home", tmp_path / "pods")
+            here = Deployment(client, tmp_path, tmp_path / "home", tmp_path / "pods")
             task = await client.tasks.create(here.spec("cut-off", SAVES))
             await here.until_printed(task.id, "run 1")
             node = cluster.objects("pods", "default")[0]["spec"]["nodeName"]
@@ -249,13 +266,13 @@ def stop_agents(pods: Path) -> None:
 
 async def test_an_agent_without_a_server_ends_its_program(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path)
-    async with pods_as_processes(tmp_path, 1) as cluster:
+    async with process_pod_cluster(tmp_path, 1) as cluster:
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
-        table = pod_table(tmp_path, kubeconfig, fence_after=3.0)
+        table = kubernetes_settings(tmp_path, kubeconfig, fence_after=3.0)
         (tmp_path / "hai.toml").write_text(tomli_w.dumps({"kubernetes": table}))
         profile = await asyncio.to_thread(server.start)
         async with Client(profile) as client:
-            here = Here(client, tmp_path, tmp_path, tmp_path / "pods")
+            here = Deployment(client, tmp_path, tmp_path, tmp_path / "pods")
             task = await client.tasks.create(here.spec("lonely", LASTING))
             await here.until_printed(task.id, "running")
             await asyncio.to_thread(server.end, signal.SIGKILL)

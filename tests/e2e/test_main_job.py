@@ -17,9 +17,19 @@ from hai.client.errors import Conflict, Invalid
 from hai.v1.task_pb2 import TaskOutcome, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.launch import processes
-from tests.support.agent_pods import pods_as_processes
-from tests.support.deployment import Here, Place, on_pods, on_processes, pod_table
-from tests.support.real_cluster import NEEDED, is_there, on_a_real_cluster
+from tests.support.agent_pods import process_pod_cluster
+from tests.support.deployment import (
+    Deployment,
+    DeploymentFactory,
+    kubernetes_settings,
+    pod_deployment,
+    process_deployment,
+)
+from tests.support.real_cluster import (
+    REQUIRED_VARIABLES,
+    real_cluster_configured,
+    real_cluster_deployment,
+)
 from tests.support.servers import ServerProcess
 
 SUCCEEDED = TaskOutcome.TASK_OUTCOME_SUCCEEDED
@@ -36,26 +46,28 @@ for _ in range(int(sys.argv[1])):
 """
 
 
-REAL = pytest.mark.skipif(not is_there(), reason=f"{' and '.join(NEEDED)} are not set")
-PROCESSES = pytest.param(on_processes, id="processes")
-PODS = pytest.param(on_pods, id="pods")
-CLUSTER = pytest.param(on_a_real_cluster, id="cluster", marks=[pytest.mark.k8s, REAL])
+REAL = pytest.mark.skipif(
+    not real_cluster_configured(), reason=f"{' and '.join(REQUIRED_VARIABLES)} are not set"
+)
+PROCESSES = pytest.param(process_deployment, id="processes")
+PODS = pytest.param(pod_deployment, id="pods")
+CLUSTER = pytest.param(real_cluster_deployment, id="cluster", marks=[pytest.mark.k8s, REAL])
 ON_THIS_MACHINE = pytest.mark.parametrize("place", [PROCESSES, PODS])
 
 
 @pytest.fixture(params=[PROCESSES, PODS, CLUSTER])
-def place(request: pytest.FixtureRequest) -> Place:
-    made: Place = request.param
+def place(request: pytest.FixtureRequest) -> DeploymentFactory:
+    made: DeploymentFactory = request.param
     return made
 
 
 @pytest.fixture
-async def here(place: Place, tmp_path: Path) -> AsyncIterator[Here]:
+async def here(place: DeploymentFactory, tmp_path: Path) -> AsyncIterator[Deployment]:
     async with place(tmp_path) as made:
         yield made
 
 
-async def test_a_gang_runs_with_the_variables_of_a_distributed_program(here: Here) -> None:
+async def test_a_gang_runs_with_the_variables_of_a_distributed_program(here: Deployment) -> None:
     code = (
         "import os\nprint(*(os.environ[k] for k in 'RANK WORLD_SIZE NNODES NODE_RANK MASTER_PORT PET_NNODES"
         " PET_MASTER_PORT MARSV2_NB_NAME'.split()), os.environ['MASTER_ADDR'])"
@@ -74,7 +86,7 @@ async def test_nothing_of_the_shell_that_started_the_server_reaches_a_program(
     for name in ("PWD", "OLDPWD", "_", "PS1", "SHLVL", "VIRTUAL_ENV", "SSH_AUTH_SOCK", "SECRET"):
         monkeypatch.setenv(name, "of the shell")
     code = "import os\nprint(os.environ['PWD'] == os.getcwd(), *os.environ.values(), sep='\\n')"
-    async with on_processes(tmp_path) as here:
+    async with process_deployment(tmp_path) as here:
         (tmp_path / "work").mkdir()
         task = await here.run(here.spec("seen", code, program={"workspace": f"{tmp_path}/work"}))
         lines = await here.lines(task.id)
@@ -83,7 +95,7 @@ async def test_nothing_of_the_shell_that_started_the_server_reaches_a_program(
     assert "of the shell" not in lines
 
 
-async def test_arguments_and_variables_reach_the_program_unchanged(here: Here) -> None:
+async def test_arguments_and_variables_reach_the_program_unchanged(here: Deployment) -> None:
     hard = ["a b", "'q'", '"d"', "$(touch x)", "`id`", ";", "line\nbreak", "*", "", "ünï & #%"]
     code = "import json, os, sys\nprint(json.dumps([sys.argv[1:], os.environ['HARD']]))"
     value = "a b; $(x) 'q'\nnext"
@@ -91,7 +103,7 @@ async def test_arguments_and_variables_reach_the_program_unchanged(here: Here) -
     assert json.loads("".join(await here.lines(task.id))) == [hard, value]
 
 
-async def test_an_urgent_task_takes_the_nodes_and_the_other_comes_back(here: Here) -> None:
+async def test_an_urgent_task_takes_the_nodes_and_the_other_comes_back(here: Deployment) -> None:
     low = await here.client.tasks.create(here.spec("low", POLITE, "60", nodes=2, priority=0))
     await here.until_printed(low.id, "running")
     high = await here.run(here.spec("high", POLITE, "1", nodes=2, priority=30))
@@ -105,7 +117,7 @@ async def test_an_urgent_task_takes_the_nodes_and_the_other_comes_back(here: Her
 
 
 async def test_a_program_that_does_not_listen_is_ended_and_one_that_knows_sigterm_is_asked_that_way(
-    here: Here,
+    here: Deployment,
 ) -> None:
     deaf = (
         "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)"
@@ -148,14 +160,14 @@ FAILURES = [
 
 @pytest.mark.parametrize(("code", "options", "why"), FAILURES)
 async def test_a_failure_is_told_in_words(
-    here: Here, code: str, options: dict[str, float], why: str
+    here: Deployment, code: str, options: dict[str, float], why: str
 ) -> None:
     task = await here.run(here.spec("fails", code, **options))
     assert task.outcome == FAILED
     assert why in task.reason
 
 
-async def test_one_failing_rank_ends_the_run_and_its_last_lines_are_kept(here: Here) -> None:
+async def test_one_failing_rank_ends_the_run_and_its_last_lines_are_kept(here: Deployment) -> None:
     code = "import os, sys, time\nif os.environ['RANK'] == '1':\n    raise ValueError('out of luck')\ntime.sleep(60)"
     task = await here.run(here.spec("half", code, nodes=2))
     assert task.outcome == FAILED
@@ -164,7 +176,7 @@ async def test_one_failing_rank_ends_the_run_and_its_last_lines_are_kept(here: H
     assert task.run.ranks[0].exit_meaning == "ended by SIGTERM"
 
 
-async def test_a_missing_program_fails_at_once_with_its_path(here: Here) -> None:
+async def test_a_missing_program_fails_at_once_with_its_path(here: Deployment) -> None:
     spec = here.spec("nowhere", "")
     spec.spec.entrypoint = "/nowhere/train.py"
     task = await here.run(spec)
@@ -173,7 +185,9 @@ async def test_a_missing_program_fails_at_once_with_its_path(here: Here) -> None
 
 
 @ON_THIS_MACHINE
-async def test_a_killed_agent_is_a_node_failure_and_its_program_dies_with_it(here: Here) -> None:
+async def test_a_killed_agent_is_a_node_failure_and_its_program_dies_with_it(
+    here: Deployment,
+) -> None:
     task = await here.client.tasks.create(here.spec("one", POLITE, "60"))
     await here.until_printed(task.id, "running")
     directory = here.rank(f"{task.id}-1-0")
@@ -196,7 +210,7 @@ if os.environ["HAI_RUN"] == "1":
 """
 
 
-async def test_a_program_that_reports_its_node_runs_again_elsewhere(here: Here) -> None:
+async def test_a_program_that_reports_its_node_runs_again_elsewhere(here: Deployment) -> None:
     task = await here.client.tasks.create(here.spec("blaming", BLAMING))
     await here.until_printed(task.id, "ran on")
     task = await here.client.tasks.wait(task.id, until="suspended", timeout=30)
@@ -218,8 +232,8 @@ async def any_server(
     if request.param == "processes":
         yield server
         return
-    async with pods_as_processes(tmp_path, 2) as cluster:
-        table = pod_table(tmp_path, cluster.kubeconfig(tmp_path / "kubeconfig"))
+    async with process_pod_cluster(tmp_path, 2) as cluster:
+        table = kubernetes_settings(tmp_path, cluster.kubeconfig(tmp_path / "kubeconfig"))
         (tmp_path / "hai.toml").write_text(tomli_w.dumps({"kubernetes": table}))
         yield server
 
@@ -233,7 +247,7 @@ async def test_programs_run_on_while_the_server_is_dead(
     )
     profile = await asyncio.to_thread(server.start)
     async with Client(profile) as client:
-        here = Here(client, tmp_path, tmp_path)
+        here = Deployment(client, tmp_path, tmp_path)
         task = await client.tasks.create(here.spec("ticks", code))
         await here.until_printed(task.id, "tick 5")
         server.end(signal.SIGKILL)
@@ -259,7 +273,7 @@ async def test_who_was_asked_to_save_has_time_for_it_however_long_the_server_was
     server, free = any_server, tmp_path / "free"
     profile = await asyncio.to_thread(server.start)
     async with Client(profile) as client:
-        here = Here(client, tmp_path, tmp_path)
+        here = Deployment(client, tmp_path, tmp_path)
         asked = here.spec("busy", BUSY, str(free), ack_within=1.0, save_within=1.0)
         task = await client.tasks.create(asked)
         await here.until_printed(task.id, "running")
@@ -279,7 +293,7 @@ async def test_the_sweep_after_a_killed_server_leaves_no_process(
 ) -> None:
     profile = await asyncio.to_thread(server.start)
     async with Client(profile) as client:
-        here = Here(client, tmp_path, tmp_path)
+        here = Deployment(client, tmp_path, tmp_path)
         task = await client.tasks.create(here.spec("orphan", MANY))
         await here.until_printed(task.id, "started")
     server.end(signal.SIGKILL)
@@ -288,7 +302,7 @@ async def test_the_sweep_after_a_killed_server_leaves_no_process(
     assert here.marked(task.id) == []
 
 
-async def test_every_violation_is_reported_at_once_and_nothing_is_created(here: Here) -> None:
+async def test_every_violation_is_reported_at_once_and_nothing_is_created(here: Deployment) -> None:
     spec = TaskSpec(
         version=1,
         name="bad(name)",
@@ -312,7 +326,7 @@ async def test_every_violation_is_reported_at_once_and_nothing_is_created(here: 
 MANY = "#!/bin/sh\nsetsid sleep 300 &\nsleep 300 &\necho started\nwait"
 
 
-async def test_stopping_ends_every_process(here: Here) -> None:
+async def test_stopping_ends_every_process(here: Deployment) -> None:
     task = await here.client.tasks.create(here.spec("many", MANY, ack_within=0.2))
     await here.until_printed(task.id, "started")
     await here.client.tasks.stop(task.id)
@@ -321,7 +335,7 @@ async def test_stopping_ends_every_process(here: Here) -> None:
     assert here.marked(task.id) == []
 
 
-async def test_a_second_task_of_one_name_is_refused_while_the_first_lives(here: Here) -> None:
+async def test_a_second_task_of_one_name_is_refused_while_the_first_lives(here: Deployment) -> None:
     await here.client.tasks.create(here.spec("same", POLITE, "50"))
     with pytest.raises(Conflict, match="same"):
         await here.client.tasks.create(here.spec("same", POLITE, "50"))

@@ -116,7 +116,7 @@ async def test_another_leads_soon(
     os.kill(leader.process.pid, signal.SIGCONT)
     assert (await asked).id == task.id
     assert await replicas.leader() is not leader
-    while not re.search("deposed.*Following\\(address='127", leader.last_words(), re.DOTALL):  # noqa: ASYNC110
+    while not re.search("deposed.*Following\\(address='127", leader.log_tail(), re.DOTALL):  # noqa: ASYNC110
         await asyncio.sleep(0.05)
 
 

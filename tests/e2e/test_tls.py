@@ -34,8 +34,8 @@ from hai_backend.domain.errors import Unavailable
 from hai_backend.launch.local_launcher import sweep
 from hai_backend.metrics.prometheus import Metrics
 from hai_backend.store.connect import open_store
-from tests.support.agent_pods import pods_as_processes
-from tests.support.deployment import pod_table
+from tests.support.agent_pods import process_pod_cluster
+from tests.support.deployment import kubernetes_settings
 from tests.support.servers import RunningServer, ServerProcess, running_server
 
 pytestmark = pytest.mark.skipif(
@@ -116,8 +116,8 @@ async def test_a_task_runs_over_tls_and_plaintext_gets_no_answer(
 
 
 async def test_agents_in_pods_check_the_server_too(ours: Authority, tmp_path: Path) -> None:
-    async with pods_as_processes(tmp_path, 1) as cluster:
-        table = pod_table(tmp_path, cluster.kubeconfig(tmp_path / "kubeconfig"))
+    async with process_pod_cluster(tmp_path, 1) as cluster:
+        table = kubernetes_settings(tmp_path, cluster.kubeconfig(tmp_path / "kubeconfig"))
         settings = {"kubernetes": table, **ours.sign("server", HERE)}
         async with running_server(tmp_path / "home", **settings) as server:
             assert await runs(server, ours.file, tmp_path)
@@ -320,7 +320,7 @@ async def test_a_hangup_ends_no_server_and_lets_it_look_at_once(
         async with asyncio.timeout(60):
             while await asyncio.to_thread(shown_at, address, ours.file) != new:
                 pass  # a handshake takes its time
-        assert "asked to look at files again" in server.last_words()
+        assert "asked to look at files again" in server.log_tail()
         server.process.terminate()
         assert await asyncio.to_thread(server.process.wait, 60) == 0
     finally:
@@ -356,8 +356,8 @@ async def test_a_certificate_that_is_half_there_is_not_shown(
 async def test_pods_and_followers_get_an_authority_that_was_replaced(
     ours: Authority, theirs: Authority, tmp_path: Path
 ) -> None:
-    async with pods_as_processes(tmp_path, 1) as cluster:
-        table = pod_table(tmp_path, cluster.kubeconfig(tmp_path / "kubeconfig"))
+    async with process_pod_cluster(tmp_path, 1) as cluster:
+        table = kubernetes_settings(tmp_path, cluster.kubeconfig(tmp_path / "kubeconfig"))
         settings = {"kubernetes": table, **ours.sign("server", HERE)}
         async with running_server(tmp_path / "home", **settings) as server:
             renewing = server.app.renewing

@@ -14,7 +14,7 @@ from hai.client.client import Client
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai.v1.usage_service_pb2 import ListTaskUsageResponse, UsagePoint
 from hai_backend.launch.local_launcher import sweep
-from tests.support.databases import usual_database
+from tests.support.databases import default_database
 from tests.support.servers import running_server
 from tests.support.virtual_time import AheadClock
 
@@ -57,7 +57,7 @@ class Here:
 
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[Here]:
-    async with usual_database() as database:
+    async with default_database() as database:
         yield Here(tmp_path / "home", database)
     sweep(tmp_path / "home")
 

@@ -13,13 +13,13 @@ from hai.client.client import Client
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from tests.jupyter.conftest import Page
 from tests.jupyter.lab import start_lab, write_profile
-from tests.support.servers import RunningServer, counted_streams, running_server
+from tests.support.servers import RunningServer, count_streams, running_server
 
 
 @pytest.fixture
 def streams() -> Iterator[Callable[[], int]]:
     """Streams that servers made in this test hold open for their users. Ask for it before `platform`."""
-    with counted_streams() as count:
+    with count_streams() as count:
         yield count
 
 

@@ -30,7 +30,7 @@ def agent_directory(home: Path) -> Path:
 
 
 @asynccontextmanager
-async def pods_as_processes(home: Path, nodes: int, **more: Any) -> AsyncIterator[FakeCluster]:
+async def process_pod_cluster(home: Path, nodes: int, **more: Any) -> AsyncIterator[FakeCluster]:
     """Nodes are called node1, node2 … as those of a divided machine are."""
     specs = [NodeSpec(f"node{i + 1}", gpus=0) for i in range(nodes)]
     async with FakeCluster(
@@ -52,7 +52,7 @@ def cluster_settings(home: Path, **more: Any) -> ClusterSettings:
     return replace(made, **more)
 
 
-def launcher_of(
+def make_launcher(
     cluster: FakeCluster, home: Path, options: Options | None = None, **settings: Any
 ) -> KubernetesLauncher:
     """A launcher that asks the fake cluster over HTTP, by the official client."""

@@ -25,10 +25,10 @@ from hai_backend.scheduler import Policy
 from hai_backend.store.base import Store
 from hai_backend.testing import ManualClock
 
-_PATIENCE_SECONDS = 20.0  # a busy machine may take long for what takes milliseconds
+_TIMEOUT_SECONDS = 20.0  # a busy machine may take long for what takes milliseconds
 
 
-class Nobody:
+class NoAccounts:
     def quota_rows(self, now: float) -> tuple[QuotaRow, ...]:
         return ()
 
@@ -40,7 +40,7 @@ class Nobody:
 
 
 @dataclass
-class World:
+class ControllerHarness:
     """Everything but gRPC and processes."""
 
     store: Store
@@ -60,7 +60,7 @@ class World:
         self.executor.task_manager = self.task_manager
         self.cluster.suspend_on = self.task_manager.suspend_on
         self.scheduling = SchedulingLoop(
-            self.task_manager, self.cluster, Nobody(), self.clock, Policy()
+            self.task_manager, self.cluster, NoAccounts(), self.clock, Policy()
         )
         self.launching = LaunchReconciler(
             self.launcher, self.task_manager, self.cluster, self.executor
@@ -82,11 +82,11 @@ class World:
         self._loop = asyncio.ensure_future(self.launching.run())
         await self.launching.listed.wait()
 
-    async def until(self, true: Callable[[], bool]) -> None:
+    async def until(self, condition: Callable[[], bool]) -> None:
         """Let the loops run until something is so."""
-        late = time.monotonic() + _PATIENCE_SECONDS
-        while not true():
-            assert time.monotonic() < late, "it never came true"
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, "it never came true"
             await asyncio.sleep(0)
 
     async def stop(self) -> None:

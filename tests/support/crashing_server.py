@@ -19,13 +19,13 @@ from hai_backend.store.base import Store
 from hai_backend.store.connect import open_store
 
 
-class KilledAt:
+class CrashingStore:
     """A store that ends this process around its n-th write of a task; everything else is the real store's."""
 
-    def __init__(self, store: Store, write: int, when: str) -> None:
+    def __init__(self, store: Store, write: int, position: str) -> None:
         self._store = store
-        self._left = write
-        self._when = when
+        self._remaining_writes = write
+        self._position = position
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -33,27 +33,27 @@ class KilledAt:
     async def create_task(
         self, task: Task, events: Sequence[TaskEvent], request_id: str = ""
     ) -> Task:
-        due = self._due()
-        _kill(due and self._when == "before")
+        crash = self._is_last_write()
+        _kill_if(crash and self._position == "before")
         saved = await self._store.create_task(task, events, request_id)
-        _kill(due)
+        _kill_if(crash)
         return saved
 
     async def save_task(
         self, task: Task, events: Sequence[TaskEvent], records: Sequence[object] = ()
     ) -> Task | None:
-        due = self._due()
-        _kill(due and self._when == "before")
+        crash = self._is_last_write()
+        _kill_if(crash and self._position == "before")
         saved = await self._store.save_task(task, events, records)
-        _kill(due)
+        _kill_if(crash)
         return saved
 
-    def _due(self) -> bool:
-        self._left -= 1
-        return self._left == 0
+    def _is_last_write(self) -> bool:
+        self._remaining_writes -= 1
+        return self._remaining_writes == 0
 
 
-def _kill(now: bool) -> None:
+def _kill_if(now: bool) -> None:
     if now:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -61,12 +61,12 @@ def _kill(now: bool) -> None:
 def main(argv: Sequence[str]) -> int:
     """Take --kill-at N:before|after away, and be the server."""
     at = argv.index("--kill-at")
-    write, when = argv[at + 1].split(":")
-    rest = [*argv[:at], *argv[at + 2 :]]
+    write, position = argv[at + 1].split(":")
+    arguments = [*argv[:at], *argv[at + 2 :]]
     return server_main.main(
-        rest,
+        arguments,
         open_store=lambda url, epoch=None: cast(
-            Store, KilledAt(open_store(url, epoch), int(write), when)
+            Store, CrashingStore(open_store(url, epoch), int(write), position)
         ),
     )
 

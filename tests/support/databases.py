@@ -44,7 +44,7 @@ async def database(server: str, template: str = "template1") -> AsyncIterator[st
 
 
 @asynccontextmanager
-async def usual_database() -> AsyncIterator[str]:
+async def default_database() -> AsyncIterator[str]:
     """The address of a database with all tables; empty where tests do not run on PostgreSQL."""
     if os.environ.get("HAI_TEST_STORE") != "postgres":
         yield ""
@@ -55,9 +55,9 @@ async def usual_database() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def usual_store() -> AsyncIterator[Store]:
+async def default_store() -> AsyncIterator[Store]:
     """An open and empty store of the test's own: in memory, or on PostgreSQL."""
-    async with usual_database() as url:
+    async with default_database() as url:
         store = open_store(url or "memory:")
         await store.open()
         try:

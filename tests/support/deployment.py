@@ -20,7 +20,7 @@ from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpe
 from hai_backend.launch import processes
 from hai_backend.launch.local_launcher import sweep
 from hai_backend.launch.manifests.names import TASK
-from tests.support.agent_pods import cluster_settings, pods_as_processes
+from tests.support.agent_pods import cluster_settings, process_pod_cluster
 from tests.support.servers import running_server
 
 _OURS = "pods,configmaps,secrets,services,ingresses,networkpolicies"
@@ -28,7 +28,7 @@ _PATIENCE = "--timeout=90s"
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
+class Kubectl:
     """Everything happens in the one namespace that pods of tasks are in."""
 
     kubeconfig: Path = Path()
@@ -55,7 +55,7 @@ class Hands:
         """Where a pod is."""
         return await self.kubectl("get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
 
-    async def nothing_left(self) -> None:
+    async def wait_until_empty(self) -> None:
         """Wait until no object of any run is there. Raises RuntimeError when it takes long."""
         await self.kubectl("wait", "--for=delete", _OURS, "-l", TASK, _PATIENCE)
 
@@ -64,14 +64,16 @@ _POD_HOMES = "*/volumes/home/run"
 
 
 @dataclass
-class Here:
+class Deployment:
     """A client, a directory for programs, and where ranks live below it."""
 
     client: Client
     directory: Path
     home: Path
     pods: Path | None = None
-    hands: Hands = field(default_factory=Hands)  # somebody else at the cluster, where there is one
+    hands: Kubectl = field(
+        default_factory=Kubectl
+    )  # somebody else at the cluster, where there is one
 
     def spec(
         self,
@@ -132,12 +134,12 @@ class Here:
         return [self.home / "run"] if self.pods is None else [*self.pods.glob(_POD_HOMES)]
 
 
-Place = Callable[..., AbstractAsyncContextManager[Here]]
+DeploymentFactory = Callable[..., AbstractAsyncContextManager[Deployment]]
 """Takes a directory, and in `table` what differs in [kubernetes]."""
 
 
 @asynccontextmanager
-async def on_processes(directory: Path, **settings: Any) -> AsyncIterator[Here]:
+async def process_deployment(directory: Path, **settings: Any) -> AsyncIterator[Deployment]:
     """Two nodes, which are this machine."""
     home = directory / "home"
     try:
@@ -145,29 +147,29 @@ async def on_processes(directory: Path, **settings: Any) -> AsyncIterator[Here]:
             running_server(home, nodes=2, **settings) as server,
             Client(server.profile) as client,
         ):
-            yield Here(client, directory, home)
+            yield Deployment(client, directory, home)
     finally:
         sweep(home)
 
 
 @asynccontextmanager
-async def on_pods(
+async def pod_deployment(
     directory: Path, table: Mapping[str, Any] = MappingProxyType({}), **settings: Any
-) -> AsyncIterator[Here]:
+) -> AsyncIterator[Deployment]:
     """Two nodes of a fake cluster, whose pods are processes."""
     home = directory / "home"
-    async with pods_as_processes(directory, 2) as cluster:
+    async with process_pod_cluster(directory, 2) as cluster:
         kubeconfig = cluster.kubeconfig(directory / "kubeconfig")
-        chosen = pod_table(directory, kubeconfig, **table)
+        chosen = kubernetes_settings(directory, kubeconfig, **table)
         async with (
             running_server(home, kubernetes=chosen, **settings) as server,
             Client(server.profile) as client,
         ):
-            hands = Hands(kubeconfig, chosen["namespace"])
-            yield Here(client, directory, home, directory / "pods", hands)
+            hands = Kubectl(kubeconfig, chosen["namespace"])
+            yield Deployment(client, directory, home, directory / "pods", hands)
 
 
-def pod_table(directory: Path, kubeconfig: Path, **more: Any) -> dict[str, Any]:
+def kubernetes_settings(directory: Path, kubeconfig: Path, **more: Any) -> dict[str, Any]:
     """[kubernetes] of a server of a fake cluster."""
     settings = asdict(cluster_settings(directory, server_addresses=()))
     kept = {key: settings[key] for key in ("namespace", "agent_path", "images", "default_uid")}

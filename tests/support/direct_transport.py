@@ -16,7 +16,7 @@ from hai_backend.testing.kube.faults.requests import Answer as Refusal
 from hai_backend.testing.kube.faults.requests import Close, Delay, Fault, Truncate
 from hai_backend.testing.kube.request_info import RequestInfo, parse_request
 from hai_backend.testing.kube.watch import Watch, WatchOptions
-from tests.support.virtual_time import outside
+from tests.support.virtual_time import run_outside
 
 _LATENCY_SECONDS = 0.002  # there, and back
 _FAULT_DELAY_SECONDS = 1.0
@@ -65,7 +65,7 @@ class DirectTransport:
         if isinstance(fault, Delay):
             await asyncio.sleep(fault.seconds)
         body = b"" if sent.body is None else json.dumps(sent.body).encode()
-        reply = outside(self._cluster.perform, request, sent.form, body)
+        reply = run_outside(self._cluster.perform, request, sent.form, body)
         if isinstance(fault, Close):
             raise Unavailable("the connection broke")
         return Answer(reply.code, reply.body[: len(reply.body) // (1 + (fault == Truncate()))])

@@ -15,7 +15,7 @@ from typing import Any
 import tomli_w
 import zstandard
 
-_MADE = "2026-11-21T23:50:00Z"
+_CREATED = "2026-11-21T23:50:00Z"
 
 
 def lock_of(*lines: str) -> str:
@@ -37,18 +37,18 @@ def make_environment(
     parents: list[dict[str, str]] | None = None,
     config: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
-    **label: str,
+    **metadata: str,
 ) -> str:
     """Make it, or replace what it is; `facts` stand in layer.toml instead of the usual ones. Its lock hash."""
     text = lock or lock_of(f"# of {name}")
     lock_hash = hashlib.sha256(text.encode()).hexdigest()
     layer = root / owner / ".layers" / lock_hash[:24]
     if not layer.exists():
-        _make_layer(
+        _write_layer(
             layer, text, {"lock_hash": lock_hash, "parents": parents or [], **(facts or {})}
         )
-    _make_label(root / owner / name, config or {}, label)
-    _point(root / owner / name, layer)
+    _write_metadata(root / owner / name, config or {}, metadata)
+    _link_current(root / owner / name, layer)
     return lock_hash
 
 
@@ -83,7 +83,7 @@ def _member(member: tarfile.TarInfo | tuple[str, bytes]) -> tuple[tarfile.TarInf
     return info, member[1]
 
 
-def _make_layer(layer: Path, lock: str, facts: Mapping[str, Any]) -> None:
+def _write_layer(layer: Path, lock: str, facts: Mapping[str, Any]) -> None:
     version = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
     table = {
         "schema": 1,
@@ -102,14 +102,16 @@ def _make_layer(layer: Path, lock: str, facts: Mapping[str, Any]) -> None:
     (layer / "layer.toml").write_text(tomli_w.dumps(table))
 
 
-def _make_label(place: Path, config: Mapping[str, Any], label: Mapping[str, str]) -> None:
-    place.mkdir(parents=True, exist_ok=True)
-    head = f"schema = 1\ncreated = {_MADE}\nupdated = {_MADE}\n"
-    (place / "env.toml").write_text(head + tomli_w.dumps({**label, "config": dict(config)}))
+def _write_metadata(
+    directory: Path, config: Mapping[str, Any], metadata: Mapping[str, str]
+) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    head = f"schema = 1\ncreated = {_CREATED}\nupdated = {_CREATED}\n"
+    (directory / "env.toml").write_text(head + tomli_w.dumps({**metadata, "config": dict(config)}))
 
 
-def _point(place: Path, layer: Path) -> None:
-    link = place / "current"
+def _link_current(directory: Path, layer: Path) -> None:
+    link = directory / "current"
     link.unlink(missing_ok=True)
     link.symlink_to(f"../.layers/{layer.name}")
 

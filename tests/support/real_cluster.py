@@ -19,40 +19,40 @@ from hai.client.client import Client
 from hai.v1.storage_pb2 import MountKind, MountRule
 from hai.v1.task_pb2 import TaskState
 from tests.support.agent_pods import agent_directory
-from tests.support.deployment import Hands, Here
+from tests.support.deployment import Deployment, Kubectl
 from tests.support.servers import running_server
 
-NEEDED = ("KUBECONFIG", "HAI_E2E_IMAGE")
+REQUIRED_VARIABLES = ("KUBECONFIG", "HAI_E2E_IMAGE")
 
 
-def is_there() -> bool:
+def real_cluster_configured() -> bool:
     """Whether a real cluster was named."""
-    return all(name in os.environ for name in NEEDED)
+    return all(name in os.environ for name in REQUIRED_VARIABLES)
 
 
 @asynccontextmanager
-async def on_a_real_cluster(
+async def real_cluster_deployment(
     directory: Path, table: Mapping[str, Any] = MappingProxyType({})
-) -> AsyncIterator[Here]:
+) -> AsyncIterator[Deployment]:
     """At least two nodes. At the end nothing of any run is left, or RuntimeError says what is."""
     directory.chmod(0o755)  # noqa: ASYNC240 - programs are other users than who runs the tests
-    chosen = {**_table(directory), **table}
-    hands = Hands(Path(chosen["kubeconfig"]), chosen["namespace"])
+    settings = {**_kubernetes_settings(directory), **table}
+    kubectl = Kubectl(Path(settings["kubeconfig"]), settings["namespace"])
     async with (
-        running_server(directory / "home", **_settings(), kubernetes=chosen) as server,
+        running_server(directory / "home", **_settings(), kubernetes=settings) as server,
         Client(server.profile) as client,
     ):
-        for path in (str(directory), *_listed("HAI_E2E_MOUNTS")):
+        for path in (str(directory), *_paths_in("HAI_E2E_MOUNTS")):
             await client.storage.create_rule(_host_path(path))
-        yield Here(client, directory, directory / "home", hands=hands)
+        yield Deployment(client, directory, directory / "home", hands=kubectl)
         await _stop_all(client)
-        await hands.nothing_left()
+        await kubectl.wait_until_empty()
 
 
 def _settings() -> dict[str, Any]:
     return {
         "listen": "0.0.0.0:0",
-        "advertise": os.environ.get("HAI_E2E_ADDRESS") or _own_address(),
+        "advertise": os.environ.get("HAI_E2E_ADDRESS") or _local_address(),
         "insecure": True,
         "build_within": 180.0,
         "cluster": f"e2e-{os.getpid()}",
@@ -66,19 +66,19 @@ async def _stop_all(client: Client) -> None:
             await client.tasks.wait(task.id, timeout=60)
 
 
-def _own_address() -> str:
+def _local_address() -> str:
     """The address of this machine on the way to the API server: pods come back by it, in most networks."""
     from kubernetes import config
 
     api = config.new_client_from_config(os.environ["KUBECONFIG"])  # type: ignore[no-untyped-call]
-    where = urlsplit(api.configuration.host)
-    kind = socket.AF_INET6 if ":" in str(where.hostname) else socket.AF_INET
-    with socket.socket(kind, socket.SOCK_DGRAM) as way:  # nothing is sent
-        way.connect((where.hostname, where.port or 443))
-        return str(way.getsockname()[0])
+    api_url = urlsplit(api.configuration.host)
+    kind = socket.AF_INET6 if ":" in str(api_url.hostname) else socket.AF_INET
+    with socket.socket(kind, socket.SOCK_DGRAM) as sock:  # nothing is sent
+        sock.connect((api_url.hostname, api_url.port or 443))
+        return str(sock.getsockname()[0])
 
 
-def _table(directory: Path) -> dict[str, Any]:
+def _kubernetes_settings(directory: Path) -> dict[str, Any]:
     return {
         "kubeconfig": os.environ["KUBECONFIG"],
         "namespace": os.environ.get("HAI_E2E_NAMESPACE", "default"),
@@ -91,7 +91,7 @@ def _table(directory: Path) -> dict[str, Any]:
     }
 
 
-def _listed(variable: str) -> list[str]:
+def _paths_in(variable: str) -> list[str]:
     return [path for path in os.environ.get(variable, "").split(",") if path]
 
 

@@ -25,7 +25,7 @@ _HEARTBEAT_SECONDS = 2.0  # so that no agent looks silent, however long a story 
 Metadata = tuple[tuple[str, str], ...]
 
 
-class Player:
+class ScriptedAgent:
     """The agent of one rank. It begins, saves and leaves as it is asked to; what is printed and how it ends is told."""
 
     def __init__(self, rank: RankLaunch, over: Callable[[], None]) -> None:
@@ -91,13 +91,13 @@ class Player:
             yield pb.AttachRequest(heartbeat=pb.Heartbeat(number=number, unmeasured=True))
 
 
-class PlayedLauncher(FakeLauncher):
+class ScriptedLauncher(FakeLauncher):
     """A launcher whose ranks have players. `address` of the server is known once it listens."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         super().__init__(nodes)
         self.address: Callable[[], str] = str
-        self.players: dict[tuple[int, int], Player] = {}
+        self.agents: dict[tuple[int, int], ScriptedAgent] = {}
         self._playing: set[asyncio.Task[None]] = set()
 
     async def start(self, ranks: Sequence[RankLaunch]) -> None:
@@ -114,8 +114,8 @@ class PlayedLauncher(FakeLauncher):
         await super().close()
 
     def _play(self, rank: RankLaunch) -> None:
-        player = Player(rank, lambda: self.terminate(rank.key))
-        self.players[rank.key.task_id, rank.key.rank] = player
+        player = ScriptedAgent(rank, lambda: self.terminate(rank.key))
+        self.agents[rank.key.task_id, rank.key.rank] = player
         playing = asyncio.ensure_future(player.play(self.address()))
         self._playing.add(playing)
         playing.add_done_callback(self._playing.discard)

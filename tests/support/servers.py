@@ -31,7 +31,7 @@ from hai_backend.server.launcher_factory import make_launcher
 from hai_backend.server.paths import keep_port, last_port
 from hai_backend.server.process import Server
 from hai_backend.store.connect import open_store
-from tests.support.databases import usual_database
+from tests.support.databases import default_database
 
 _START_SECONDS = 300.0  # of a machine that is busy with ten other things
 # The kernel lends none of these, so nothing takes the port of a server that is away.
@@ -57,7 +57,7 @@ async def running_server(
 ) -> AsyncIterator[RunningServer]:
     """The real server in this process, with processes or, set so, pods; its store is the usual one (databases.py)."""
     home.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - a test may wait for its disk
-    async with usual_database() as url:
+    async with default_database() as url:
         chosen = Settings(home=home, nodes=nodes, admin="admin", **{"database": url, **settings})
         app = Server(
             chosen, open_store, lambda: launcher or make_launcher(chosen, app.address), clock
@@ -107,10 +107,10 @@ class ServerProcess:
         deadline = time.monotonic() + _START_SECONDS
         while not where.exists():
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(self.last_words())
+                raise RuntimeError(self.log_tail())
             time.sleep(0.005)
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         return (self.home / "server.log").read_text(errors="replace")[-4000:]
 
     def profile(self) -> Profile:
@@ -153,7 +153,7 @@ def server_process(*flags: str, home: Path | None = None) -> Iterator[ServerProc
 
 
 @contextmanager
-def counted_streams() -> Iterator[Callable[[], int]]:
+def count_streams() -> Iterator[Callable[[], int]]:
     """Counts those of servers that are made meanwhile."""
     made: list[CallLimiter] = []
     begin = CallLimiter.__init__

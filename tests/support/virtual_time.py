@@ -11,10 +11,10 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_STUCK_SECONDS = 5.0
+_DEADLOCK_SECONDS = 5.0
 
 
-class _Leaping(selectors.DefaultSelector):
+class _LeapingSelector(selectors.DefaultSelector):
     """Waits for nothing that is only a matter of time."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class _Leaping(selectors.DefaultSelector):
         if ready or timeout == 0:
             return ready
         if timeout is None:  # a thread, or a peer outside, must say something
-            ready = super().select(_STUCK_SECONDS)
+            ready = super().select(_DEADLOCK_SECONDS)
             if not ready:
                 raise RuntimeError("everybody waits, and nothing will ever happen")
             return ready
@@ -38,12 +38,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """Only for work without threads and without peers outside the loop."""
 
     def __init__(self) -> None:
-        self._leaping = _Leaping()
-        super().__init__(self._leaping)
+        self._selector = _LeapingSelector()
+        super().__init__(self._selector)
         self._clock_resolution = 1e-6  # years on, shorter moments get lost in the numbers
 
     def time(self) -> float:
-        return self._leaping.now
+        return self._selector.now
 
 
 def run_virtually(work: Coroutine[Any, Any, T]) -> T:
@@ -66,52 +66,52 @@ class AheadClock:
     """The real time, and as much more as it was told: minutes pass at once, and programs of this machine go on."""
 
     def __init__(self) -> None:
-        self._ahead = 0.0
+        self._offset = 0.0
 
     def now(self) -> float:
-        return time.time() + self._ahead
+        return time.time() + self._offset
 
     def advance(self, seconds: float) -> None:
-        self._ahead += seconds
+        self._offset += seconds
 
 
-_HOST: ContextVar[Host | None] = ContextVar("host", default=None)
+_PROCESS: ContextVar[SimulatedProcess | None] = ContextVar("host", default=None)
 
 
-class Host:
+class SimulatedProcess:
     """Frozen as often as thawed: several causes may stop it at once."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.held: list[asyncio.Handle] = []
-        self._stops = 0
+        self.deferred: list[asyncio.Handle] = []
+        self._freeze_count = 0
 
     @property
     def frozen(self) -> bool:
-        return self._stops > 0
+        return self._freeze_count > 0
 
     def freeze(self) -> None:
         """Nothing of it runs until `thaw` has been called as often."""
-        self._stops += 1
+        self._freeze_count += 1
 
     def thaw(self) -> None:
         """What was due meanwhile is due now."""
-        self._stops = max(0, self._stops - 1)
-        if not self._stops and self.held:
+        self._freeze_count = max(0, self._freeze_count - 1)
+        if not self._freeze_count and self.deferred:
             loop = asyncio.get_running_loop()
-            assert isinstance(loop, FreezingLoop)
-            held, self.held = self.held, []
-            loop.resume(held)
+            assert isinstance(loop, SuspendableLoop)
+            deferred, self.deferred = self.deferred, []
+            loop.resume(deferred)
 
     def release(self) -> None:
         """Thaw it, however often it was frozen: it is over."""
-        self._stops = 1
+        self._freeze_count = 1
         self.thaw()
 
     def context(self) -> Context:
         """What runs in it belongs to this host."""
         context = copy_context()
-        context.run(_HOST.set, self)
+        context.run(_PROCESS.set, self)
         return context
 
     def create_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -123,35 +123,37 @@ class Host:
         return self.context().run(action, *args)
 
 
-def outside(action: Callable[..., T], *args: Any) -> T:
+def run_outside(action: Callable[..., T], *args: Any) -> T:
     """Call something as no host: what it begins is never frozen."""
     context = copy_context()
-    context.run(_HOST.set, None)
+    context.run(_PROCESS.set, None)
     return context.run(action, *args)
 
 
-class FreezingLoop(VirtualLoop):
+class SuspendableLoop(VirtualLoop):
     """A virtual loop that lets frozen hosts wait."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._ready = _Ready()  # asyncio puts everything that is due there, callbacks and timers
+        self._ready = (
+            _ReadyQueue()
+        )  # asyncio puts everything that is due there, callbacks and timers
 
-    def resume(self, held: list[asyncio.Handle]) -> None:
+    def resume(self, deferred: list[asyncio.Handle]) -> None:
         """Let these handles run."""
-        self._ready.extend(held)
+        self._ready.extend(deferred)
 
 
-class _Ready(deque[asyncio.Handle]):
+class _ReadyQueue(deque[asyncio.Handle]):
     def append(self, handle: asyncio.Handle, /) -> None:
-        host = handle._context.get(_HOST)  # type: ignore[attr-defined]
-        if host is not None and host.frozen:
-            host.held.append(handle)
+        process = handle._context.get(_PROCESS)  # type: ignore[attr-defined]
+        if process is not None and process.frozen:
+            process.deferred.append(handle)
         else:
             super().append(handle)
 
 
-def run_freezing(work: Coroutine[Any, Any, T]) -> T:
+def run_with_processes(work: Coroutine[Any, Any, T]) -> T:
     """As run_virtually, with hosts that can be frozen."""
-    with asyncio.Runner(loop_factory=FreezingLoop) as runner:
+    with asyncio.Runner(loop_factory=SuspendableLoop) as runner:
         return runner.run(work)

@@ -45,10 +45,10 @@ def removal(path: str) -> pb.WorkspaceEntry:
 
 def begin(name: str, token: str, base: int, **more: bool) -> calls.PushTreeRequest:
     """The first message."""
-    told = calls.BeginPush(
+    requests = calls.BeginPush(
         name=name, lease_token=token, base_revision=base, author="a test", **more
     )
-    return calls.PushTreeRequest(begin=told)
+    return calls.PushTreeRequest(begin=requests)
 
 
 def changes(entries: Iterable[pb.WorkspaceEntry]) -> calls.PushTreeRequest:
@@ -58,12 +58,12 @@ def changes(entries: Iterable[pb.WorkspaceEntry]) -> calls.PushTreeRequest:
 
 def contents(*data: bytes) -> calls.PushTreeRequest:
     """Contents as they are."""
-    told = calls.PushContents(
+    requests = calls.PushContents(
         digests=[blake3(each).digest() for each in data],
         sizes=[len(each) for each in data],
         data=b"".join(data),
     )
-    return calls.PushTreeRequest(contents=told)
+    return calls.PushTreeRequest(contents=requests)
 
 
 def commit(messages: int) -> calls.PushTreeRequest:
@@ -100,23 +100,23 @@ class Pusher:
     ) -> pb.WorkspaceRevision:
         """Files, and other entries; answers the revision that they made."""
         entries = [*(file(path, data) for path, data in files.items()), *more]
-        known = {blake3(data).digest(): data for data in files.values()}
-        return await self.send(entries, known, **begin_with)
+        contents_by_digest = {blake3(data).digest(): data for data in files.values()}
+        return await self.send(entries, contents_by_digest, **begin_with)
 
     async def send(
         self,
         entries: list[pb.WorkspaceEntry],
-        known: Mapping[bytes, bytes],
+        contents_by_digest: Mapping[bytes, bytes],
         **begin_with: bool,
     ) -> pb.WorkspaceRevision:
         """A push of these entries, whose contents are known by digest."""
         batches = [entries[i : i + _BATCH] for i in range(0, len(entries), _BATCH)]
         first = begin(self.name, self.token, self.base, **begin_with)
-        told = [first, *map(changes, batches)]
+        requests = [first, *map(changes, batches)]
         queue: asyncio.Queue[calls.PushTreeRequest | None] = asyncio.Queue()
-        for message in told:
+        for message in requests:
             queue.put_nowait(message)
-        count = len(told)
+        count = len(requests)
         made: pb.WorkspaceRevision | None = None
         if not batches:
             queue.put_nowait(commit(count))
@@ -127,7 +127,7 @@ class Pusher:
                 self.base = answer.revision.number
                 made = answer.revision
             if kind == "missing":
-                for message in _bundles([known[d] for d in answer.missing.digests]):
+                for message in _bundles([contents_by_digest[d] for d in answer.missing.digests]):
                     queue.put_nowait(message)
                     self.sent_bytes += len(message.contents.data)
                     count += 1
@@ -139,11 +139,11 @@ class Pusher:
     async def say(self, *messages: calls.PushTreeRequest) -> list[calls.PushTreeResponse]:
         """These messages and no others; all that is answered."""
 
-        async def told() -> AsyncIterator[calls.PushTreeRequest]:
+        async def requests() -> AsyncIterator[calls.PushTreeRequest]:
             for message in messages:
                 yield message
 
-        return [answer async for answer in self.client.workspaces.push(told())]
+        return [answer async for answer in self.client.workspaces.push(requests())]
 
     async def tree(self, revision: int = 0, since: int = 0) -> dict[str, pb.WorkspaceEntry]:
         """Entries by path."""
@@ -157,10 +157,10 @@ class Pusher:
             self.name, revision, paths, compressed=False, task=task
         )
         async for answer in answers:
-            place = 0
+            offset = 0
             for part in answer.parts:
-                found[part.index] += answer.data[place : place + part.size]
-                place += part.size
+                found[part.index] += answer.data[offset : offset + part.size]
+                offset += part.size
         return found
 
 

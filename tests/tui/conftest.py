@@ -19,7 +19,7 @@ from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.launch.local_launcher import sweep
 from hai_tui.app import AppConfig, HaiApp
-from tests.support.servers import RunningServer, ServerProcess, counted_streams, running_server
+from tests.support.servers import RunningServer, ServerProcess, count_streams, running_server
 
 _VARIABLES = [
     *("LC_ALL", "LC_MESSAGES", "HAI_LANG", "HAI_PROFILE", "HAI_SERVER", "HAI_TOKEN", "HAI_HOME"),
@@ -151,7 +151,7 @@ def submit(client: Client) -> Callable[..., Awaitable[Task]]:
 @pytest.fixture
 def open_streams() -> Iterator[Callable[[], int]]:
     """Counts the streams that servers made in this test hold open for their users. Ask for it before `server`."""
-    with counted_streams() as count:
+    with count_streams() as count:
         yield count
 
 

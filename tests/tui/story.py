@@ -18,7 +18,7 @@ from hai_tui.demo.cluster import TRACE, loss_line, training
 from hai_tui.demo.records import ALLOWED, PEOPLE, TREES, VENVS, Tree, Venv, furnish
 from hai_tui.feed.task_status import cached_status
 from tests.support.environments import as_parent, make_environment
-from tests.support.scripted_agents import PlayedLauncher
+from tests.support.scripted_agents import ScriptedLauncher
 from tests.support.servers import running_server
 from tests.support.workspaces import Pusher
 
@@ -37,7 +37,7 @@ class Story:
     admin: Client
     people: dict[str, Client]
     clock: ManualClock
-    launcher: PlayedLauncher
+    launcher: ScriptedLauncher
 
     async def submit(
         self, user: str, name: str, nodes: int, priority: int, tags: str = "", *, until: str
@@ -73,7 +73,7 @@ class Story:
             self.clock.advance(0.5)
             for rank in range(ranks):
                 line = loss_line(step, rank)
-                self.launcher.players[id, rank].print([line], self.clock.now())
+                self.launcher.agents[id, rank].print([line], self.clock.now())
 
 
 def _is_whole(task: Task) -> bool:
@@ -85,7 +85,7 @@ def _is_whole(task: Task) -> bool:
 @asynccontextmanager
 async def the_story(home: Path) -> AsyncIterator[tuple[Profile, ManualClock]]:
     """Alice's way to the server, in the afternoon."""
-    clock, launcher = ManualClock(1_800_028_800.0), PlayedLauncher(_NODES)
+    clock, launcher = ManualClock(1_800_028_800.0), ScriptedLauncher(_NODES)
     async with running_server(home, launcher=launcher, clock=clock, webhooks=ALLOWED) as server:
         launcher.address = lambda: server.app.address
         async with Client(server.profile) as admin:
@@ -116,14 +116,14 @@ async def _day(day: Story) -> None:
     await day.admin.nodes.cordon("gpu-15", "fan replaced")
     await day.admin.nodes.label("gpu-08", {"fabric": "ib", "rack": "r3"})
     await day.submit("alice", "tokenize-corpus", 1, 10, "data", until="RUNNING")
-    day.launcher.players[1, 0].exit(0)
+    day.launcher.agents[1, 0].exit(0)
     await day.wait_for_status(1, "SUCCEEDED")
     await day.submit("alice", "bert-base-pretrain", 4, 30, "bert,nlp", until="RUNNING")
     await day.submit("bob", "resnet50-baseline", 2, 10, "vision", until="RUNNING")
     await day.submit("carol", "gpt-125m-sweep-lr3e4", 2, 10, "sweep,nlp", until="RUNNING")
-    day.launcher.players[4, 1].exit(1, TRACE)
+    day.launcher.agents[4, 1].exit(1, TRACE)
     await day.until(4, lambda task: task.run.ranks[1].exit_code == 1)
-    day.launcher.players[4, 0].exit(143)  # as the agent does when a sibling has failed
+    day.launcher.agents[4, 0].exit(143)  # as the agent does when a sibling has failed
     await day.wait_for_status(4, "FAILED")
     await day.submit("carol", "gpt-125m-sweep-lr1e3", 2, 10, "sweep,nlp", until="RUNNING")
     held = await day.submit("dave", "eval-nightly", 1, 0, until="RUNNING")

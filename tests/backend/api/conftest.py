@@ -76,7 +76,7 @@ from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.store.base import Store
 from hai_backend.testing import ManualClock
 from hai_backend.webhooks.payload import WebhookRequest
-from tests.support.databases import usual_store
+from tests.support.databases import default_store
 from tests.support.environments import BUILDER, fake_haienv
 
 PEOPLE = {
@@ -403,7 +403,7 @@ def image_check() -> str:
 
 @pytest.fixture
 async def store() -> AsyncIterator[Store]:
-    async with usual_store() as made:
+    async with default_store() as made:
         yield made
 
 

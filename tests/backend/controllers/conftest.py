@@ -8,15 +8,15 @@ import pytest
 
 from hai_backend.domain.node import Node
 from hai_backend.launch.fake import FakeLauncher
-from tests.support.controller_harness import World
-from tests.support.databases import usual_store
+from tests.support.controller_harness import ControllerHarness
+from tests.support.databases import default_store
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[ControllerHarness]:
     nodes = [Node(f"n{i}", gpus=8) for i in range(2)]
-    async with usual_store() as store:
-        made = World(store, FakeLauncher(nodes))
+    async with default_store() as store:
+        made = ControllerHarness(store, FakeLauncher(nodes))
         await made.start()
         yield made
         await made.stop()

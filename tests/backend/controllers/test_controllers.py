@@ -22,12 +22,12 @@ from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import SuspendPrograms
 from hai_backend.store.memory.store import MemoryStore
 from tests.support.builders import a_spec
-from tests.support.controller_harness import World
-from tests.support.databases import usual_store
+from tests.support.controller_harness import ControllerHarness
+from tests.support.databases import default_store
 
 
 async def running(
-    world: World, name: str, nodes: int = 2, priority: Priority = Priority.LOW
+    world: ControllerHarness, name: str, nodes: int = 2, priority: Priority = Priority.LOW
 ) -> int:
     spec = replace(a_spec(name, nodes), priority=priority)
     task = await world.task_manager.submit("ada", spec, "")
@@ -38,7 +38,7 @@ async def running(
 
 
 async def test_a_high_task_gets_the_nodes_of_a_low_one_and_the_low_one_comes_back(
-    world: World,
+    world: ControllerHarness,
 ) -> None:
     low = await running(world, "low")
     high = (
@@ -65,7 +65,7 @@ async def test_a_high_task_gets_the_nodes_of_a_low_one_and_the_low_one_comes_bac
     assert (task.state, task.run.number) == (TaskState.RUNNING, 2)
 
 
-async def test_nodes_are_never_given_before_they_are_free(world: World) -> None:
+async def test_nodes_are_never_given_before_they_are_free(world: ControllerHarness) -> None:
     low = await running(world, "low")
     await world.task_manager.submit("bob", replace(a_spec("high", 2), priority=Priority.HIGH), "")
     for _ in range(3):
@@ -73,11 +73,13 @@ async def test_nodes_are_never_given_before_they_are_free(world: World) -> None:
     assert {k.task_id for k in world.launcher.ranks} == {low}
 
 
-async def test_after_a_restart_ranks_are_adopted_relaunched_or_reported(world: World) -> None:
+async def test_after_a_restart_ranks_are_adopted_relaunched_or_reported(
+    world: ControllerHarness,
+) -> None:
     alive = await running(world, "alive", nodes=1)
     lost = await running(world, "lost", nodes=1)
     existing = {RankKey(alive, 1, 0), RankKey(777, 1, 0)}
-    again = World(world.store, FakeLauncher(world.launcher.nodes, existing))
+    again = ControllerHarness(world.store, FakeLauncher(world.launcher.nodes, existing))
     await again.start()
     await again.until(lambda: again.task_manager.unfinished()[lost].waiting)
     assert again.task_manager.unfinished()[alive].run == world.task_manager.unfinished()[alive].run
@@ -98,7 +100,7 @@ class Odd(MemoryStore):
 
 
 async def test_one_odd_run_keeps_no_other_from_being_adopted() -> None:
-    before = World(Odd(), FakeLauncher([Node("n0"), Node("n1")]))
+    before = ControllerHarness(Odd(), FakeLauncher([Node("n0"), Node("n1")]))
     await before.start()
     odd = await before.task_manager.submit("ada", a_spec("odd"), "")
     other = await before.task_manager.submit("ada", a_spec("other"), "")
@@ -106,7 +108,9 @@ async def test_one_odd_run_keeps_no_other_from_being_adopted() -> None:
         await before.task_manager.apply(task.id, ev.RunPlaced((node,), Priority.NORMAL, "free"))
     await before.stop()
     begun = {(odd.id, 1), (other.id, 1)}
-    again = World(before.store, FakeLauncher(before.launcher.nodes, launched_runs=begun))
+    again = ControllerHarness(
+        before.store, FakeLauncher(before.launcher.nodes, launched_runs=begun)
+    )
     await asyncio.wait_for(again.start(), 20)
     assert again.task_manager.unfinished()[other.id].waiting
     assert not again.task_manager.unfinished()[odd.id].waiting
@@ -127,11 +131,15 @@ class Slow(FakeLauncher):
     ) -> None: ...
 
 
-async def test_what_no_task_wants_is_gone_before_anything_is_placed(world: World) -> None:
+async def test_what_no_task_wants_is_gone_before_anything_is_placed(
+    world: ControllerHarness,
+) -> None:
     """As after a restore: a run that the store does not know may be on any node, and be of the next number."""
     alive = await running(world, "alive", nodes=1)
     unknown = {RankKey(alive, 2, 0), RankKey(777, 1, 0)}
-    again = World(world.store, Slow(world.launcher.nodes, {RankKey(alive, 1, 0), *unknown}))
+    again = ControllerHarness(
+        world.store, Slow(world.launcher.nodes, {RankKey(alive, 1, 0), *unknown})
+    )
     await again.start()
     cleared = asyncio.ensure_future(again.launching.cleared())
     for key in sorted(unknown):
@@ -143,15 +151,15 @@ async def test_what_no_task_wants_is_gone_before_anything_is_placed(world: World
     await again.stop()
 
 
-async def test_where_all_is_wanted_nothing_waits(world: World) -> None:
+async def test_where_all_is_wanted_nothing_waits(world: ControllerHarness) -> None:
     await world.launching.cleared()
 
 
 async def test_a_database_that_knows_no_task_ends_nothing() -> None:
     """It is another one than the one whose tasks run: its disk is not there, say."""
     runs = {RankKey(7, 1, 0): None}
-    async with usual_store() as empty:
-        world = World(empty, FakeLauncher([Node("n0")], runs))
+    async with default_store() as empty:
+        world = ControllerHarness(empty, FakeLauncher([Node("n0")], runs))
         await world.task_manager.load()
         with pytest.raises(Conflict, match="is it the right one") as refused:
             await world.launching.run()
@@ -159,10 +167,12 @@ async def test_a_database_that_knows_no_task_ends_nothing() -> None:
         assert world.launcher.ranks == runs
 
 
-async def test_after_a_restart_the_launcher_hears_what_may_run_unseen(world: World) -> None:
+async def test_after_a_restart_the_launcher_hears_what_may_run_unseen(
+    world: ControllerHarness,
+) -> None:
     runs, ended = await running(world, "runs", nodes=1), await running(world, "ended", nodes=1)
     await world.task_manager.apply(ended, ev.ProgramExited(1, 0, 0, "", False))
-    again = World(world.store, Remembering(world.launcher.nodes))
+    again = ControllerHarness(world.store, Remembering(world.launcher.nodes))
     await again.start()
     await again.until(lambda: len(again.launcher.asked) == 2)  # type: ignore[attr-defined]
     assert again.launcher.asked == {  # type: ignore[attr-defined]
@@ -193,25 +203,27 @@ class Remembering(FakeLauncher):
 
 
 async def test_a_run_that_was_placed_but_never_launched_is_launched_after_the_restart(
-    world: World,
+    world: ControllerHarness,
 ) -> None:
     task = await world.task_manager.submit("ada", a_spec("one"), "")
     placed = ev.RunPlaced(("n0",), Priority.NORMAL, "free")
     world.executor.perform = lambda task, instruction: None  # type: ignore[method-assign] # the crash
     await world.task_manager.apply(task.id, placed)
-    again = World(world.store, FakeLauncher(world.launcher.nodes))
+    again = ControllerHarness(world.store, FakeLauncher(world.launcher.nodes))
     await again.start()
     await again.until(lambda: RankKey(task.id, 1, 0) in again.launcher.ranks)
     await again.stop()
 
 
 async def test_a_rank_that_may_have_been_made_and_is_not_there_is_not_made_again(
-    world: World,
+    world: ControllerHarness,
 ) -> None:
     task = await world.task_manager.submit("ada", a_spec("one"), "")
     world.executor.perform = lambda task, instruction: None  # type: ignore[method-assign] # the crash
     await world.task_manager.apply(task.id, ev.RunPlaced(("n0",), Priority.NORMAL, "free"))
-    again = World(world.store, FakeLauncher(world.launcher.nodes, launched_runs=[(task.id, 1)]))
+    again = ControllerHarness(
+        world.store, FakeLauncher(world.launcher.nodes, launched_runs=[(task.id, 1)])
+    )
     await again.start()
     left = again.task_manager.unfinished()[task.id]
     assert left.waiting
@@ -222,7 +234,9 @@ async def test_a_rank_that_may_have_been_made_and_is_not_there_is_not_made_again
     await again.stop()
 
 
-async def test_a_lost_node_ends_its_run_and_the_task_goes_back_to_the_queue(world: World) -> None:
+async def test_a_lost_node_ends_its_run_and_the_task_goes_back_to_the_queue(
+    world: ControllerHarness,
+) -> None:
     task_id = await running(world, "one")
     await world.task_manager.apply(task_id, ev.AgentSilent(1, 1, world.clock.now()))
     down = replace(world.launcher.nodes[1], state=NodeState.NOT_READY, reason="no power")
@@ -237,7 +251,7 @@ async def test_a_lost_node_ends_its_run_and_the_task_goes_back_to_the_queue(worl
     )
 
 
-async def test_a_run_on_a_lost_node_saves_while_its_agent_answers(world: World) -> None:
+async def test_a_run_on_a_lost_node_saves_while_its_agent_answers(world: ControllerHarness) -> None:
     task_id = await running(world, "one")
     down = replace(world.launcher.nodes[1], state=NodeState.NOT_READY, reason="no word")
     world.launcher.emit(NodeList((world.launcher.nodes[0], down)))
@@ -251,10 +265,10 @@ async def test_a_run_on_a_lost_node_saves_while_its_agent_answers(world: World) 
 
 
 async def test_ranks_whose_pods_were_deleted_while_no_server_ran_make_their_task_save(
-    world: World,
+    world: ControllerHarness,
 ) -> None:
     task_id = await running(world, "one")
-    again = World(
+    again = ControllerHarness(
         world.store,
         FakeLauncher(world.launcher.nodes, [RankKey(task_id, 1, 0)], complete=False),
     )
@@ -270,12 +284,14 @@ async def test_ranks_whose_pods_were_deleted_while_no_server_ran_make_their_task
     await again.stop()
 
 
-def _alive(world: World, task_id: int) -> bool:
+def _alive(world: ControllerHarness, task_id: int) -> bool:
     run = world.task_manager.unfinished()[task_id].run
     return run is not None and run.state is RunState.RUNNING
 
 
-async def test_draining_a_node_suspends_what_runs_there_and_keeps_it_free(world: World) -> None:
+async def test_draining_a_node_suspends_what_runs_there_and_keeps_it_free(
+    world: ControllerHarness,
+) -> None:
     task_id = await running(world, "one", nodes=1)
     run = world.task_manager.unfinished()[task_id].run
     assert run is not None
@@ -293,10 +309,10 @@ async def test_draining_a_node_suspends_what_runs_there_and_keeps_it_free(world:
     assert again.ranks[0].node != node
 
 
-async def test_what_an_operator_decided_survives_a_restart(world: World) -> None:
+async def test_what_an_operator_decided_survives_a_restart(world: ControllerHarness) -> None:
     await world.cluster.set_cordoned("n0", True, "new disk", "op")
     await world.cluster.set_labels("n0", lambda had: (*had, ("rack", "r7")))
-    again = World(world.store, FakeLauncher([Node("n0", gpus=8), Node("n1", gpus=8)]))
+    again = ControllerHarness(world.store, FakeLauncher([Node("n0", gpus=8), Node("n1", gpus=8)]))
     await again.start()
     assert again.cluster.nodes()["n0"].cordoned
     assert again.cluster.nodes()["n0"].labels == (("rack", "r7"),)
@@ -304,7 +320,9 @@ async def test_what_an_operator_decided_survives_a_restart(world: World) -> None
     await again.stop()
 
 
-async def test_the_scheduler_looks_again_when_quotas_or_users_change(world: World) -> None:
+async def test_the_scheduler_looks_again_when_quotas_or_users_change(
+    world: ControllerHarness,
+) -> None:
     rung: list[str] = []
     directory = Directory(world.store, changed=lambda: rung.append("rung"))
     await directory.create_user(User("ada"))
@@ -314,7 +332,9 @@ async def test_the_scheduler_looks_again_when_quotas_or_users_change(world: Worl
     assert len(rung) == 3
 
 
-async def test_a_rank_that_is_taken_away_makes_the_whole_task_save(world: World) -> None:
+async def test_a_rank_that_is_taken_away_makes_the_whole_task_save(
+    world: ControllerHarness,
+) -> None:
     low = await running(world, "low")
     world.launcher.emit(RankEvictionNotice(RankKey(low, 1, 1), "its node is drained"))
     await world.until(lambda: any(isinstance(i, SuspendPrograms) for i in world.performed))
@@ -326,7 +346,7 @@ async def test_a_rank_that_is_taken_away_makes_the_whole_task_save(world: World)
 
 
 async def test_a_node_that_was_lost_while_no_server_was_there_is_told_to_its_tasks(
-    world: World,
+    world: ControllerHarness,
 ) -> None:
     low = await running(world, "low")
     for rank in (0, 1):
@@ -335,7 +355,9 @@ async def test_a_node_that_was_lost_while_no_server_was_there_is_told_to_its_tas
     away = [
         replace(node, state=NodeState.NOT_READY, reason="silent") for node in world.launcher.nodes
     ]
-    again = World(world.store, FakeLauncher(away, [RankKey(low, 1, 0), RankKey(low, 1, 1)]))
+    again = ControllerHarness(
+        world.store, FakeLauncher(away, [RankKey(low, 1, 0), RankKey(low, 1, 1)])
+    )
     await again.start()
     await again.until(lambda: again.task_manager.unfinished()[low].waiting)
     assert "was lost: silent" in again.task_manager.unfinished()[low].reason

@@ -14,8 +14,8 @@ import pytest
 
 from hai.client.client import Client
 from hai.v1.task_pb2 import TaskOutcome
-from tests.support.agent_pods import pods_as_processes
-from tests.support.deployment import Here, pod_table
+from tests.support.agent_pods import process_pod_cluster
+from tests.support.deployment import Deployment, kubernetes_settings
 from tests.support.environments import layer_of, make_environment, make_image
 from tests.support.servers import running_server
 
@@ -127,14 +127,14 @@ def test_it_starts_in_an_image_without_a_c_library(agent: Path, tmp_path: Path) 
 @pytest.mark.e2e
 async def test_a_task_runs_under_it(agent: Path, tmp_path: Path) -> None:
     """The program has the Python of its image, here of this machine, and nothing of the agent's."""
-    async with pods_as_processes(tmp_path, 1) as cluster:
+    async with process_pod_cluster(tmp_path, 1) as cluster:
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
-        table = pod_table(tmp_path, kubeconfig, agent_path=str(agent))
+        table = kubernetes_settings(tmp_path, kubeconfig, agent_path=str(agent))
         async with (
             running_server(tmp_path / "home", kubernetes=table) as server,
             Client(server.profile) as client,
         ):
-            here = Here(client, tmp_path, tmp_path / "home", tmp_path / "pods")
+            here = Deployment(client, tmp_path, tmp_path / "home", tmp_path / "pods")
             task = await here.run(here.spec("hello", HELLO))
             assert task.outcome == TaskOutcome.TASK_OUTCOME_SUCCEEDED
             (line,) = await here.lines(task.id)

@@ -14,7 +14,7 @@ from hai_backend.domain import errors
 from hai_backend.workspaces import checkouts, garbage
 from hai_backend.workspaces.files import WorkspaceFiles, make_directories
 from tests.backend.workspaces.test_crashes import push
-from tests.support.deployment import on_pods
+from tests.support.deployment import pod_deployment
 from tests.support.workspaces import Pusher
 
 WRITER = b"""import pathlib, sys
@@ -167,7 +167,7 @@ async def test_a_pod_runs_in_the_tree_of_its_task(
     tmp_path: Path,
 ) -> None:
     code = b"print(open('data').read())"
-    async with on_pods(tmp_path) as pods:
+    async with pod_deployment(tmp_path) as pods:
         pusher = await Pusher(pods.client, "w").create()
         await pusher.push({"run.py": code, "data": b"one"})
         done = await pods.run(spec("haiworkspace://w"))

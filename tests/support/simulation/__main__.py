@@ -7,7 +7,7 @@ import sys
 
 import structlog
 
-from tests.support.simulation.simulation import Storm
+from tests.support.simulation.simulation import Simulation
 
 
 def main(first: int, count: int) -> int:
@@ -17,7 +17,7 @@ def main(first: int, count: int) -> int:
     wrong = 0
     for seed in range(first, first + count):
         try:
-            Storm(seed).run()
+            Simulation(seed).run()
         except Exception as error:
             wrong += 1
             print(f"seed {seed}: {error.__cause__ or error!r}", flush=True)

@@ -28,12 +28,12 @@ from hai_backend.domain.timing import KILL_SECONDS, PAUSE_SECONDS, Timing
 from hai_backend.launch.base import RankKey
 from hai_backend.logs.lines import stamp
 from hai_backend.testing.kube.kubelet.pod_state import LocalPod, Running
-from tests.support.simulation.program import Habits, Owner, Program
+from tests.support.simulation.program import Program, ProgramBehavior, ProgramCallbacks
 from tests.support.simulation.server import SECRET, TIMING
-from tests.support.virtual_time import Host, outside
+from tests.support.virtual_time import SimulatedProcess, run_outside
 
 if TYPE_CHECKING:
-    from tests.support.simulation.agent_pool import Crowd
+    from tests.support.simulation.agent_pool import AgentPool
 
 _END_BEFORE_START = 143
 _STOP_GRACE_SECONDS = 2.0
@@ -43,7 +43,7 @@ _STATE_LINES = 3  # a program sets its whole-life state with every third line
 
 
 @dataclass(frozen=True, slots=True)
-class AgentParts:
+class AgentComponents:
     """What agents are made of; a test may break it."""
 
     timing: Timing = TIMING
@@ -74,52 +74,57 @@ class AgentDir(RankDir):
         return True
 
 
-class Agent:
+class SimulatedAgent:
     """One rank's supervisor, agent and program. Implements hai_backend.agent.server.session.Peer."""
 
-    def __init__(self, crowd: Crowd, local: LocalPod, key: RankKey, connect: Connect) -> None:
+    def __init__(self, pool: AgentPool, local: LocalPod, key: RankKey, connect: Connect) -> None:
         self.key, self.node, self.local = key, local.node, local
-        self.host, self.supervisor = Host(f"agent {key}"), Host(f"supervisor {key}")
+        self.process, self.supervisor = (
+            SimulatedProcess(f"agent {key}"),
+            SimulatedProcess(f"supervisor {key}"),
+        )
         self.printed = 0  # lines that the agent has read
         self.recorded = False  # the server knows how the program ended
         self.over = False
         self.woke_dying = (
             False  # its machine woke too late: nothing but the kernel saw its program again
         )
-        self._crowd, self._parts = crowd, crowd.parts
-        self._random = random = Random(f"{crowd.random.random()} {key}")
+        self._pool, self._parts = pool, pool.parts
+        self._random = random = Random(f"{pool.random.random()} {key}")
         drift = random.uniform(-0.0005, 0.0005)
         loop = asyncio.get_running_loop()
         self.lease = self._parts.lease(
             self._parts.timing.lease, lambda: 50.0 + loop.time() * (1 + drift)
         )
-        directory = AgentDir(crowd.directory(local), crowd.network.addresses, self._parts.timing)
+        directory = AgentDir(pool.directory(local), pool.network.addresses, self._parts.timing)
         self.outgoing, self.spool = Outgoing(), Spool(directory.spool)
         token = tokens.run_token(SECRET, key.task_id, key.run, key.rank)
         self._session = self._parts.session(
             directory, token, self, self.outgoing, self.spool, self.lease, connect, pace=1.0
         )
-        owner = Owner(self._work, self._read_line, self._acknowledge, self._yield, self._reap)
-        habits = Habits.of(random, KILL_SECONDS)
-        self.program = Program(str(key), habits, random, owner)
+        callbacks = ProgramCallbacks(
+            self._work, self._read_line, self._acknowledge, self._yield, self._reap
+        )
+        behavior = ProgramBehavior.of(random, KILL_SECONDS)
+        self.program = Program(str(key), behavior, random, callbacks)
         self._going = self._suspended = self._yielded = False
         self._ending: float | None = None
         self._kill: asyncio.TimerHandle | None = None
         self._state = 0
-        self._floor = crowd.states[key.task_id]  # kept before this run
+        self._floor = pool.states[key.task_id]  # kept before this run
         self._exit_code = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def running(self) -> bool:
         """Whether its program runs. What stands on a frozen machine does not, until that wakes."""
-        still = self.supervisor.frozen or self.woke_dying
-        return self.program.exists and self.alive and not still
+        frozen_nodes = self.supervisor.frozen or self.woke_dying
+        return self.program.exists and self.alive and not frozen_nodes
 
     @property
     def alive(self) -> bool:
         """Whether its container exists."""
-        known = self._crowd.kubelet.pods.get(self.local.pod.uid) is self.local
+        known = self._pool.kubelet.pods.get(self.local.pod.uid) is self.local
         return known and isinstance(self.local.mains[0].state, Running)
 
     def begin(self) -> None:
@@ -145,7 +150,7 @@ class Agent:
         match response.WhichOneof("message"):
             case "welcome":
                 value = response.welcome.whole_life_state
-                self._crowd.found_state(self.key, value, self._floor)
+                self._pool.state_received(self.key, value, self._floor)
                 self._state = max(self._state, value)
             case "go":
                 self._go()
@@ -164,7 +169,7 @@ class Agent:
     def stop(self) -> None:
         """The kubelet sends SIGTERM, which the supervisor passes on."""
         if not self.over:
-            self.host.run(asyncio.get_running_loop().call_soon, self._stop, _STOP_GRACE_SECONDS)
+            self.process.run(asyncio.get_running_loop().call_soon, self._stop, _STOP_GRACE_SECONDS)
 
     def vanish(self) -> None:
         """Its container is gone, with everything in it."""
@@ -173,13 +178,13 @@ class Agent:
 
     def freeze(self) -> None:
         """The whole machine stands still."""
-        for host in (self.supervisor, self.host, self.program.host):
-            host.freeze()
+        for process in (self.supervisor, self.process, self.program.process):
+            process.freeze()
 
     def thaw(self) -> None:
         """It wakes: the lease is looked at before anything else."""
-        for host in (self.supervisor, self.host, self.program.host):
-            host.thaw()
+        for process in (self.supervisor, self.process, self.program.process):
+            process.thaw()
 
     # the supervisor
 
@@ -188,7 +193,7 @@ class Agent:
         if self.over:
             return
         if self.lease.expired and (late or self._stood_still(due)):
-            self._crowd.tell(f"{self.key} on {self.node} has lost its lease")
+            self._pool.log(f"{self.key} on {self.node} has lost its lease")
             return self.leave(EXIT_EXPIRED)
         if self.lease.expired:
             wait = self._random.choice((0.0, self._random.uniform(0.0, self._parts.pause_seconds)))
@@ -216,16 +221,16 @@ class Agent:
             self.over = True
             for task in self._tasks:
                 task.cancel()
-            self.host.release()
+            self.process.release()
             self.supervisor.release()
 
     def _end_container(self) -> None:
         if not self.alive:
             return
-        kubelet = self._crowd.kubelet
+        kubelet = self._pool.kubelet
         for container in self.local.mains:
             container.end(self._exit_code, kubelet.api.timers.now())
-        outside(kubelet.publish, self.local)
+        run_outside(kubelet.publish, self.local)
 
     # the agent
 
@@ -233,7 +238,7 @@ class Agent:
         try:
             await self._session.run()
         except RankRejected as error:
-            self._crowd.tell(f"{self.key} on {self.node} is given up: {error}")
+            self._pool.log(f"{self.key} on {self.node} is given up: {error}")
             self.leave(0)
 
     async def _beat(self) -> None:
@@ -257,9 +262,9 @@ class Agent:
         if not self._going and self._ending is None:
             self._going = True
             self.program.begin()
-            self._crowd.tell(f"{self.key} runs on {self.node}")
-            self._crowd.check(self)
-            outside(self._crowd.started, self.key)
+            self._pool.log(f"{self.key} runs on {self.node}")
+            self._pool.check(self)
+            run_outside(self._pool.started, self.key)
             if self._suspended:
                 self.program.suspend()
             self._say("started", pb.AttachRequest(started=pb.ProgramStarted(pid=1)))
@@ -277,7 +282,7 @@ class Agent:
         self.program.terminate()
         if self._kill is None:
             loop = asyncio.get_running_loop()
-            self._kill = self.host.run(loop.call_later, grace, self.program.kill)
+            self._kill = self.process.run(loop.call_later, grace, self.program.kill)
 
     def _ended(self, code: int) -> None:
         self.lease.release()
@@ -288,7 +293,7 @@ class Agent:
         self._session.wake()
 
     def _state_is(self, value: int) -> None:
-        self._crowd.kept_state(self.key, value)
+        self._pool.state_saved(self.key, value)
         if value == self._state:
             self.outgoing.drop("state")
 
@@ -319,7 +324,7 @@ class Agent:
 
     def _append(self) -> None:
         self.printed += 1
-        now = self._crowd.kubelet.api.timers.now()
+        now = self._pool.kubelet.api.timers.now()
         self.spool.append(stamp(now) + f"line {self.printed}\n".encode())
         if self.key.rank == 0 and self.printed % _STATE_LINES == 0:
             self._state += 1
@@ -329,21 +334,21 @@ class Agent:
 
     def _work(self) -> bool:
         """The program gets on; rank 0 keeps what is done for the next run."""
-        left = self._crowd.work[self.key.task_id]
+        left = self._pool.work[self.key.task_id]
         if self.key.rank == 0 and left > 0:
-            self._crowd.work[self.key.task_id] = left - 1.0
+            self._pool.work[self.key.task_id] = left - 1.0
         return left <= 0
 
     def _soon(self, action: Callable[..., object], *args: Any) -> None:
         loop = asyncio.get_running_loop()
-        self.host.run(loop.call_soon, self._unless_over, action, *args)
+        self.process.run(loop.call_soon, self._unless_over, action, *args)
 
     def _unless_over(self, action: Callable[..., object], *args: Any) -> None:
         if not self.over:
             action(*args)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self.host.create_task(work)
+        task = self.process.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._part_ended)
 
@@ -352,11 +357,11 @@ class Agent:
         self._tasks.discard(task)
         if task.cancelled():
             if not self.over:
-                self._crowd.failures.append(AssertionError(f"a part of {self.key} was cancelled"))
+                self._pool.failures.append(AssertionError(f"a part of {self.key} was cancelled"))
                 self.leave(EXIT_BUG)
         elif (error := task.exception()) is not None:
             if not _is_expired(error):
-                self._crowd.failures.append(error)
+                self._pool.failures.append(error)
             self.leave(EXIT_BUG)
 
 

@@ -13,9 +13,9 @@ from hai_backend.launch.manifests.names import key_of
 from hai_backend.testing.kube import FakeCluster, InstantKubelet
 from hai_backend.testing.kube.api import Api
 from hai_backend.testing.kube.kubelet.pod_state import LocalPod
-from tests.support.simulation.agent import Agent, AgentParts
+from tests.support.simulation.agent import AgentComponents, SimulatedAgent
 from tests.support.simulation.network import Network
-from tests.support.virtual_time import outside
+from tests.support.virtual_time import run_outside
 
 _AGAIN_SECONDS = 1.0
 
@@ -29,7 +29,7 @@ class AgentKubelet(InstantKubelet):
         self.stopping: Callable[[LocalPod], None] = lambda local: None
         self.gone: Callable[[LocalPod], None] = lambda local: None
         self.crashed: Callable[[str], None] = lambda node: None
-        self.still: set[str] = set()  # machines that are frozen
+        self.frozen_nodes: set[str] = set()  # machines that are frozen
 
     def stop(self, local: LocalPod) -> None:
         self.stopping(local)
@@ -62,13 +62,13 @@ class AgentKubelet(InstantKubelet):
         self.gone(local)
 
     def _waits(self, local: LocalPod, action: Callable[[], None]) -> bool:
-        if local.node not in self.still:
+        if local.node not in self.frozen_nodes:
             return False
         self.api.timers.call_later(_AGAIN_SECONDS, action)
         return True
 
 
-class Crowd:
+class AgentPool:
     """All agents, the checkpoints of their programs, and what servers have acknowledged to them."""
 
     def __init__(
@@ -76,39 +76,39 @@ class Crowd:
         cluster: FakeCluster,
         network: Network,
         random: Random,
-        tell: Callable[[str], None],
-        place: Path,
-        parts: AgentParts,
+        log: Callable[[str], None],
+        directory: Path,
+        parts: AgentComponents,
         longest_work: float,
     ) -> None:
         assert isinstance(cluster.kubelet, AgentKubelet)
         self.kubelet = cluster.kubelet
         self.kubelet.began = self._began
-        self.kubelet.stopping = lambda local: self._of(local, Agent.stop)
-        self.kubelet.gone = lambda local: self._of(local, Agent.vanish)
+        self.kubelet.stopping = lambda local: self._of(local, SimulatedAgent.stop)
+        self.kubelet.gone = lambda local: self._of(local, SimulatedAgent.vanish)
         self.network = network
         self.random = random
-        self.tell = tell
+        self.log = log
         self.parts = parts
         self.work: dict[int, float] = defaultdict(lambda: random.uniform(5.0, longest_work))
-        self.agents: list[Agent] = []
+        self.agents: list[SimulatedAgent] = []
         self.states: dict[int, int] = defaultdict(int)  # whole-life states that servers have kept
         self.failures: list[BaseException] = []
         self.started: Callable[[RankKey], None] = lambda key: None
-        self._place = place
-        self._by_pod: dict[str, Agent] = {}
+        self._directory = directory
+        self._by_pod: dict[str, SimulatedAgent] = {}
 
     @property
-    def living(self) -> list[Agent]:
+    def active(self) -> list[SimulatedAgent]:
         return list(self._by_pod.values())
 
     def directory(self, local: LocalPod) -> Path:
         """Of a rank: whoever made its pod anew finds nothing of the one before."""
-        path = self._place / f"{len(self.agents)}"
+        path = self._directory / f"{len(self.agents)}"
         path.mkdir()
         return path
 
-    def check(self, new: Agent) -> None:
+    def check(self, new: SimulatedAgent) -> None:
         """Its program begins, or its machine wakes: is it alone?"""
         for other in self._by_pod.values():
             if other is not new and other.running:
@@ -116,41 +116,41 @@ class Crowd:
                 self._require(not same, new, other, "beside")
                 self._require(other.node != new.node, new, other, "on the node of")
 
-    def _require(self, held: bool, new: Agent, other: Agent, how: str) -> None:
-        if not held:
+    def _require(self, queued: bool, new: SimulatedAgent, other: SimulatedAgent, how: str) -> None:
+        if not queued:
             why = f"{new.key} runs on {new.node} {how} {other.key} on {other.node}"
             self.failures.append(AssertionError(why))
 
-    def kept_state(self, key: RankKey, value: int) -> None:
+    def state_saved(self, key: RankKey, value: int) -> None:
         """A server says that it has kept this state."""
         self.states[key.task_id] = max(self.states[key.task_id], value)
 
-    def found_state(self, key: RankKey, value: int, floor: int) -> None:
+    def state_received(self, key: RankKey, value: int, floor: int) -> None:
         """A server tells an agent the state of its task, of which `floor` was kept before its run began."""
         if value < floor:
             self.failures.append(AssertionError(f"{key} found state {value}, {floor} was kept"))
 
-    def freeze(self, node: str) -> list[Agent]:
+    def freeze(self, node: str) -> list[SimulatedAgent]:
         """The machine stands still, with all that is on it."""
-        self.kubelet.still.add(node)
+        self.kubelet.frozen_nodes.add(node)
         frozen = [agent for agent in self._by_pod.values() if agent.node == node]
         for agent in frozen:
             agent.freeze()
         return frozen
 
-    def thaw(self, node: str, frozen: list[Agent]) -> None:
+    def thaw(self, node: str, frozen: list[SimulatedAgent]) -> None:
         """It goes on where it was."""
-        self.kubelet.still.discard(node)
+        self.kubelet.frozen_nodes.discard(node)
         for agent in frozen:
             agent.thaw()
         for agent in frozen:
             asyncio.get_running_loop().call_later(0.0, self._check_woken, agent)
 
     def close(self) -> None:
-        for agent in self.living:
+        for agent in self.active:
             agent.vanish()
 
-    def _check_woken(self, agent: Agent) -> None:
+    def _check_woken(self, agent: SimulatedAgent) -> None:
         """The supervisor has run."""
         agent.woke_dying = agent.over
         if agent.running:
@@ -159,14 +159,14 @@ class Crowd:
     def _began(self, local: LocalPod) -> None:
         key = key_of(local.pod.body["metadata"]["labels"])
         assert key is not None
-        agent = Agent(self, local, key, self.network.connect_from(local.node))
+        agent = SimulatedAgent(self, local, key, self.network.connect_from(local.node))
         self.agents.append(agent)
         self._by_pod[local.pod.uid] = agent
-        outside(agent.begin)
+        run_outside(agent.begin)
 
-    def _of(self, local: LocalPod, act: Callable[[Agent], None]) -> None:
+    def _of(self, local: LocalPod, act: Callable[[SimulatedAgent], None]) -> None:
         agent = self._by_pod.get(local.pod.uid)
         if agent is not None and agent.local is local:
-            outside(act, agent)
+            run_outside(act, agent)
             if not agent.alive and not agent.program.exists:
                 del self._by_pod[local.pod.uid]

@@ -28,29 +28,29 @@ class Fault:
     delay_seconds: float = 0.0
 
 
-class Way:
+class LinkDirection:
     """One direction of a link, with what is wrong with it, by cause."""
 
     def __init__(self) -> None:
         self._faults: dict[object, Fault] = {}
-        self._waiting: list[Pipe[Any]] = []
+        self._waiting: list[StreamChannel[Any]] = []
 
     def add(self, cause: object, fault: Fault) -> None:
         self._faults[cause] = fault
 
     def remove(self, cause: object) -> None:
         self._faults.pop(cause, None)
-        if not self.held:
+        if not self.queued:
             waiting, self._waiting = self._waiting, []
             for pipe in waiting:
                 pipe.flush()
 
-    def wait(self, pipe: Pipe[Any]) -> None:
+    def wait(self, pipe: StreamChannel[Any]) -> None:
         """Flush the pipe when packets pass again."""
         self._waiting.append(pipe)
 
     @property
-    def held(self) -> bool:
+    def queued(self) -> bool:
         return any(fault.hold for fault in self._faults.values())
 
     @property
@@ -66,39 +66,39 @@ class Way:
         return sum(fault.delay_seconds for fault in self._faults.values())
 
 
-class Pipe(Generic[T]):
+class StreamChannel(Generic[T]):
     """One direction of one stream: in order, through its way."""
 
-    def __init__(self, way: Way, deliver: Callable[[T], None]) -> None:
-        self._way = way
+    def __init__(self, direction: LinkDirection, deliver: Callable[[T], None]) -> None:
+        self._direction = direction
         self._deliver = deliver
-        self._held: deque[T] = deque()
+        self._queued: deque[T] = deque()
         self._lost = False
         self._last_at = 0.0
         self.count = 0  # messages on their way
 
     def send(self, item: T) -> None:
         self.count += 1
-        if self._lost or self._way.dropping:
+        if self._lost or self._direction.dropping:
             self._lost = True
-        elif self._way.held or self._held:
-            if not self._held:
-                self._way.wait(self)
-            self._held.append(item)
+        elif self._direction.queued or self._queued:
+            if not self._queued:
+                self._direction.wait(self)
+            self._queued.append(item)
         else:
             self._later(item)
 
     def flush(self) -> None:
         """Packets pass again, or are lost from now on."""
-        held, self._held = self._held, deque()
-        if self._way.dropping:
+        queued, self._queued = self._queued, deque()
+        if self._direction.dropping:
             self._lost = True
-        for item in held if not self._lost else ():
+        for item in queued if not self._lost else ():
             self._later(item)
 
     def _later(self, item: T) -> None:
         loop = asyncio.get_running_loop()
-        delay = _LATENCY_SECONDS + (0.0 if self._way.clear else self._way.delay_seconds)
+        delay = _LATENCY_SECONDS + (0.0 if self._direction.clear else self._direction.delay_seconds)
         # never two at one moment: the loop would not keep their order
         self._last_at = max(self._last_at + _GAP_SECONDS, loop.time() + delay)
         loop.call_at(self._last_at, self._arrive, item, context=_OUTSIDE)

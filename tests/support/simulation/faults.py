@@ -14,11 +14,11 @@ from typing import TypeVar
 
 from hai_backend.testing.kube import FakeCluster
 from tests.support.direct_transport import SimulatedTransport
-from tests.support.simulation.agent_pool import Crowd
-from tests.support.simulation.channel import Fault, Way
+from tests.support.simulation.agent_pool import AgentPool
+from tests.support.simulation.channel import Fault, LinkDirection
 from tests.support.simulation.network import Network
-from tests.support.simulation.server import StormServer
-from tests.support.virtual_time import outside
+from tests.support.simulation.server import SimulatedServer
+from tests.support.virtual_time import run_outside
 
 T = TypeVar("T")
 _SECONDS = (5.0, 31.0, 61.0, inf)
@@ -37,7 +37,7 @@ _FAULTS = (
 Undo = Callable[[], None]
 
 
-class Silences:
+class FaultInjector:
     """From `begin` until `end`, after which everything is well again.
 
     `seconds`: the mean time between strikes; `quiet`: the part of them by which a node is lost for long.
@@ -46,23 +46,23 @@ class Silences:
     def __init__(
         self,
         cluster: FakeCluster,
-        crowd: Crowd,
+        pool: AgentPool,
         network: Network,
         transport: SimulatedTransport,
-        servers: Callable[[], list[StormServer]],
+        servers: Callable[[], list[SimulatedServer]],
         random: Random,
         seconds: float,
         quiet: float,
-        tell: Callable[[str], None],
+        log: Callable[[str], None],
     ) -> None:
         self._machines = cluster.nodes
-        self._crowd = crowd
+        self._pool = pool
         self._network = network
         self._transport = transport
         self._servers = servers
         self._random = random
         self._seconds, self._quiet = seconds, quiet
-        self._tell = tell
+        self._log = log
         self._open: dict[int, Undo] = {}
         self._count = 0
         self._over = False
@@ -86,7 +86,7 @@ class Silences:
 
     def _strike(self) -> None:
         node = self._random.choice(self._machines.names)
-        busy = sorted({agent.node for agent in self._crowd.living if agent.running})
+        busy = sorted({agent.node for agent in self._pool.active if agent.running})
         if self._random.random() < self._quiet:
             self._lose_quietly(self._random.choice(busy or [node]))
         elif self._random.random() < 0.7:
@@ -129,15 +129,19 @@ class Silences:
         self._after(self._random.uniform(0.0, 20.0), self._stop_kubelet, node, self._long())
 
     def _cut_off(self, node: str) -> None:
-        ways = [way for link in self._network.links(node) for way in (link.up, link.down)]
+        directions = [
+            direction for link in self._network.links(node) for direction in (link.up, link.down)
+        ]
         fault = self._random.choice((Fault(hold=True), Fault(drop=True)))
-        self._silence(ways, f"of {node}", self._random.choice((61.0, *_FOR_GOOD)), fault)
+        self._silence(directions, f"of {node}", self._random.choice((61.0, *_FOR_GOOD)), fault)
 
     def _slow_down_and_lose(self, node: str) -> None:
         """Answers come later and later, then none: the last ones are on their way for longer than any margin."""
-        ways = [link.down for link in self._network.links(node)]
+        directions = [link.down for link in self._network.links(node)]
         for step in range(_SLOW_STEPS):
-            self._after(step * _SLOW_STEP_SECONDS, self._silence, ways, f"of {node}", inf, _SLOW)
+            self._after(
+                step * _SLOW_STEP_SECONDS, self._silence, directions, f"of {node}", inf, _SLOW
+            )
         slow_seconds = _SLOW_STEPS * _SLOW_STEP_SECONDS
         self._after(slow_seconds, self._stop_kubelet, node, self._long())
         self._after(slow_seconds + self._random.uniform(0.0, 12.0), self._cut_off, node)
@@ -169,22 +173,26 @@ class Silences:
         """To all servers, or to one: one way, or both."""
         address = self._random.choice(("", *self._network.addresses))
         links = [self._network.link(node, a) for a in self._network.addresses if address in ("", a)]
-        for ways in self._some([[k.up for k in links], [k.down for k in links]]):
-            self._silence(ways, f"of {node}", seconds)
+        for directions in self._some([[k.up for k in links], [k.down for k in links]]):
+            self._silence(directions, f"of {node}", seconds)
 
     def _silence(
-        self, ways: list[Way], whose: str, seconds: float, fault: Fault | None = None
+        self,
+        directions: list[LinkDirection],
+        whose: str,
+        seconds: float,
+        fault: Fault | None = None,
     ) -> None:
         fault, cause = fault or self._random.choice(_FAULTS), object()
-        for way in ways:
-            way.add(cause, fault)
+        for direction in directions:
+            direction.add(cause, fault)
 
         def heal() -> None:
-            for way in ways:
-                way.remove(cause)
+            for direction in directions:
+                direction.remove(cause)
 
         self._later(seconds, heal)
-        self._tell(f"links {whose}: {fault} for {seconds:g} s")
+        self._log(f"links {whose}: {fault} for {seconds:g} s")
 
     def _stop_kubelet(self, node: str, seconds: float) -> None:
         """Its node becomes NotReady, although pods and network live."""
@@ -192,7 +200,7 @@ class Silences:
             self.stopped_kubelets.add(node)
             self._machines.partition(node)
             self._later(seconds, lambda: self._start_kubelet(node))
-            self._tell(f"the kubelet of {node} stops for {seconds:g} s")
+            self._log(f"the kubelet of {node} stops for {seconds:g} s")
 
     def _start_kubelet(self, node: str) -> None:
         if node in self.stopped_kubelets:
@@ -200,28 +208,28 @@ class Silences:
             self._machines.heal(node)
 
     def _freeze_agents(self, node: str, seconds: float) -> None:
-        for agent in self._crowd.living:
+        for agent in self._pool.active:
             if agent.node == node:
-                agent.host.freeze()
-                self._later(seconds, agent.host.thaw)
-                self._tell(f"the agent of {agent.key} is frozen for {seconds:g} s")
+                agent.process.freeze()
+                self._later(seconds, agent.process.thaw)
+                self._log(f"the agent of {agent.key} is frozen for {seconds:g} s")
 
     def _freeze_programs(self, node: str, seconds: float) -> None:
-        for agent in self._crowd.living:
+        for agent in self._pool.active:
             if agent.node == node and agent.program.exists:
-                agent.program.host.freeze()
-                self._later(seconds, agent.program.host.thaw)
-                self._tell(f"the program of {agent.key} is frozen for {seconds:g} s")
+                agent.program.process.freeze()
+                self._later(seconds, agent.program.process.thaw)
+                self._log(f"the program of {agent.key} is frozen for {seconds:g} s")
 
     def _freeze_machine(self, node: str, seconds: float) -> None:
         if node in self.stopped_kubelets or not self._machines.alive(node):
             return
         self._machines.partition(node)
-        frozen = self._crowd.freeze(node)
-        self._tell(f"{node} stands still for {seconds:g} s")
+        frozen = self._pool.freeze(node)
+        self._log(f"{node} stands still for {seconds:g} s")
 
         def thaw() -> None:
-            self._crowd.thaw(node, frozen)
+            self._pool.thaw(node, frozen)
             self._machines.heal(node)
 
         self._later(seconds, thaw)
@@ -229,7 +237,7 @@ class Silences:
     def _reset(self, node: str, seconds: float) -> None:
         for address in self._network.addresses:
             self._network.reset(node, address)
-        self._tell(f"connections of {node} are reset")
+        self._log(f"connections of {node} are reset")
 
     # servers
 
@@ -237,20 +245,20 @@ class Silences:
         """Cut off from the agents of all nodes, not from the API server, nor from the database."""
         address = self._random.choice(self._network.addresses)
         links = [self._network.link(node, address) for node in self._machines.names]
-        for ways in self._some([[k.up for k in links], [k.down for k in links]]):
-            self._silence(ways, f"of {address}", seconds)
+        for directions in self._some([[k.up for k in links], [k.down for k in links]]):
+            self._silence(directions, f"of {address}", seconds)
 
     def _cut_off_api(self, seconds: float) -> None:
         self._transport.disconnect()
         self._later(seconds, self._transport.reconnect)
-        self._tell(f"servers cannot reach the API server for {seconds:g} s")
+        self._log(f"servers cannot reach the API server for {seconds:g} s")
 
     def _set_clocks(self, seconds: float) -> None:
         jump = self._random.choice((-1, 1)) * self._random.choice((5.0, 61.0, 900.0))
         for server in self._servers():
             server.clock.ahead_seconds += jump
             self._later(seconds, server.clock.reset)
-            self._tell(f"a server's clock jumps by {jump:g} s for {seconds:g} s")
+            self._log(f"a server's clock jumps by {jump:g} s for {seconds:g} s")
 
     def _some(self, both: list[T]) -> list[T]:
         return self._random.choice((both[:1], both[1:], both))
@@ -268,4 +276,4 @@ class Silences:
     def _undo(self, number: int) -> None:
         undo = self._open.pop(number, None)
         if undo is not None:
-            outside(undo)
+            run_outside(undo)

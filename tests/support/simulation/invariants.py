@@ -11,29 +11,31 @@ from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle.limits import DEFAULTS
 from hai_backend.lifecycle.transition import may_run
 from hai_backend.logs.store import LogStore
-from tests.support.simulation.agent import Agent
-from tests.support.simulation.agent_pool import Crowd
-from tests.support.simulation.server import TIMING, StormServer
+from tests.support.simulation.agent import SimulatedAgent
+from tests.support.simulation.agent_pool import AgentPool
+from tests.support.simulation.server import TIMING, SimulatedServer
 
 _EVERY_SECONDS = 3.0
 _SLACK_SECONDS = 8.0  # for writes that wait for others, and for servers that were late themselves
 
 
-class Checks:
+class Invariants:
     """`run` beside the storm, `at_the_end` after it; `failures` are raised by whoever waits for the storm."""
 
-    def __init__(self, crowd: Crowd, server: Callable[[], StormServer | None], logs: Path) -> None:
+    def __init__(
+        self, pool: AgentPool, server: Callable[[], SimulatedServer | None], logs: Path
+    ) -> None:
         self.failures: list[BaseException] = []
-        self._crowd = crowd
+        self._pool = pool
         self._server = server
         self._logs = logs
-        self._of: StormServer | None = None
+        self._of: SimulatedServer | None = None
         self._well_since = 0.0
         self._expected: dict[RankKey, float] = {}  # since when agents are to be heard
 
     def raise_failures(self) -> None:
         """Raise what was found first."""
-        for failure in (*self._crowd.failures, *self.failures):
+        for failure in (*self._pool.failures, *self.failures):
             raise failure
 
     async def run(self) -> None:
@@ -41,7 +43,7 @@ class Checks:
         while True:
             await asyncio.sleep(_EVERY_SECONDS)
             try:
-                self._look()
+                self._check_silence_report()
             except AssertionError as error:
                 self.failures.append(error)
 
@@ -49,13 +51,13 @@ class Checks:
         """Nothing is lost that was acknowledged. Raises AssertionError."""
         self.raise_failures()
         store = LogStore(self._logs, 1_000_000, alone=False)
-        for agent in self._crowd.agents:
+        for agent in self._pool.agents:
             self._check_log(agent, store)
         for task in tasks:
-            kept = self._crowd.states[task.id]
+            kept = self._pool.states[task.id]
             assert task.whole_life_state >= kept, f"task {task.id} lost the state {kept}"
 
-    def _check_log(self, agent: Agent, store: LogStore) -> None:
+    def _check_log(self, agent: SimulatedAgent, store: LogStore) -> None:
         key = agent.key
         texts = [*_texts(store, key)]
         wanted = [f"line {number + 1}" for number in range(len(texts))]
@@ -65,10 +67,12 @@ class Checks:
         if agent.recorded:
             assert len(texts) == agent.printed, f"{key} printed {agent.printed}, kept {len(texts)}"
 
-    def _look(self) -> None:
+    def _check_silence_report(self) -> None:
         """A server that leads and is well shows who is silent."""
         now, server = asyncio.get_running_loop().time(), self._server()
-        well = server is not None and not server.host.frozen and server.listening and server.fresh()
+        well = (
+            server is not None and not server.process.frozen and server.listening and server.fresh()
+        )
         if server is not self._of or not well or server is None:
             self._of, self._well_since = server, now
             self._expected.clear()
@@ -78,7 +82,7 @@ class Checks:
         keys = set()
         for key, rank in _that_may_run(server):
             keys.add(key)
-            since = max(self._expected.setdefault(key, now), server.taken.get(key, 0.0))
+            since = max(self._expected.setdefault(key, now), server.last_message_at.get(key, 0.0))
             if judged:
                 self._judge(key, rank, now - since)
         self._expected = {key: self._expected[key] for key in keys}
@@ -98,7 +102,7 @@ def _texts(store: LogStore, key: RankKey) -> Iterator[str]:
         yield from (line.text for line in lines)
 
 
-def _that_may_run(server: StormServer) -> Iterator[tuple[RankKey, Rank]]:
+def _that_may_run(server: SimulatedServer) -> Iterator[tuple[RankKey, Rank]]:
     for task in server.task_manager.unfinished().values():
         run = task.run
         if task.state is TaskState.RUNNING and run is not None and run.state is not RunState.ENDED:

@@ -21,8 +21,8 @@ from grpc import StatusCode, aio
 from hai.client.connection.stream_call import StreamCall
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.rank_dir import ServerAddress
-from tests.support.simulation.channel import Fault, Pipe, Way
-from tests.support.virtual_time import Host
+from tests.support.simulation.channel import Fault, LinkDirection, StreamChannel
+from tests.support.virtual_time import SimulatedProcess
 
 T = TypeVar("T")
 _WINDOW = 16  # messages that are on their way before a writer has to wait
@@ -47,7 +47,7 @@ class End:
 class Server(Protocol):
     """What the network needs of a server's process."""
 
-    host: Host
+    process: SimulatedProcess
 
     @property
     def listening(self) -> bool: ...
@@ -58,7 +58,7 @@ class Link:
     """Between a node and an address: up is to the server."""
 
     def __init__(self) -> None:
-        self.up, self.down = Way(), Way()
+        self.up, self.down = LinkDirection(), LinkDirection()
         self.streams: dict[AgentStream, None] = {}  # in their order
 
 
@@ -85,7 +85,7 @@ class AgentStream:
         self._ended: End | None = None
         self._answers: deque[pb.AttachResponse] = deque()
         self._readable, self._writable = _Signal(), _Signal()
-        self._up = Pipe[pb.AttachRequest | End](link.up, self._sent)
+        self._up = StreamChannel[pb.AttachRequest | End](link.up, self._sent)
         self.peer = ServerStream(network, self, link, address, token)
         link.streams[self] = None
 
@@ -161,7 +161,7 @@ class ServerStream:
         self._work: asyncio.Task[None] | None = None
         self._requests: deque[pb.AttachRequest] = deque()
         self._readable, self._writable = _Signal(), _Signal()
-        self._down = Pipe[pb.AttachResponse | End](link.down, self._sent)
+        self._down = StreamChannel[pb.AttachResponse | End](link.down, self._sent)
         self._over = False
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
@@ -213,12 +213,12 @@ class ServerStream:
             return False
         self._server = server
         self._network.of(server)[self] = None
-        self._work = server.host.create_task(server.serve(self))
+        self._work = server.process.create_task(server.serve(self))
         return True
 
     def _refuse(self) -> None:
         """A connection that this machine knows nothing of is reset, also one that has lost packets before."""
-        reset = Pipe[pb.AttachResponse | End](self._link.down, self._agent.answer)
+        reset = StreamChannel[pb.AttachResponse | End](self._link.down, self._agent.answer)
         reset.send(End(StatusCode.UNAVAILABLE, "failed to connect to the server"))
 
     def _sent(self, item: pb.AttachResponse | End) -> None:

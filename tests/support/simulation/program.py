@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tests.support.virtual_time import Host, outside
+from tests.support.virtual_time import SimulatedProcess, run_outside
 
 _SIGTERM, _SIGKILL = 143, 137
 _WORK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class ProgramBehavior:
     """How a program behaves."""
 
     print_seconds: float  # between two lines; 0: it prints nothing
@@ -24,9 +24,9 @@ class Habits:
     dying_seconds: float  # between SIGKILL and its end: the kernel holds it
 
     @staticmethod
-    def of(random: Random, longest_dying: float) -> Habits:
+    def of(random: Random, longest_dying: float) -> ProgramBehavior:
         """Any."""
-        return Habits(
+        return ProgramBehavior(
             print_seconds=random.choice((0.0, random.uniform(1.0, 8.0))),
             obeys=random.random() < 0.5,
             saves=random.random() < 0.7,
@@ -36,7 +36,7 @@ class Habits:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class ProgramCallbacks:
     """What the program's agent hears of it. `work` does a second's work and answers whether that was all."""
 
     work: Callable[[], bool]
@@ -49,27 +49,29 @@ class Owner:
 class Program:
     """`exists` from `begin` until its last process is gone."""
 
-    def __init__(self, name: str, habits: Habits, random: Random, owner: Owner) -> None:
-        self.host = Host(f"program {name}")
+    def __init__(
+        self, name: str, behavior: ProgramBehavior, random: Random, callbacks: ProgramCallbacks
+    ) -> None:
+        self.process = SimulatedProcess(f"program {name}")
         self.exists = False
-        self._habits = habits
+        self._behavior = behavior
         self._random = random
-        self._owner = owner
+        self._callbacks = callbacks
         self._dying = False
         self._running: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
         self.exists = True
-        self._running = self.host.create_task(self._run())
+        self._running = self.process.create_task(self._run())
 
     def suspend(self) -> None:
         """The flag is up."""
-        if self.exists and self._habits.saves:
+        if self.exists and self._behavior.saves:
             self._soon(self._acknowledge, 1.0)
 
     def terminate(self) -> None:
         """SIGTERM; a frozen program gets it when it thaws."""
-        if self._habits.obeys:
+        if self._behavior.obeys:
             self._soon(lambda: self.end(_SIGTERM), 1.0)
 
     def kill(self) -> None:
@@ -77,7 +79,7 @@ class Program:
         if self.exists and not self._dying:
             self._dying = True
             loop = asyncio.get_running_loop()
-            outside(loop.call_later, self._habits.dying_seconds, self.end, _SIGKILL)
+            run_outside(loop.call_later, self._behavior.dying_seconds, self.end, _SIGKILL)
 
     def end(self, code: int) -> None:
         """Nothing of it is left."""
@@ -86,30 +88,30 @@ class Program:
         self.exists = False
         assert self._running is not None
         self._running.cancel()
-        self.host.release()
-        self._owner.ended(code)
+        self.process.release()
+        self._callbacks.ended(code)
 
     async def _run(self) -> None:
         printed_at = asyncio.get_running_loop().time()
         while True:
             await asyncio.sleep(_WORK_SECONDS)
             now = asyncio.get_running_loop().time()
-            if self._habits.print_seconds and now - printed_at >= self._habits.print_seconds:
+            if self._behavior.print_seconds and now - printed_at >= self._behavior.print_seconds:
                 printed_at = now
-                self._owner.printed()
-            if self._owner.work():
+                self._callbacks.printed()
+            if self._callbacks.work():
                 return self.end(0)
 
     def _acknowledge(self) -> None:
         if self.exists:
-            self._owner.acknowledged()
-            if self._habits.yields:
+            self._callbacks.acknowledged()
+            if self._behavior.yields:
                 self._soon(self._yield, 4.0)
 
     def _yield(self) -> None:
         if self.exists:
-            self._owner.yielded()
+            self._callbacks.yielded()
 
     def _soon(self, action: Callable[[], object], seconds: float) -> None:
         wait = self._random.uniform(0.0, seconds)
-        self.host.run(asyncio.get_running_loop().call_later, wait, action)
+        self.process.run(asyncio.get_running_loop().call_later, wait, action)

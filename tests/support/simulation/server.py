@@ -48,7 +48,7 @@ from hai_backend.lifecycle.limits import DEFAULTS
 from hai_backend.server.leadership.decide import SILENT_SECONDS
 from hai_backend.store.base import Store
 from tests.support.simulation.network import End, ServerStream, end_of
-from tests.support.virtual_time import Host, LoopTimers
+from tests.support.virtual_time import LoopTimers, SimulatedProcess
 
 FENCE_SECONDS = 100.0
 TIMING = Timing(fence_after=FENCE_SECONDS)
@@ -68,7 +68,7 @@ _SUSPENSION_SECONDS = 60.0
 _RENEW_SECONDS, _STORE_SECONDS = 1.0, 0.003
 
 
-class Epoch:
+class FencedStore:
     """The store of one server: it takes nothing from a server that does not lead any more, or that cannot reach it."""
 
     def __init__(self, store: Store) -> None:
@@ -119,7 +119,7 @@ class _NoLogs:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerParts:
+class ServerComponents:
     """What a storm gives its servers: the logs of all, and the ports of their services; a test may break it."""
 
     logs: Logs = field(default_factory=_NoLogs)
@@ -127,16 +127,16 @@ class ServerParts:
     settings: ClusterSettings = SETTINGS
 
 
-class StormServer:
+class SimulatedServer:
     """One life."""
 
     def __init__(
-        self, store: Store, transport: Transport, seed: int, parts: ServerParts | None = None
+        self, store: Store, transport: Transport, seed: int, parts: ServerComponents | None = None
     ) -> None:
-        parts = parts or ServerParts()
-        self.host = Host("server")
-        self.epoch = Epoch(store)
-        self.taken: dict[RankKey, float] = {}  # when it last read a message of an agent
+        parts = parts or ServerComponents()
+        self.process = SimulatedProcess("server")
+        self.epoch = FencedStore(store)
+        self.last_message_at: dict[RankKey, float] = {}  # when it last read a message of an agent
         self.lost = asyncio.Event()  # it does not lead any more, and knows
         self.failures: list[BaseException] = []
         self._renewed = -inf
@@ -168,7 +168,7 @@ class StormServer:
         )
         self.service = AgentService(self._ports(parts))
 
-    def _ports(self, parts: ServerParts) -> AgentDeps:
+    def _ports(self, parts: ServerComponents) -> AgentDeps:
         return parts.ports(
             task_manager=self.task_manager,
             hub=self.hub,
@@ -202,7 +202,7 @@ class StormServer:
 
     async def start(self) -> None:
         """Begin; what needs the API server comes when it answers."""
-        await self.host.create_task(self._start())
+        await self.process.create_task(self._start())
 
     async def _start(self) -> None:
         self._begin(self._lead())
@@ -223,7 +223,7 @@ class StormServer:
         self.agent_silence.close()
         for work in self._work:
             work.cancel()
-        self.host.release()
+        self.process.release()
         await asyncio.gather(*self._work, return_exceptions=True)
         self.hub.close()
         await self.executor.close()
@@ -246,7 +246,7 @@ class StormServer:
             await responses.aclose()  # type: ignore[attr-defined]
 
     def _heard(self, key: RankKey) -> None:
-        self.taken[key] = asyncio.get_running_loop().time()
+        self.last_message_at[key] = asyncio.get_running_loop().time()
         self.agent_silence.message_received(key)
 
     async def _confirm(self) -> None:
@@ -284,12 +284,14 @@ class StormServer:
                     and not (task.held or task.awaited)
                     and task.not_before <= self.clock.now()
                 ):
-                    await self._place(task)
+                    await self._directory(task)
             await asyncio.sleep(_PASS_SECONDS)
 
-    async def _place(self, task: Task) -> None:
-        held = {rank.node for _, _, rank in holders(self.task_manager.unfinished().values())}
-        free = [n.name for n in self.cluster.nodes().values() if n.usable and n.name not in held]
+    async def _directory(self, task: Task) -> None:
+        allocated = {rank.node for _, _, rank in holders(self.task_manager.unfinished().values())}
+        free = [
+            n.name for n in self.cluster.nodes().values() if n.usable and n.name not in allocated
+        ]
         wanted = task.spec.resource.node_count
         if len(free) >= wanted:
             chosen = tuple(self._random.sample(sorted(free), wanted))

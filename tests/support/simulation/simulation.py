@@ -32,13 +32,13 @@ from hai_backend.store.memory.store import MemoryStore
 from hai_backend.testing.kube import Chaos, FakeCluster, NodeSpec
 from tests.support.builders import a_spec
 from tests.support.direct_transport import SimulatedTransport
-from tests.support.simulation.agent import AgentParts
-from tests.support.simulation.agent_pool import AgentKubelet, Crowd
-from tests.support.simulation.faults import Silences
-from tests.support.simulation.invariants import Checks
+from tests.support.simulation.agent import AgentComponents
+from tests.support.simulation.agent_pool import AgentKubelet, AgentPool
+from tests.support.simulation.faults import FaultInjector
+from tests.support.simulation.invariants import Invariants
 from tests.support.simulation.network import Network
-from tests.support.simulation.server import ServerParts, StormServer
-from tests.support.virtual_time import LoopTimers, run_freezing
+from tests.support.simulation.server import ServerComponents, SimulatedServer
+from tests.support.virtual_time import LoopTimers, run_with_processes
 
 _KINDS = ("pods", "configmaps", "secrets", "services", "ingresses", "networkpolicies")
 _STORM_SECONDS = 400.0
@@ -50,7 +50,7 @@ _HANDS = 4  # pods that are deleted by force while no server is there, at most
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class Conditions:
     """How large the world is, and how bad the storm."""
 
     nodes: int
@@ -65,10 +65,10 @@ class Weather:
     longest_work: float  # seconds that a task needs
 
     @staticmethod
-    def of(seed: int) -> Weather:
+    def of(seed: int) -> Conditions:
         """Every seed has its own."""
         random = Random(f"weather {seed}")
-        return Weather(
+        return Conditions(
             nodes=random.randint(4, 7),
             tasks=random.randint(3, 6),
             faults=random.uniform(0.0, 0.15),
@@ -83,97 +83,97 @@ class Weather:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Components:
     """What agents and servers are made of. Tests break it, and see that the storm notices."""
 
-    agents: AgentParts = field(default_factory=AgentParts)
-    servers: ServerParts = field(default_factory=ServerParts)
+    agents: AgentComponents = field(default_factory=AgentComponents)
+    servers: ServerComponents = field(default_factory=ServerComponents)
 
 
-class Storm:
+class Simulation:
     """One run. `story` is what happened, in order: the same seed tells the same."""
 
     def __init__(
-        self, seed: int, parts: Parts | None = None, weather: Weather | None = None
+        self, seed: int, parts: Components | None = None, conditions: Conditions | None = None
     ) -> None:
         self._random = Random(seed)
         self._seed = seed
-        self._weather = weather or Weather.of(seed)
-        self._parts = parts or Parts()
+        self._conditions = conditions or Conditions.of(seed)
+        self._parts = parts or Components()
         self._store = MemoryStore()
-        self._server: StormServer | None = None
-        self._deposed: dict[StormServer, asyncio.Task[None]] = {}
+        self._server: SimulatedServer | None = None
+        self._deposed: dict[SimulatedServer, asyncio.Task[None]] = {}
         self._address = _ADDRESSES[0]
         self._looking: set[asyncio.Task[None]] = set()
-        self.story: list[str] = []
+        self.history: list[str] = []
 
     def run(self) -> None:
         """Raises AssertionError when something did not hold."""
         quiet = redirect_stderr(StringIO())  # agents write their journals there
-        with TemporaryDirectory(dir=_SHM if _SHM.exists() else None) as place, quiet:
-            run_freezing(self._run(Path(place)))
+        with TemporaryDirectory(dir=_SHM if _SHM.exists() else None) as directory, quiet:
+            run_with_processes(self._run(Path(directory)))
 
-    async def _run(self, place: Path) -> None:
-        nodes = [NodeSpec(f"node{i + 1}", gpus=0) for i in range(self._weather.nodes)]
+    async def _run(self, directory: Path) -> None:
+        nodes = [NodeSpec(f"node{i + 1}", gpus=0) for i in range(self._conditions.nodes)]
         async with FakeCluster(
             nodes, kubelet=AgentKubelet, timers=LoopTimers(), node_grace=8.0
         ) as cluster:
-            self._make(cluster, place)
-            checking = asyncio.create_task(self._checks.run())
+            self._make(cluster, directory)
+            checking = asyncio.create_task(self._invariants.run())
             try:
                 await self._play(cluster)
             finally:
                 checking.cancel()
                 await self._close()
-            self._checks.at_the_end(await self._tasks())
+            self._invariants.at_the_end(await self._tasks())
 
     async def _play(self, cluster: FakeCluster) -> None:
         await self._start()
         await self._submit()
-        weather = self._weather
-        with Chaos(cluster, self._seed, weather.faults, weather.mishap_seconds) as chaos:
+        conditions = self._conditions
+        with Chaos(cluster, self._seed, conditions.faults, conditions.mishap_seconds) as chaos:
             await self._storm(chaos)
-        self.story += [f"{at:.0f} {what}" for at, what in chaos.story]
+        self.history += [f"{at:.0f} {what}" for at, what in chaos.story]
         await self._calm()
 
     async def _close(self) -> None:
         """Whatever has happened: what goes on would go on for ever."""
-        self._silences.end()
-        self._crowd.close()
+        self._fault_injector.end()
+        self._pool.close()
         await self._die()
         for server, ending in list(self._deposed.items()):
             ending.cancel()
             self._network.die(server)
             await server.die()
 
-    def _make(self, cluster: FakeCluster, place: Path) -> None:
+    def _make(self, cluster: FakeCluster, directory: Path) -> None:
         self._cluster, self._transport = cluster, SimulatedTransport(cluster)
         self._network = Network(_ADDRESSES)
-        self._logs = place / "logs"
-        crowd = Crowd(
-            *(cluster, self._network, Random(self._seed + 1), self._tell, place),
+        self._logs = directory / "logs"
+        pool = AgentPool(
+            *(cluster, self._network, Random(self._seed + 1), self._log, directory),
             parts=self._parts.agents,
-            longest_work=self._weather.longest_work,
+            longest_work=self._conditions.longest_work,
         )
-        crowd.kubelet.stop_seconds = self._weather.stop_seconds
-        crowd.kubelet.linger_seconds = self._weather.linger_seconds
-        crowd.started = self._check_order
-        self._crowd = crowd
-        self._silences = Silences(
-            *(cluster, crowd, self._network, self._transport, self._servers),
-            *(Random(self._seed + 2), self._weather.silence_seconds, self._weather.quiet),
-            tell=self._tell,
+        pool.kubelet.stop_seconds = self._conditions.stop_seconds
+        pool.kubelet.linger_seconds = self._conditions.linger_seconds
+        pool.started = self._check_order
+        self._pool = pool
+        self._fault_injector = FaultInjector(
+            *(cluster, pool, self._network, self._transport, self._servers),
+            *(Random(self._seed + 2), self._conditions.silence_seconds, self._conditions.quiet),
+            log=self._log,
         )
         self._join_network(cluster)
-        self._checks = Checks(crowd, lambda: self._server, self._logs)
+        self._invariants = Invariants(pool, lambda: self._server, self._logs)
 
     def _join_network(self, cluster: FakeCluster) -> None:
         """Nodes that cannot be reached, or are off, are so for agents too; not those whose kubelets are silent."""
-        nodes, silences = cluster.nodes, self._silences
+        nodes, injector = cluster.nodes, self._fault_injector
         on_silence, on_heartbeat = nodes.on_silence, nodes.on_heartbeat
 
         def cut_off(name: str) -> None:
-            if name not in silences.stopped_kubelets:
+            if name not in injector.stopped_kubelets:
                 self._network.cut(name)
             on_silence(name)
 
@@ -182,18 +182,18 @@ class Storm:
             on_heartbeat(name)
 
         nodes.on_silence, nodes.on_heartbeat = cut_off, reconnect
-        self._crowd.kubelet.crashed = self._network.vanish
+        self._pool.kubelet.crashed = self._network.vanish
 
     async def _storm(self, chaos: Chaos) -> None:
         until = self._now() + _STORM_SECONDS
-        self._silences.begin()
+        self._fault_injector.begin()
         while (left := until - self._now()) > 0:
-            wait = self._random.expovariate(1 / self._weather.restart_seconds)
+            wait = self._random.expovariate(1 / self._conditions.restart_seconds)
             await asyncio.sleep(min(wait, left))
             await self._amid_something()
             await self._lose_server(chaos)
-            self._checks.raise_failures()
-        self._silences.end()
+            self._invariants.raise_failures()
+        self._fault_injector.end()
 
     async def _lose_server(self, chaos: Chaos) -> None:
         """It is killed; or frozen, or without its database, while another one may take over."""
@@ -211,13 +211,13 @@ class Storm:
     async def _freeze_server(self) -> None:
         server, seconds = self._server, self._random.choice((5.0, 31.0, 61.0))
         assert server is not None
-        self._tell(f"the server is frozen for {seconds:g} s")
-        server.host.freeze()
+        self._log(f"the server is frozen for {seconds:g} s")
+        server.process.freeze()
         if self._random.random() < 0.5:  # there is another one
             await asyncio.sleep(self._random.uniform(3.0, 4.0))
             await self._depose()
         await asyncio.sleep(seconds)
-        server.host.thaw()
+        server.process.thaw()
 
     async def _depose(self) -> None:
         """Another server leads from now on; the old one does not know, and may not reach the database to learn it."""
@@ -228,12 +228,12 @@ class Storm:
         self._address = next(a for a in _ADDRESSES if a != self._address)
         await self._start()
 
-    async def _end_deposed(self, server: StormServer) -> None:
+    async def _end_deposed(self, server: SimulatedServer) -> None:
         await server.lost.wait()
-        self._tell("a server learns that it leads no more")
+        self._log("a server learns that it leads no more")
         self._network.die(server)
         await server.die()
-        self._checks.failures += server.failures
+        self._invariants.failures += server.failures
         del self._deposed[server]
 
     async def _amid_something(self) -> None:
@@ -249,14 +249,14 @@ class Storm:
         try:
             async with asyncio.timeout(_CALM_SECONDS):
                 while not await self._finished() or [*self._left()]:
-                    self._checks.raise_failures()
+                    self._invariants.raise_failures()
                     await asyncio.sleep(5.0)
         except TimeoutError:
             raise AssertionError(await self._unfinished()) from None
-        self._checks.raise_failures()
+        self._invariants.raise_failures()
 
     async def _tasks(self) -> list[Task]:
-        found = [await self._store.get_task(i + 1) for i in range(self._weather.tasks)]
+        found = [await self._store.get_task(i + 1) for i in range(self._conditions.tasks)]
         return [task for task in found if task is not None]
 
     async def _finished(self) -> bool:
@@ -276,7 +276,7 @@ class Storm:
             first = await self._store.get_task(after.task)
             if first is None or first.state is not TaskState.FINISHED:
                 error = AssertionError(f"{key} started before {after.task} had ended")
-                self._checks.failures.append(error)
+                self._invariants.failures.append(error)
 
     def _left(self) -> Iterator[str]:
         for plural in _KINDS:
@@ -291,7 +291,7 @@ class Storm:
 
     async def _submit(self) -> None:
         assert self._server is not None
-        for i in range(self._weather.tasks):
+        for i in range(self._conditions.tasks):
             first = self._random.sample(range(1, i + 1), self._random.randint(0, min(i, 2)))
             after = tuple(AfterSpec(task) for task in first)
             nodes = self._random.choice((1, 1, 2, 2, 3))
@@ -300,9 +300,9 @@ class Storm:
 
     async def _start(self) -> None:
         """A server, where the last one was or where its successor is."""
-        self._tell(f"a server starts at {self._address}")
+        self._log(f"a server starts at {self._address}")
         parts = replace(self._parts.servers, logs=LogStore(self._logs, _LOG_BYTES, alone=False))
-        self._server = server = StormServer(
+        self._server = server = SimulatedServer(
             self._store, self._transport, self._random.getrandbits(32), parts
         )
         previous = self._network.at(self._address)
@@ -311,19 +311,19 @@ class Storm:
         self._network.listen(self._address, server)
         await server.start()
 
-    def _servers(self) -> list[StormServer]:
+    def _servers(self) -> list[SimulatedServer]:
         return [*self._deposed, *([self._server] if self._server is not None else [])]
 
     async def _die(self) -> None:
         server, self._server = self._server, None
         if server is not None:
-            self._tell("the server dies")
+            self._log("the server dies")
             self._network.die(server)
             await server.die()
-            self._checks.failures += server.failures
+            self._invariants.failures += server.failures
 
-    def _tell(self, what: str) -> None:
-        self.story.append(f"{self._now():.2f} {what}")
+    def _log(self, what: str) -> None:
+        self.history.append(f"{self._now():.2f} {what}")
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

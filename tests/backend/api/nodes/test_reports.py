@@ -14,25 +14,25 @@ from hai_backend.launch.fake import FakeLauncher
 from hai_backend.lifecycle.limits import DEFAULTS
 from hai_backend.store.memory.store import MemoryStore
 from tests.support.builders import a_spec
-from tests.support.controller_harness import World
+from tests.support.controller_harness import ControllerHarness
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World(MemoryStore(), FakeLauncher([Node(f"n{i}", gpus=8) for i in range(6)]))
+async def world() -> AsyncIterator[ControllerHarness]:
+    made = ControllerHarness(MemoryStore(), FakeLauncher([Node(f"n{i}", gpus=8) for i in range(6)]))
     await made.start()
     yield made
     await made.stop()
 
 
-async def running(world: World, task_id: int) -> Task:
+async def running(world: ControllerHarness, task_id: int) -> Task:
     """Give the task its next run."""
     await world.scheduling.once()
     await world.until(lambda: any(key.task_id == task_id for key in world.launcher.ranks))
     return await world.attach_all(task_id)
 
 
-async def blamed(world: World, task: Task, error: str) -> str:
+async def blamed(world: ControllerHarness, task: Task, error: str) -> str:
     """The run reports its node and leaves; answers with the node."""
     assert task.run is not None
     key = RankKey(task.id, task.run.number, 0)
@@ -42,7 +42,7 @@ async def blamed(world: World, task: Task, error: str) -> str:
     return task.run.ranks[0].node
 
 
-async def test_the_next_run_is_elsewhere_and_the_node_says_why(world: World) -> None:
+async def test_the_next_run_is_elsewhere_and_the_node_says_why(world: ControllerHarness) -> None:
     task = await world.task_manager.submit("ada", a_spec("one"), "")
     bad = await blamed(world, await running(world, task.id), "worker died\n\x1b[1m xid\t79")
     node = world.cluster.nodes()[bad]
@@ -54,7 +54,7 @@ async def test_the_next_run_is_elsewhere_and_the_node_says_why(world: World) -> 
     assert again.ranks[0].node != bad
 
 
-async def test_what_an_operator_said_of_a_node_stays(world: World) -> None:
+async def test_what_an_operator_said_of_a_node_stays(world: ControllerHarness) -> None:
     task = await world.task_manager.submit("ada", a_spec("one"), "")
     placed = await running(world, task.id)
     assert placed.run is not None
@@ -63,7 +63,9 @@ async def test_what_an_operator_said_of_a_node_stays(world: World) -> None:
     assert world.cluster.nodes()[bad].reason == "new disk (op)"
 
 
-async def test_a_task_that_finds_every_node_broken_is_not_believed_for_ever(world: World) -> None:
+async def test_a_task_that_finds_every_node_broken_is_not_believed_for_ever(
+    world: ControllerHarness,
+) -> None:
     task = await world.task_manager.submit("ada", a_spec("one"), "")
     for _ in range(5):
         await blamed(world, await running(world, task.id), "")

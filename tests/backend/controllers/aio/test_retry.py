@@ -19,7 +19,7 @@ from hai_backend.launch.fake import FakeLauncher
 from hai_backend.store.base import TaskPage, TaskQuery
 from hai_backend.store.memory.store import MemoryStore
 from tests.support.builders import a_task
-from tests.support.controller_harness import World
+from tests.support.controller_harness import ControllerHarness
 from tests.support.virtual_time import run_virtually
 
 
@@ -68,7 +68,7 @@ def test_nodes_that_are_told_once_are_known_when_the_store_is_back() -> None:
     async def seen() -> dict[str, NodeState]:
         store = Restarted()
         store.away = 3
-        world = World(store, FakeLauncher([Node("n0")]))
+        world = ControllerHarness(store, FakeLauncher([Node("n0")]))
         await world.start()
         await asyncio.sleep(60)
         await world.stop()
@@ -81,7 +81,7 @@ def test_what_was_seen_of_nodes_meanwhile_is_not_undone() -> None:
     async def seen() -> NodeState:
         store = Restarted()
         store.away = 1
-        world = World(store, FakeLauncher([Node("n0")]))
+        world = ControllerHarness(store, FakeLauncher([Node("n0")]))
         await world.start()
         lost = Node("n0", state=NodeState.NOT_READY)
         await world.launching._handle(NodeList((lost,)))

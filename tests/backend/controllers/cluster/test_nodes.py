@@ -11,7 +11,7 @@ from hai_backend.controllers.cluster.nodes import Cluster
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.store.base import Store
 from hai_backend.testing import ManualClock
-from tests.support.databases import usual_store
+from tests.support.databases import default_store
 
 MONTH = 31 * 24 * 3600.0
 NODES = [Node(f"n{i:03}", gpus=8) for i in range(100)]
@@ -19,7 +19,7 @@ NODES = [Node(f"n{i:03}", gpus=8) for i in range(100)]
 
 @pytest.fixture
 async def store() -> AsyncIterator[Store]:
-    async with usual_store() as made:
+    async with default_store() as made:
         yield made
 
 

@@ -24,7 +24,7 @@ from hai_backend.lifecycle import events as ev
 from hai_backend.scheduler import SchedulerCache
 from hai_backend.store.memory.store import MemoryStore
 from tests.support.builders import a_spec, a_task
-from tests.support.controller_harness import World
+from tests.support.controller_harness import ControllerHarness
 
 GB = 1 << 30
 NODES = {"n0": Node("n0", gpus=4, cpus=16, memory_bytes=64 * GB), "n1": Node("n1", gpus=4)}
@@ -151,21 +151,23 @@ def test_processes_per_node_are_the_gpus_of_the_rank() -> None:
 
 
 @pytest.fixture
-async def packed() -> AsyncIterator[World]:
+async def packed() -> AsyncIterator[ControllerHarness]:
     store = MemoryStore()
     await store.save_group(PACKED["default"])
-    made = World(store, FakeLauncher([Node("n0", gpus=4)]))
+    made = ControllerHarness(store, FakeLauncher([Node("n0", gpus=4)]))
     await made.start()
     yield made
     await made.stop()
 
 
-async def submitted(world: World, name: str, **part: int) -> int:
+async def submitted(world: ControllerHarness, name: str, **part: int) -> int:
     spec = replace(a_spec(name), resource=ResourceSpec(**part))
     return (await world.task_manager.submit("ada", spec, "")).id
 
 
-async def test_two_small_tasks_of_one_pass_are_launched_with_different_gpus(packed: World) -> None:
+async def test_two_small_tasks_of_one_pass_are_launched_with_different_gpus(
+    packed: ControllerHarness,
+) -> None:
     first, second = [await submitted(packed, name, gpu=2) for name in ("one", "two")]
     await packed.scheduling.once()
     await packed.until(lambda: len(packed.launcher.ranks) == 2)
@@ -173,11 +175,13 @@ async def test_two_small_tasks_of_one_pass_are_launched_with_different_gpus(pack
     assert launched == {first: (0, 1), second: (2, 3)}
 
 
-async def test_gpus_are_remembered_over_a_restart_and_given_on(packed: World) -> None:
+async def test_gpus_are_remembered_over_a_restart_and_given_on(packed: ControllerHarness) -> None:
     first, second = [await submitted(packed, name, gpu=1) for name in ("one", "two")]
     await packed.scheduling.once()
     await packed.until(lambda: len(packed.launcher.ranks) == 2)
-    again = World(packed.store, FakeLauncher(packed.launcher.nodes, packed.launcher.ranks))
+    again = ControllerHarness(
+        packed.store, FakeLauncher(packed.launcher.nodes, packed.launcher.ranks)
+    )
     await again.start()
     await again.attach_all(first)
     await again.task_manager.stop(first, "ada", None)
@@ -194,7 +198,7 @@ async def test_gpus_are_remembered_over_a_restart_and_given_on(packed: World) ->
 
 
 async def test_a_late_plan_does_not_overfill_a_shared_node(
-    packed: World, monkeypatch: pytest.MonkeyPatch
+    packed: ControllerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [await submitted(packed, name, gpu=3) for name in ("one", "two")]
     starts = tuple(Start(i, ("n0",), Priority.NORMAL, "free") for i in ids)

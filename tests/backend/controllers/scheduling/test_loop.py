@@ -16,7 +16,7 @@ from hai_backend.domain.task import Task
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.recorded_input import PassInput
 from tests.support.builders import a_task
-from tests.support.controller_harness import Nobody, World
+from tests.support.controller_harness import ControllerHarness, NoAccounts
 
 
 class Seen(Task):
@@ -50,7 +50,7 @@ def an_ending(task: int) -> Ending:
     return ending(replace(a_task(task), run_seconds=20.0))
 
 
-async def test_tasks_are_looked_at_in_the_thread_of_the_pass(world: World) -> None:
+async def test_tasks_are_looked_at_in_the_thread_of_the_pass(world: ControllerHarness) -> None:
     """After a start these are all."""
     task = a_task(7)
     seen = Seen(**{field.name: getattr(task, field.name) for field in fields(task)})
@@ -61,10 +61,12 @@ async def test_tasks_are_looked_at_in_the_thread_of_the_pass(world: World) -> No
 
 
 @pytest.mark.parametrize("at", [1, 2])
-async def test_a_pass_that_fails_forgets_nothing_that_was_learned(world: World, at: int) -> None:
+async def test_a_pass_that_fails_forgets_nothing_that_was_learned(
+    world: ControllerHarness, at: int
+) -> None:
     recorder = Failing(at)
     scheduling = SchedulingLoop(
-        world.task_manager, world.cluster, Nobody(), world.clock, Policy(), recorder=recorder
+        world.task_manager, world.cluster, NoAccounts(), world.clock, Policy(), recorder=recorder
     )
     learned = [an_ending(1), an_ending(2)]
     scheduling.learn(learned)

@@ -16,7 +16,7 @@ from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.invariants import RULES
 from hai_backend.scheduler.testing import NOW, nodes, queued, running, snap
 from tests.support.builders import a_spec
-from tests.support.controller_harness import Nobody, World
+from tests.support.controller_harness import ControllerHarness, NoAccounts
 
 STARTS = Plan(0, (Start(1, ("n00",), Priority.NORMAL, ""),))
 
@@ -101,13 +101,13 @@ class Failing(PlanCheck):
 
 @pytest.mark.parametrize("check", [PlanCheck, Failing])
 async def test_the_live_loop_checks_what_it_has_carried_out(
-    world: World, check: type[PlanCheck]
+    world: ControllerHarness, check: type[PlanCheck]
 ) -> None:
     metrics = Metrics()
     loop = SchedulingLoop(
         world.task_manager,
         world.cluster,
-        Nobody(),
+        NoAccounts(),
         world.clock,
         Policy(),
         plan_check=check(Policy(), metrics),

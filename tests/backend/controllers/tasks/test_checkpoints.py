@@ -25,7 +25,7 @@ from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.goodput import History
 from hai_backend.store.memory.store import MemoryStore
 from tests.support.builders import a_spec, a_task
-from tests.support.controller_harness import World
+from tests.support.controller_harness import ControllerHarness
 
 RUN = Run(1, RunState.RUNNING, (Rank(0, "n0", started_at=100.0),), 90.0, Priority.LOW)
 
@@ -73,7 +73,7 @@ class Place:
 
     def __init__(self, every: float) -> None:
         self.store = Counting()
-        self.world = World(self.store, FakeLauncher([Node("n0"), Node("n1")]))
+        self.world = ControllerHarness(self.store, FakeLauncher([Node("n0"), Node("n1")]))
         self.clock = self.world.clock
         self.told: list[tuple[int, int, float]] = []
         self.checkpoints = Checkpoints(self.clock, lambda *said: self.told.append(said), every)

@@ -14,7 +14,7 @@ from hai_backend.domain.errors import Conflict
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.launch.request import RunRequest
 from tests.support.builders import a_spec
-from tests.support.controller_harness import World
+from tests.support.controller_harness import ControllerHarness
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/shared/checkpoints/1")
 
@@ -29,7 +29,7 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/shared/checkpoints/1")
     ],
 )
 async def test_a_run_that_cannot_be_described_ends_in_words_and_is_tried_again(
-    world: World, error: Exception, told: str
+    world: ControllerHarness, error: Exception, told: str
 ) -> None:
     async def describe(task: Task) -> RunRequest:
         raise error
@@ -47,7 +47,7 @@ async def test_a_run_that_cannot_be_described_ends_in_words_and_is_tried_again(
 
 
 async def test_an_instruction_that_was_cancelled_half_way_is_logged_and_the_next_is_performed(
-    world: World,
+    world: ControllerHarness,
 ) -> None:
     """It counted as one that the server cancelled itself, and nobody heard of it."""
     described: list[int] = []

@@ -23,7 +23,7 @@ from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import Launch
 from hai_backend.store.memory.store import MemoryStore
 from tests.support.builders import a_spec
-from tests.support.controller_harness import World
+from tests.support.controller_harness import ControllerHarness
 
 PLACED = ev.RunPlaced(("n0",), Priority.NORMAL, "free")
 
@@ -39,7 +39,9 @@ class FullDisk(MemoryStore):
         return await super().save_task(task, *more)
 
 
-async def test_a_submitted_task_waits_in_the_ledger_and_in_the_store(world: World) -> None:
+async def test_a_submitted_task_waits_in_the_ledger_and_in_the_store(
+    world: ControllerHarness,
+) -> None:
     task = await world.task_manager.submit("ada", a_spec("one"), "")
     assert world.task_manager.unfinished()[task.id] == await world.store.get_task(task.id)
     assert world.task_manager.unfinished_of("ada") == 1
@@ -60,7 +62,9 @@ URL, SHOWN = "http://ada:hunter2@host/x", "http://****@host/x"
         pytest.param([ev.SuspendAsked("ada", f"see {URL}")], id="person"),
     ],
 )
-async def test_credentials_are_heard_by_nobody(world: World, events: list[ev.Event]) -> None:
+async def test_credentials_are_heard_by_nobody(
+    world: ControllerHarness, events: list[ev.Event]
+) -> None:
     task = await world.task_manager.submit("ada", a_spec("one"), "", f"from {URL}")
     for event in (PLACED, *events):
         await world.task_manager.apply(task.id, event)
@@ -69,20 +73,22 @@ async def test_credentials_are_heard_by_nobody(world: World, events: list[ev.Eve
     assert heard.count(SHOWN) >= 2
 
 
-async def test_letters_of_specs_count_until_their_tasks_are_finished(world: World) -> None:
+async def test_letters_of_specs_count_until_their_tasks_are_finished(
+    world: ControllerHarness,
+) -> None:
     spec = a_spec("one")
     long = replace(spec, spec=replace(spec.spec, environments={"A": "bc"}))
     task = await world.task_manager.submit("ada", long, "r1")
     await world.task_manager.submit("ada", long, "r1")
     assert world.task_manager.spec_length_of("ada") == 3
-    again = World(world.store, world.launcher)
+    again = ControllerHarness(world.store, world.launcher)
     await again.task_manager.load()
     assert again.task_manager.spec_length_of("ada") == 3
     await again.task_manager.stop(task.id, "ada", None)
     assert again.task_manager.spec_length_of("ada") == 0
 
 
-async def test_the_same_request_submits_once(world: World) -> None:
+async def test_the_same_request_submits_once(world: ControllerHarness) -> None:
     first = await world.task_manager.submit("ada", a_spec("one"), "r1")
     again = await world.task_manager.submit("ada", a_spec("one"), "r1")
     assert first.id == again.id
@@ -90,9 +96,11 @@ async def test_the_same_request_submits_once(world: World) -> None:
 
 
 async def test_who_asks_again_after_a_write_that_broke_off_makes_its_task_known(
-    world: World,
+    world: ControllerHarness,
 ) -> None:
-    made = await World(world.store, world.launcher).task_manager.submit("ada", a_spec("one"), "r1")
+    made = await ControllerHarness(world.store, world.launcher).task_manager.submit(
+        "ada", a_spec("one"), "r1"
+    )
     assert await world.task_manager.submitted("ada", "r1") == made
     assert world.task_manager.unfinished()[made.id] == made
     assert await world.task_manager.submitted("ada", "r2") is None
@@ -101,7 +109,7 @@ async def test_who_asks_again_after_a_write_that_broke_off_makes_its_task_known(
 async def test_what_nobody_says_again_waits_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "_FIRST_PAUSE", 0.0)
     store = FullDisk()
-    world = World(store, FakeLauncher([Node("n0")]))
+    world = ControllerHarness(store, FakeLauncher([Node("n0")]))
     await world.start()
     task = await world.task_manager.submit("ada", a_spec("one"), "")
     await world.task_manager.apply(task.id, PLACED)
@@ -119,7 +127,7 @@ async def test_what_nobody_says_again_waits_for_the_store(monkeypatch: pytest.Mo
 
 async def test_a_decision_that_cannot_be_stored_is_not_tried_again_at_once() -> None:
     store = FullDisk()
-    world = World(store, FakeLauncher([Node("n0")]))
+    world = ControllerHarness(store, FakeLauncher([Node("n0")]))
     await world.start()
     task = await world.task_manager.submit("ada", a_spec("one"), "")
     store.full = True
@@ -134,7 +142,7 @@ async def test_a_decision_that_cannot_be_stored_is_not_tried_again_at_once() -> 
 
 async def test_nothing_is_performed_or_shown_when_the_write_fails() -> None:
     store = FullDisk()
-    world = World(store, FakeLauncher([Node("n0")]))
+    world = ControllerHarness(store, FakeLauncher([Node("n0")]))
     await world.start()
     task = await world.task_manager.submit("ada", a_spec("one"), "")
     store.full = True
@@ -148,7 +156,7 @@ async def test_nothing_is_performed_or_shown_when_the_write_fails() -> None:
     await world.stop()
 
 
-async def test_a_write_goes_on_when_its_caller_hangs_up(world: World) -> None:
+async def test_a_write_goes_on_when_its_caller_hangs_up(world: ControllerHarness) -> None:
     task = await world.task_manager.submit("ada", a_spec("one"), "")
     asked = asyncio.ensure_future(world.task_manager.stop(task.id, "ada", None))
     await asyncio.sleep(0)
@@ -171,7 +179,7 @@ async def test_a_write_goes_on_when_its_caller_hangs_up(world: World) -> None:
     ],
 )
 async def test_what_became_of_a_write_whose_caller_hung_up(
-    world: World, monkeypatch: pytest.MonkeyPatch, fails: Exception, told: list[str]
+    world: ControllerHarness, monkeypatch: pytest.MonkeyPatch, fails: Exception, told: list[str]
 ) -> None:
     unheard: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, why: unheard.append(why))
@@ -193,9 +201,11 @@ async def test_what_became_of_a_write_whose_caller_hung_up(
     assert unheard == []
 
 
-async def test_when_another_replica_was_faster_the_event_meets_its_state(world: World) -> None:
+async def test_when_another_replica_was_faster_the_event_meets_its_state(
+    world: ControllerHarness,
+) -> None:
     task = await world.task_manager.submit("ada", a_spec("one"), "")
-    other = World(world.store, world.launcher)
+    other = ControllerHarness(world.store, world.launcher)
     await other.task_manager.load()
     await other.task_manager.resume(task.id, "bob")
     await other.task_manager.set_labels(task.id, "bob", tags=("x",))
@@ -204,16 +214,16 @@ async def test_when_another_replica_was_faster_the_event_meets_its_state(world: 
     assert stopped.tags == ("x",)
 
 
-async def test_a_restarted_ledger_knows_every_unfinished_task(world: World) -> None:
+async def test_a_restarted_ledger_knows_every_unfinished_task(world: ControllerHarness) -> None:
     ids = {(await world.task_manager.submit("ada", a_spec(f"t{i}"), "")).id for i in range(5)}
     await world.task_manager.stop(min(ids), "ada", None)
-    again = World(world.store, world.launcher)
+    again = ControllerHarness(world.store, world.launcher)
     await again.task_manager.load()
     assert set(again.task_manager.unfinished()) == ids - {min(ids)}
     assert again.task_manager.feed.version == world.task_manager.feed.version
 
 
-async def test_watchers_wake_when_something_is_durable(world: World) -> None:
+async def test_watchers_wake_when_something_is_durable(world: ControllerHarness) -> None:
     seen = world.task_manager.feed.version
     waiting = asyncio.ensure_future(world.task_manager.feed.beyond(seen))
     await asyncio.sleep(0)
@@ -222,7 +232,7 @@ async def test_watchers_wake_when_something_is_durable(world: World) -> None:
     assert await waiting >= task.version
 
 
-async def test_asks_that_make_no_sense_say_why(world: World) -> None:
+async def test_asks_that_make_no_sense_say_why(world: ControllerHarness) -> None:
     with pytest.raises(NotFound, match="no task 99"):
         await world.task_manager.get(99)
     task = await world.task_manager.submit("ada", a_spec("one"), "")
@@ -240,7 +250,7 @@ class Disk(MemoryStore):
 
 
 async def test_what_happens_to_many_ranks_at_once_is_written_in_few_writes() -> None:
-    world = World(Disk(), FakeLauncher([Node(f"n{i}") for i in range(50)]))
+    world = ControllerHarness(Disk(), FakeLauncher([Node(f"n{i}") for i in range(50)]))
     await world.start()
     task = await world.task_manager.submit("ada", a_spec(nodes=50), "r")
     nodes = tuple(f"n{i}" for i in range(50))
@@ -257,7 +267,7 @@ async def test_what_happens_to_many_ranks_at_once_is_written_in_few_writes() -> 
 
 
 async def test_the_ends_of_many_that_go_first_are_written_in_few_writes() -> None:
-    world = World(Disk(), FakeLauncher([]))
+    world = ControllerHarness(Disk(), FakeLauncher([]))
     firsts = [(await world.task_manager.submit("ada", a_spec(f"t{i}"), "")).id for i in range(50)]
     wanted = tuple(AfterSpec(first) for first in firsts)
     last = await world.task_manager.submit("ada", a_spec("last", after=wanted), "")
@@ -268,7 +278,7 @@ async def test_the_ends_of_many_that_go_first_are_written_in_few_writes() -> Non
 
 
 async def test_a_bad_event_among_many_spoils_only_itself() -> None:
-    world = World(Disk(), FakeLauncher([Node(f"n{i}") for i in range(3)]))
+    world = ControllerHarness(Disk(), FakeLauncher([Node(f"n{i}") for i in range(3)]))
     await world.start()
     task = await world.task_manager.submit("ada", a_spec(nodes=3), "r")
     await world.task_manager.apply(
@@ -291,7 +301,7 @@ async def test_a_bad_event_among_many_spoils_only_itself() -> None:
     await world.stop()
 
 
-async def test_tasks_that_are_not_there_leave_nothing_in_memory(world: World) -> None:
+async def test_tasks_that_are_not_there_leave_nothing_in_memory(world: ControllerHarness) -> None:
     task = await world.task_manager.submit("ada", a_spec("one"), "")
     await world.task_manager.stop(task.id, "ada", None)
     before = _locks()

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.support.simulation.simulation import Storm
+from tests.support.simulation.simulation import Simulation
 
 STORMS = int(os.environ.get("HAI_STORMS", "1000"))
 EACH = 10
@@ -15,12 +15,12 @@ EACH = 10
 @pytest.mark.parametrize("first", range(0, STORMS, EACH))
 def test_whatever_befalls_a_cluster_the_main_job_is_done(first: int) -> None:
     for seed in range(first, min(first + EACH, STORMS)):
-        Storm(seed).run()
+        Simulation(seed).run()
 
 
 def test_the_same_seed_is_the_same_storm() -> None:
-    one, two = Storm(4), Storm(4)
+    one, two = Simulation(4), Simulation(4)
     one.run()
     two.run()
-    assert one.story == two.story
-    assert len(one.story) > 20
+    assert one.history == two.history
+    assert len(one.history) > 20

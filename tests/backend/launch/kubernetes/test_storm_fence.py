@@ -15,9 +15,9 @@ import pytest
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.lease import Lease
 from hai_backend.agent.server.session import Session
-from tests.support.simulation.agent import AgentParts
-from tests.support.simulation.server import FENCE_SECONDS, SETTINGS, ServerParts
-from tests.support.simulation.simulation import Parts, Storm, Weather
+from tests.support.simulation.agent import AgentComponents
+from tests.support.simulation.server import FENCE_SECONDS, SETTINGS, ServerComponents
+from tests.support.simulation.simulation import Components, Conditions, Simulation
 
 SEEDS = 60  # within which each must be noticed, from the seed on that has noticed it before
 FIRST = {"a lease that counts from the answer": 19}
@@ -44,23 +44,23 @@ class NeverAttachesAgain(Session):
 
 NEVER = 1e6
 MUTANTS = {
-    "a lease twice as long": Parts(AgentParts(lease=TwiceAsLong)),
-    "a lease that counts from the answer": Parts(AgentParts(session=CountsFromTheAnswer)),
-    "a supervisor that sleeps": Parts(AgentParts(pause_seconds=NEVER)),
-    "a supervisor that wakes slowly": Parts(AgentParts(checks_first=False)),
-    "no supervisor, and an agent that never attaches again": Parts(
-        AgentParts(session=NeverAttachesAgain, pause_seconds=NEVER, ends_before=False)
+    "a lease twice as long": Components(AgentComponents(lease=TwiceAsLong)),
+    "a lease that counts from the answer": Components(AgentComponents(session=CountsFromTheAnswer)),
+    "a supervisor that sleeps": Components(AgentComponents(pause_seconds=NEVER)),
+    "a supervisor that wakes slowly": Components(AgentComponents(checks_first=False)),
+    "no supervisor, and an agent that never attaches again": Components(
+        AgentComponents(session=NeverAttachesAgain, pause_seconds=NEVER, ends_before=False)
     ),
-    "a server that is sure too early": Parts(
-        servers=ServerParts(settings=replace(SETTINGS, fence_after=FENCE_SECONDS / 2))
+    "a server that is sure too early": Components(
+        servers=ServerComponents(settings=replace(SETTINGS, fence_after=FENCE_SECONDS / 2))
     ),
 }
 
 
-def quiet_weather(seed: int) -> Weather:
+def quiet_weather(seed: int) -> Conditions:
     """Nodes are lost quietly, and nothing else happens."""
     return replace(
-        Weather.of(seed),
+        Conditions.of(seed),
         nodes=7,
         tasks=5,
         faults=0.0,
@@ -72,18 +72,18 @@ def quiet_weather(seed: int) -> Weather:
     )
 
 
-def noticed(parts: Parts, seeds: int, first: int = 0) -> Iterator[tuple[int, str]]:
+def noticed(parts: Components, seeds: int, first: int = 0) -> Iterator[tuple[int, str]]:
     """The seeds that notice it, and how."""
     for seed in range(first, first + seeds):
         try:
-            Storm(seed, parts, quiet_weather(seed)).run()
+            Simulation(seed, parts, quiet_weather(seed)).run()
         except AssertionError as error:
             yield seed, str(error)
 
 
 def test_whole_fences_hold_in_the_same_weather() -> None:
     """What is noticed below is what was broken."""
-    assert not list(noticed(Parts(), 8))
+    assert not list(noticed(Components(), 8))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
