@@ -103,7 +103,7 @@ class _Environments:
     async def __call__(self, task: Task) -> pb.AgentEnvironment | None:
         return None
 
-    def home(self, user: str) -> Mapping[str, str]:
+    def haienv_variables(self, user: str) -> Mapping[str, str]:
         return {}
 
 
