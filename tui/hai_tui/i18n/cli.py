@@ -31,7 +31,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cmd.validate-schema": ("Check yaml files without a server.", "离线检查 yaml 文件。"),
     "cmd.demo": (
         "Watch a training be suspended and resumed on a private cluster.",
-        "在私有集群上演示训练任务的打断与恢复。",
+        "在私有集群上演示训练任务的挂起与恢复。",
     ),
     "cmd.list": ("List tasks.", "列出任务。"),
     "cmd.status": (
@@ -281,7 +281,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "why.ahead": ("ahead of it:", "排在前面的任务："),
     "why.help": ("what would help:", "可以尝试："),
-    "why.history": ("suspended before:", "曾被打断："),
+    "why.history": ("suspended before:", "曾被挂起："),
     "start.when": (
         "predicted start: {interval} (odds 80 %), as likely before as after {middle}; from {basis}",
         "预计启动时间：{interval}（概率 80%），中位数 {middle}；依据：{basis}",

@@ -115,7 +115,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "nodes.takeable": ("can be taken", "可抢占"),
     "nodes.protected": ("protected for now", "暂受保护"),
     "nodes.firm": ("higher, or promised", "更高级别或已预留"),
-    "nodes.cordoned": ("cordoned", "已隔离"),
+    "nodes.cordoned": ("cordoned", "已停用"),
     "nodes.not_ready": ("not ready", "未就绪"),
     "quota.row": (
         "{level}: holds {held} of {allowed}, would hold {after}",
