@@ -51,7 +51,7 @@ class Workspaces:
         return self._transport.stub(WorkspaceServiceStub)
 
     async def list(self, user: str = "") -> Sequence[Workspace]:
-        """Workspaces of a user, or with `*` of all."""
+        """Workspaces of a user; `*`: of all users."""
         request = ListWorkspacesRequest(user=user)
         answer = await self._transport.unary(self._stub.ListWorkspaces, request, retry=True)
         return answer.workspaces
@@ -62,18 +62,18 @@ class Workspaces:
         return await self._transport.unary(self._stub.GetWorkspace, request, retry=True)
 
     async def create(self, name: str, *, request_id: str = "") -> Workspace:
-        """A new, empty one. With a request id it is safe to repeat."""
+        """Create an empty workspace. With a request id it is safe to repeat."""
         request = CreateWorkspaceRequest(workspace=Workspace(name=name), request_id=request_id)
         call = self._stub.CreateWorkspace
         return await self._transport.unary(call, request, retry=bool(request_id))
 
     async def delete(self, name: str, user: str = "") -> None:
-        """Remove one with its files."""
+        """Delete a workspace with its files."""
         request = DeleteWorkspaceRequest(name=name, user=user)
         await self._transport.unary(self._stub.DeleteWorkspace, request)
 
     async def lease(self, name: str, holder: str = "", *, force: bool = False) -> WorkspaceLease:
-        """The right to write, for 30 s."""
+        """Acquire the right to write, for 30 s."""
         request = LeaseWorkspaceRequest(name=name, holder=holder, force=force)
         return await self._transport.unary(self._stub.LeaseWorkspace, request)
 
@@ -111,7 +111,7 @@ class Workspaces:
         user: str = "",
         task: int = 0,
     ) -> AsyncGenerator[FetchFilesResponse, None]:
-        """Contents of files of a revision, in the order asked; `offsets`: where each begins."""
+        """Contents of files of a revision, in the order of `paths`; `offsets`: where each begins."""
         request = FetchFilesRequest(
             name=name,
             user=user,

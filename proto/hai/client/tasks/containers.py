@@ -24,7 +24,7 @@ _LONG_SECONDS = 60.0  # stopping a program may take its grace
 
 
 class Containers:
-    """By the id of their task."""
+    """Containers and services, by the id of their task."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -34,7 +34,7 @@ class Containers:
         return self._transport.stub(ContainerServiceStub)
 
     async def get(self, id: int) -> Container:
-        """Services and life of a task."""
+        """The services of a task, and when the task ends."""
         request = GetContainerRequest(id=id)
         return await self._transport.unary(self._stub.GetContainer, request, retry=True)
 
@@ -46,19 +46,19 @@ class Containers:
     async def control(
         self, id: int, service: str, action: ServiceAction.ValueType, *, rank: int = 0
     ) -> Container:
-        """Start, stop or restart a service; answers when that was done."""
+        """Start, stop or restart a service; returns when that is done."""
         request = ControlServiceRequest(id=id, service=service, rank=rank, action=action)
         return await self._transport.unary(
             self._stub.ControlService, request, deadline=_LONG_SECONDS
         )
 
     async def renew(self, id: int) -> Container:
-        """Its lifetime begins anew."""
+        """Start the lifetime of a container again."""
         request = RenewContainerRequest(id=id)
         return await self._transport.unary(self._stub.RenewContainer, request)
 
     async def delete(self, id: int, *, keep_files: bool = False) -> None:
-        """End it for good and remove its directory."""
+        """Stop a container and remove its directory."""
         request = DeleteContainerRequest(id=id, keep_files=keep_files)
         await self._transport.unary(
             self._stub.DeleteContainer, request, retry=True, deadline=_LONG_SECONDS

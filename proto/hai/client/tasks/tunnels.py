@@ -27,26 +27,26 @@ class Tunnel:
         self._outgoing.put_nowait(OpenTunnelRequest(open=opening))
 
     async def send(self, data: bytes) -> None:
-        """Bytes for the target, as fast as it takes them."""
+        """Send bytes to the target; waits while the target does not read."""
         for begin in range(0, len(data), PIECE_BYTES):
             await self._outgoing.put(OpenTunnelRequest(data=data[begin : begin + PIECE_BYTES]))
 
     async def resize(self, size: TerminalSize) -> None:
-        """The terminal has another size."""
+        """Tell the target the new size of the terminal."""
         await self._outgoing.put(OpenTunnelRequest(resize=size))
 
     async def end(self) -> None:
-        """Nothing more will be sent; what the target says can still be read."""
+        """Send nothing more; answers of the target can still be read."""
         await self._outgoing.put(None)
 
     async def requests(self) -> AsyncGenerator[OpenTunnelRequest, None]:
-        """For the transport."""
+        """The messages of the call, for gRPC."""
         while (request := await self._outgoing.get()) is not None:
             yield request
 
 
 class Tunnels:
-    """Each is a call of its own."""
+    """Tunnels to ranks; each tunnel is one call."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
