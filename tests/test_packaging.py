@@ -22,7 +22,7 @@ WANTED = [
     "hai/v1/task_service_pb2_grpc.pyi",
     "hai/v1/task.proto",
     "hai/client/taskfile/task.schema.json",
-    "hai/task/control.py",
+    "hai/task/control_file.py",
     "hai_backend/main.py",
     "hai_backend/store/migrations/env.py",
     "hai_tui/cli/main.py",

@@ -26,7 +26,7 @@ from haienv.store.layout import (
     METADATA_FILE,
     site_packages,
 )
-from haienv.store.lock import Lock, parse_lock
+from haienv.store.lock_file import Lock, parse_lock
 from haienv.store.records import (
     EnvMetadata,
     Layer,

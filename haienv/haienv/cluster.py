@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from haienv.errors import EnvError, NotFound, Refused
 from haienv.names import SYSTEM, parse_reference
 from haienv.store.layout import Home
-from haienv.store.lock import Lock, Pin, parse_lock
+from haienv.store.lock_file import Lock, Pin, parse_lock
 from haienv.store.records import EnvMetadata, to_toml
 from haienv.store.registry import Environment
 

@@ -25,7 +25,7 @@ from haienv.store.access import (
 )
 from haienv.store.history import record_change
 from haienv.store.layout import CURRENT_LINK, LAST_USED_FILE, METADATA_FILE, Home
-from haienv.store.lock import Pin, parse_lock
+from haienv.store.lock_file import Pin, parse_lock
 from haienv.store.records import EnvMetadata, MalformedRecord, parse_metadata, to_toml
 from haienv.store.registry import (
     Environment,

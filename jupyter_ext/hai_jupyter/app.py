@@ -12,7 +12,6 @@ from jupyter_server.serverapp import ServerApp
 from traitlets import Float, Int, Unicode
 
 from hai.client.profile import Profile, load
-from hai_jupyter.backend import Backend
 from hai_jupyter.client_provider import ClientProvider
 from hai_jupyter.contents_path import ContentsPaths
 from hai_jupyter.handlers.routes import routes
@@ -23,6 +22,7 @@ from hai_jupyter.live.state_store import StateStore
 from hai_jupyter.live.stream_manager import Source, StreamManager
 from hai_jupyter.live.watch_source import WatchSource
 from hai_jupyter.preemption_notice import VARIABLE, PreemptionNotices
+from hai_jupyter.shared_state import Backend
 
 
 class HaiJupyter(ExtensionApp):

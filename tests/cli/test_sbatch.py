@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_tui.cli.submission import sbatch
+from hai_tui.cli.submission import sbatch_options
 from hai_tui.cli.submission.sbatch_script import Directive, body_notes, directives, wrapped
 
 DDP = """\
@@ -66,9 +66,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def job(text: str) -> sbatch.Job:
+def job(text: str) -> sbatch_options.Job:
     script = f"#!/bin/bash\n#SBATCH {text}\n"
-    return sbatch.read_job(directives(script, "a.sh"), "a.sh", "/here")
+    return sbatch_options.read_job(directives(script, "a.sh"), "a.sh", "/here")
 
 
 def test_a_distributed_training(place: Path, hai, fake) -> None:
@@ -188,7 +188,7 @@ def test_lines_behind_the_first_command_and_others_comments_are_none() -> None:
     [("30", 1800), ("30:15", 1815), ("1:30:00", 5400), ("2-0", 172_800), ("1-12:30", 131_400), ("1-0:0:1", 86_401)],
 )  # fmt: skip
 def test_times_are_those_of_slurm(text: str, seconds: int) -> None:
-    assert sbatch.time_seconds(text) == seconds
+    assert sbatch_options.time_seconds(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_times_are_those_of_slurm(text: str, seconds: int) -> None:
     ],
 )  # fmt: skip
 def test_what_a_rank_gets(text: str, nodes: int, expected: tuple[int, int, int]) -> None:
-    assert sbatch.parts(job(text), nodes) == expected
+    assert sbatch_options.parts(job(text), nodes) == expected
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ _FENCE: dict[str, tuple[str, ...]] = {
     "domain/timing.py": (),
     "agent/lease.py": (),
     "agent/supervisor.py": (),
-    "agent/parts.py": (),
+    "agent/task_group.py": (),
     "agent/main.py": (),
     "agent/server/session.py": ("beat", "_end_when_silent", "_receive", "_answered", "_attach"),
     "agent/rank.py": ("run", "_attach", "_end_before_expiry", "_beat", "_ended", "_end", "stop"),
@@ -78,8 +78,8 @@ _EQUIVALENT = {
         "takes a process that the kernel cannot kill"
     ),
     "agent/main.py: return EXIT_BUG": "Python's own exit code for what follows is 1, too",
-    "agent/parts.py: return False": "the same without it",
-    "agent/parts.py: task.add_done_callback(self._tasks.discard)": "it frees memory",
+    "agent/task_group.py: return False": "the same without it",
+    "agent/task_group.py: task.add_done_callback(self._tasks.discard)": "it frees memory",
     'agent/server/session.py: stream.cancel("the agent leaves the stream")': (
         "its channel is closed in the next moment, which ends the stream, too"
     ),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hai.task import control, current_channel, env
+from hai.task import control_file, current_channel, env
 
 Call = dict[str, Any]
 _NAMES = [value for name, value in vars(env).items() if name.isupper()]
@@ -30,11 +30,11 @@ class FakeAgent:
         self.refusals: dict[str, str] = {}
         self.on_call: Callable[[Call], None] = lambda call: None
         self._heard = threading.Condition()
-        self.control_file.write_bytes(bytes(control.SIZE))
+        self.control_file.write_bytes(bytes(control_file.SIZE))
         with self.control_file.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), control.SIZE)
-        for slot in range(control.STEP_SLOTS):
-            self._put(control.STEPS + 8 * slot, -1)
+            self._map = mmap.mmap(file.fileno(), control_file.SIZE)
+        for slot in range(control_file.STEP_SLOTS):
+            self._put(control_file.STEPS + 8 * slot, -1)
         self._server = self._serve()
 
     @property
@@ -50,18 +50,18 @@ class FakeAgent:
         return [call["call"] for call in self.calls]
 
     def ask(self) -> None:
-        self._map[control.FLAG] = control.REQUESTED
+        self._map[control_file.FLAG] = control_file.REQUESTED
 
     def agree(self, step: int) -> None:
-        self._put(control.STOP_STEP, step)
-        self._map[control.FLAG] = control.AGREED
+        self._put(control_file.STOP_STEP, step)
+        self._map[control_file.FLAG] = control_file.AGREED
 
     def step(self, slot: int = 0) -> int:
-        value: int = struct.unpack_from("<q", self._map, control.STEPS + 8 * slot)[0]
+        value: int = struct.unpack_from("<q", self._map, control_file.STEPS + 8 * slot)[0]
         return value
 
     def set_state(self, value: int) -> None:
-        self._put(control.WHOLE_LIFE_STATE, value)
+        self._put(control_file.WHOLE_LIFE_STATE, value)
 
     def wait_for(self, name: str, count: int = 1) -> None:
         with self._heard:
@@ -75,7 +75,7 @@ class FakeAgent:
         if call["call"] in self.refusals:
             return {"ok": False, "error": self.refusals[call["call"]]}
         if call["call"] == "set_whole_life_state":
-            before = struct.unpack_from("<q", self._map, control.WHOLE_LIFE_STATE)[0]
+            before = struct.unpack_from("<q", self._map, control_file.WHOLE_LIFE_STATE)[0]
             self.set_state(call["value"])
             return {"ok": True, "changed": before != call["value"]}
         return {"ok": True}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hai.task import control, env
+from hai.task import control_file, env
 from tests.sdk.test_integrations import task_world
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -126,7 +126,7 @@ def undisturbed(task_world, tmp_path, monkeypatch):
 def test_training_goes_on_with_the_next_sample(task_world, undisturbed, kind, at, capsys):
     before, _ = fit(LOADERS[kind], task_world, at)
     assert len(before) == at + 1
-    task_world._map[control.FLAG] = control.NONE
+    task_world._map[control_file.FLAG] = control_file.NONE
     after, parameters = fit(LOADERS[kind])
     ids, expected = undisturbed(LOADERS[kind])
     assert before + after == ids
@@ -138,7 +138,7 @@ def test_a_second_suspension_is_as_exact(task_world, undisturbed):
     ids = []
     for at in (2, 5, 11):
         ids += fit(LOADERS["with workers"], task_world, at)[0]
-        task_world._map[control.FLAG] = control.NONE
+        task_world._map[control_file.FLAG] = control_file.NONE
     rest, parameters = fit(LOADERS["with workers"])
     expected = undisturbed(LOADERS["with workers"])
     assert ids + rest == expected[0]
@@ -181,7 +181,7 @@ def test_what_cannot_be_kept_is_said_when_training_starts(undisturbed, loader_of
 )
 def test_an_order_that_cannot_be_repeated_is_noticed(task_world, undisturbed, changed, capsys):
     fit(loader, task_world, 3)
-    task_world._map[control.FLAG] = control.NONE
+    task_world._map[control_file.FLAG] = control_file.NONE
     fit(changed)
     assert "some samples of this epoch may be seen twice" in capsys.readouterr().err
 

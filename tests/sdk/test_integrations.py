@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hai.task import checkpoint, control, env
+from hai.task import checkpoint, control_file, env
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [
@@ -68,7 +68,7 @@ class TestTorch:
             self.train(at, task_world, workers)
         assert task_world.names[-2:] == ["checkpoint_saved", "go_suspend"]
         assert checkpoint.latest().step == at + 1
-        task_world._map[control.FLAG] = control.NONE
+        task_world._map[control_file.FLAG] = control_file.NONE
         resumed, loop = self.train(workers=workers)
         assert loop.step == self.STEPS
         monkeypatch.setenv(env.CHECKPOINT_DIR, os.environ[env.CHECKPOINT_DIR] + "-other")
@@ -165,7 +165,7 @@ class TestLightning:
         seen = self.model.seen
         assert task_world.names[-2:] == ["checkpoint_saved", "go_suspend"]
         assert checkpoint.latest("lightning").step == at + 1
-        task_world._map[control.FLAG] = control.NONE
+        task_world._map[control_file.FLAG] = control_file.NONE
         resumed, trainer = self.train()
         seen += self.model.seen
         assert trainer.global_step == 20
@@ -223,7 +223,7 @@ class TestTransformers:
             self.train(tmp_path / "a", task_world, at)
         assert task_world.names[-2:] == ["checkpoint_saved", "go_suspend"]
         assert latest(tmp_path / "a") == str(tmp_path / "a" / f"checkpoint-{at + 1}")
-        task_world._map[control.FLAG] = control.NONE
+        task_world._map[control_file.FLAG] = control_file.NONE
         resumed, trainer = self.train(tmp_path / "a")
         assert trainer.state.global_step == 12
         undisturbed, _ = self.train(tmp_path / "b")

@@ -16,7 +16,7 @@ import pytest
 
 import hai
 from hai import task
-from hai.task import control, current_channel, env
+from hai.task import control_file, current_channel, env
 from hai.task.simulated_channel import SimulatedChannel
 
 TABLE = [
@@ -160,7 +160,9 @@ class TestAgreement:
 
     def test_a_withdrawn_request_lets_it_go_on(self, cluster):
         cluster.ask()
-        cluster.on_call = lambda call: cluster._map.__setitem__(control.FLAG, control.NONE)
+        cluster.on_call = lambda call: cluster._map.__setitem__(
+            control_file.FLAG, control_file.NONE
+        )
         assert not task.suspend_agreed(8)
 
     def test_too_many_processes_are_told_what_to_do(self, cluster, monkeypatch):

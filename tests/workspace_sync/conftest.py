@@ -18,7 +18,7 @@ from hai.client.profile import Profile
 from hai_sync.cli.session_factory import open_session
 from hai_sync.core.chunks import digest_of
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
-from hai_sync.core.rules import Mode, Policy, Rules
+from hai_sync.core.reconcile_options import Mode, Policy, Rules
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.session import Session
 from hai_sync.workspace_dir import create

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hai_sync import prefetch_walk
-from hai_sync.core.rules import Mode, Rules
+from hai_sync.core.reconcile_options import Mode, Rules
 from hai_sync.prefetch_walk import PrefetchWalk, is_slow
 from hai_sync.scan import Filter, ScanCache, scan
 from hai_sync.session.options import SyncOptions

@@ -17,7 +17,6 @@ from hai_backend.agent.lease import Lease
 from hai_backend.agent.output import agent_log
 from hai_backend.agent.output.output import Output
 from hai_backend.agent.output.spool import Spool
-from hai_backend.agent.parts import Parts, until
 from hai_backend.agent.program import activation, preparation, program
 from hai_backend.agent.program.calls import Calls
 from hai_backend.agent.program.checkpoints import Checkpoints
@@ -36,6 +35,7 @@ from hai_backend.agent.server.session import RankRejected, Session
 from hai_backend.agent.server.tunnels import Tunnels
 from hai_backend.agent.services.services import Services
 from hai_backend.agent.supervisor import EXIT_EXPIRED
+from hai_backend.agent.task_group import Parts, until
 from hai_backend.launch import processes
 
 _FIRST_MEASURE_SECONDS = 2.0  # so that a short task is measured too

@@ -190,7 +190,7 @@ class WholeLifeStateChanged:
     value: int
 
 
-# From controllers/cluster/agent_silence.py.
+# From controllers/cluster/heartbeat_monitor.py.
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ from hai_backend.domain.errors import Unavailable
 from hai_backend.launch.base import Launcher
 from hai_backend.metrics.prometheus import Metrics, MetricsServer
 from hai_backend.proxy.listener import Listener, Receive, refuse
+from hai_backend.server.leader_term.components import Tools
+from hai_backend.server.leader_term.leader_term import LeadershipTerm
 from hai_backend.server.leadership.roles import Alone, Election, Following, Leading, Role
 from hai_backend.server.listen import (
     addresses,
@@ -37,8 +39,6 @@ from hai_backend.server.listen import (
     way_to,
 )
 from hai_backend.server.paths import HTTP_PORT, keep_port, leave_word, run_token_key
-from hai_backend.server.term.components import Tools
-from hai_backend.server.term.term import LeadershipTerm
 from hai_backend.store.base import Store
 
 log = structlog.get_logger(__name__)

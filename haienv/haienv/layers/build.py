@@ -30,7 +30,7 @@ from haienv.layers.pth_links import (
 from haienv.layers.resolve import Resolution, resolve
 from haienv.requirements.requirement_set import RequirementSet, project_directory, project_url
 from haienv.store.layout import LAYER_FILE, LOCK_FILE, Home, site_packages
-from haienv.store.lock import Lock, Pin
+from haienv.store.lock_file import Lock, Pin
 from haienv.store.records import (
     MODES,
     Layer,

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from haienv.layers.plan import Distribution
-from haienv.store.lock import normalize_name
+from haienv.store.lock_file import normalize_name
 from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, entries, read_text
 
 _INFO = re.compile(r"([A-Za-z0-9][\w.]*)-([\w.+!]+)(?:-py\d[\d.]*)?\.(dist|egg)-info")

@@ -14,7 +14,7 @@ from haienv.errors import Broken
 from haienv.layers.installed import dist_infos, versions
 from haienv.layers.pth_links import HAIENV_FILES
 from haienv.store.layout import LOCK_FILE
-from haienv.store.lock import parse_lock, sha256_hex
+from haienv.store.lock_file import parse_lock, sha256_hex
 from haienv.store.registry import Environment
 from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, read_text, text_or_empty
 

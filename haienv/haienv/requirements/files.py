@@ -19,7 +19,13 @@ from haienv.requirements.requirement_set import (
     parse_requirement,
     project_directory,
 )
-from haienv.store.lock import is_newer_format, logical_lines, normalize_name, parse_lock, parse_pins
+from haienv.store.lock_file import (
+    is_newer_format,
+    logical_lines,
+    normalize_name,
+    parse_lock,
+    parse_pins,
+)
 from haienv.store.records import path_fault
 
 _CONDA_PIN = re.compile(r"(?:[\w-]+::)?([A-Za-z0-9._-]+)\s*(.*)")

@@ -24,7 +24,7 @@ from haienv.store.layout import (
     Home,
     site_packages,
 )
-from haienv.store.lock import sha256_hex
+from haienv.store.lock_file import sha256_hex
 from haienv.store.records import EnvMetadata, Layer, MalformedRecord, parse_layer, parse_metadata
 from haienv.store.untrusted_io import LOCK_LIMIT, Unreadable, entries, link_text, read_text
 

@@ -15,7 +15,7 @@ from tornado.web import authenticated
 from hai.client.client import Client
 from hai.client.errors import HaiError, explain_error
 from hai_jupyter import errors
-from hai_jupyter.backend import Backend
+from hai_jupyter.shared_state import Backend
 
 RESOURCE = "hai_jupyter"
 _DIGITS = re.compile(r"[0-9]{1,19}")

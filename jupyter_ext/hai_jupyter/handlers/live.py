@@ -10,8 +10,8 @@ from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from hai_jupyter.backend import Backend
 from hai_jupyter.handlers.base import RESOURCE, Handler, answers, number
+from hai_jupyter.shared_state import Backend
 
 POLL_SECONDS = 20.0
 ALIVE_SECONDS = 15.0  # less than CHECK_SECONDS of quiet.ts

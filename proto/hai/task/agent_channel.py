@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from hai.task import control, env
+from hai.task import control_file, env
 from hai.task.channel import AgentError, log_line
 
 TYPE_CHECKING = False  # read as true by type checkers
@@ -55,20 +55,20 @@ class AgentChannel:
         )
 
     def suspend_requested(self) -> bool:
-        if self._bytes[control.FLAG] == control.NONE:
+        if self._bytes[control_file.FLAG] == control_file.NONE:
             return False
         self._acknowledge()
         return True
 
     def suspend_agreed(self, step: int) -> bool:
         self._words[self._slot()] = step  # before the load below
-        if self._bytes[control.FLAG] == control.NONE:
+        if self._bytes[control_file.FLAG] == control_file.NONE:
             return False
         self._acknowledge()
         # Agreement follows the request after one exchange between agents and server; a mapped byte cannot wake us.
-        while (flag := self._bytes[control.FLAG]) == control.REQUESTED:
+        while (flag := self._bytes[control_file.FLAG]) == control_file.REQUESTED:
             time.sleep(_POLL_SECONDS)
-        return flag == control.AGREED and step >= self._words[control.STOP_STEP // _WORD]
+        return flag == control_file.AGREED and step >= self._words[control_file.STOP_STEP // _WORD]
 
     def go_suspend(self, timeout: float, raise_exception: bool) -> bool:
         if self._container:
@@ -89,7 +89,7 @@ class AgentChannel:
         _wait_for_termination()
 
     def whole_life_state(self) -> int | None:
-        return self._words[control.WHOLE_LIFE_STATE // _WORD]
+        return self._words[control_file.WHOLE_LIFE_STATE // _WORD]
 
     def request(self, call: str, timeout: float, **values: Value) -> Answer:
         deadline = time.monotonic() + timeout
@@ -124,24 +124,24 @@ class AgentChannel:
             log_line(f"the suspend request could not be acknowledged: {error}")
 
     def _slot(self) -> int:
-        if not 0 <= self._local_rank < control.STEP_SLOTS:
+        if not 0 <= self._local_rank < control_file.STEP_SLOTS:
             raise ValueError(
-                f"{env.LOCAL_RANK} is {self._local_rank}; suspend_agreed serves 0 to {control.STEP_SLOTS - 1}: "
+                f"{env.LOCAL_RANK} is {self._local_rank}; suspend_agreed serves 0 to {control_file.STEP_SLOTS - 1}: "
                 "call receive_suspend_command() and agree among your processes instead"
             )
-        return control.STEPS // _WORD + self._local_rank
+        return control_file.STEPS // _WORD + self._local_rank
 
 
-def _map(control_file: str) -> memoryview:
+def _map(path: str) -> memoryview:
     try:
-        handle = os.open(control_file, os.O_RDWR | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
         raise AgentError(
-            f"{env.CONTROL_FILE} names {control_file}, which cannot be opened ({error.strerror}); "
+            f"{env.CONTROL_FILE} names {path}, which cannot be opened ({error.strerror}); "
             f"unset it to run outside the cluster"
         ) from error
     try:
-        return memoryview(mmap.mmap(handle, control.SIZE))
+        return memoryview(mmap.mmap(handle, control_file.SIZE))
     finally:
         os.close(handle)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-CONTROL_FILE = "HAI_CONTROL_FILE"  # mapped file: see hai.task.control
+CONTROL_FILE = "HAI_CONTROL_FILE"  # mapped file: see hai.task.control_file
 AGENT_SOCKET = "HAI_AGENT_SOCKET"  # unix socket of the agent: see hai.task.agent_channel
 RANK_KEY = "HAI_RANK_KEY"  # task-run-rank; marks every process of the rank
 TASK_ID = "HAI_TASK_ID"

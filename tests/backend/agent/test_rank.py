@@ -12,7 +12,7 @@ import time
 import grpc
 import pytest
 
-from hai.task import control as layout
+from hai.task import control_file as layout
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.launch import processes
 from hai_backend.launch.base import RankKey

@@ -28,11 +28,11 @@ from sqlalchemy.pool import NullPool
 from hai_backend.domain.node import Group
 from hai_backend.domain.task import Rank, RankState
 from hai_backend.store.migrations import NEWEST, config, upgrade
-from hai_backend.store.rows import Base
-from hai_backend.store.rows.cluster import GROUPS
-from hai_backend.store.rows.tasks import RANKS, RUNS, TASKS
 from hai_backend.store.sql.convert import rank_of, rank_values
-from hai_backend.store.sql.convert_small import group_of
+from hai_backend.store.sql.convert_admin import group_of
+from hai_backend.store.tables import Base
+from hai_backend.store.tables.cluster import GROUPS
+from hai_backend.store.tables.tasks import RANKS, RUNS, TASKS
 
 
 def differences(connection: Connection) -> list[Any]:

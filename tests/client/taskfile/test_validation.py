@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 
 from hai.client.errors import Invalid
 from hai.client.taskfile import fields, schema
-from hai.client.taskfile.reader import SpecReader
 from hai.client.taskfile.spec import read_spec
+from hai.client.taskfile.spec_reader import SpecReader
 from hai.client.taskfile.tree import from_python
 from hai.client.taskfile.validation import limits, violations
 from hai.client.taskfile.validation.conditions import check_conditions, single_violations

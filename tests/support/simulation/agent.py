@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.lease import Expired, Lease
 from hai_backend.agent.output.spool import Spool
-from hai_backend.agent.parts import until
 from hai_backend.agent.rank_dir import RankDir, ServerAddress
 from hai_backend.agent.server.connection import Connect
 from hai_backend.agent.server.outgoing import Outgoing
 from hai_backend.agent.server.session import RankRejected, Session
 from hai_backend.agent.supervisor import EXIT_BUG, EXIT_EXPIRED
+from hai_backend.agent.task_group import until
 from hai_backend.auth import tokens
 from hai_backend.domain.timing import KILL_SECONDS, PAUSE_SECONDS, Timing
 from hai_backend.launch.base import RankKey

@@ -23,8 +23,8 @@ from hai_backend.api.agents.service import AgentService
 from hai_backend.api.environments.pinning import EnvironmentPinning
 from hai_backend.api.server.errors import status_of
 from hai_backend.controllers.aio.change_feed import ChangeFeed
-from hai_backend.controllers.cluster.agent_silence import AgentSilence
 from hai_backend.controllers.cluster.agents import ConnectedAgents
+from hai_backend.controllers.cluster.heartbeat_monitor import AgentSilence
 from hai_backend.controllers.cluster.launch import LaunchReconciler
 from hai_backend.controllers.cluster.nodes import Cluster
 from hai_backend.controllers.cluster.tunnels import Tunnels

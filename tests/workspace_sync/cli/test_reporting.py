@@ -14,7 +14,7 @@ import pytest
 from hai_sync.cli.reporting import Progress, print_plan
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
-from hai_sync.core.rules import Conflict, Outcome
+from hai_sync.core.reconcile_options import Conflict, Outcome
 from hai_sync.session.options import Report
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hai_sync.core.diff import Change, apply, diff, in_order
 from hai_sync.core.entry import DIRECTORY, UNHASHED, Entry, Kind, Tree, ancestors, parent
 from hai_sync.core.reconcile import differing, needing_hashes, rebase, reconcile
-from hai_sync.core.rules import Mode, Outcome, Policy, Rules
+from hai_sync.core.reconcile_options import Mode, Outcome, Policy, Rules
 
 Builder = Callable[[str], Tree]
 SIGN = {"create": "+", "modify": "~", "remove": "-"}

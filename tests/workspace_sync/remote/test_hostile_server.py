@@ -20,7 +20,7 @@ from hai.v1.workspace_service_pb2_grpc import (
     add_WorkspaceServiceServicer_to_server,
 )
 from hai_sync.cli.session_factory import open_session
-from hai_sync.core.rules import Mode, Rules
+from hai_sync.core.reconcile_options import Mode, Rules
 from hai_sync.errors import ProtocolViolation
 from hai_sync.remote.downloader import Download, fetch
 from hai_sync.remote.endpoint import Remote

@@ -12,7 +12,7 @@ from hai.client.errors import UsageError
 from hai.client.profile import Profile
 from hai_sync.cli.main import main
 from hai_sync.cli.session_factory import open_session
-from hai_sync.core.rules import Mode, Rules
+from hai_sync.core.reconcile_options import Mode, Rules
 from hai_sync.session.options import Refused, Report, SyncOptions
 from hai_sync.workspace_dir import create, find, is_same_root, root_id, root_path
 

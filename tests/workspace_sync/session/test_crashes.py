@@ -15,7 +15,7 @@ import pytest
 
 from hai.client.errors import HaiError
 from hai_sync.core.entry import Kind
-from hai_sync.core.rules import Mode, Policy
+from hai_sync.core.reconcile_options import Mode, Policy
 from hai_sync.session.options import NullListener, SyncOptions
 from hai_sync.version_store import VersionStore
 
@@ -198,7 +198,7 @@ async def dying_sync(laptop, mode: Mode, policy: Policy, fault_hook) -> None:
             fault_hook("progress")
 
     from hai_sync.cli.session_factory import open_session
-    from hai_sync.core.rules import Rules
+    from hai_sync.core.reconcile_options import Rules
 
     session = open_session(laptop.session.workspace, laptop.session.remote.connection, Ends())
     session.fault_hook = fault_hook

@@ -22,7 +22,7 @@ from hai.host.inotify import Inotify
 from hai_sync.cli import errors as failures
 from hai_sync.cli.daemon_reply import print_reply
 from hai_sync.cli.main import main
-from hai_sync.core.rules import Mode, Rules
+from hai_sync.core.reconcile_options import Mode, Rules
 from hai_sync.remote.endpoint import Remote
 from hai_sync.session import daemon as daemon_module
 from hai_sync.session.daemon import Daemon

@@ -10,7 +10,7 @@ import pytest
 
 from hai.client.profile import Profile
 from hai_sync.cli.main import main
-from hai_sync.core.rules import Mode
+from hai_sync.core.reconcile_options import Mode
 from hai_sync.session.daemon import Daemon
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.watch.control import server_choice

@@ -15,7 +15,7 @@ import pytest
 from hai.client.errors import HaiError, Unreachable
 from hai_sync.core.chunks import digest_of
 from hai_sync.core.diff import Change
-from hai_sync.core.rules import Mode, Policy, Rules
+from hai_sync.core.reconcile_options import Mode, Policy, Rules
 from hai_sync.scan import Filter
 from hai_sync.session.apply_remote import RemoteApplier
 from hai_sync.session.options import NullListener, Refused, SyncOptions

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hai_sync.core.rules import Mode
+from hai_sync.core.reconcile_options import Mode
 from hai_sync.session.options import Report
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_sync.core.rules import Mode, Rules
+from hai_sync.core.reconcile_options import Mode, Rules
 from hai_sync.rescan import rescan
 from hai_sync.scan import Filter, ScanCache, scan
 from hai_sync.session.options import NullListener, Report, SyncOptions

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from hai_sync.core.links import Links
-from hai_sync.core.rules import Mode, Policy, Rules
+from hai_sync.core.reconcile_options import Mode, Policy, Rules
 from hai_sync.scan import Filter
 from hai_sync.session.options import SyncOptions
 

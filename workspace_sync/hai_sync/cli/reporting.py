@@ -15,7 +15,7 @@ import click
 from hai.client.text.sizes import size_text
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
-from hai_sync.core.rules import Conflict
+from hai_sync.core.reconcile_options import Conflict
 from hai_sync.core.size_warning import SizeWarning, size_warning_of
 from hai_sync.session.options import Refused, Report
 

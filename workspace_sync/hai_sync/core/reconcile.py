@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, below, parent
 from hai_sync.core.names import conflict_copy_name
-from hai_sync.core.rules import Conflict, Mode, Outcome, Policy, Rules
+from hai_sync.core.reconcile_options import Conflict, Mode, Outcome, Policy, Rules
 
 
 def reconcile(

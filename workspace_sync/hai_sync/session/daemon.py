@@ -20,7 +20,7 @@ from typing import Any
 from hai.client.connection.backoff import delays
 from hai.client.connection.cancellation import error_of
 from hai.client.errors import HaiError
-from hai_sync.core.rules import Mode
+from hai_sync.core.reconcile_options import Mode
 from hai_sync.error_mapping import failure_of
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.session import Session

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Tree, below
-from hai_sync.core.rules import Outcome, Rules
+from hai_sync.core.reconcile_options import Outcome, Rules
 from hai_sync.errors import CHANGES_WHILE_READ
 from hai_sync.scan import Filter
 

@@ -9,7 +9,7 @@ from hai_sync.core.case_conflicts import colliding_paths, without_paths
 from hai_sync.core.deletion_guard import suspicious_removals, without_removals
 from hai_sync.core.entry import Entry, Kind, Tree
 from hai_sync.core.reconcile import needing_hashes, reconcile
-from hai_sync.core.rules import Outcome
+from hai_sync.core.reconcile_options import Outcome
 from hai_sync.errors import CHANGES_WHILE_READ
 from hai_sync.hashing import THREADS, hash_files
 from hai_sync.scan import ignore_of

@@ -18,7 +18,7 @@ from hai.client.connection.backoff import delays
 from hai.client.connection.transport import on_loopback
 from hai.client.errors import Conflict, HaiError, LimitReached, Unreachable
 from hai_sync.core.diff import Change, apply
-from hai_sync.core.rules import Mode, Outcome
+from hai_sync.core.reconcile_options import Mode, Outcome
 from hai_sync.errors import FileChanged, RemoteFileChanged
 from hai_sync.index import Index, is_corruption
 from hai_sync.remote.endpoint import MAX_ATTEMPTS, SERVER_LOST_REASONS, Remote, author, client_id

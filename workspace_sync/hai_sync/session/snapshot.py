@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hai_sync.core.entry import Entry, Kind, Tree, ancestors, below
 from hai_sync.core.reconcile import differing
-from hai_sync.core.rules import Mode, Outcome
+from hai_sync.core.reconcile_options import Mode, Outcome
 from hai_sync.index import Index
 from hai_sync.remote.endpoint import Remote
 from hai_sync.remote.targets import existing_targets

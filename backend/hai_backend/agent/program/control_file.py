@@ -6,7 +6,7 @@ import mmap
 import os
 from pathlib import Path
 
-from hai.task import control as layout
+from hai.task import control_file as layout
 
 _WORD_BYTES = 8
 

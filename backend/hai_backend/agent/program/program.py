@@ -13,9 +13,9 @@ from pathlib import Path
 
 from hai_backend.agent.output import agent_log
 from hai_backend.agent.output.output import Output
-from hai_backend.agent.parts import Parts
 from hai_backend.agent.program.reaper import Child, Reaper
 from hai_backend.agent.rank_dir import RankDir
+from hai_backend.agent.task_group import Parts
 from hai_backend.launch import processes
 
 _EXEC = Path(__file__).with_name("exec_program.py")

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from hai.task import control as layout
+from hai.task import control_file as layout
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.output import agent_log
 from hai_backend.agent.program.control_file import Control

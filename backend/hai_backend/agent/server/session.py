@@ -16,11 +16,11 @@ from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.lease import Lease
 from hai_backend.agent.output import agent_log
 from hai_backend.agent.output.spool import PIECE_BYTES, Spool
-from hai_backend.agent.parts import until
 from hai_backend.agent.rank_dir import RankDir, ServerAddress
 from hai_backend.agent.server.connection import Connect, Connection, Stream, connect
 from hai_backend.agent.server.errors import is_rejected
 from hai_backend.agent.server.outgoing import Outgoing
+from hai_backend.agent.task_group import until
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _BATCH_SECONDS = 0.05

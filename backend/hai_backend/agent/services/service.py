@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import container_pb2 as states
 from hai_backend.agent.output.output import Output
-from hai_backend.agent.parts import Parts
 from hai_backend.agent.program.program import bound_to_us
 from hai_backend.agent.program.reaper import Child, Reaper
 from hai_backend.agent.server.tunnel_endpoint import CannotServe
+from hai_backend.agent.task_group import Parts
 from hai_backend.launch import processes
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import container_pb2 as states
 from hai_backend.agent.output.output import Output
 from hai_backend.agent.output.spool import Spool
-from hai_backend.agent.parts import Parts
 from hai_backend.agent.program.reaper import Reaper
 from hai_backend.agent.server.tunnel_endpoint import Connection, Unreachable
 from hai_backend.agent.services.service import Service
+from hai_backend.agent.task_group import Parts
 
 
 class Services:

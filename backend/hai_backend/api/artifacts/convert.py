@@ -5,7 +5,7 @@ from __future__ import annotations
 from hai.v1 import artifact_pb2 as pb
 from hai_backend.api.request import limits
 from hai_backend.api.request.convert_time import timestamp
-from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.request.field_checks import NAME, Rules
 from hai_backend.api.users.convert import NAME_RULE
 from hai_backend.domain.catalog.artifact import Artifact, Direction, TaskArtifact, space_of
 

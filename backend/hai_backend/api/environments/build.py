@@ -12,7 +12,7 @@ from pathlib import Path
 from hai.v1 import environment_service_pb2 as pb
 from hai_backend.api.environments import convert
 from hai_backend.api.environments.environments import Environments
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.api.users.convert import NAME_RULE
 from hai_backend.auth.permissions import Identity
 from hai_backend.controllers.aio.clock import Clock

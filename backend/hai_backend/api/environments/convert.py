@@ -9,7 +9,7 @@ from hai.v1 import environment_pb2 as pb
 from hai.v1 import environment_service_pb2 as spb
 from hai_backend.api.request import limits
 from hai_backend.api.request.convert_time import timestamp
-from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.request.field_checks import NAME, Rules
 from hai_backend.api.users.convert import NAME_RULE
 from hai_backend.domain import environment as env
 from hai_backend.domain.catalog.dataset import Visibility

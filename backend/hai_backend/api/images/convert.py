@@ -6,7 +6,7 @@ import re
 
 from hai.v1 import image_pb2 as pb
 from hai_backend.api.request import limits
-from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.request.field_checks import NAME, Rules
 from hai_backend.api.users.convert import NAME_RULE
 from hai_backend.domain.catalog.image import Image, Registry, full_reference
 from hai_backend.domain.errors import Invalid

@@ -7,7 +7,7 @@ import asyncio
 from hai.v1 import message_service_pb2 as pb
 from hai.v1.message_service_pb2_grpc import MessageServiceServicer
 from hai_backend.api.request.convert_time import timestamp
-from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.request.field_checks import NAME, Rules
 from hai_backend.api.server import caller
 from hai_backend.api.server.handler_wrapper import Context
 from hai_backend.api.users.convert import NAME_RULE, expiry

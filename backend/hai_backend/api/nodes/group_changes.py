@@ -7,7 +7,7 @@ from typing import Any
 
 from hai.client.taskfile.validation.violations import nearest
 from hai.v1.node_service_pb2 import UpdateGroupRequest
-from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.request.field_checks import NAME, Rules
 from hai_backend.api.scheduling.convert_policy import NAMES, policy_from_proto
 from hai_backend.domain.errors import Invalid
 from hai_backend.domain.node import Group

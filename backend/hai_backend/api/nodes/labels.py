@@ -12,7 +12,7 @@ from typing import Any
 
 from hai.v1 import node_service_pb2 as pb
 from hai_backend.api.request import limits
-from hai_backend.api.request.rules import LABEL, Rules
+from hai_backend.api.request.field_checks import LABEL, Rules
 from hai_backend.api.server import audit
 from hai_backend.domain.node import Labels
 

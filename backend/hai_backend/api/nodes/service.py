@@ -13,7 +13,7 @@ from hai_backend.api.nodes.tenants import NodeTenants, entry_to_proto
 from hai_backend.api.protocols import Cluster, Scheduling
 from hai_backend.api.request import limits, paging
 from hai_backend.api.request.chunking import by_size
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.api.scheduling.snapshot_dump import dump
 from hai_backend.api.server import caller
 from hai_backend.api.server.handler_wrapper import Context

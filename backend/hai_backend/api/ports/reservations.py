@@ -9,7 +9,7 @@ from dataclasses import replace
 from hai.v1 import port_pb2
 from hai_backend.api.request import limits
 from hai_backend.api.request.convert_time import timestamp
-from hai_backend.api.request.rules import LABEL, Rules
+from hai_backend.api.request.field_checks import LABEL, Rules
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity
 from hai_backend.controllers.aio.clock import Clock

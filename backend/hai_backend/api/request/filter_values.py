@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 
 _AGE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}

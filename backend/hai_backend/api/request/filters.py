@@ -14,8 +14,8 @@ from typing import Any
 from hai.client.taskfile.validation.violations import nearest
 from hai.client.tasks.filters import STATE_GROUPS, Term, parse_term, split_words
 from hai_backend.api.request import limits
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.api.request.filter_values import age, boolean, day, number
-from hai_backend.api.request.rules import Rules
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Outcome, TaskState

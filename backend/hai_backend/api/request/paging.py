@@ -9,7 +9,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from hai_backend.api.request import limits
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 
 M = TypeVar("M", bound=Message)
 _NUMBER = re.compile(r"[0-9]{0,9}")

@@ -9,7 +9,7 @@ from hai.v1 import audit_service_pb2 as pb
 from hai.v1.audit_service_pb2_grpc import AuditServiceServicer
 from hai_backend.api.request import limits, paging
 from hai_backend.api.request.convert_time import moment, timestamp
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.api.server.handler_wrapper import Context
 from hai_backend.store.base import AuditQuery, AuditRow, Store
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hai.v1 import storage_pb2 as pb
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.domain.errors import Invalid
 from hai_backend.domain.mounts.mount import HostPathType, Mount, MountAction, MountKind, MountRow
 from hai_backend.domain.mounts.validation import check_row

@@ -11,7 +11,7 @@ from hai_backend.auth.directory import Directory
 from hai_backend.domain.accounts.user import Role, User
 from hai_backend.domain.errors import Conflict, Invalid, NotFound
 from hai_backend.domain.mounts.mount import Mount, MountAction, MountRow
-from hai_backend.domain.mounts.rules import EVERYBODY, resolve
+from hai_backend.domain.mounts.mount_rules import EVERYBODY, resolve
 from hai_backend.domain.task import Task
 from hai_backend.store.base import Store
 

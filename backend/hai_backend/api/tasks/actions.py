@@ -8,7 +8,7 @@ from hai.client.taskfile.validation import tag_violations
 from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.api.request import limits
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.api.tasks.convert import OUTCOMES_BY_NUMBER
 from hai_backend.auth.permissions import Identity
 from hai_backend.controllers.aio.clock import Clock

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from hai.client.taskfile.validation.conditions import node_count
 from hai.redaction import redact_values
 from hai.v1 import task_spec_pb2 as pb
-from hai_backend.api.containers.rules import container_options
+from hai_backend.api.containers.container_limits import container_options
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import (
     JUPYTER,

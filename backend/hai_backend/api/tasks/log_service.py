@@ -10,7 +10,7 @@ from hai.v1.log_service_pb2_grpc import LogServiceServicer
 from hai_backend.api.protocols import Logs, TaskManager
 from hai_backend.api.request import limits
 from hai_backend.api.request.convert_time import moment, timestamp
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.api.server import caller
 from hai_backend.api.server.handler_wrapper import Context
 from hai_backend.api.tasks.access import TaskAccess

@@ -13,7 +13,7 @@ from hai.v1 import task_service_pb2 as pb
 from hai.v1.task_service_pb2_grpc import TaskServiceServicer
 from hai_backend.api.request import filters, limits, paging
 from hai_backend.api.request.chunking import by_size
-from hai_backend.api.scheduling.explanations import Explanations
+from hai_backend.api.scheduling.queries import Explanations
 from hai_backend.api.server import caller
 from hai_backend.api.server.handler_wrapper import Context
 from hai_backend.api.tasks import reordering

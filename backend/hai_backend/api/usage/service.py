@@ -11,7 +11,7 @@ from hai_backend.api.nodes.usage import node_usage
 from hai_backend.api.protocols import Cluster, TaskManager
 from hai_backend.api.request import limits
 from hai_backend.api.request.convert_time import END_OF_TIME, moment, timestamp
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.api.server import caller
 from hai_backend.api.server.handler_wrapper import Context
 from hai_backend.api.tasks.access import TaskAccess

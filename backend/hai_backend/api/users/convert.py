@@ -7,7 +7,7 @@ from hai.v1.message_service_pb2 import Message
 from hai.v1.user_service_pb2 import CreateTokenRequest
 from hai_backend.api.request import limits
 from hai_backend.api.request.convert_time import END_OF_TIME, moment, timestamp
-from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.request.field_checks import NAME, Rules
 from hai_backend.api.tasks.validation.validate import level
 from hai_backend.domain.accounts import right as right_rules
 from hai_backend.domain.accounts.right import Grant

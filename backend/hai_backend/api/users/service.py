@@ -11,7 +11,7 @@ from hai.v1.user_service_pb2_grpc import UserServiceServicer
 from hai_backend.api.nodes.allocation import held_by
 from hai_backend.api.protocols import TaskManager
 from hai_backend.api.request import limits
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.api.server import caller
 from hai_backend.api.server.handler_wrapper import Context
 from hai_backend.api.tasks.validation.validate import level

@@ -10,7 +10,7 @@ from hai.v1 import user_pb2
 from hai_backend.api.nodes.allocation import held_of_shares
 from hai_backend.api.nodes.group_capacity import Capacity, GroupCapacity
 from hai_backend.api.protocols import TaskManager
-from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.request.field_checks import NAME, Rules
 from hai_backend.api.users.convert import NAME_RULE, share_from_proto, share_to_proto
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.accounts.user import Share

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from hai.v1 import webhook_service_pb2 as pb
 from hai_backend.api.request import limits
 from hai_backend.api.request.convert_time import timestamp
-from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.request.field_checks import NAME, Rules
 from hai_backend.api.users.convert import NAME_RULE
 from hai_backend.controllers.tasks.notifications import DeliveryResult
 from hai_backend.domain.accounts.webhook import Format, Webhook, WebhookEvent, is_allowed, origin_of

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from hai_backend.api.request.rules import NAME
+from hai_backend.api.request.field_checks import NAME
 from hai_backend.api.server import audit
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity, require_reach

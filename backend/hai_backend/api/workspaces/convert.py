@@ -8,7 +8,7 @@ from hai.v1 import workspace_pb2 as pb
 from hai.v1 import workspace_service_pb2 as calls
 from hai_backend.api.request.chunking import by_size
 from hai_backend.api.request.convert_time import timestamp
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.domain.workspace import (
     Chunk,
     Entry,

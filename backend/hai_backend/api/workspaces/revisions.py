@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from hai.v1 import workspace_service_pb2 as pb
 from hai_backend.api.request import limits, paging
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.api.workspaces.access import Workspaces
 from hai_backend.api.workspaces.convert import revision_to_proto
 from hai_backend.domain.workspace import Revision

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from hai.v1 import workspace_pb2
 from hai.v1 import workspace_service_pb2 as pb
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceServicer
-from hai_backend.api.request.rules import NAME, Rules
+from hai_backend.api.request.field_checks import NAME, Rules
 from hai_backend.api.server import caller
 from hai_backend.api.server.handler_wrapper import Context
 from hai_backend.api.users.convert import NAME_RULE

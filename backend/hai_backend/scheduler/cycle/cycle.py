@@ -21,10 +21,10 @@ from hai_backend.scheduler.capacity.node_info import Allocation, NodeInfo, Occup
 from hai_backend.scheduler.capacity.requests import UNIT, Request
 from hai_backend.scheduler.cycle import reservation
 from hai_backend.scheduler.group_state import GroupState
-from hai_backend.scheduler.preemption import preempt, relocation
+from hai_backend.scheduler.preemption import relocation, victim_selection
 from hai_backend.scheduler.preemption.bounds import CapacityBound
+from hai_backend.scheduler.preemption.candidates import VictimCandidates
 from hai_backend.scheduler.preemption.cost import loss
-from hai_backend.scheduler.preemption.selection import VictimSelection
 from hai_backend.scheduler.queue.queue import Verdict, Waiting
 from hai_backend.scheduler.queue.rating import level_name
 
@@ -44,11 +44,11 @@ class Cycle:
     _full_lines: set[tuple[Request, str]] = field(default_factory=set)
     _allocated: list[tuple[Waiting, Allocation]] = field(default_factory=list)
     _suspended: list[Allocation] = field(default_factory=list)
-    _victims: VictimSelection = field(init=False)
+    _victims: VictimCandidates = field(init=False)
     _bound: CapacityBound | None = None
 
     def __post_init__(self) -> None:
-        self._victims = VictimSelection(self.group.victim_index, self.group.policy, self.now)
+        self._victims = VictimCandidates(self.group.victim_index, self.group.policy, self.now)
 
     def run(self) -> None:
         """Make the decisions. The pass before must have been undone."""
@@ -212,7 +212,7 @@ class Cycle:
             return None
         refusal, victims = Verdict.LINE, list[Allocation]()
         if self._might_free(waiting, already) and not self._ruled_out(waiting):
-            victims, refusal = preempt.victims(group, waiting, already, self._victims)
+            victims, refusal = victim_selection.victims(group, waiting, already, self._victims)
             if group.packed and not victims:
                 self._bound = CapacityBound(group, waiting, self.now)
         for victim in victims or self._relocations(waiting, already):

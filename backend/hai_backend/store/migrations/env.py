@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from hai_backend.store.rows import Base
+from hai_backend.store.tables import Base
 
 context.configure(
     connection=context.config.attributes["connection"],

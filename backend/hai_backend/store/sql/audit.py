@@ -14,8 +14,8 @@ from sqlalchemy import ColumnElement, Connection, select
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.store import paging
 from hai_backend.store.base import AuditPage, AuditQuery, AuditRow
-from hai_backend.store.rows.people import AUDIT
-from hai_backend.store.sql import convert_small
+from hai_backend.store.sql import convert_admin
+from hai_backend.store.tables.accounts import AUDIT
 
 _OK = "OK"
 
@@ -24,7 +24,7 @@ def page(connection: Connection, query: AuditQuery) -> AuditPage:
     """One page, one row more than asked for being read to see whether another follows."""
     newest = select(AUDIT).where(*_conditions(query)).order_by(AUDIT.c.id.desc())
     rows = connection.execute(newest.limit(query.page_size + 1)).all()
-    return _page(query, [(row[0], convert_small.audit_of(row)) for row in rows])
+    return _page(query, [(row[0], convert_admin.audit_of(row)) for row in rows])
 
 
 def memory_page(kept: Sequence[AuditRow], query: AuditQuery) -> AuditPage:

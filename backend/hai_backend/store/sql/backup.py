@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from hai_backend.domain.errors import Conflict, Invalid, Unavailable, Violation
-from hai_backend.store.rows.people import AUDIT
+from hai_backend.store.tables.accounts import AUDIT
 
 _LOCKED_SECONDS = 5.0
 

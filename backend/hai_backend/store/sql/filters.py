@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, and_, func, or_, select
 
 from hai_backend.domain.task import TaskState
 from hai_backend.store.base import TaskFilter
-from hai_backend.store.rows.people import MEMBERS
-from hai_backend.store.rows.tasks import TAGS, TASKS, UNFINISHED
+from hai_backend.store.tables.accounts import MEMBERS
+from hai_backend.store.tables.tasks import TAGS, TASKS, UNFINISHED
 
 _C = TASKS.c
 

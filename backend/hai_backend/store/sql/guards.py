@@ -11,8 +11,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.task import Task, TaskState
-from hai_backend.store.rows.tasks import HAS_REQUEST_ID, TASKS, UNFINISHED
 from hai_backend.store.sql.commands import Command, CreateTask, SaveTask
+from hai_backend.store.tables.tasks import HAS_REQUEST_ID, TASKS, UNFINISHED
 
 _C = TASKS.c
 _Pair = tuple[str, str]

@@ -20,7 +20,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from hai.client.connection.cancellation import CancelledWithin, cancelled_only_from_outside
 from hai_backend.domain.errors import Unavailable
 from hai_backend.store.migrations import upgrade
-from hai_backend.store.rows.server import LEADER
 from hai_backend.store.single_flight import SingleFlight
 from hai_backend.store.sql.bulk import Bulk
 from hai_backend.store.sql.commands import Command
@@ -30,6 +29,7 @@ from hai_backend.store.sql.errors import concerns_all, translated
 from hai_backend.store.sql.transaction import Runs, Transaction, check_epoch
 from hai_backend.store.sql.write_queue import BATCH_LIMIT, QueuedCommand, settle
 from hai_backend.store.sql.writes import apply
+from hai_backend.store.tables.server import LEADER
 
 _READERS = 4
 _SETTINGS = {"application_name": "hai-server", "jit": "off", "statement_timeout": "60s"}

@@ -14,10 +14,10 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, selec
 from hai_backend.domain.task import Rank, Run, Task, TaskEvent
 from hai_backend.store import paging
 from hai_backend.store.base import TaskPage, TaskQuery
-from hai_backend.store.rows.server import META
-from hai_backend.store.rows.tasks import EVENTS, HAS_REQUEST_ID, RANKS, RUNS, TASKS, UNFINISHED
 from hai_backend.store.sql import convert
 from hai_backend.store.sql.filters import conditions
+from hai_backend.store.tables.server import META
+from hai_backend.store.tables.tasks import EVENTS, HAS_REQUEST_ID, RANKS, RUNS, TASKS, UNFINISHED
 
 _ORDERS: dict[str, ColumnElement[Any]] = {
     "id": TASKS.c.id,

@@ -24,7 +24,9 @@ from hai_backend.domain.catalog.image import Image, Registry
 from hai_backend.domain.catalog.port import Port
 from hai_backend.domain.environment import Environment
 from hai_backend.domain.mounts.mount import MountRow
-from hai_backend.store.rows.records import (
+from hai_backend.store.sql.convert import Values, dump_names, load_names, storable
+from hai_backend.store.sql.transaction import Transaction
+from hai_backend.store.tables.records import (
     ARTIFACTS,
     DATASETS,
     ENVIRONMENTS,
@@ -39,8 +41,6 @@ from hai_backend.store.rows.records import (
     TASK_ARTIFACTS,
     WEBHOOKS,
 )
-from hai_backend.store.sql.convert import Values, dump_names, load_names, storable
-from hai_backend.store.sql.transaction import Transaction
 
 Kept = TypeVar("Kept")
 

@@ -10,7 +10,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Run, Task, TaskEvent
 from hai_backend.domain.usage import GroupLoad, Minutes, RankUse, Window
 from hai_backend.store.base import AuditPage, AuditQuery, AuditRow, Kept, TaskPage, TaskQuery
-from hai_backend.store.sql import audit, queries, records, small_tables, usage
+from hai_backend.store.sql import admin_tables, audit, queries, records, usage
 from hai_backend.store.sql.commands import AddAudit, CreateTask, Do, SaveTask
 from hai_backend.store.sql.database import Database
 from hai_backend.store.sql.transaction import Transaction
@@ -76,57 +76,57 @@ class SqlStore:
 
     # nodes and groups
     async def nodes(self) -> list[Node]:
-        return await self._read(small_tables.nodes)
+        return await self._read(admin_tables.nodes)
 
     async def save_nodes(self, nodes: Collection[Node]) -> None:
         if nodes:
-            await self._do(lambda t: small_tables.save_nodes(t, nodes))
+            await self._do(lambda t: admin_tables.save_nodes(t, nodes))
 
     async def delete_nodes(self, names: Collection[str]) -> None:
         if names:
-            await self._do(lambda t: small_tables.delete_nodes(t, names))
+            await self._do(lambda t: admin_tables.delete_nodes(t, names))
 
     async def groups(self) -> list[Group]:
-        return await self._read(small_tables.groups)
+        return await self._read(admin_tables.groups)
 
     async def save_group(self, group: Group) -> None:
-        await self._do(lambda t: small_tables.save_group(t, group))
+        await self._do(lambda t: admin_tables.save_group(t, group))
 
     # users
     async def users(self) -> list[User]:
-        return await self._read(small_tables.users)
+        return await self._read(admin_tables.users)
 
     async def save_user(self, user: User) -> None:
-        await self._do(lambda t: small_tables.save_user(t, user))
+        await self._do(lambda t: admin_tables.save_user(t, user))
 
     async def quotas(self) -> list[Quota]:
-        return await self._read(small_tables.quotas)
+        return await self._read(admin_tables.quotas)
 
     async def save_quota(self, quota: Quota) -> None:
-        await self._do(lambda t: small_tables.save_quota(t, quota))
+        await self._do(lambda t: admin_tables.save_quota(t, quota))
 
     async def delete_quota(
         self, subject: str, subject_is_group: bool, group: str, priority: Priority
     ) -> bool:
         deleted = await self._do(
-            lambda t: small_tables.delete_quota(t, subject, subject_is_group, group, priority)
+            lambda t: admin_tables.delete_quota(t, subject, subject_is_group, group, priority)
         )
         return bool(deleted)
 
     async def tokens(self) -> list[Token]:
-        return await self._read(small_tables.tokens)
+        return await self._read(admin_tables.tokens)
 
     async def create_token(self, token: Token) -> Token:
         created: Token = await self._database.write(
-            Do(lambda t: small_tables.create_token(t, token))
+            Do(lambda t: admin_tables.create_token(t, token))
         )
         return created
 
     async def save_token(self, token: Token) -> None:
-        await self._do(lambda t: small_tables.save_token(t, token))
+        await self._do(lambda t: admin_tables.save_token(t, token))
 
     async def delete_token(self, token_id: int) -> bool:
-        return bool(await self._do(lambda t: small_tables.delete_token(t, token_id)))
+        return bool(await self._do(lambda t: admin_tables.delete_token(t, token_id)))
 
     # records
     async def records(self, kind: type[Kept], **equals: object) -> list[Kept]:

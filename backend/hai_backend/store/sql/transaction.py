@@ -16,8 +16,8 @@ from sqlalchemy import Connection, Delete, Table, bindparam, select, update
 
 from hai_backend.domain.errors import Deposed
 from hai_backend.domain.task import Run, RunState
-from hai_backend.store.rows.server import LEADER, META
 from hai_backend.store.sql.bulk import Bulk
+from hai_backend.store.tables.server import LEADER, META
 
 # Built once: building a statement costs more than running it.
 _NEW = tuple(f"new_{column.name}" for column in META.columns)

@@ -38,8 +38,8 @@ from hai_backend.domain.usage import (
     begin,
     parts,
 )
-from hai_backend.store.rows.usage import GROUP_USAGE, USAGE
 from hai_backend.store.sql.transaction import Transaction
+from hai_backend.store.tables.usage import GROUP_USAGE, USAGE
 
 _TABLES = (USAGE, GROUP_USAGE)
 

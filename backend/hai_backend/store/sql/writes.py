@@ -15,13 +15,13 @@ from sqlalchemy import Table, delete
 
 from hai_backend.domain.errors import Conflict, HaiError
 from hai_backend.domain.task import Rank, Run, Task, TaskEvent
-from hai_backend.store.rows.people import AUDIT
-from hai_backend.store.rows.tasks import EVENTS, RANKS, RUNS, TAGS, TASKS
-from hai_backend.store.sql import convert, convert_small, records
+from hai_backend.store.sql import convert, convert_admin, records
 from hai_backend.store.sql.commands import AddAudit, Command, CreateTask, Do, SaveTask
 from hai_backend.store.sql.guards import Guards, Stored
 from hai_backend.store.sql.queries import get_task
 from hai_backend.store.sql.transaction import Transaction
+from hai_backend.store.tables.accounts import AUDIT
+from hai_backend.store.tables.tasks import EVENTS, RANKS, RUNS, TAGS, TASKS
 
 
 def apply(transaction: Transaction, commands: Sequence[Command]) -> list[object]:
@@ -56,7 +56,7 @@ class _Batch:
                 case SaveTask(task, events, kept):
                     return self._save(task, events, kept)
                 case AddAudit(rows):
-                    self._audit += map(convert_small.audit_values, rows)
+                    self._audit += map(convert_admin.audit_values, rows)
                 case Do(run):
                     return run(self._transaction)
         except HaiError as error:

@@ -110,7 +110,7 @@ def _without(found: Environment, request: BuildRequest, packages: Sequence[str])
         project_directory,
         remove_requirements,
     )
-    from haienv.store.lock import normalize_name
+    from haienv.store.lock_file import normalize_name
 
     requested, projects = group_by_name(request.requirements), editable_projects(found.sites[0])
     removed = list(map(normalize_name, packages))

@@ -21,7 +21,7 @@ from haienv.cli.view import as_dict
 from haienv.errors import Refused, UsageError
 from haienv.names import check_name, parse_reference
 from haienv.store.layout import Home, home
-from haienv.store.lock import Lock
+from haienv.store.lock_file import Lock
 from haienv.store.records import VISIBILITIES, EnvMetadata
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from google.protobuf.message import Message
 
 from hai.client.errors import Invalid, UsageError, Violation
 from hai.client.taskfile import fields
-from hai.client.taskfile.reader import SpecReader, unknown
 from hai.client.taskfile.schema import json_schema
+from hai.client.taskfile.spec_reader import SpecReader, unknown
 from hai.client.taskfile.tree import (
     MAX_BYTES,
     Entry,

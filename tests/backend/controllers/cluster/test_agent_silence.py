@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from hai_backend.controllers.aio.change_feed import ChangeFeed
-from hai_backend.controllers.cluster.agent_silence import AgentSilence
+from hai_backend.controllers.cluster.heartbeat_monitor import AgentSilence
 from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.priority import Priority

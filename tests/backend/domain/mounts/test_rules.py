@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hai_backend.domain.accounts.user import Role, User
 from hai_backend.domain.errors import Invalid
 from hai_backend.domain.mounts.mount import HostPathType, Mount, MountAction, MountKind, MountRow
-from hai_backend.domain.mounts.rules import resolve
+from hai_backend.domain.mounts.mount_rules import resolve
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain.task import Task, TaskState

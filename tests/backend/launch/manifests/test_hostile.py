@@ -20,7 +20,7 @@ from hai_backend.api.tasks.validation.validate import validate
 from hai_backend.domain.accounts.user import Role, User
 from hai_backend.domain.errors import Invalid
 from hai_backend.domain.mounts.mount import Mount, MountAction, MountKind, MountRow
-from hai_backend.domain.mounts.rules import resolve
+from hai_backend.domain.mounts.mount_rules import resolve
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.shared_dirs import SharedDirectory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hai_backend.scheduler.capacity.node_info import Allocation, Occupancy
 from hai_backend.scheduler.capacity.pool import Pool
 from hai_backend.scheduler.capacity.requests import Request
-from hai_backend.scheduler.preemption.preempt import RankCount
+from hai_backend.scheduler.preemption.victim_selection import RankCount
 from hai_backend.scheduler.testing import node, queued
 
 

@@ -13,7 +13,7 @@ import click
 from hai_tui.cli.client_call import call
 from hai_tui.cli.output.output import note
 from hai_tui.cli.settings import Settings
-from hai_tui.cli.submission import sbatch
+from hai_tui.cli.submission import sbatch_options
 from hai_tui.cli.submission.local_run import program_path
 from hai_tui.cli.submission.options import override
 from hai_tui.cli.submission.sbatch_script import body_notes, directives, has_directives, wrapped
@@ -51,11 +51,11 @@ def _read_script(
         note(settings, text("submitted.unread", words=unread_directives[0], file=file.name))
     if not has_directives(script):
         return options
-    job = sbatch.read_job(directives(script, file.name), file.name, os.getcwd())
-    sbatch.fill(spec, job)
+    job = sbatch_options.read_job(directives(script, file.name), file.name, os.getcwd())
+    sbatch_options.fill(spec, job)
     nodes = options["nodes"] or spec.resource.node_count
-    notes = [*job.notes, *sbatch.process_notes(job), *body_notes(script)]
-    notes += _put_parts(settings, spec, sbatch.parts(job, nodes), options["group"])
+    notes = [*job.notes, *sbatch_options.process_notes(job), *body_notes(script)]
+    notes += _put_parts(settings, spec, sbatch_options.parts(job, nodes), options["group"])
     if job.equivalent_options:
         note(
             settings, text("sbatch.read", file=file.name, options=" ".join(job.equivalent_options))
@@ -76,7 +76,7 @@ def _read_script(
 
 
 def _put_parts(
-    settings: Settings, spec: TaskSpec, parts: sbatch.Parts, group: str | None
+    settings: Settings, spec: TaskSpec, parts: sbatch_options.Parts, group: str | None
 ) -> list[str]:
     """GPUs, CPUs and memory of a rank where nodes are shared; where they are given whole a rank has all of them."""
     name = (group or spec.resource.group or "default").partition("#")[0]

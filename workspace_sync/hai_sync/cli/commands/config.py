@@ -12,7 +12,7 @@ from hai.client.errors import UsageError
 from hai_sync.cli.options import CONFLICT, JOBS, LINKS, MODE, RATE, common, wants_json
 from hai_sync.cli.reporting import event
 from hai_sync.core.links import Links
-from hai_sync.core.rules import Mode, Policy
+from hai_sync.core.reconcile_options import Mode, Policy
 from hai_sync.settings import save_setting, settings
 from hai_sync.workspace_dir import CONFIG, find
 

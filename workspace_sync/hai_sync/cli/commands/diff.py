@@ -21,7 +21,7 @@ from hai_sync.cli.session_factory import relative, with_session
 from hai_sync.core.diff import Change
 from hai_sync.core.diff import diff as difference
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, below
-from hai_sync.core.rules import Mode, Rules
+from hai_sync.core.reconcile_options import Mode, Rules
 from hai_sync.remote.downloader import temporary_copies
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.session import Session

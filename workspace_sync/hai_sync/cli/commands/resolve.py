@@ -12,7 +12,7 @@ from hai_sync.cli.options import common, outward_links, usual_filter, wants_json
 from hai_sync.cli.reporting import conflict_facts, conflict_line, event, print_report
 from hai_sync.cli.session_factory import relative, with_session
 from hai_sync.core.entry import below
-from hai_sync.core.rules import Conflict, Mode, Policy, Rules
+from hai_sync.core.reconcile_options import Conflict, Mode, Policy, Rules
 from hai_sync.scan import Filter
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.session import Session

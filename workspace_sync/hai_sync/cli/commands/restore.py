@@ -13,7 +13,7 @@ from hai_sync.cli.options import common, outward_links, usual_filter, wants_json
 from hai_sync.cli.remote_selector import Revision
 from hai_sync.cli.reporting import Progress, event, print_report, printable
 from hai_sync.cli.session_factory import relative, with_session
-from hai_sync.core.rules import Mode, Rules
+from hai_sync.core.reconcile_options import Mode, Rules
 from hai_sync.remote.endpoint import client_id
 from hai_sync.session.lock import locked
 from hai_sync.session.options import Report, SyncOptions

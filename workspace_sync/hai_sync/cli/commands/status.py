@@ -10,7 +10,7 @@ import click
 from hai_sync.cli.options import common, outward_links, usual_filter, wants_json
 from hai_sync.cli.reporting import conflict_line, event, printable, problem_lines
 from hai_sync.cli.session_factory import with_session
-from hai_sync.core.rules import Mode, Rules
+from hai_sync.core.reconcile_options import Mode, Rules
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.session import Session
 from hai_sync.watch.control import query_daemon

@@ -11,7 +11,7 @@ import click
 from hai_sync.cli.options import note_unused, sync_options_of, transfer, wants_json
 from hai_sync.cli.reporting import Progress, print_plan, print_report
 from hai_sync.cli.session_factory import with_session
-from hai_sync.core.rules import Mode
+from hai_sync.core.reconcile_options import Mode
 from hai_sync.remote.rate_limit import RateLimit
 from hai_sync.session.options import Report
 from hai_sync.session.session import Session

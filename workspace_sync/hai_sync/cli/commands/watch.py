@@ -27,7 +27,7 @@ from hai_sync.cli.options import (
 )
 from hai_sync.cli.reporting import event, not_synced_line, printable, skipped_line
 from hai_sync.cli.session_factory import claim_index, connect, open_session
-from hai_sync.core.rules import Mode, Policy, Rules
+from hai_sync.core.reconcile_options import Mode, Policy, Rules
 from hai_sync.watch.control import query_daemon, server_choice
 from hai_sync.workspace_dir import WorkspaceDir, find
 

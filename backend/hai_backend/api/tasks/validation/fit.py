@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hai_backend.api.nodes.group_capacity import GroupCapacity
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import QuotaRow, ShareRow
 from hai_backend.domain.spec import ResourceSpec, RoleSpec, TaskSpec

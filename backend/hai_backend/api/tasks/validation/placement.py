@@ -8,7 +8,7 @@ from hai.client.taskfile.validation.conditions import BUILT_IN_SERVICE, node_cou
 from hai.client.taskfile.validation.violations import nearest
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.api.nodes.group_capacity import GroupCapacity
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.api.tasks.validation.fit import SubmitContext
 from hai_backend.domain.formatting import format_count
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from hai.client.taskfile.validation import violations
 from hai.v1 import task_spec_pb2 as pb
-from hai_backend.api.containers.rules import check_container
+from hai_backend.api.containers.container_limits import check_container
 from hai_backend.api.request import limits
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.api.tasks.convert_spec import spec_from_proto
 from hai_backend.api.tasks.validation.fit import SubmitContext, check_fit, quota_lack
 from hai_backend.api.tasks.validation.placement import check_place

@@ -8,8 +8,8 @@ alembic: the hot paths use the Table objects (in capitals) and no unit of work.
 
 from __future__ import annotations
 
-from hai_backend.store.rows import cluster, people, records, server, tasks, usage
-from hai_backend.store.rows.base import Base
+from hai_backend.store.tables import accounts, cluster, records, server, tasks, usage
+from hai_backend.store.tables.base import Base
 
 # Whoever has Base has all tables.
-__all__ = ["Base", "cluster", "people", "records", "server", "tasks", "usage"]
+__all__ = ["Base", "accounts", "cluster", "records", "server", "tasks", "usage"]

@@ -10,10 +10,10 @@ from sqlalchemy import Connection, and_, delete, select
 from hai_backend.domain.accounts.user import Quota, Token, User
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
-from hai_backend.store.rows.cluster import GROUPS, NODES
-from hai_backend.store.rows.people import MEMBERS, QUOTAS, TOKENS, USERS
-from hai_backend.store.sql import convert_small as convert
+from hai_backend.store.sql import convert_admin as convert
 from hai_backend.store.sql.transaction import Transaction
+from hai_backend.store.tables.accounts import MEMBERS, QUOTAS, TOKENS, USERS
+from hai_backend.store.tables.cluster import GROUPS, NODES
 
 
 def nodes(connection: Connection) -> list[Node]:

@@ -28,10 +28,10 @@ from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.goodput import Goodput, goodput
 from hai_backend.proxy.dependencies import ProxyDeps as ProxyRooms
-from hai_backend.proxy.facade import Facade
+from hai_backend.proxy.lazy_proxy import Facade
 from hai_backend.proxy.sessions import Sessions
 from hai_backend.proxy.status_page import StatusPage
-from hai_backend.server.term.components import Components
+from hai_backend.server.leader_term.components import Components
 
 _GRACE_SECONDS = 1.0
 

@@ -31,7 +31,7 @@ Rows = dict[int, list[Price]]
 """Runs by the number of their nodes, the cheapest first."""
 
 
-class VictimSelection:
+class VictimCandidates:
     """The runs of a VictimIndex at one time. Runs may be removed later, but not added."""
 
     def __init__(self, victim_index: VictimIndex, policy: Policy, now: float) -> None:

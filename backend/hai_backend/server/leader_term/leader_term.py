@@ -1,4 +1,4 @@
-"""How a reign begins and ends."""
+"""The time in which this server leads: what begins with it and ends with it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hai_backend.config import Settings
 from hai_backend.controllers.aio.retry import retry_until_stored
 from hai_backend.controllers.scheduling import history
 from hai_backend.launch.base import Launcher
+from hai_backend.server.leader_term.components import Components, Tools
+from hai_backend.server.leader_term.serving import Serving
 from hai_backend.server.paths import first_admin, newest_trace
-from hai_backend.server.term.components import Components, Tools
-from hai_backend.server.term.serving import Serving
 from hai_backend.store.base import Store
 
 

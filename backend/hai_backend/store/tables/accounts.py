@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from hai_backend.store.rows.base import Base, table
+from hai_backend.store.tables.base import Base, table
 
 
 class UserRow(Base):

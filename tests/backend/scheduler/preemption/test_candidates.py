@@ -24,13 +24,13 @@ from hai_backend.scheduler.capacity.node_info import Allocation, Occupancy
 from hai_backend.scheduler.capacity.requests import UNIT
 from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.policy.policy import Ranking
-from hai_backend.scheduler.preemption import preempt
+from hai_backend.scheduler.preemption import victim_selection
 from hai_backend.scheduler.preemption.bounds import CapacityBound
+from hai_backend.scheduler.preemption.candidates import VictimCandidates
 from hai_backend.scheduler.preemption.cost import loss, work_lost
 from hai_backend.scheduler.preemption.eligibility import preemptible_at, refusal_scope
-from hai_backend.scheduler.preemption.preempt import RankCount, victims
-from hai_backend.scheduler.preemption.selection import VictimSelection
 from hai_backend.scheduler.preemption.victim_index import rating_of
+from hai_backend.scheduler.preemption.victim_selection import RankCount, victims
 from hai_backend.scheduler.queue.queue import Verdict, Waiting
 from hai_backend.scheduler.testing import NOW, node, nodes, queued, running, share, snap
 
@@ -186,7 +186,7 @@ def a_cluster(draw: Random) -> Snapshot:
     return snap(Settings("default", packed), found, *shares, *filled(draw, packed), *waiting)
 
 
-def suspend(group: GroupState, victim: Allocation, cheapest: VictimSelection) -> None:
+def suspend(group: GroupState, victim: Allocation, cheapest: VictimCandidates) -> None:
     """As a pass does."""
     group.victim_index.remove(victim)
     cheapest.remove(victim)
@@ -210,7 +210,7 @@ def group_of(snapshot: Snapshot, policy: Policy) -> GroupState:
 @settings(max_examples=80, deadline=None)
 def test_the_same_leave_as_when_everybody_is_looked_at(policy: Policy, seed: int) -> None:
     group = group_of(a_cluster(Random(seed)), policy)
-    cheapest = VictimSelection(group.victim_index, policy, NOW)
+    cheapest = VictimCandidates(group.victim_index, policy, NOW)
     for waiting in group.queue.in_order():
         already = fit.rank_capacity(group.pool, waiting.request, Occupancy.RELEASING)
         if already < waiting.request.count:
@@ -276,12 +276,12 @@ def test_sizes_for_which_there_is_too_little_room_do_not_all_look_for_victims(
     looks: list[int] = []
 
     def noted(
-        group: GroupState, waiting: Waiting, already: int, cheapest: VictimSelection
+        group: GroupState, waiting: Waiting, already: int, cheapest: VictimCandidates
     ) -> object:
         looks.append(waiting.task.id)
         return victims(group, waiting, already, cheapest)
 
-    monkeypatch.setattr(preempt, "victims", noted)
+    monkeypatch.setattr(victim_selection, "victims", noted)
     firm = [running(100 + i, f"n{i:02}", HIGH, gpu=6) for i in range(10)]
     small = [running(200 + i, f"n{i:02}", LOW, gpu=1) for i in range(10)]
     sizes = [queued(i, 1, HIGH, gpu=3, cpu=i) for i in range(1, 31)]
@@ -339,13 +339,13 @@ def test_who_is_eligible_only_because_others_would_leave_is_not_taken() -> None:
     group = group_of(snap(nodes(4), *parts, *runs, asks), policy)
     group.shares.divide(4 * UNIT)
     waiting = group.waiting[1]
-    cheapest = VictimSelection(group.victim_index, policy, NOW)
+    cheapest = VictimCandidates(group.victim_index, policy, NOW)
     assert victims(group, waiting, 0, cheapest) == Slow(group, waiting, 0, NOW).victims()
     assert victims(group, waiting, 0, cheapest) == ([], Verdict.LINE)
     smaller = group_of(snap(nodes(4), *parts, *runs, replace(asks, node_count=2)), policy)
     smaller.shares.divide(4 * UNIT)
     found, _ = victims(
-        smaller, smaller.waiting[1], 0, VictimSelection(smaller.victim_index, policy, NOW)
+        smaller, smaller.waiting[1], 0, VictimCandidates(smaller.victim_index, policy, NOW)
     )
     assert [allocation.task.id for allocation in found] == [7, 8]
 
@@ -359,7 +359,7 @@ def test_who_is_protected_from_equals_is_not_even_priced_for_them() -> None:
     asks = queued(1, 4, created_at=NOW - 90_000)
     policy = Policy(ranking=Ranking.SUBMITTED)
     group = group_of(snap(nodes(4), *runs, asks), policy)
-    steps = VictimSelection(group.victim_index, policy, NOW).below(
+    steps = VictimCandidates(group.victim_index, policy, NOW).below(
         group.waiting[1], different_groups=False
     )
     assert [[price.task for row in rows for price in row] for rows in steps] == [[7], [9]]

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Index, false, literal_column
 from sqlalchemy.orm import Mapped, mapped_column
 
-from hai_backend.store.rows.base import Base, table
+from hai_backend.store.tables.base import Base, table
 
 
 class TaskRow(Base):

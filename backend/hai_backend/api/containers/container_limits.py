@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hai.v1 import task_spec_pb2 as pb
-from hai_backend.api.request.rules import Rules
+from hai_backend.api.request.field_checks import Rules
 from hai_backend.api.tasks.validation.fit import SubmitContext
 from hai_backend.domain.spec import ResourceSpec, TaskType
 

@@ -18,8 +18,8 @@ from hai_backend.config import Settings
 from hai_backend.controllers.aio.background import BackgroundTasks
 from hai_backend.controllers.aio.change_feed import ChangeFeed
 from hai_backend.controllers.aio.clock import Clock
-from hai_backend.controllers.cluster.agent_silence import AgentSilence
 from hai_backend.controllers.cluster.agents import ConnectedAgents
+from hai_backend.controllers.cluster.heartbeat_monitor import AgentSilence
 from hai_backend.controllers.cluster.launch import LaunchReconciler
 from hai_backend.controllers.cluster.nodes import Cluster
 from hai_backend.controllers.cluster.service_status import ServiceStates
@@ -48,7 +48,7 @@ from hai_backend.logs.store import LogStore
 from hai_backend.metrics.prometheus import Metrics
 from hai_backend.proxy.addresses import Addresses
 from hai_backend.scheduler import Policy
-from hai_backend.server.term.task_changes import TaskChanges
+from hai_backend.server.leader_term.task_changes import TaskChanges
 from hai_backend.store.base import Store
 from hai_backend.webhooks.delivery import post
 

@@ -18,15 +18,15 @@ from hai_backend.scheduler.capacity.node_info import Allocation, NodeInfo, Occup
 from hai_backend.scheduler.capacity.pool import Pool
 from hai_backend.scheduler.capacity.requests import Request
 from hai_backend.scheduler.group_state import GroupState
+from hai_backend.scheduler.preemption.candidates import Price, VictimCandidates
 from hai_backend.scheduler.preemption.eligibility import immune_until, preemptible_at, refusal_scope
-from hai_backend.scheduler.preemption.selection import Price, VictimSelection
 from hai_backend.scheduler.preemption.victim_index import rating_of
 from hai_backend.scheduler.queue.queue import Verdict, Waiting
 from hai_backend.scheduler.shares import Shares
 
 
 def victims(
-    group: GroupState, waiting: Waiting, already: int, selection: VictimSelection
+    group: GroupState, waiting: Waiting, already: int, selection: VictimCandidates
 ) -> tuple[list[Allocation], Verdict]:
     """The runs to suspend so that all ranks fit and not only `already`. If there are none: which tasks are refused
     too.

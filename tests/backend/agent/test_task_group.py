@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hai_backend.agent.parts import Parts, until
+from hai_backend.agent.task_group import Parts, until
 from tests.support.virtual_time import run_virtually
 
 
