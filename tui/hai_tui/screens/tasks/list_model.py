@@ -150,7 +150,7 @@ class TaskListPage(TaskActionsPage):
             return
         total = len(model.tasks) if model else 0
         key = "tasks.count" if self._filter.source else "tasks.count.all"
-        line = Text(text(key, in_footer=len(table.ids), all=total))
+        line = Text(text(key, shown=len(table.ids), all=total))
         if self._filter.source:
             line.append(" · ").append(self._filter.source, styles["waits"])
         if table.marked:
