@@ -1,7 +1,8 @@
-"""Signed credentials of browsers: a link that can be used once, and the session that it is exchanged for. Pure.
+"""Signed credentials of browsers: a link that can be used once, and the session that it is exchanged for.
 
-A browser never gets a token of the platform. Its credential names a user for one task only. It is valid only while that
-user's token is valid, so whoever checks a session also asks the directory. Nothing is stored on the server.
+A browser never gets a token of the platform. Its credential authenticates one user for one task. It is valid only
+while that user's token is valid: code that reads a session must also look the token up (auth.directory). The server
+stores nothing. The functions have no side effects.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import asdict, dataclass
 
 _MAC_BYTES = 32
-_LONGEST = 1024
+_MAX_CHARS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Lets a user see one task until `expires_at`. `purpose` tells links from sessions; `once` is the id of a link."""
+    """Lets a user see one task until `expires_at`. `purpose` is "link" or "session"; `once` is the id of a link."""
 
     purpose: str
     user: str
@@ -29,20 +30,20 @@ class Pass:
 
 
 def signing_key(secret: bytes) -> bytes:
-    """The key for signatures, derived from the server's secret; run tokens use the secret itself."""
+    """The key for signatures, derived from the server's secret. Run tokens are signed with the secret itself."""
     return hmac.digest(secret, b"hai browsers", "sha256")
 
 
 def sign(key: bytes, credential: Pass) -> str:
-    """The credential as signed, readable text."""
+    """The credential as base64url of a HMAC and JSON: signed, not encrypted."""
     payload = json.dumps(asdict(credential), separators=(",", ":")).encode()
-    return _text(hmac.digest(key, payload, hashlib.sha256) + payload)
+    return _encode(hmac.digest(key, payload, hashlib.sha256) + payload)
 
 
-def read(key: bytes, purpose: str, text: str, now: float) -> Pass | None:
+def verify(key: bytes, purpose: str, text: str, now: float) -> Pass | None:
     """The credential in a signed text; None: the signature or the purpose is wrong, or it has expired."""
     try:
-        data = _data(text)
+        data = _decode(text)
     except ValueError:
         return None
     mac, payload = data[:_MAC_BYTES], data[_MAC_BYTES:]
@@ -52,11 +53,11 @@ def read(key: bytes, purpose: str, text: str, now: float) -> Pass | None:
     return found if found.purpose == purpose and now < found.expires_at else None
 
 
-def _text(data: bytes) -> str:
+def _encode(data: bytes) -> str:
     return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _data(text: str) -> bytes:
-    if len(text) > _LONGEST or not text.isascii():
-        raise ValueError("no signed text")
+def _decode(text: str) -> bytes:
+    if len(text) > _MAX_CHARS or not text.isascii():
+        raise ValueError("not a signed credential")
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -37,7 +37,7 @@ class Sessions:
 
     def start_session(self, task_id: int, link_key: str) -> str | None:
         """Exchanges a link for a session; None if the link is invalid or was used."""
-        found = browser_sessions.read(self._key, _LINK, link_key, self._clock.now())
+        found = browser_sessions.verify(self._key, _LINK, link_key, self._clock.now())
         if found is None or found.task_id != task_id or found.once not in self._unused:
             return None
         del self._unused[found.once]
@@ -46,7 +46,7 @@ class Sessions:
     def renew(self, task_id: int, session: str) -> str | None:
         """Renews a session in the second half of its lifetime; otherwise returns None."""
         now = self._clock.now()
-        found = browser_sessions.read(self._key, _SESSION, session, now)
+        found = browser_sessions.verify(self._key, _SESSION, session, now)
         if found is None or found.task_id != task_id:
             return None
         if found.expires_at - now > SESSION_SECONDS / 2:
@@ -56,7 +56,7 @@ class Sessions:
     def visitor(self, task_id: int, session: str) -> Identity | None:
         """Returns the identity of a session; None if the session or its token is no longer valid."""
         now = self._clock.now()
-        found = browser_sessions.read(self._key, _SESSION, session, now) if session else None
+        found = browser_sessions.verify(self._key, _SESSION, session, now) if session else None
         if found is None or found.task_id != task_id:
             return None
         try:

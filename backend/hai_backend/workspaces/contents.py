@@ -17,7 +17,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from hai_backend.workspaces.storage.directories import DIRECTORY
+from hai_backend.workspaces.storage.directories import OPEN_DIRECTORY
 
 PIECE_BYTES = 1 << 20
 _SMALL_BYTES = 64 << 10
@@ -39,7 +39,7 @@ class Contents:
 
     def __init__(self, path: Path) -> None:
         path.mkdir(exist_ok=True, mode=0o700)
-        self.folder = os.open(path, DIRECTORY)
+        self.folder = os.open(path, OPEN_DIRECTORY)
         self._unverified: set[str] = set()
         self._flushing = ThreadPoolExecutor(1, "flushing")  # a slow disk delays no other workspace
         self._early_sync: Future[None] | None = None
@@ -114,7 +114,7 @@ class Contents:
     def _listing(self) -> Iterator[int]:
         """Opens the directory again, because a descriptor has only one listing position, and on btrfs a listing does
         not include entries that were created after the descriptor was opened."""
-        with opened(os.open(".", DIRECTORY, dir_fd=self.folder)) as folder:
+        with opened(os.open(".", OPEN_DIRECTORY, dir_fd=self.folder)) as folder:
             yield folder
 
     def sync(self, names: list[str] | None) -> None:

@@ -1,4 +1,4 @@
-"""A notebook of the file browser as a script, and without its outputs."""
+"""Converts a notebook to a Python script, and clears the outputs of a notebook."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from hai_jupyter.errors import invalid
 from hai_jupyter.handlers.base import Handler, answers
 from hai_jupyter.notebooks import nbformat_files, scripts
 
-_CHOICES = ("", "skip", "convert")
-_CLASHES = ("", "overwrite", "rename")
+_MAGIC_ACTIONS = ("", "skip", "convert")
+_EXISTING_FILE_ACTIONS = ("", "overwrite", "rename")
 
 
 class NotebookHandler(Handler):
-    """Reads the path of a notebook that the page names. Storage may be slow: Jupyter's loop does not wait for it."""
+    """Reads the notebook whose path is in the request. Storage may be slow, so subclasses do it in a thread."""
 
     def notebook(self) -> tuple[Path, bytes, Any]:
-        """Where it is, its bytes, and what they say."""
+        """The path of the notebook, its bytes, and the parsed notebook. Raises an error for the page."""
         path = self.body().get("path")
         if not isinstance(path, str) or not path.endswith(".ipynb"):
-            raise invalid(("path", "must be a notebook of the file browser"))
-        found = self.backend.contents_paths.file(path)
+            raise invalid(("path", "must be the path of an .ipynb file"))
+        file = self.backend.contents_paths.file(path)
         try:
-            data = found.read_bytes()
-            return found, data, nbformat_files.parsed(data)
+            data = file.read_bytes()
+            return file, data, nbformat_files.parsed(data)
         except ValueError as error:
-            raise invalid(("path", f"{found.name} is {error}")) from error
+            raise invalid(("path", f"{file.name} is {error}")) from error
 
     def choice(self, field: str, known: tuple[str, ...]) -> Any:
-        """One of a few words; left out: the empty one."""
+        """The value of `field`, which must be one of `known`; empty if the request does not have it."""
         value = self.body().get(field, "")
         if value not in known:
             raise invalid((field, f"must be one of {', '.join(filter(None, known))}"))
@@ -40,41 +40,45 @@ class NotebookHandler(Handler):
 
 
 class ScriptHandler(NotebookHandler):
-    """A script beside the notebook."""
+    """Writes a Python script next to the notebook."""
 
     @answers
     async def post(self) -> Any:
-        """Its path; or what first has to be decided: `specials` that are no Python, or the file that `exists`."""
-        return await asyncio.to_thread(self._written)
+        """Return the path of the script. If the user must decide first, return the `specials` (lines that are not
+        Python) or the file that `exists`."""
+        return await asyncio.to_thread(self._write_script)
 
-    def _written(self) -> Any:
+    def _write_script(self) -> Any:
         path, _, notebook = self.notebook()
-        choice, clash = self.choice("specials", _CHOICES), self.choice("clash", _CLASHES)
-        found = scripts.specials(notebook)
+        choice, clash = (
+            self.choice("specials", _MAGIC_ACTIONS),
+            self.choice("clash", _EXISTING_FILE_ACTIONS),
+        )
+        specials = scripts.specials(notebook)
         target = path.with_suffix(".py")
-        if found and not choice:
-            return {"specials": [asdict(one) for one in found]}
+        if specials and not choice:
+            return {"specials": [asdict(one) for one in specials]}
         if target.exists() and not clash:
             return {"exists": self.backend.contents_paths.contents_path(target)}
         if clash == "rename":
-            target = _free(target)
+            target = _unused_path(target)
         text = scripts.script(notebook, choice or "skip")
         nbformat_files.replace_with(text.encode(), target, like=path)
         return {"path": self.backend.contents_paths.contents_path(target)}
 
 
 class ClearHandler(NotebookHandler):
-    """Outputs of a notebook removed, with a copy as it was."""
+    """Removes all outputs of a notebook and saves a copy first."""
 
     @answers
     async def post(self) -> Any:
-        """The copy's path, and how large the notebook was and is."""
-        return await asyncio.to_thread(self._cleared)
+        """Return the path of the copy, and the size of the notebook before and after, in bytes."""
+        return await asyncio.to_thread(self._clear_outputs)
 
-    def _cleared(self) -> Any:
+    def _clear_outputs(self) -> Any:
         path, before, notebook = self.notebook()
         stamp = time.strftime("%Y%m%d-%H%M%S")
-        copy = _free(path.with_name(f"{path.stem}.{stamp}.bak.ipynb"))
+        copy = _unused_path(path.with_name(f"{path.stem}.{stamp}.bak.ipynb"))
         nbformat_files.replace_with(before, copy, like=path)
         for cell in notebook.cells:
             if cell.cell_type == "code":
@@ -84,10 +88,10 @@ class ClearHandler(NotebookHandler):
         return {"copy": self.backend.contents_paths.contents_path(copy), **sizes}
 
 
-def _free(path: Path) -> Path:
-    """The path, or the first like it that nothing has."""
-    number, found = 1, path
-    while found.exists():
+def _unused_path(path: Path) -> Path:
+    """The path itself, or path-2, path-3 …: the first that does not exist."""
+    number, candidate = 1, path
+    while candidate.exists():
         number += 1
-        found = path.with_name(f"{path.stem}-{number}{path.suffix}")
-    return found
+        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return candidate

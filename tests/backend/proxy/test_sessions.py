@@ -19,11 +19,12 @@ PASS = Pass("session", "ada", 3, 5, 100.0)
 
 def test_a_pass_is_read_back_until_its_time_is_over() -> None:
     text = browser_sessions.sign(KEY, PASS)
-    assert browser_sessions.read(KEY, "session", text, 99.9) == PASS
-    assert browser_sessions.read(KEY, "session", text, 100.0) is None
-    assert browser_sessions.read(KEY, "link", text, 1.0) is None
+    assert browser_sessions.verify(KEY, "session", text, 99.9) == PASS
+    assert browser_sessions.verify(KEY, "session", text, 100.0) is None
+    assert browser_sessions.verify(KEY, "link", text, 1.0) is None
     assert (
-        browser_sessions.read(browser_sessions.signing_key(b"other"), "session", text, 1.0) is None
+        browser_sessions.verify(browser_sessions.signing_key(b"other"), "session", text, 1.0)
+        is None
     )
 
 
@@ -32,13 +33,13 @@ def test_a_pass_that_was_changed_is_none(at: int, by: int) -> None:
     text = browser_sessions.sign(KEY, PASS)
     at %= len(text)
     changed = text[:at] + chr((ord(text[at]) + by) % 128) + text[at + 1 :]
-    found = browser_sessions.read(KEY, "session", changed, 1.0)
+    found = browser_sessions.verify(KEY, "session", changed, 1.0)
     assert found in (None, PASS)  # the last letter has bits that mean nothing
 
 
 @given(st.text(max_size=2000))
 def test_nonsense_is_no_pass(text: str) -> None:
-    assert browser_sessions.read(KEY, "session", text, 1.0) is None
+    assert browser_sessions.verify(KEY, "session", text, 1.0) is None
 
 
 async def test_a_link_is_traded_once_and_a_session_lasts_as_long_as_its_token() -> None:

@@ -1,4 +1,4 @@
-"""Caches the rows of a window. After a change it makes only the rows that are new or look different."""
+"""Caches the display rows of the loaded range of log lines. A change rebuilds only the rows that it touches."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from hai_tui.logs.window import Change, Line, Window
 
 
 class RowCache:
-    """Rows from the first line of the window to the last. A filter may leave out any line."""
+    """The rows of all lines of a `Window`, in order. A filter may hide any line."""
 
     def __init__(self, window: Window, line_format: LineFormat) -> None:
         self._window, self.line_format = window, line_format
         self._rows: list[Row] = []
-        self.widest = 0  # cells of the longest; of folded lines nobody asks
+        self.max_width = 0  # of the longest row, in terminal cells; 0 if lines are wrapped
 
     @property
     def rows(self) -> Sequence[Row]:
-        """What is shown."""
+        """All rows that pass the filter."""
         return self._rows
 
     def at(self, y: int) -> Row | None:
-        """The row at that place."""
+        """The row with index `y`, or None if there is none."""
         return self._rows[y] if 0 <= y < len(self._rows) else None
 
     def index_of(self, line: Line) -> int | None:
-        """Where that very line begins, with the separator before it."""
+        """The index of the first row of this line, or of its separator row if it has one."""
         return next((i for i, row in enumerate(self._rows) if row.line is line), None)
 
     def rebuild(self) -> None:
-        """Everything may be other than before."""
+        """Build all rows again."""
         self._rows = rows_of(self._window, self.line_format)
-        self.widest = self._width(self._rows)
+        self.max_width = self._width(self._rows)
 
     def apply(self, change: Change) -> None:
-        """The window has changed by this."""
+        """Update the rows after a change of the window."""
         if change.before or change.dropped_after:
             self.rebuild()
             return
@@ -46,29 +46,29 @@ class RowCache:
             self._replace_last_rows(change)
 
     def _replace_last_rows(self, change: Change) -> None:
-        """Rows of lines that are new, or look otherwise, and of those after them."""
-        index_of = max(0, min([len(self._window) - change.after, *change.replaced]))
-        end = self._end(index_of)
-        run = self._rows[end - 1].line.run if end else 0
-        rows = rows_of(self._window.since(index_of), self.line_format, run)
+        """Rebuild the rows from the first new or changed line to the end."""
+        first_changed = max(0, min([len(self._window) - change.after, *change.replaced]))
+        end = self._row_count(first_changed)
+        run_number = self._rows[end - 1].line.run if end else 0
+        rows = rows_of(self._window.since(first_changed), self.line_format, run_number)
         self._rows[end:] = rows
-        self.widest = max(self.widest, self._width(rows))
+        self.max_width = max(self.max_width, self._width(rows))
 
-    def _end(self, count: int) -> int:
-        """Behind the last row of the first so many lines. Without a filter the last of them has rows for sure."""
+    def _row_count(self, line_count: int) -> int:
+        """The number of rows of the first lines. Without a filter every line has a row, so the last line is enough."""
         if self.line_format.only is not None:
-            line_ids = _ids(islice(self._window, count))
+            line_ids = _ids(islice(self._window, line_count))
         else:
-            line_ids = _ids(self._window.since(count - 1)[:1] if count else ())
+            line_ids = _ids(self._window.since(line_count - 1)[:1] if line_count else ())
         indices = range(len(self._rows), 0, -1)
         return next((i for i in indices if id(self._rows[i - 1].line) in line_ids), 0)
 
     def _drop_first_rows(self) -> None:
-        """Rows of lines that have left at the beginning go. Without a filter the first line has rows for sure."""
+        """Remove the rows of lines that the window dropped at its start. A separator stays before the first line."""
         line_ids = _ids(islice(self._window, 1) if self.line_format.only is None else self._window)
         begin = next((i for i, row in enumerate(self._rows) if id(row.line) in line_ids), None)
-        first = [] if begin is None or self._rows[begin].begins else [self._rows[begin].line]
-        self._rows[:begin] = [Row(line, begins=True) for line in first]
+        separators = [] if begin is None or self._rows[begin].begins else [self._rows[begin].line]
+        self._rows[:begin] = [Row(line, begins=True) for line in separators]
 
     def _width(self, rows: Sequence[Row]) -> int:
         if self.line_format.wrap:

@@ -1,13 +1,15 @@
-"""Handles the reply of a daemon to `flush`: whether it has done the work of the command, printed as the command would.
+"""Reads the reply of a daemon to `flush`: decides whether the command has work left, and prints the result.
 
-Imports little, and only the standard library. The reply of an older daemon lacks some keys.
+It loads as little as possible, so that the command starts fast. The reply of an older daemon lacks some keys.
 """
 
 from __future__ import annotations
 
 import sys
 
-TYPE_CHECKING = False  # typing itself would take a fifth of the time that there is
+TYPE_CHECKING = (
+    False  # to import typing would take a fifth of the time that the command may take to start
+)
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
@@ -17,14 +19,14 @@ _HINT = "`haiworkspace sync --dry-run` shows them"
 
 
 def is_done(reply: Mapping[str, Any], verb: str) -> bool:
-    """Whether the command has nothing left to do: the daemon has the same mode, server and filters."""
+    """True if the daemon did all the work of the command: in its mode, without filters, with the same server."""
     if verb == "watch":
         return True
     mode = reply.get("mode", "sync")
-    return mode in ("sync", verb) and not reply.get("filtered") and _is_our_server(reply)
+    return mode in ("sync", verb) and not reply.get("filtered") and _uses_same_server(reply)
 
 
-def _is_our_server(reply: Mapping[str, Any]) -> bool:
+def _uses_same_server(reply: Mapping[str, Any]) -> bool:
     """A daemon with an explicit --profile reports no `surroundings`, and never matches."""
     from hai_sync.watch.control import server_choice
 
@@ -43,8 +45,8 @@ def print_reply(reply: Mapping[str, Any], verb: str, as_json: bool) -> int:
         print(f"in sync at revision {reply['revision']} (daemon)")
     if not as_json:
         _print_not_synced(reply)
-    counted = ("refused", "conflicts", "problems", *(("passed_over",) if verb == "sync" else ()))
-    return int(any(reply.get(kind) for kind in counted))
+    failures = ("refused", "conflicts", "problems", *(("passed_over",) if verb == "sync" else ()))
+    return int(any(reply.get(kind) for kind in failures))
 
 
 def _refusal(reply: Mapping[str, Any]) -> str:
@@ -71,8 +73,8 @@ def _print_failure(reply: Mapping[str, Any], as_json: bool) -> int:
     message, hint = f"the daemon cannot sync: {reply['error']}", reply.get("hint", "")
     code: int = reply.get("exit_code", 1)
     if as_json:
-        facts = {"message": message, "hint": hint, "reason": reply["reason"], "exit_code": code}
-        _print_event("error", {"error": facts}, file=sys.stderr)
+        fields = {"message": message, "hint": hint, "reason": reply["reason"], "exit_code": code}
+        _print_event("error", {"error": fields}, file=sys.stderr)
         return code
     print(f"haiworkspace: {message}", file=sys.stderr)
     if hint:
@@ -80,7 +82,7 @@ def _print_failure(reply: Mapping[str, Any], as_json: bool) -> int:
     return code
 
 
-def _print_event(kind: str, facts: Mapping[str, Any], file: Any = None) -> None:
+def _print_event(kind: str, fields: Mapping[str, Any], file: Any = None) -> None:
     import json
 
-    print(json.dumps({"event": kind, **facts}), file=file)
+    print(json.dumps({"event": kind, **fields}), file=file)

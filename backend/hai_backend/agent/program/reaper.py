@@ -1,4 +1,4 @@
-"""Collects every child that ends: the program, helpers, and orphans of the program that became ours."""
+"""Reaps every child that exits: the program, helpers, and orphans that the kernel gave to the agent."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process that we started; `ended` answers its exit code, 128+n when signal n killed it."""
+    """A process that the agent started. The result of `ended` is its exit code; 128+n if signal n killed it."""
 
     pid: int
     ended: asyncio.Future[int]
 
 
 class Reaper:
-    """One per agent: waits for all children, so nothing else may."""
+    """Waits for all children of the agent. There is one, and no other code may call waitpid."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._expected: dict[int, asyncio.Future[int]] = {}
+        self._futures: dict[int, asyncio.Future[int]] = {}
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
 
     def spawn(
@@ -37,7 +37,7 @@ class Reaper:
         stdin: int = subprocess.DEVNULL,
         error: int | None = None,
     ) -> Child:
-        """Start a child in a session of its own; what it says goes to one descriptor, unless `error` is another."""
+        """Start a child in a new POSIX session. Its stderr goes to `output` too, unless `error` is given."""
         process = subprocess.Popen(
             argv,
             stdin=stdin,
@@ -47,8 +47,8 @@ class Reaper:
             env=variables,
             start_new_session=True,
         )
-        process.returncode = 0  # we wait for it, not Popen
-        ended = self._expected[process.pid] = self._loop.create_future()
+        process.returncode = 0  # so that Popen does not call waitpid
+        ended = self._futures[process.pid] = self._loop.create_future()
         return Child(process.pid, ended)
 
     def _reap(self) -> None:
@@ -59,12 +59,12 @@ class Reaper:
                 return
             if pid == 0:
                 return
-            ended = self._expected.pop(pid, None)
+            ended = self._futures.pop(pid, None)
             if ended is not None and not ended.done():
                 ended.set_result(exit_code(status))
 
 
 def exit_code(status: int) -> int:
-    """A wait status as the shell says it."""
+    """Convert a wait status to an exit code as shells do: 128+n if signal n killed the process."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code

@@ -26,7 +26,12 @@ from hai_backend.workspaces.contents import (
     write_all,
 )
 from hai_backend.workspaces.files import WorkspaceFiles, now_ns
-from hai_backend.workspaces.storage.directories import DIRECTORY, Directories, chown_to, set_aside
+from hai_backend.workspaces.storage.directories import (
+    OPEN_DIRECTORY,
+    Directories,
+    chown_to,
+    set_aside,
+)
 from hai_backend.workspaces.storage.workers import (
     FILE_BYTES,
     FILE_SECONDS,
@@ -225,7 +230,7 @@ def recover(files: WorkspaceFiles) -> None:
 def publish(files: WorkspaceFiles, folder: int, name: str, source: str, path: str) -> bool:
     """Moves a built directory into an open directory. Returns False if it is not there (any more)."""
     try:
-        root = os.open(files.laid / source, DIRECTORY)
+        root = os.open(files.laid / source, OPEN_DIRECTORY)
     except FileNotFoundError:
         return False
     with opened(root):
@@ -249,8 +254,8 @@ def _move(above: int, source: str, below: int, name: str) -> bool:
 
 
 def _join(above: int, source: str, below: int, name: str) -> bool:
-    source_fd = os.open(source, DIRECTORY, dir_fd=above)
-    with opened(source_fd), opened(os.open(name, DIRECTORY, dir_fd=below)) as target:
+    source_fd = os.open(source, OPEN_DIRECTORY, dir_fd=above)
+    with opened(source_fd), opened(os.open(name, OPEN_DIRECTORY, dir_fd=below)) as target:
         for inner in os.listdir(source_fd):
             _move(source_fd, inner, target, inner)
     os.rmdir(source, dir_fd=above)

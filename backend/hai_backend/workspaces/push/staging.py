@@ -1,6 +1,6 @@
-"""Collects and validates a change before anything is touched.
+"""Stores a change of a workspace in the table `staged`, and validates it before any file is written.
 
-All of it is SQL over the table `staged`, so a change of 200 000 paths costs no memory.
+Most steps are SQL over that table, so memory grows with the number of directories, not with that of files.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from hai_backend.domain.workspace import (
 from hai_backend.workspaces.index import FIELDS, Index, row_of
 
 PROGRAMS = "tasks"  # author of revisions that contain what programs wrote
-UNGUARDED_REMOVALS = 10  # removals that need no confirmation
+UNGUARDED_REMOVALS = 10  # up to so many removals, their part of all files is not checked
 _MAX_VIOLATIONS = 100  # violations in one error
 _FILE, _DIRECTORY = int(EntryKind.FILE), int(EntryKind.DIRECTORY)
 _INSERT_STAGED = (
     f"INSERT OR REPLACE INTO staged(folder, name, {FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_REQUESTED = f"INSERT OR REPLACE INTO wanted(push, folder, name, {FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_IS_CURRENT = "e.folder = s.folder AND e.name = s.name AND e.gone = 0"
+_JOIN_CURRENT = "e.folder = s.folder AND e.name = s.name AND e.gone = 0"
 _FIELDS_OF_W = ", ".join(f"w.{field}" for field in FIELDS.split(", "))
 _FIELDS_OF_E = ", ".join(f"e.{field}" for field in FIELDS.split(", "))
 _IS_EQUAL = """e.kind = s.kind AND e.executable = s.executable
@@ -44,7 +44,7 @@ class Author:
 
 
 def add_requested(index: Index, push: int, entries: Iterable[Entry]) -> None:
-    """Adds to the requested changes of a push. Raises Invalid with every entry that is not allowed."""
+    """Adds entries to the requested changes of a push. Raises Invalid with every entry that is not allowed."""
     entries = list(entries)
     raise_if_invalid(
         [(entry.path, problem) for entry in entries if (problem := pushed_problem(entry))]
@@ -98,13 +98,13 @@ def normalize(index: Index, *, allow_many_removals: bool = True) -> int:
     """
     with index.transaction() as db:
         _add_parents(db)
-        raise_if_invalid([*_parents_not_directories(db), *_replaced_full_directories(db)])
-        _retain_full_directories(db)
+        raise_if_invalid([*_parents_not_directories(db), *_replaced_non_empty_directories(db)])
+        _retain_non_empty_directories(db)
         db.execute(
-            f"DELETE FROM staged AS s WHERE EXISTS (SELECT 1 FROM entries e WHERE {_IS_CURRENT} AND {_IS_EQUAL})"
+            f"DELETE FROM staged AS s WHERE EXISTS (SELECT 1 FROM entries e WHERE {_JOIN_CURRENT} AND {_IS_EQUAL})"
         )
         db.execute(
-            f"DELETE FROM staged AS s WHERE kind = 0 AND NOT EXISTS (SELECT 1 FROM entries e WHERE {_IS_CURRENT})"
+            f"DELETE FROM staged AS s WHERE kind = 0 AND NOT EXISTS (SELECT 1 FROM entries e WHERE {_JOIN_CURRENT})"
         )
         if not allow_many_removals:
             _check_removals(db)
@@ -112,7 +112,7 @@ def normalize(index: Index, *, allow_many_removals: bool = True) -> int:
 
 
 def _kind_after(db: sqlite3.Connection, path: str) -> int | None:
-    """Returns the kind of a path after the change; None if it neither exists nor is staged."""
+    """Returns the kind of a path after the change: 0 if the change removes it, None if it never existed."""
     folder, _, name = path.rpartition("/")
     staged = db.execute(
         "SELECT kind FROM staged WHERE folder = ? AND name = ?", (folder, name)
@@ -120,17 +120,15 @@ def _kind_after(db: sqlite3.Connection, path: str) -> int | None:
     if staged is not None:
         return int(staged[0])
     query = "SELECT kind FROM entries WHERE folder = ? AND name = ? AND gone = 0"
-    already_on_disk = db.execute(query, (folder, name)).fetchone()
-    return int(already_on_disk[0]) if already_on_disk else None
+    current = db.execute(query, (folder, name)).fetchone()
+    return int(current[0]) if current else None
 
 
 def _parents(db: sqlite3.Connection) -> list[str]:
-    """Returns every directory that gets an entry, outer ones first."""
-    already_on_disk = {
-        row[0] for row in db.execute("SELECT DISTINCT folder FROM staged WHERE kind != 0")
-    }
-    already_on_disk |= {above for folder in already_on_disk for above in folders_above(folder)}
-    return sorted(already_on_disk - {""})
+    """Returns the directories that contain a staged entry, parents before children."""
+    parents = {row[0] for row in db.execute("SELECT DISTINCT folder FROM staged WHERE kind != 0")}
+    parents |= {above for folder in parents for above in folders_above(folder)}
+    return sorted(parents - {""})
 
 
 def _add_parents(db: sqlite3.Connection) -> None:
@@ -141,36 +139,36 @@ def _add_parents(db: sqlite3.Connection) -> None:
 def _parents_not_directories(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
     for path in _parents(db):
         if _kind_after(db, path) != _DIRECTORY:
-            yield path, "would be a file or link, but also a directory that is not empty"
+            yield path, "is a file or link, but the change adds entries below it"
 
 
-def _replaced_full_directories(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
-    """Yields files and links that would replace a directory that is not empty after the change."""
-    query = f"""SELECT s.folder, s.name FROM staged s CROSS JOIN entries e ON {_IS_CURRENT}
+def _replaced_non_empty_directories(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
+    """Yields each file or link that replaces a directory which still has entries after the change."""
+    query = f"""SELECT s.folder, s.name FROM staged s CROSS JOIN entries e ON {_JOIN_CURRENT}
         WHERE e.kind = {_DIRECTORY} AND s.kind NOT IN (0, {_DIRECTORY})"""
     for folder, name in db.execute(query).fetchall():
         path = joined(folder, name)
-        if _is_not_empty(db, path):
+        if _has_entries_after_change(db, path):
             yield path, "is a directory that is not empty; the change must remove its entries first"
 
 
-def _is_not_empty(db: sqlite3.Connection, path: str) -> bool:
+def _has_entries_after_change(db: sqlite3.Connection, path: str) -> bool:
     query = """SELECT 1 FROM entries e WHERE e.folder = ? AND e.gone = 0 AND NOT EXISTS (
         SELECT 1 FROM staged s WHERE s.folder = e.folder AND s.name = e.name AND s.kind = 0) LIMIT 1"""
     return db.execute(query, (path,)).fetchone() is not None
 
 
-def _retain_full_directories(db: sqlite3.Connection) -> None:
-    """Keeps removed directories that are not empty: a client may not know all of their entries. Inner ones first."""
-    query = f"""SELECT s.folder, s.name FROM staged s CROSS JOIN entries e ON {_IS_CURRENT}
+def _retain_non_empty_directories(db: sqlite3.Connection) -> None:
+    """Cancels the removal of directories that still have entries, as clients may not know them. Children come first."""
+    query = f"""SELECT s.folder, s.name FROM staged s CROSS JOIN entries e ON {_JOIN_CURRENT}
         WHERE s.kind = 0 AND e.kind = {_DIRECTORY} ORDER BY s.folder DESC, s.name DESC"""
     for folder, name in db.execute(query).fetchall():
-        if _is_not_empty(db, joined(folder, name)):
+        if _has_entries_after_change(db, joined(folder, name)):
             db.execute("DELETE FROM staged WHERE folder = ? AND name = ?", (folder, name))
 
 
 def _check_removals(db: sqlite3.Connection) -> None:
-    query = f"""SELECT COUNT(*) FROM staged s CROSS JOIN entries e ON {_IS_CURRENT}
+    query = f"""SELECT COUNT(*) FROM staged s CROSS JOIN entries e ON {_JOIN_CURRENT}
         WHERE s.kind = 0 AND e.kind != {_DIRECTORY}"""
     removed = db.execute(query).fetchone()[0]
     if removed <= UNGUARDED_REMOVALS:
@@ -205,7 +203,7 @@ def _insert_revision(db: sqlite3.Connection, previous: Revision, author: Author)
         COALESCE(SUM(kind = 0), 0), COALESCE(SUM(kind = {_FILE}), 0), COALESCE(SUM(size), 0)
         FROM staged""").fetchone()
     old_files, old_size = db.execute(f"""SELECT COUNT(*), COALESCE(SUM(e.size), 0)
-        FROM staged s CROSS JOIN entries e ON {_IS_CURRENT} WHERE e.kind = {_FILE}""").fetchone()
+        FROM staged s CROSS JOIN entries e ON {_JOIN_CURRENT} WHERE e.kind = {_FILE}""").fetchone()
     revision = Revision(
         number=previous.number + 1,
         created_at=max(author.now, previous.created_at),
@@ -225,19 +223,19 @@ def _add_pending(db: sqlite3.Connection) -> None:
     db.execute(f"""INSERT INTO pending
         SELECT s.folder, s.name, s.kind, s.executable, s.size, s.mtime_ns, s.digest, s.target,
           COALESCE(s.source, s.laid), COALESCE(e.kind, 0), e.digest
-        FROM staged s LEFT JOIN entries e ON {_IS_CURRENT} WHERE s.laid IS NULL OR s.kind = {_DIRECTORY}""")
+        FROM staged s LEFT JOIN entries e ON {_JOIN_CURRENT} WHERE s.laid IS NULL OR s.kind = {_DIRECTORY}""")
     db.execute(f"""INSERT OR REPLACE INTO stats
         SELECT folder, name, l.size, l.mtime_ns, l.ino, l.ctime_ns, l.seen_ns
         FROM staged s CROSS JOIN laid l USING (folder, name) WHERE s.kind = {_FILE} AND l.push = s.laid""")
     db.execute(f"""INSERT OR IGNORE INTO objects
-        SELECT e.digest, e.size FROM staged s CROSS JOIN entries e ON {_IS_CURRENT} WHERE e.kind = {_FILE}""")
+        SELECT e.digest, e.size FROM staged s CROSS JOIN entries e ON {_JOIN_CURRENT} WHERE e.kind = {_FILE}""")
 
 
 def _update_entries(db: sqlite3.Connection, number: int) -> None:
     """Updates `entries`. The joins start at `staged`: SQLite never reorders a CROSS JOIN."""
     db.execute(
         f"""INSERT OR REPLACE INTO entries(folder, name, born, gone, {FIELDS})
-        SELECT e.folder, e.name, e.born, ?, {_FIELDS_OF_E} FROM staged s CROSS JOIN entries e ON {_IS_CURRENT}""",
+        SELECT e.folder, e.name, e.born, ?, {_FIELDS_OF_E} FROM staged s CROSS JOIN entries e ON {_JOIN_CURRENT}""",
         (number,),
     )
     db.execute(

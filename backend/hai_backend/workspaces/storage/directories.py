@@ -1,5 +1,8 @@
-"""Opens directories below a root that users' programs write into. Every step starts at an open directory and follows no
-symbolic link, so nothing outside of the root is ever touched, whatever changes meanwhile."""
+"""Opens directories below a root that users' programs write into.
+
+Each part of a path is opened relative to its open parent, and no symbolic link is followed. So a program that changes
+the tree at the same time cannot lead the server outside of the root.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Directories:
     """Opens directories by path, and keeps the last one and its parents open. Not thread-safe."""
 
     def __init__(self, root: Path, *, owner: int = 0) -> None:
-        self.root = os.open(root, DIRECTORY)
+        self.root = os.open(root, OPEN_DIRECTORY)
         self._owner = owner
         self._open: list[tuple[str, int]] = []
 
@@ -27,7 +30,7 @@ class Directories:
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        at: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -40,7 +43,7 @@ class Directories:
         return self._walk(folder, make=False)
 
     def make(self, folder: str) -> int:
-        """Opens a directory, creates what is missing, and sets aside what is not a directory."""
+        """Opens a directory. Creates missing directories; renames a file or link that is in the way."""
         return self._walk(folder, make=True)
 
     def _walk(self, folder: str, *, make: bool) -> int:
@@ -50,23 +53,25 @@ class Directories:
             depth += 1
         self._close_below(depth)
         for part in names[depth:]:
-            above = self._open[-1][1] if self._open else self.root
-            self._open.append((part, self._open_step(part, above, make=make)))
+            parent = self._open[-1][1] if self._open else self.root
+            self._open.append((part, self._open_step(part, parent, make=make)))
         return self._open[-1][1] if self._open else self.root
 
-    def _open_step(self, name: str, above: int, *, make: bool) -> int:
+    def _open_step(self, name: str, parent: int, *, make: bool) -> int:
         try:
-            return os.open(name, DIRECTORY, dir_fd=above)
+            return os.open(name, OPEN_DIRECTORY, dir_fd=parent)
         except FileNotFoundError:
             if not make:
                 raise
         except OSError:
             if not make:
                 raise
-            set_aside(name, above)
-        with suppress(FileExistsError):  # another thread creates it, too
-            os.mkdir(name, 0o755, dir_fd=above)
-        made = os.open(name, DIRECTORY, dir_fd=above)
+            set_aside(name, parent)
+        with suppress(
+            FileExistsError
+        ):  # another thread may have created it, through an object of its own
+            os.mkdir(name, 0o755, dir_fd=parent)
+        made = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
         chown_to(made, self._owner)
         return made
 
@@ -76,25 +81,27 @@ class Directories:
 
 
 def chown_to(descriptor: int, owner: int) -> None:
-    """Gives a file to its user, if the server runs as root; 0: does nothing."""
+    """Changes the owner of an open file. Does nothing if `owner` is 0 or the server does not run as root."""
     if owner and os.geteuid() == 0:
         os.fchown(descriptor, owner, owner)
 
 
-def chown_entry(name: str, folder: int, owner: int) -> None:
-    """Does the same for an entry of an open directory; for a link, for the link itself."""
+def chown_entry(name: str, directory: int, owner: int) -> None:
+    """Changes the owner of an entry of an open directory, of a link itself. Does nothing where chown_to does not."""
     if owner and os.geteuid() == 0:
-        os.chown(name, owner, owner, dir_fd=folder, follow_symlinks=False)
+        os.chown(name, owner, owner, dir_fd=directory, follow_symlinks=False)
 
 
-def set_aside(name: str, folder: int) -> str:
-    """Renames an entry to a free name beside it, where the next scan finds it. Returns the name."""
+def set_aside(name: str, directory: int) -> str:
+    """Renames an entry to an unused name in the same directory, and returns that name. The next scan adds it."""
     stem = name.encode()[:200].decode(errors="ignore")
     for number in range(1, 1000):
         new_name = f"{stem}.conflict-{number}"
         try:
-            os.stat(new_name, dir_fd=folder, follow_symlinks=False)
+            os.stat(new_name, dir_fd=directory, follow_symlinks=False)
         except FileNotFoundError:
-            os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.rename(name, new_name, src_dir_fd=directory, dst_dir_fd=directory)
             return new_name
-    raise FileExistsError(f"{name} has a thousand conflicts already")
+    raise FileExistsError(
+        f"{name} cannot be renamed: {stem}.conflict-1 to {stem}.conflict-999 exist"
+    )

@@ -203,7 +203,7 @@ class LogScroll(SizedScrollView, can_focus=True):
     def _settle(self) -> None:
         """Lay out; at the end while following."""
         self._settling = True
-        self.measure(Size(self._row_cache.widest, len(self.rows)))
+        self.measure(Size(self._row_cache.max_width, len(self.rows)))
         self._settling = False
         if self.following:
             self._jump(round(self.max_scroll_y))

@@ -1,4 +1,4 @@
-"""Rules for where a task runs and what it offers there, as this cluster has it: group, zone, nodes, services."""
+"""Checks the group, zone, nodes and services of a task against this cluster and the rights of the user."""
 
 from __future__ import annotations
 
@@ -13,38 +13,43 @@ from hai_backend.api.tasks.validation.fit import SubmitContext
 from hai_backend.domain.formatting import format_count
 
 
-def check_place(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> None:
-    """Add what this cluster lacks, and what the user has no right to. Fields that are wrong anyway are left out."""
+def check_placement(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> None:
+    """Add a violation for each thing that does not exist here, and for each right that the user lacks.
+
+    Skips fields that have a violation already.
+    """
     group, _, zone = spec.resource.group.partition("#")
     if rules.ok("resource.group"):
         _check_group(group or "default", zone, context, rules)
     for index, service in enumerate(spec.services):
         path = f"services[{index}]"
         if service.name != BUILT_IN_SERVICE and rules.ok(path):
-            _check_right(path, service, context, rules)
+            _check_service_right(path, service, context, rules)
     if spec.options.assigned_nodes:
         _check_assigned(spec, context, rules)
         found = context.capacity.get(group or "default")
         if found is not None and rules.ok("resource.group"):
-            _check_members(spec.options.assigned_nodes, found, zone, rules)
+            _check_nodes(spec.options.assigned_nodes, found, zone, rules)
 
 
 def _check_group(group: str, zone: str, context: SubmitContext, rules: Rules) -> None:
     if group not in context.capacity:
         known = sorted(context.capacity)
-        some = ", ".join(known[:20]) or "none yet"
-        message = f"there is no group {group[:64]!r}; there are {some}{nearest(group, known)}"
+        existing = ", ".join(known[:20]) or "none yet"
+        message = f"there is no group {group[:64]!r}; there are {existing}{nearest(group, known)}"
         rules.add("resource.group", message, "NO_SUCH_GROUP")
     elif zone and zone not in context.capacity[group].zones:
-        some = ", ".join(sorted(context.capacity[group].zones)) or "none"
-        message = f"group {group} has no zone {zone!r}; it has {some}"
+        existing = ", ".join(sorted(context.capacity[group].zones)) or "none"
+        message = f"group {group} has no zone {zone!r}; it has {existing}"
         rules.add("resource.group", message, "NO_SUCH_GROUP")
 
 
-def _check_right(path: str, service: pb.ServiceSpec, context: SubmitContext, rules: Rules) -> None:
-    wanted = [f"custom_service:{service.type}:{port}" for port in (service.port or "*", "*")]
-    if not any(context.has_right(right) for right in wanted):
-        named = " or ".join(dict.fromkeys(wanted))
+def _check_service_right(
+    path: str, service: pb.ServiceSpec, context: SubmitContext, rules: Rules
+) -> None:
+    sufficient = [f"custom_service:{service.type}:{port}" for port in (service.port or "*", "*")]
+    if not any(context.has_right(right) for right in sufficient):
+        named = " or ".join(dict.fromkeys(sufficient))
         rules.add(path, f"{context.user} lacks the right {named}", "DENIED")
 
 
@@ -58,13 +63,13 @@ def _check_assigned(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> 
         rules.add(field, message)
 
 
-def _check_members(names: Sequence[str], group: GroupCapacity, zone: str, rules: Rules) -> None:
+def _check_nodes(names: Sequence[str], group: GroupCapacity, zone: str, rules: Rules) -> None:
     unknown = next((name for name in names if name not in group.nodes), "")
-    meant = nearest(unknown, group.nodes)
+    suggestion = nearest(unknown, group.nodes)  # for the first unknown name only
     for index, name in enumerate(names):
         node, path = group.nodes.get(name), f"options.assigned_nodes[{index}]"
         if node is None:
-            hint = meant if name == unknown else ""
+            hint = suggestion if name == unknown else ""
             rules.add(path, f"group {group.name} has no node {name[:64]!r}{hint}", "NO_SUCH_NODE")
         elif zone and node.zone != zone:
             rules.add(path, f"node {name} is not in zone {zone}", "NO_SUCH_NODE")

@@ -14,7 +14,7 @@ from hai_backend.api.request import limits
 from hai_backend.api.request.field_checks import Rules
 from hai_backend.api.tasks.convert_spec import spec_from_proto
 from hai_backend.api.tasks.validation.fit import SubmitContext, check_fit, quota_lack
-from hai_backend.api.tasks.validation.placement import check_place
+from hai_backend.api.tasks.validation.placement import check_placement
 from hai_backend.domain.errors import Exhausted
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import ResourceSpec, TaskSpec, letters
@@ -29,7 +29,7 @@ def validate(spec: pb.TaskSpec, context: SubmitContext) -> TaskSpec:
         rules.add(violation.field, violation.message)
     if spec.ByteSize() > limits.SPEC_BYTES:
         rules.check()  # nothing more is read of it
-    check_place(spec, context, rules)
+    check_placement(spec, context, rules)
     check_container(spec, context, rules)
     rules.check()
     found = spec_from_proto(spec, context.lifetimes)
