@@ -3,7 +3,7 @@ PYTHON ?= python
 BESIDE := -n $(shell nproc) --dist loadgroup
 ALONE  := --last-failed --last-failed-no-failures none -rpf
 
-TIERS  := deploy browser faults e2e slow torch postgres
+TIERS  := deploy browser faults e2e terminal slow torch postgres
 IN_TIER := $(subst $() , or ,$(TIERS))
 
 .PHONY: help check format lint types proto proto-lint test $(TIERS:%=test-%) test-tiers test-on-postgres e2e-k8s bench mutate mutate-fence silence docs

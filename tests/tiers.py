@@ -15,7 +15,8 @@ TIERS = {
     "browser": "JupyterLab: its server, kernels, and Chromium",
     "faults": "long schedules of silence, crashes and restarts; small errors put into the code",
     "e2e": "real servers, agents and programs",
-    "slow": "real uv, daemons of workspace sync, and every page of the terminal app with hostile texts",
+    "terminal": "pages of the terminal app on a real server",
+    "slow": "real uv, daemons of workspace sync",
     "torch": "PyTorch, Lightning and Transformers",
     "postgres": "what only PostgreSQL does",
 }
@@ -39,7 +40,7 @@ PATHS = [
     ("haienv/store/test_concurrency.py", "slow"),
     ("haienv/store/test_crash_recovery.py", "slow"),
     ("workspace_sync/cli/", "slow"),
-    ("tui/test_plain.py", "slow"),
+    ("tui/pages/", "terminal"),
 ]
 """Prefixes of paths below tests/."""
 

@@ -25,7 +25,7 @@ async def test_a_watch_that_is_cancelled_by_nobody_is_shown_as_a_fault() -> None
     client, failed = FakeClient(nodes=["n0"]), asyncio.Queue[BaseException]()
     client._transport.stream = cancelled  # type: ignore[method-assign]
     session = Session(
-        client.profile, lambda: 0.0, connect=lambda profile: client, failed=failed.put_nowait
+        client.profile, lambda: 0.0, connect=lambda profile: client, on_failed=failed.put_nowait
     )
     session.start()
     error = await asyncio.wait_for(failed.get(), 20)
@@ -36,7 +36,7 @@ async def test_a_watch_that_is_cancelled_by_nobody_is_shown_as_a_fault() -> None
 async def test_closing_a_session_is_no_fault() -> None:
     client, failed = FakeClient(nodes=["n0"]), asyncio.Queue[BaseException]()
     session = Session(
-        client.profile, lambda: 0.0, connect=lambda profile: client, failed=failed.put_nowait
+        client.profile, lambda: 0.0, connect=lambda profile: client, on_failed=failed.put_nowait
     )
     session.start()
     await session.client()

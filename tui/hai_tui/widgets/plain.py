@@ -2,7 +2,7 @@
 
 Textual and Rich read `[red]`, `[/b]` and `[@click=app.quit]` in every `str` as instructions, and raise where they make
 no sense; tasks, nodes, tags, groups, messages and lines of logs may be called so. All that takes a `str` of theirs is
-therefore used in the form that it has here (tests/tui/test_plain.py holds the rest of the app to it).
+therefore used in the form that it has here (tests/tui/pages/test_plain.py holds the rest of the app to it).
 """
 
 from __future__ import annotations
