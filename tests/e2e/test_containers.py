@@ -252,7 +252,7 @@ async def test_deleting_ends_it_and_removes_its_files(here: Reach) -> None:
     assert not home_of(here, gone).exists()
     assert home_of(here, kept).is_dir()
     assert (await here.client.tasks.get(gone.id)).state == TASK_STATE_FINISHED
-    with pytest.raises(Conflict, match="no dev container"):
+    with pytest.raises(Conflict, match="is not a dev container"):
         await here.client.containers.delete((await here.task()).id)
 
 
