@@ -139,7 +139,10 @@ async def test_one_that_breaks_after_submission_ends_the_run_with_its_name_and_n
     await local.client.nodes.uncordon("node1")
     task = await local.client.tasks.wait(submitted.id, timeout=60)
     assert task.outcome == TASK_OUTCOME_FAILED
-    assert f"environment torch[{user}] cannot be activated on node1: lock.txt does not match" in task.reason
+    assert (
+        f"environment torch[{user}] cannot be activated on node1: lock.txt does not match"
+        in task.reason
+    )
     (run,) = await local.client.tasks.runs(task.id)
     assert run.stop_code & 256  # INIT_FAILED
     assert run.environment_lock == ""

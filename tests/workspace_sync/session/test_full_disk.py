@@ -80,7 +80,7 @@ async def test_a_disk_that_fills_meanwhile_leaves_the_reserve(
     laptop.write("large", os.urandom(24 * MB))
     fills(monkeypatch, small.disk, after=8 * MB)
     for _ in range(2):
-        with pytest.raises(LimitReached, match="reserved for the database"):
+        with pytest.raises(LimitReached, match="reserve of the database"):
             await laptop.sync()
     assert (small.disk / "filling").exists()
     # Of the reserve of 6 MB: what was on its way when the disk filled may have taken some

@@ -19,9 +19,10 @@ from hai_backend.store.base import AuditQuery
 
 _MAX_DEPTH = 5
 _PUBLIC_NAMES = """
-    add author client_id conditions deprecated description format group groups holder host_type last_error location
-    lock_hash mount_path name news owner owners path paths prefix pull_secret reason reference remove request_id right
-    rights service source subject tag task_name text type user user_group user_groups username version
+    add author client_id conditions deprecated description format group groups holder host_type last_error layer
+    location lock_hash message mount_path name news owner owners parent path paths prefix pull_secret python_version
+    reason reference remove request_id right rights service source subject tag task_name text type user user_group
+    user_groups username version
 """
 PUBLIC = set(_PUBLIC_NAMES.split())
 """Fields of requests that a row may show: none holds a secret (`pull_secret` is the name of one in Kubernetes)."""
