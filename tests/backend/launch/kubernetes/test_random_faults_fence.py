@@ -1,6 +1,6 @@
 """The storm notices a broken fence: each line that docs/contributing/fencing.md needs is taken away in turn.
 
-`python -m tests.backend.launch.kubernetes.test_storm_fence 100` says how many of 100 seeds notice each.
+`python -m tests.backend.launch.kubernetes.test_random_faults_fence 100` says how many of 100 seeds notice each.
 """
 
 from __future__ import annotations
