@@ -27,13 +27,13 @@ IMPORTS = (
 REFUSED = """
 import grpc.aio
 from google.rpc import error_details_pb2, status_pb2
-from hai_backend.agent.server.errors import given_up
+from hai_backend.agent.server.errors import is_rejected
 
 status = status_pb2.Status()
 status.details.add().Pack(error_details_pb2.ErrorInfo(reason="FENCED"))
 trailers = grpc.aio.Metadata(("grpc-status-details-bin", status.SerializeToString()))
 code = grpc.StatusCode.FAILED_PRECONDITION
-print(given_up(grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailers)))
+print(is_rejected(grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailers)))
 """
 HELLO = (
     "import os, sys\nprint('hello', sys.executable, 'LD_LIBRARY_PATH' in os.environ, flush=True)"

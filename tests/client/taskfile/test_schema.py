@@ -18,7 +18,9 @@ DOCS = Path(__file__).parents[3] / "docs" / "task-schema.md"
 
 
 def test_the_shipped_schema_is_current() -> None:
-    assert schema.render() == schema.FILE.read_text("utf-8"), "run python -m hai.client.schema"
+    assert schema.render() == schema.FILE.read_text("utf-8"), (
+        "run python -m hai.client.taskfile.schema"
+    )
     Draft202012Validator.check_schema(schema.json_schema())
 
 

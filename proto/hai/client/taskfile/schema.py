@@ -1,6 +1,6 @@
 """The JSON Schema of the yaml, generated from the contract: for editors, and for programs in other languages.
 
-`python -m hai.client.schema` writes task.schema.json anew; a test keeps it current.
+`python -m hai.client.taskfile.schema` writes task.schema.json anew; a test keeps it current.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _any_case() -> str:
 
 
 def _conditions() -> dict[str, list[dict[str, Any]]]:
-    """What hai.client.validation.conditions says of fields beside others, by message."""
+    """What hai.client.taskfile.validation.conditions says of fields beside others, by message."""
     container = {
         "properties": {"task_type": {"const": conditions.CONTAINER}},
         "required": ["task_type"],

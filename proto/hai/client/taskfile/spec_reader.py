@@ -1,4 +1,4 @@
-"""A tree to a TaskSpec: shape and types only, every violation at once. hai.client.validation has the rules."""
+"""A tree to a TaskSpec: shape and types only, every violation at once. hai.client.taskfile.validation has the rules."""
 
 from __future__ import annotations
 

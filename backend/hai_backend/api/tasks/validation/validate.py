@@ -1,6 +1,6 @@
 """Checks a submission against every rule at once and fills in the defaults. Pure: a function of values.
 
-What a spec may say by itself is checked by hai.client.validation, as the client does; here it is judged by the cluster:
+What a spec may say by itself is checked by hai.client.taskfile.validation, as in the client. Here the cluster judges it:
 groups, rights, quotas, dev containers. What can never run with today's nodes and quotas is refused, too: a task that
 would wait for ever helps nobody.
 """
