@@ -1,8 +1,8 @@
 """Checks a submission against every rule at once and fills in the defaults. Pure: a function of values.
 
-What a spec may say by itself is checked by hai.client.taskfile.validation, as in the client. Here the cluster judges it:
-groups, rights, quotas, dev containers. What can never run with today's nodes and quotas is refused, too: a task that
-would wait for ever helps nobody.
+What a spec says by itself is checked by hai.client.taskfile.validation, as in the client. Here it is compared with the
+cluster: groups, rights, quotas, dev containers. A task that can never run with today's nodes and quotas is also
+refused: it would wait for ever.
 """
 
 from __future__ import annotations
