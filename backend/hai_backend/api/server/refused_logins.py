@@ -11,6 +11,7 @@ from hai_backend.controllers.aio.clock import Clock
 from hai_backend.store.base import AuditRow
 
 WINDOW_SECONDS = 60.0
+_CLOSE_SECONDS = 2.0
 _MAX_PEERS = 100  # addresses counted one by one; further ones are counted together
 _MAX_NAMED = 5
 _OTHERS = "other addresses"
@@ -48,10 +49,12 @@ class RefusedLogins:
             self._writer = asyncio.create_task(self._write_rows())
 
     async def close(self) -> None:
-        """Record what is not recorded yet."""
+        """Record what is not recorded yet. A store that does not answer must not hold up the end of the server."""
         self._closing.set()
         if self._writer is not None:
-            await self._writer
+            _, late = await asyncio.wait({self._writer}, timeout=_CLOSE_SECONDS)
+            for writer in late:
+                writer.cancel()
 
     async def _write_rows(self) -> None:
         while self._by_peer:

@@ -11,6 +11,7 @@ import pytest
 from grpc import aio
 
 from hai_backend.api.assemble import gate_of, servicers
+from hai_backend.api.server import refused_logins
 from hai_backend.api.server.audit import Action
 from hai_backend.api.server.refused_logins import RefusedLogins, host_of, summary
 from hai_backend.api.server.server import handlers
@@ -59,6 +60,22 @@ async def test_a_window_ends_by_itself() -> None:
         assert (await rows.get()).what == "refused 1 time: ::1 (1)"
     await refused.close()
     assert rows.empty()
+
+
+async def test_a_store_that_does_not_answer_holds_up_no_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(refused_logins, "_CLOSE_SECONDS", 0.01)
+    called = asyncio.Event()
+
+    async def record(new: Sequence[AuditRow]) -> None:
+        called.set()
+        await asyncio.Event().wait()
+
+    refused = RefusedLogins(record, ManualClock(), Action.AUTHENTICATE, "UNAUTHENTICATED")
+    refused.add("::1")
+    await called.wait()
+    await asyncio.wait_for(refused.close(), 5)
 
 
 def test_summary_of_one_address() -> None:
