@@ -182,10 +182,10 @@ def test_what_the_ingress_lets_in_is_what_the_proxy_knows(
     assert (rule["host"], rule["http"]["paths"][0]["path"]) == (host, path)
     found = settings_of(manifests)
     door = Listener("127.0.0.1", 0)
-    place = addresses(config.Settings(Path(), **_proxy_settings(found)), door).place(*request_to)
+    target = addresses(config.Settings(Path(), **_proxy_settings(found)), door).parse(*request_to)
     door.close()
-    assert place is not None
-    assert (place.task_id, place.service) == (7, "")
+    assert target is not None
+    assert (target.task_id, target.service) == (7, "")
     notes = ingress["metadata"]["annotations"]
     assert notes["nginx.ingress.kubernetes.io/backend-protocol"] == "HTTPS"
     assert int(notes["nginx.ingress.kubernetes.io/proxy-read-timeout"]) >= 24 * 3600
