@@ -92,8 +92,8 @@ class Reach:
 
     async def ready_on(self, server: RunningServer, id: int, service: str = "web") -> None:
         """The same on another server; woken by its own feed of what services say."""
-        assert server.app.reign is not None
-        board, task_manager = server.app.reign.board, server.app.reign.task_manager
+        assert server.app.leader_term is not None
+        board, task_manager = server.app.leader_term.board, server.app.leader_term.task_manager
         while True:
             seen = board.feed.version
             told = board.services(await task_manager.get(id))
@@ -114,8 +114,8 @@ class Reach:
 
     async def user(self, name: str, *groups: str) -> Client:
         """A client of somebody else; the caller closes it."""
-        assert self.server.app.reign is not None
-        directory = self.server.app.reign.directory
+        assert self.server.app.leader_term is not None
+        directory = self.server.app.leader_term.directory
         await directory.create_user(User(name, Role.USER, tuple(groups)))
         _, secret = await directory.create_token(name, TokenScope.ALL, 1.0)
         return Client(Profile(name, self.server.profile.server, secret))

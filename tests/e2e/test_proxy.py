@@ -173,7 +173,7 @@ async def test_requests_that_last_are_told_from_a_service_that_starts(
     """Streams of events, say: whoever comes when no connection is left hears that there are too many."""
     url = await signed_in(web, here.client, (await here.task()).id)
     lasting = [await web.get(f"{url}large?pieces=4000") for _ in range(MAX_PER_SERVICE)]
-    session = here.server.app.reign.answering.proxy._server._requests._client  # type: ignore[union-attr]
+    session = here.server.app.leader_term.answering.proxy._server._requests._client  # type: ignore[union-attr]
     monkeypatch.setattr(session, "_timeout", aiohttp.ClientTimeout(connect=0.05))
     assert await status(web, f"{url}x") == 429
     for answer in lasting:
@@ -212,8 +212,8 @@ async def test_a_link_works_once_and_for_its_own_task(
 async def test_sessions_end_with_the_token_and_with_sight(
     here: Reach, web: aiohttp.ClientSession
 ) -> None:
-    assert here.server.app.reign is not None
-    directory = here.server.app.reign.directory
+    assert here.server.app.leader_term is not None
+    directory = here.server.app.leader_term.directory
     admin = directory.user("admin")
     await directory.update_user(type(admin)(admin.name, admin.role, ("lab",)))
     task = await here.task(shared_in_group=True)

@@ -219,8 +219,8 @@ async def test_what_cannot_work_is_told_before_a_port_leads_there(here: Reach) -
 async def test_others_get_nowhere(here: Reach) -> None:
     private, shared = await here.task(), await here.task("shared", shared_in_group=True)
     async with await here.user("eve", "lab") as eve:
-        assert here.server.app.reign is not None
-        directory = here.server.app.reign.directory
+        assert here.server.app.leader_term is not None
+        directory = here.server.app.leader_term.directory
         admin = directory.user("admin")
         await directory.update_user(type(admin)(admin.name, admin.role, ("lab",)))
         for id, error in ((private.id, NotFound), (shared.id, Denied)):
@@ -234,14 +234,14 @@ async def test_others_get_nowhere(here: Reach) -> None:
 async def test_a_revoked_token_closes_what_it_has_opened(here: Reach) -> None:
     """Also a tunnel in which nothing moves."""
     task = await here.task()
-    assert here.server.app.reign is not None
-    directory = here.server.app.reign.directory
+    assert here.server.app.leader_term is not None
+    directory = here.server.app.leader_term.directory
     _, answers = here.client.tunnels.shell(task.id, ["sleep", "1000"])
     assert (await anext(answers)).HasField("opened")
     await directory.revoke_token(1)
     with pytest.raises(Unauthenticated, match="revoked"):
         await anext(answers)
-    assert here.server.app.reign.tunnels.count == 0
+    assert here.server.app.leader_term.tunnels.count == 0
 
 
 async def test_a_reader_that_does_not_read_stops_the_writer(here: Reach) -> None:
@@ -262,8 +262,8 @@ async def test_a_reader_that_does_not_read_stops_the_writer(here: Reach) -> None
 async def test_each_opening_is_audited(here: Reach) -> None:
     task = await here.task()
     await run(here, task.id, "true")
-    assert here.server.app.reign is not None
-    rows = (await here.server.app.reign.store.audit()).rows
+    assert here.server.app.leader_term is not None
+    rows = (await here.server.app.leader_term.store.audit()).rows
     mine = [(r.actor, r.what, r.code) for r in rows if r.method == "OpenTunnel"]
     what = f"task={task.id} rank=0 shell=['true']"
     assert sorted(mine) == [("admin", what, "OK"), ("admin", what, "OPENED")]
@@ -271,8 +271,8 @@ async def test_each_opening_is_audited(here: Reach) -> None:
 
 async def test_too_many_tunnels_are_refused(here: Reach) -> None:
     task = await here.task()
-    assert here.server.app.reign is not None
-    tunnels = here.server.app.reign.tunnels
+    assert here.server.app.leader_term is not None
+    tunnels = here.server.app.leader_term.tunnels
     tunnels._per_user["admin"] = 64
     with pytest.raises(HaiError, match="64 open tunnels"):
         await anext(here.client.tunnels.shell(task.id, ["true"])[1])

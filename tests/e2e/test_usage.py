@@ -44,9 +44,9 @@ class Here:
             running_server(self.home, **settings) as server,
             Client(server.profile) as client,
         ):
-            reign = server.app.reign
-            assert reign is not None
-            self.write = reign.usage.write
+            leader_term = server.app.leader_term
+            assert leader_term is not None
+            self.write = leader_term.usage.write
             yield client
 
     async def minute(self) -> None:

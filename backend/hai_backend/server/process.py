@@ -1,6 +1,6 @@
 """One server process: it listens from start to end, and plays one role after the other.
 
-While it leads it has a reign, which loads, runs the loops and answers. While it follows it passes calls on
+While it leads it has a leader term, which loads, runs the loops and answers. While it follows it passes calls on
 to the leader. A role is a coroutine that lasts as long as the role does and clears up when it is cancelled.
 """
 
@@ -55,7 +55,7 @@ class OpenStore(Protocol):
 
 
 class Server:
-    """`start` returns when the server answers; `address` is then where. `reign` is there while it leads."""
+    """`start` returns when the server answers; `address` is then where. `leader_term` is there while it leads."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Server:
             fresh=lambda: self._election.fresh(),
         )
         self._door: Listener | None = None
-        self.reign: LeadershipTerm | None = None
+        self.leader_term: LeadershipTerm | None = None
         self.renewing: CertificateReload | None = None
         self.address = ""
         self._open_store = open_store
@@ -213,26 +213,26 @@ class Server:
 
     async def _lead(self, epoch: int | None) -> NoReturn:
         store = self._open_store(self.settings.database_url, epoch)
-        self.reign = reign = LeadershipTerm(
+        self.leader_term = leader_term = LeadershipTerm(
             self.settings, store, self._make_launcher(), self.tools, alone=epoch is None
         )
         try:
-            await reign.load()
-            self._router.to(reign.answering.here)
-            if reign.answering.proxy is not None:
-                self._browsers_to(reign.answering.proxy.receive)
+            await leader_term.load()
+            self._router.to(leader_term.answering.here)
+            if leader_term.answering.proxy is not None:
+                self._browsers_to(leader_term.answering.proxy.receive)
             leave_word(self.settings.common, self._told(), self.settings)
-            reign.govern()
+            leader_term.govern()
             self.metrics.leading(True)
-            log.info("leading", epoch=epoch, unfinished=len(reign.task_manager.unfinished()))
+            log.info("leading", epoch=epoch, unfinished=len(leader_term.task_manager.unfinished()))
             await self._settle()
-            await reign.work.broken()
+            await leader_term.work.broken()
         finally:
             self.metrics.leading(False)
             self._router.to(Nobody())
             self._browsers_to(refuse)
-            self.reign = None
-            await reign.close(deposed=self._election.role != Leading(epoch))
+            self.leader_term = None
+            await leader_term.close(deposed=self._election.role != Leading(epoch))
 
     async def _follow(self, leader: str) -> NoReturn:
         way = way_to(leader, self.settings, self.tools.certificates)

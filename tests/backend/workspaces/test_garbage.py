@@ -67,7 +67,7 @@ def test_of_what_programs_write_all_the_time_each_hour_keeps_its_last(tmp_path: 
 
 
 async def test_deleted_revisions_leave_a_row_of_the_audit(here: Any) -> None:
-    pusher, workspaces = await here.pusher(), here.server.app.reign.workspaces
+    pusher, workspaces = await here.pusher(), here.server.app.leader_term.workspaces
     for content in (b"one", b"two", b"three"):
         await pusher.push({"file": content})
     for _ in range(2):  # the second one has nothing to delete

@@ -52,7 +52,7 @@ async def _written(here, task: int) -> set[str]:
 
 
 async def _tidied(here, task: Task) -> None:
-    await here.server.app.reign.workspaces.wait_collected()
+    await here.server.app.leader_term.workspaces.wait_collected()
     assert not (here.root / "w/tasks" / str(task.id) / "run.py").exists()
 
 
@@ -89,7 +89,7 @@ async def test_what_tasks_wrote_is_listed_and_can_go_when_they_have_ended(here) 
     await here.client.tasks.wait(first.id, timeout=60)
     second = await here.client.tasks.create(spec("haiworkspace://w", "second", "wait.py"))
     await here.client.tasks.wait(second.id, "running", timeout=60)
-    await here.server.app.reign.workspaces.wait_collected()
+    await here.server.app.leader_term.workspaces.wait_collected()
     page = await calls.task_trees("w", page_size=1)
     (newest,) = page.trees
     assert (newest.task, newest.revision, newest.unfinished) == (second.id, 1, True)

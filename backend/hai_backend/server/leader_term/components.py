@@ -55,7 +55,7 @@ from hai_backend.webhooks.delivery import post
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a reign gets of the process: it lasts longer. Metrics count over all reigns."""
+    """What a leader term gets of the process, which lasts longer. Metrics count over all terms."""
 
     clock: Clock
     secret: bytes

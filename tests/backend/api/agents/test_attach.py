@@ -62,7 +62,7 @@ async def test_a_program_gets_no_level_that_its_owner_lacks(
     tmp_path: Path, level: int, error: str
 ) -> None:
     async with running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server:
-        app = server.app.reign
+        app = server.app.leader_term
         assert app is not None
         await app.directory.create_user(User("ada"))
         await app.directory.set_quota(
@@ -92,8 +92,8 @@ async def test_a_stream_without_hello_is_not_kept(
 
 
 async def _until_running(server: RunningServer, task_id: int) -> None:
-    assert server.app.reign is not None
-    task_manager = server.app.reign.task_manager
+    assert server.app.leader_term is not None
+    task_manager = server.app.leader_term.task_manager
     version = task_manager.feed.version
     while task_manager.unfinished()[task_id].run is None:
         version = await task_manager.feed.beyond(version)
@@ -102,8 +102,8 @@ async def _until_running(server: RunningServer, task_id: int) -> None:
 @asynccontextmanager
 async def attached(server: RunningServer) -> AsyncIterator[tuple[Any, Callable[..., Any]]]:
     """The stream of a running rank, and how streams of both sides are opened."""
-    assert server.app.reign is not None
-    task_manager = server.app.reign.task_manager
+    assert server.app.leader_term is not None
+    task_manager = server.app.leader_term.task_manager
     task = await task_manager.submit("admin", a_spec("one"), "")
     await _until_running(server, task.id)
     secrets = {
@@ -181,8 +181,8 @@ async def test_a_mistake_of_the_server_is_told_to_the_agent(
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
         grpc.aio.insecure_channel(server.app.address) as channel,
     ):
-        assert server.app.reign is not None
-        task = await server.app.reign.task_manager.submit("admin", a_spec("one"), "")
+        assert server.app.leader_term is not None
+        task = await server.app.leader_term.task_manager.submit("admin", a_spec("one"), "")
         await _until_running(server, task.id)
         token = tokens.run_token(server.app.tools.secret, task.id, 1, 0)
         call = AgentServiceStub(channel).Attach(metadata=(("authorization", f"Bearer {token}"),))
@@ -225,8 +225,8 @@ async def test_heartbeats_are_answered_while_what_was_sent_before_waits_for_the_
             await agent.write(pb.AttachRequest(log=chunk).SerializeToString())
             await agent.write(beat(number))
             assert await answered(agent, number)
-        assert server.app.reign is not None
-        assert server.app.reign.logs.size(RankKey(1, 1, 0)) == 3 * len(line)
+        assert server.app.leader_term is not None
+        assert server.app.leader_term.logs.size(RankKey(1, 1, 0)) == 3 * len(line)
 
 
 async def test_heartbeats_are_answered_while_a_full_disk_ends_the_stream(
@@ -236,8 +236,8 @@ async def test_heartbeats_are_answered_while_a_full_disk_ends_the_stream(
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
         attached(server) as (agent, _),
     ):
-        assert server.app.reign is not None
-        server.app.reign.logs._root = Path("/dev/null")  # where nothing can be made
+        assert server.app.leader_term is not None
+        server.app.leader_term.logs._root = Path("/dev/null")  # where nothing can be made
         chunk = pb.LogChunk(offset=0, data=b"2026-11-27T07:00:00.000000Z text\n")
         await agent.write(pb.AttachRequest(log=chunk).SerializeToString())
         await agent.write(beat(1))
@@ -261,8 +261,8 @@ async def test_a_lease_is_renewed_as_long_as_the_run_may_go_on_and_this_server_l
         await agent.write(beat(2))
         assert not await answered(agent, 2)
         app._election = Alone()
-        assert app.reign is not None
-        await app.reign.task_manager.apply(1, ev.Yielded(1, 0))
+        assert app.leader_term is not None
+        await app.leader_term.task_manager.apply(1, ev.Yielded(1, 0))
         await agent.write(beat(3))
         assert not await answered(agent, 3)
 
@@ -278,8 +278,8 @@ async def test_a_server_that_was_asleep_appends_nothing_to_a_log(tmp_path: Path)
         await agent.write(pb.AttachRequest(log=chunk).SerializeToString())
         with pytest.raises(grpc.aio.AioRpcError) as ended:
             await answered(agent, 1)
-        assert server.app.reign is not None
-        assert server.app.reign.logs.size(RankKey(1, 1, 0)) == 0
+        assert server.app.leader_term is not None
+        assert server.app.leader_term.logs.size(RankKey(1, 1, 0)) == 0
     assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
@@ -297,8 +297,8 @@ async def test_old_agents_get_no_answer_and_what_was_not_measured_is_not_counted
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
         attached(server) as (agent, _),
     ):
-        assert server.app.reign is not None
-        usage, key = server.app.reign.usage, RankKey(1, 1, 0)
+        assert server.app.leader_term is not None
+        usage, key = server.app.leader_term.usage, RankKey(1, 1, 0)
         unmeasured = pb.Heartbeat(number=1, unmeasured=True)
         for said in (
             pb.AttachRequest(heartbeat=pb.Heartbeat(unmeasured=True)),
@@ -319,14 +319,14 @@ async def test_an_agent_that_sends_nothing_is_shown_as_silent_until_it_does(tmp_
     async with running_server(
         tmp_path, launcher=FakeLauncher([Node("n0")]), agent_heartbeat=0.05
     ) as server:
-        reign = server.app.reign
-        assert reign is not None
-        reign.agent_silence._grace_until = 0.0  # the first seconds of a server are over
+        leader_term = server.app.leader_term
+        assert leader_term is not None
+        leader_term.agent_silence._grace_until = 0.0  # the first seconds of a server are over
         async with attached(server) as (agent, _):
             for silent in (True, False):
-                version = reign.task_manager.feed.version
-                while _is_silent(reign.task_manager.unfinished()[1]) is not silent:
-                    version = await reign.task_manager.feed.beyond(version)
+                version = leader_term.task_manager.feed.version
+                while _is_silent(leader_term.task_manager.unfinished()[1]) is not silent:
+                    version = await leader_term.task_manager.feed.beyond(version)
                 await agent.write(beat(1))
 
 
@@ -356,14 +356,14 @@ async def test_where_browsers_find_a_service_is_not_the_agents_to_say(tmp_path: 
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
         attached(server) as (agent, _),
     ):
-        assert server.app.reign is not None
-        board = server.app.reign.board
+        assert server.app.leader_term is not None
+        board = server.app.leader_term.board
         status = ServiceStatus(name="web", type="tcp", url="https://elsewhere")
         said = pb.AttachRequest(services=pb.ServicesReported(services=[status]))
         version = board.feed.version
         await agent.write(said.SerializeToString())
         await board.feed.beyond(version)
-        (task,) = server.app.reign.task_manager.unfinished().values()
+        (task,) = server.app.leader_term.task_manager.unfinished().values()
         assert [(s.name, s.url) for s in board.services(task)] == [("web", "")]
 
 

@@ -115,14 +115,14 @@ async def test_one_at_a_time_and_nobody_waits_long(
     assert (sorted(work.asked), work.most) == (["g", "h"], 1)
 
 
-async def test_a_reign_that_ends_forecasts_no_more(
+async def test_a_leader_term_that_ends_forecasts_no_more(
     work: Work, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(module, "_PATIENCE", 0.01)
     work.go.clear()
     async with running_server(tmp_path, nodes=1) as server:
-        assert server.app.reign is not None
-        forecasts = server.app.reign.answering._forecasting
+        assert server.app.leader_term is not None
+        forecasts = server.app.leader_term.answering._forecasting
         await forecasts.starts([(1, "g"), (2, "h")])
         making = [*forecasts._making.values()]
     work.go.set()

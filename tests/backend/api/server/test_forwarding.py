@@ -237,7 +237,7 @@ async def test_a_real_call_through_a_follower(platform: Any) -> None:
     assert caught.value.code() is C.UNAUTHENTICATED
 
 
-async def test_a_reign_that_ends_ends_its_streams_and_one_that_slept_answers_nothing(
+async def test_a_leader_term_that_ends_ends_its_streams_and_one_that_slept_answers_nothing(
     platform: Any,
 ) -> None:
     parts, fresh = platform.parts(), [True]

@@ -1,4 +1,4 @@
-"""A server that is deposed acknowledges nothing any more, ends its reign, and can have another one."""
+"""A server that is deposed acknowledges nothing any more, ends its leader term, and can have another one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ async def acknowledged(call) -> None:  # type: ignore[no-untyped-def]
         pass
 
 
-async def test_nothing_is_acknowledged_and_a_new_reign_begins(url: str, tmp_path: Path) -> None:
+async def test_nothing_is_acknowledged_and_a_new_leader_term_begins(
+    url: str, tmp_path: Path
+) -> None:
     async with (
         running_server(
             tmp_path, launcher=FakeLauncher([Node("n0"), Node("n1")]), database=url
@@ -64,8 +66,8 @@ async def test_nothing_is_acknowledged_and_a_new_reign_begins(url: str, tmp_path
         Client(server.profile) as client,
         grpc.aio.insecure_channel(server.app.address) as channel,
     ):
-        reign = server.app.reign
-        assert reign is not None
+        leader_term = server.app.leader_term
+        assert leader_term is not None
         task = await client.tasks.create(spec("one"))
         async for answer in client.tasks.watch():
             if any(t.run.number == 1 for t in answer.tasks):
@@ -74,12 +76,12 @@ async def test_nothing_is_acknowledged_and_a_new_reign_begins(url: str, tmp_path
         await raise_epoch(url)
         await call.write(pb.AttachRequest(log=pb.LogChunk(offset=6, data=b"second\n")))
         with pytest.raises(Deposed, match="another server leads"):
-            await reign.task_manager.submit("admin", a_spec("two"), "")
+            await leader_term.task_manager.submit("admin", a_spec("two"), "")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await acknowledged(call)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         async with asyncio.timeout(10):
-            while server.app.reign in (None, reign):  # noqa: ASYNC110
+            while server.app.leader_term in (None, leader_term):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             while True:
                 try:

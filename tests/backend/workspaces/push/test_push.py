@@ -458,7 +458,7 @@ async def test_files_belong_to_their_user(here) -> None:
 async def test_the_audit_tells_what_a_push_did(here) -> None:
     pusher = await here.pusher()
     await pusher.push({"a": b"x", "b": b"y"})
-    rows = (await here.server.app.reign.store.audit()).rows
+    rows = (await here.server.app.leader_term.store.audit()).rows
     audit_rows = [(row.actor, row.method, row.what, row.code) for row in rows]
     assert ("admin", "PushTree", "w revision=1 changed=2 removed=0", "OK") in audit_rows
 
