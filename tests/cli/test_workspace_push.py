@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from hai_tui.cli.submission import workspace_push
-
 DONE = {"event": "done", "revision": 7, "conflicts": [], "problems": {}, "refused": ""}
 
 
@@ -33,7 +31,7 @@ def answer(
         asked.append(cwd)
         return subprocess.CompletedProcess(command, code, json.dumps(report) + "\n", error)
 
-    monkeypatch.setattr(workspace_push.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     return asked
 
 

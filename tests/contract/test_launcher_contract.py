@@ -24,6 +24,7 @@ from hai_backend.launch.base import (
 )
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.launch.kubernetes import launcher as kubernetes
+from hai_backend.launch.kubernetes.nodes import Timeouts
 from hai_backend.launch.local_launcher import ProcessLauncher, sweep
 from hai_backend.launch.request import RunRequest
 from tests.support.agent_pods import make_launcher, process_pod_cluster
@@ -50,7 +51,7 @@ async def _process(home: Path) -> AsyncIterator[Launcher]:
 async def _kubernetes(home: Path) -> AsyncIterator[Launcher]:
     async with process_pod_cluster(home, 2) as cluster:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kubernetes, "Timeouts", partial(kubernetes.Timeouts, forced_delete=1.0))
+            patch.setattr(kubernetes, "Timeouts", partial(Timeouts, forced_delete=1.0))
             made = make_launcher(cluster, home)
         yield made
 

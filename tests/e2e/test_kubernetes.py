@@ -16,6 +16,7 @@ from hai.client.client import Client
 from hai.v1.task_pb2 import TaskOutcome
 from hai_backend.launch import processes
 from hai_backend.launch.kubernetes import launcher
+from hai_backend.launch.kubernetes.nodes import Timeouts
 from tests.support.agent_pods import process_pod_cluster
 from tests.support.deployment import (
     Deployment,
@@ -162,7 +163,7 @@ async def test_a_pod_that_somebody_deletes_saves_and_the_task_goes_on_elsewhere(
 async def test_a_pod_that_somebody_deletes_by_force_never_runs_beside_its_successor(
     place: DeploymentFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launcher, "Timeouts", partial(launcher.Timeouts, forced_delete=10.0))
+    monkeypatch.setattr(launcher, "Timeouts", partial(Timeouts, forced_delete=10.0))
     async with place(tmp_path) as here:
         task = await here.client.tasks.create(here.spec("forced", DEAF))
         await here.until_printed(task.id, "run 1")

@@ -14,8 +14,8 @@ import pytest
 from hai.task import control_file, env
 from tests.sdk.test_integrations import task_world
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
-pl = pytest.importorskip("lightning.pytorch", reason="lightning is not installed")
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+pl: Any = pytest.importorskip("lightning.pytorch", reason="lightning is not installed")
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.timeout(240),

@@ -102,7 +102,8 @@ def screens_of_the_app() -> dict[str, type[Screen[Any]]]:
     for module in walk_packages(hai_tui.__path__, "hai_tui."):
         if not module.name.startswith("hai_tui.cli"):
             import_module(module.name)
-    found, new = {}, {Screen}
+    found: dict[str, type[Screen[Any]]] = {}
+    new: set[type[Screen[Any]]] = {Screen}
     while new:
         new = {below for above in new for below in above.__subclasses__()}
         found |= {each.__name__: each for each in new if each.__module__.startswith("hai_tui.")}

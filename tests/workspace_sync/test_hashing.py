@@ -40,7 +40,7 @@ def test_a_file_of_somebody_else_is_read_as_it_may_be(
             raise PermissionError(1, "Operation not permitted", path)
         return opened(path, flags)
 
-    monkeypatch.setattr(hashing.os, "open", only_with_a_trace)
+    monkeypatch.setattr(os, "open", only_with_a_trace)
     file = open_file(tmp_path, "f")
     monkeypatch.undo()
     assert read_all(file, 4) == b"text"

@@ -139,7 +139,8 @@ class Server(rpc.AgentServiceServicer):
             while (message := await stream.get()) is not None:
                 if isinstance(message, grpc.Status):
                     await context.abort_with_status(message)
-                yield message
+                else:
+                    yield message
         finally:
             reader.cancel()
 

@@ -35,7 +35,7 @@ VALUES = {
 def series() -> Iterator[tuple[str, frozenset[str]]]:
     """Names of series, with their labels."""
     metrics = Metrics()
-    for metric in metrics.registry._names_to_collectors.values():  # type: ignore[attr-defined]
+    for metric in vars(metrics.registry)["_names_to_collectors"].values():
         labels = frozenset(metric._labelnames)
         (described,) = metric.describe()
         suffixes = {"counter": ["_total"], "gauge": [""], "histogram": ["_count", "_sum"]}

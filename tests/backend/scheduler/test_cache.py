@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group, Node, NodeState
 from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.scheduling.plan import Decision, Plan, Start, Stop, Suspend, Wait
@@ -19,7 +20,6 @@ from hai_backend.domain.scheduling.snapshot import (
     SchedulingState,
     ShareRow,
     Snapshot,
-    Suspension,
 )
 from hai_backend.domain.spec import TaskType
 from hai_backend.scheduler import Policy, SchedulerCache

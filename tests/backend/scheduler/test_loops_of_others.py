@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import pytest
 
+from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Start, Suspend, WaitReason
-from hai_backend.domain.scheduling.snapshot import SchedTask, Suspension
+from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler import Policy, SchedulerCache, schedule
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.testing import NOW, node, nodes, queued, quota, running, snap

@@ -10,10 +10,11 @@ from math import inf, nan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Plan, Start, Suspend, Wait, WaitReason
-from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, Snapshot, Suspension
+from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, Snapshot
 from hai_backend.scheduler import Policy, schedule
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.testing import NOW, queued, quota

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import chain, repeat
@@ -496,7 +497,7 @@ class Counter:
 )
 def test_what_is_slow(seconds: float, slow: bool, monkeypatch) -> None:
     times = chain([0.0, 0.0], repeat(seconds))
-    monkeypatch.setattr(workers.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
     with closing(WorkerPool(Counter, 0.1)) as pool:
         assert pool.submit(Counter.add, 1).result() == 1
         assert (pool.max_pending > 1) is slow
@@ -521,7 +522,7 @@ def test_answers_come_in_order_and_a_failure_ends_it(slow: bool, monkeypatch) ->
 
 def test_what_was_found_of_storage_holds_for_a_while(monkeypatch) -> None:
     times = [0.0]
-    monkeypatch.setattr(workers.time, "monotonic", lambda: times[-1])
+    monkeypatch.setattr(time, "monotonic", lambda: times[-1])
     monkeypatch.setattr(workers, "is_slow", lambda took, usual: True)
     storage = StorageSpeed()
     with closing(WorkerPool(Counter, 0.0, storage)) as first:

@@ -71,7 +71,7 @@ def test_large_files_are_not_read_into_memory(
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Callable[[str], None]]:
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], object]]:
     """Mounts a small disk as the root of environments; a call resizes it."""
 
     def mount(options: str) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 from haienv.layers import gc
 from haienv.store.layout import Home
+from haienv.store.transaction import move_to_trash
 
 
 def hide(haienv: Any, user: str) -> None:
@@ -104,7 +105,7 @@ def test_a_child_created_during_the_removal_of_its_parent(
     """The owner has read the marks and trashes the layer; then a child marks it."""
     haienv.ok("create base --no_extend fast==1.0 --visibility public")
     layer = haienv.get("base").path
-    real = gc.move_to_trash
+    real = move_to_trash
 
     def late(home: Home, path: Path) -> Path:
         trashed = real(home, path)

@@ -10,7 +10,6 @@ from typing import IO
 
 import pytest
 
-from hai_sync.session import lock
 from hai_sync.session.lock import locked
 
 
@@ -64,7 +63,7 @@ async def test_a_lock_that_cannot_be_had_is_an_error(
     def no_locks(file: IO[str], how: int) -> None:
         raise OSError(errno.ENOLCK, "no locks left") if how == fcntl.LOCK_EX else BlockingIOError
 
-    monkeypatch.setattr(lock.fcntl, "flock", no_locks)
+    monkeypatch.setattr(fcntl, "flock", no_locks)
     with pytest.raises(OSError, match="no locks left"):
         async with asyncio.timeout(10), locked(tmp_path, lambda: None):
             pass

@@ -17,6 +17,7 @@ from hai_backend.api.tasks.watch import Bundle, TaskWatch
 from hai_backend.controllers.aio.change_feed import ChangeFeed
 from hai_backend.domain.task import Outcome, Task, TaskState
 from hai_backend.store.base import TaskFilter
+from hai_backend.store.matching import matches
 from hai_backend.store.memory.store import MemoryStore
 from tests.support.builders import a_spec, a_task
 
@@ -123,13 +124,13 @@ def test_a_reader_holds_what_the_store_holds(
 async def _judge(store: MemoryStore, reader: Reader, wanted: TaskFilter) -> None:
     assert len(reader.sent) == len(set(reader.sent)), "a state was sent twice"
     for task in await store.changed_tasks(0, 1000):
-        matches = watching.matches(task, wanted, {})
+        now_matches = matches(task, wanted, {})
         held = reader.held.get(task.id)
-        if matches and (task.state is not TaskState.FINISHED or held is not None):
+        if now_matches and (task.state is not TaskState.FINISHED or held is not None):
             assert held == task, "lost"
         if held is not None:
-            assert held == task or not matches or task.state is TaskState.FINISHED, "stale"
-            if watching.matches(held, wanted, {}):
+            assert held == task or not now_matches or task.state is TaskState.FINISHED, "stale"
+            if matches(held, wanted, {}):
                 assert held == task, "the reader was not told that it left"
 
 

@@ -25,7 +25,7 @@ from hai_backend.launch.manifests.settings import ClusterSettings, Toleration
 from hai_backend.launch.request import HostRight, RankResources, RunRequest, ServiceRequest
 
 GOLDEN = Path(__file__).parents[3] / "testdata" / "manifests"
-TYPES = {
+TYPES: dict[str, Any] = {
     "ConfigMap": kube.V1ConfigMap,
     "Secret": kube.V1Secret,
     "Service": kube.V1Service,

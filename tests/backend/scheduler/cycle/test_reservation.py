@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Start, Suspend
-from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot, Suspension
+from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.cycle.cycle import Cycle
 from hai_backend.scheduler.cycle.reservation import Reservation, can_return_nodes, reserve

@@ -18,6 +18,7 @@ from hai_backend.scheduler.capacity.node_info import NodeInfo, Occupancy
 from hai_backend.scheduler.cycle.cycle import Cycle
 from hai_backend.scheduler.explain import reasons
 from hai_backend.scheduler.queue.queue import Waiting
+from hai_backend.scheduler.queue.rating import level_name
 from hai_backend.scheduler.testing import NOW, leaving, node, nodes, queued, quota, running, snap
 
 LOW, NORMAL, HIGH = Priority.LOW, Priority.NORMAL, Priority.HIGH
@@ -253,7 +254,7 @@ def numbers(cycle: Cycle, waiting: Waiting) -> str:
     lower = sum(node.occupancy is Occupancy.ALLOCATED and below(node) for node in nodes)
     rest = len(nodes) - empty - leaving - lower
     free = sum(ranks_on(node, request, Occupancy.EMPTY) for node in nodes)
-    name = reasons.level_name(level)
+    name = level_name(level)
     enough = request.whole_nodes and request.count <= empty + leaving + lower
     but = "not to be taken now" if enough else "too few"
     kept = (

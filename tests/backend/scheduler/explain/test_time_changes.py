@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.scheduling.snapshot import SchedTask, Suspension
+from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler import Policy
 from hai_backend.scheduler.explain.probe import run_pass
 from hai_backend.scheduler.explain.remedy import (

@@ -86,7 +86,7 @@ def test_a_disk_that_wants_another_alignment_is_written_and_read_the_usual_way(
             raise OSError(errno.EINVAL, "Invalid argument")
         return done(*args)
 
-    monkeypatch.setattr(direct_io.os, verb, once)
+    monkeypatch.setattr(os, verb, once)
     path = tmp_path / "f"
     made = DirectWriter(create(path)(), 0)
     made.add(memoryview(DATA))
@@ -136,7 +136,7 @@ def test_a_block_that_was_not_written_is_not_forgotten(
             raise failures.pop()
         return pwrite(file, data, offset)
 
-    monkeypatch.setattr(direct_io.os, "pwrite", full_once)
+    monkeypatch.setattr(os, "pwrite", full_once)
     stream = StreamedFile(create(tmp_path / "f"))
     everything = ChunkPosition(FILE, 0, b"1" * 32, 3 * BLOCK)
     with pytest.raises(OSError, match="No space"):
