@@ -48,6 +48,6 @@ def test_a_path_of_a_tier_exists(prefix: str) -> None:
 
 def test_the_first_row_that_names_a_path_decides() -> None:
     tests = ROOT / "tests"
-    assert tier_of(tests / "e2e/test_silence_clock.py") == "faults"
+    assert tier_of(tests / "e2e/silence/test_clock.py") == "faults"
     assert tier_of(tests / "e2e/test_usage.py") == "e2e"
     assert tier_of(tests / "backend/scheduler/test_admission.py") is None

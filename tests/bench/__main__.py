@@ -1,6 +1,6 @@
-"""`make bench`: run every bench_*.py beside this file, show a table, write bench.json.
+"""`make bench`: run every bench_*.py below this folder, show a table, write bench.json.
 
-python -m tests.bench [NAME …]      # only modules whose name contains one of these; the other figures stay
+python -m tests.bench [NAME …]      # only modules whose name contains one of these; other figures in bench.json stay
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ from tests.bench.figures import Figure
 HERE = Path(__file__).parent
 
 
-def main(wanted: list[str]) -> int:
+def main(names: list[str]) -> int:
     figures: list[Figure] = []
-    for path in sorted(HERE.glob("bench_*.py")):
-        if wanted and not any(word in path.stem for word in wanted):
+    for path in sorted(HERE.rglob("bench_*.py")):
+        if names and not any(name in path.stem for name in names):
             continue
+        module = ".".join(path.relative_to(HERE.parents[1]).with_suffix("").parts)
         print(f"… {path.stem}", file=sys.stderr, flush=True)
-        for figure in importlib.import_module(f"tests.bench.{path.stem}").figures():
+        for figure in importlib.import_module(module).figures():
             figures.append(figure)
             print(_line(figure), flush=True)
-    _keep(figures, Path("bench.json"), everything=not wanted)
+    _save(figures, Path("bench.json"), replace=not names)
     return 0 if all(f.ok for f in figures) else 1
 
 
-def _keep(figures: list[Figure], path: Path, *, everything: bool) -> None:
-    before = [] if everything or not path.exists() else json.loads(path.read_text())
-    known = {figure["name"]: figure for figure in before}
-    known.update({figure.name: figure.as_dict() for figure in figures})
-    path.write_text(json.dumps(list(known.values()), indent=2) + "\n")
+def _save(figures: list[Figure], path: Path, *, replace: bool) -> None:
+    before = [] if replace or not path.exists() else json.loads(path.read_text())
+    by_name = {figure["name"]: figure for figure in before}
+    by_name.update({figure.name: figure.as_dict() for figure in figures})
+    path.write_text(json.dumps(list(by_name.values()), indent=2) + "\n")
 
 
 def _line(figure: Figure) -> str:

@@ -1,4 +1,4 @@
-"""Real servers, agents and programs; every test has a home of its own."""
+"""Fixtures: real servers, agents and programs. Each test has its own home directory."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.e2e.reaching import Reach, browser, reach
 from tests.support.servers import ServerProcess
+from tests.support.service_cluster import ServiceCluster, browser, process_service_cluster
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    """Two nodes; not started yet."""
+    """Return a server with two nodes. The test starts it."""
     made = ServerProcess(tmp_path, "--nodes", "2")
     yield made
     if made.running:
@@ -23,14 +23,14 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Reach]:
-    """A server in this process, with agents and programs of its own."""
-    async with reach(tmp_path) as made:
+async def cluster(tmp_path: Path) -> AsyncIterator[ServiceCluster]:
+    """Run a server in this process, whose agents and programs are processes."""
+    async with process_service_cluster(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
 async def web() -> AsyncIterator[aiohttp.ClientSession]:
-    """A browser of sorts."""
+    """Return a session that behaves like a browser."""
     async with browser() as session:
         yield session

@@ -1,4 +1,4 @@
-"""`python -m tests.silence FIRST COUNT [BESIDE]`: plays these schedules, tells each that is wrong, and the figures."""
+"""`python -m tests.silence FIRST COUNT [PARALLEL]`: run schedules, and print each violation and the totals."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.silence.playing import BESIDE, play_all
+from tests.silence.schedules.runner import PARALLEL, run_schedules
 
 
-def main(first: int, count: int, beside: int = BESIDE) -> int:
+def main(first: int, count: int, parallel: int = PARALLEL) -> int:
     with tempfile.TemporaryDirectory(prefix="hai-silence-") as directory:
         seeds = range(first, first + count)
-        play = play_all(
-            seeds, Path(directory), beside=beside, told=lambda _, story: print(story, "\n")
+        run_scenario = run_schedules(
+            seeds,
+            Path(directory),
+            parallel=parallel,
+            on_violation=lambda _, report: print(report, "\n"),
         )
-        figures = asyncio.run(play)
+        figures = asyncio.run(run_scenario)
     print(figures)
-    return bool(figures.wrong)
+    return bool(figures.violations)
 
 
 if __name__ == "__main__":

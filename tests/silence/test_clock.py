@@ -16,8 +16,8 @@ from tests.silence import program, witness
 from tests.silence.agents import Agents, agents, argv
 from tests.silence.clock import TRUE_TIME, Clock
 from tests.silence.lease_server import LeaseServer, Rank, lease_server
-from tests.silence.proxy import Proxy, proxy_to
-from tests.silence.schedule import TIMING
+from tests.silence.network.proxy import Proxy, proxy_to
+from tests.silence.schedules.schedule import TIMING
 
 JUMPS = pytest.mark.parametrize("jump", [3600.0, -3600.0], ids=["forth", "back"])
 KEY = RankKey(1, 1, 0)

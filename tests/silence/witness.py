@@ -1,4 +1,4 @@
-"""What programs of `program.py` have witnessed, and whether a rank is free."""
+"""Read the records of `program.py`: when programs ran, and whether one of a rank still runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROGRAM = Path(__file__).with_name("program.py")
 
 @dataclass(frozen=True, slots=True)
 class Testimony:
-    """One line of the witness. `word`: begin, end or beside; `steps` that were done, at the end."""
+    """One record. `word` is begin, end or beside; `steps` is the number of steps at the end."""
 
     task: int
     run: int
@@ -21,7 +21,7 @@ class Testimony:
 
 
 def read(directory: Path) -> list[Testimony]:
-    """In order of time."""
+    """Return all records in order of time."""
     try:
         lines = (directory / "witness").read_text().splitlines()
     except FileNotFoundError:
@@ -33,12 +33,12 @@ def read(directory: Path) -> list[Testimony]:
 
 
 def words(directory: Path, task: int, rank: int = 0) -> list[tuple[int, str]]:
-    """Run and word, of one rank."""
+    """Return run number and word of each record of one rank."""
     return [(t.run, t.word) for t in read(directory) if (t.task, t.rank) == (task, rank)]
 
 
 def steps(directory: Path, task: int, run: int = 1, rank: int = 0) -> int | None:
-    """How many the program had done when it ended by itself; None: it did not."""
+    """Return the number of steps of a program that ended by itself, else None."""
     ended = [
         t for t in read(directory) if (t.task, t.run, t.rank, t.word) == (task, run, rank, "end")
     ]
@@ -46,7 +46,7 @@ def steps(directory: Path, task: int, run: int = 1, rank: int = 0) -> int | None
 
 
 def is_free(directory: Path, task: int, rank: int = 0) -> bool:
-    """Whether no process of the rank's program is left: the lock can be had, and is given back at once."""
+    """Return whether no process of the rank's program is left: its lock can be taken."""
     with (directory / f"{task}-{rank}.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

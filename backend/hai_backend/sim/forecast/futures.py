@@ -26,7 +26,7 @@ from hai_backend.scheduler.queue.history import History
 from hai_backend.scheduler.queue.rating import like
 from hai_backend.sim.replay.world import SimulatedTask, VirtualCluster
 
-# spread of draws: of a future, and of a task within it (calibrated: tests/bench/bench_forecast)
+# spread of draws: of a future, and of a task within it (calibrated: tests/bench/scheduler/bench_forecast)
 COMMON_SPREAD, TASK_SPREAD = 1.0, 0.6
 # parts of history that futures believe, and endings in each at least
 NEWEST, FEWEST = (1.0, 0.2, 0.05), 50

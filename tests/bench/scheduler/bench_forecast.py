@@ -1,0 +1,125 @@
+"""Predicted starts on real traces: learn on the first half, predict in the second, compare with the replay.
+
+Asked about are waiting tasks right after the pass of their submission, those left out for which nodes have been
+promised already (their start is a matter of seconds). They are spread evenly over the tasks of the second half.
+Intervals are taken as they are told: in whole minutes, rounded outward; one without an end holds whatever is later
+than its begin.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from math import ceil, floor, inf
+from pathlib import Path
+
+from hai_backend.domain.scheduling.snapshot import SchedulingState, Snapshot
+from hai_backend.scheduler import Policy
+from hai_backend.sim.forecast.forecast import Effort, Forecast, forecast
+from hai_backend.sim.replay.job import Job
+from hai_backend.sim.replay.replay import Cluster, opened
+from hai_backend.sim.replay.world import VirtualCluster
+from hai_backend.sim.traces.reader import read
+from tests.bench.figures import Figure, percentile
+
+TRACES = Path(__file__).parents[2] / "testdata" / "traces"
+SLICES = {"itp04": (117, 1.0), "philly_a": (138, 1.0), "itp06": (15, 1.0), "kalos_llm": (147, 5.0)}
+ASKED = 50  # of each slice, at most
+_UNHURRIED = Effort(seconds=inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was predicted for a task, when it was asked for, and when the task started."""
+
+    asked_at: float
+    given: Forecast
+    started: float
+    seconds: float
+
+    @property
+    def covered(self) -> bool:
+        if self.given.p10 is None:
+            return False
+        end = inf if self.given.p90 is None else ceil(self.given.p90 / 60) * 60
+        return floor(self.given.p10 / 60) * 60 <= self.started <= end
+
+    @property
+    def settled(self) -> bool:
+        """All futures agree to the minute."""
+        known = self.given.p10 is not None and self.given.p90 is not None
+        return known and self.given.p90 - self.given.p10 < 60  # type: ignore[operator]
+
+
+def answers(name: str) -> list[Answer]:
+    """Of one slice."""
+    nodes, faster = SLICES[name]
+    path = TRACES / f"{name}.csv.gz"
+    jobs = read(path, gpus_per_node=8, time_scale=faster, flat_priority=True)
+    world = opened(jobs, Cluster(nodes), Policy())
+    questions = list(_questions(world, jobs))
+    chosen = questions[:: max(1, ceil(len(questions) / ASKED))]
+    return [_answer(snapshot, task, world.lives[task].first_start) for snapshot, task in chosen]
+
+
+def _questions(world: VirtualCluster, jobs: Sequence[Job]) -> Iterator[tuple[Snapshot, int]]:
+    """The cluster as it is when a job of the second half has been left in the queue; replays all jobs."""
+    late = [job for job in jobs if job.submit >= jobs[-1].submit / 2]
+    pending = {job.id: job.submit for job in late[:: max(1, len(late) // 1000)]}
+    while len(world.ended) < len(jobs):
+        world.advance()
+        new = [task for task in world.changed if pending.get(task, inf) <= world.now]
+        world.decide()
+        for task in new:
+            del pending[task]
+            if _unpromised(world, task):
+                yield _as_shown(world), task
+
+
+def _unpromised(world: VirtualCluster, task: int) -> bool:
+    waits = world.lives[task].task.standing is SchedulingState.QUEUED
+    return waits and not any(found.suspended_for == task for found in world.changed.values())
+
+
+def _as_shown(world: VirtualCluster) -> Snapshot:
+    """With what the last pass has decided."""
+    shown = world.cache.snapshot()
+    return replace(shown, tasks=tuple(world.lives[task.id].task for task in shown.tasks))
+
+
+def _answer(snapshot: Snapshot, task: int, started: float) -> Answer:
+    began = time.perf_counter()
+    given = forecast(snapshot, Policy(), "default", [task], _UNHURRIED)[task]
+    return Answer(snapshot.now, given, started, time.perf_counter() - began)
+
+
+def figures() -> Iterator[Figure]:
+    with ProcessPoolExecutor() as pool:
+        found = dict(zip(SLICES, pool.map(answers, SLICES), strict=True))
+    for name, given in found.items():
+        yield Figure(f"{name}: nominal 80 % holds, of {len(given)} tasks", _coverage(given), "%")
+    every = [answer for given in found.values() for answer in given]
+    unsettled = [answer for answer in every if not answer.settled]
+    share = _coverage(every)
+    yield Figure(f"nominal 80 % holds, of {len(every)} tasks", share, "%", 75.0, at_least=True)
+    yield Figure("the same, not too wide", share, "%", 85.0)
+    yield Figure(f"of {len(unsettled)} whose futures differ", _coverage(unsettled), "%")
+    closed = [answer for answer in every if answer.given.p90 is not None]
+    yield Figure(f"of {len(closed)} with an end", _coverage(closed), "%")
+    yield Figure("without a prediction", sum(a.given.p10 is None for a in every), "tasks")
+    yield Figure("without an end (p90)", sum(a.given.p90 is None for a in every), "tasks")
+    yield Figure("earlier than p10", sum(_early(a) for a in every), "tasks")
+    seconds = [answer.seconds for answer in every]
+    yield Figure("one forecast, p50", percentile(seconds, 50), "s")
+    yield Figure("one forecast, p90", percentile(seconds, 90), "s")
+
+
+def _early(answer: Answer) -> bool:
+    return answer.given.p10 is not None and answer.started < floor(answer.given.p10 / 60) * 60
+
+
+def _coverage(given: Sequence[Answer]) -> float:
+    told = [answer for answer in given if answer.given.p10 is not None]
+    return 100.0 * sum(answer.covered for answer in told) / max(1, len(told))
