@@ -41,7 +41,7 @@ from hai_jupyter.app import HaiJupyter
 from hai_jupyter.magics import HaiMagics
 from hai_tui.cli import errors as failures
 from hai_tui.cli.command import COMMON, TABLE
-from hai_tui.cli.main import ENTRIES, _root
+from hai_tui.cli.main import ENTRIES, make_root
 from hai_tui.cli.settings import FORMATS
 from hai_tui.views.policy import NAMES, settings_of
 from haienv.cli.main import COMMANDS as HAIENV_COMMANDS
@@ -102,7 +102,7 @@ def _commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tu
 
 def _options(words: str) -> set[str]:
     """The options of a command of `hai`, without those that every command takes."""
-    command: click.Command = _root()
+    command: click.Command = make_root()
     for word in words.split():
         assert isinstance(command, click.Group)
         found = command.get_command(click.Context(command), word)
@@ -114,7 +114,7 @@ def _options(words: str) -> set[str]:
 
 def _choices(words: str, option: str) -> Iterable[str]:
     """What an option of a command may be."""
-    command = dict(_commands(_root()))[words]
+    command = dict(_commands(make_root()))[words]
     kind = next(p.type for p in command.params if option in p.opts)
     assert isinstance(kind, click.Choice)
     return [str(choice) for choice in kind.choices]
@@ -246,7 +246,7 @@ CLAIMS = [
         "cli.md",
         "JSON",
         "command",
-        lambda: {word for path, _ in _commands(_root()) for word in (path, *path.split())},
+        lambda: {word for path, _ in _commands(make_root()) for word in (path, *path.split())},
         r"^[a-z][a-z-]*(?: [a-z]+)?(?= --|$)",
         complete=False,
     ),
@@ -287,7 +287,7 @@ CLAIMS = [
     Claim("operate.md", "Shares", "value", _share_values),
     Claim("operate.md", "Scheduling of a group", "setting", lambda: NAMES),
     Claim("programs.md", "Write programs that yield", "call", _calls, r"^\w+", complete=False),
-    Claim("reference.md", "Commands", "command", lambda: dict(_commands(_root())), r"^.+$"),
+    Claim("reference.md", "Commands", "command", lambda: dict(_commands(make_root())), r"^.+$"),
     Claim("reference.md", "Calls of the SDK", "call", _calls, r"^\w+"),
     Claim("reference.md", "Flags of hai-server", "flag", _flags, OPTION),
     Claim("reference.md", "Variables", "variable", _variables, VARIABLE),
@@ -379,7 +379,7 @@ def test_the_reference_names_all_options_of_each_command() -> None:
     common = {name for option in (*COMMON, *TABLE) for name in option.opts}
     known = {
         (path, option)
-        for path, _ in _commands(_root())
+        for path, _ in _commands(make_root())
         for option in _options(path)
         if option not in common or path == "simulate"
     }

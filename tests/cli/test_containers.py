@@ -11,7 +11,7 @@ import pytest
 from hai.client.fake.server import FakeClient
 from hai.v1.task_pb2 import TASK_OUTCOME_FAILED
 from hai_tui.cli.containers import forwarding
-from hai_tui.cli.containers.options import printed_by
+from hai_tui.cli.containers.options import service_line_pattern
 
 
 def create(hai: Any, *options: str) -> Any:
@@ -122,9 +122,9 @@ def test_logs_of_services(hai: Any, fake: FakeClient) -> None:
 
 
 def test_lines_of_services() -> None:
-    assert printed_by(["a.b"], "").search("[a.b] x")
-    assert not printed_by(["a.b"], "").search("[axb] x")
-    assert not printed_by(["a"], "").search("see [a] x")
+    assert service_line_pattern(["a.b"], "").search("[a.b] x")
+    assert not service_line_pattern(["a.b"], "").search("[axb] x")
+    assert not service_line_pattern(["a"], "").search("see [a] x")
 
 
 @pytest.mark.parametrize(

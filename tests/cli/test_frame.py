@@ -19,13 +19,13 @@ from hai.v1.dataset_pb2 import Dataset
 from hai.v1.image_pb2 import Image, Registry
 from hai.v1.port_pb2 import Port
 from hai.v1.storage_pb2 import MountRule
-from hai_tui.cli.main import ENTRIES, _root, main
+from hai_tui.cli.main import ENTRIES, main, make_root
 from hai_tui.i18n import language, text
 from hai_tui.i18n.cli import TEXTS
 
 
 def _command(name: str) -> click.Command:
-    root = _root()
+    root = make_root()
     found = root.get_command(click.Context(root), name)
     assert found is not None
     return found
@@ -140,7 +140,7 @@ def completed(fake, words: list[str], incomplete: str) -> list[str]:
     from hai_tui.cli.settings import Settings
 
     settings = Settings(connect=lambda profile: fake, clock=lambda: 0.0)
-    found = ShellComplete(_root(), {"obj": settings}, "hai", "_HAI_COMPLETE")
+    found = ShellComplete(make_root(), {"obj": settings}, "hai", "_HAI_COMPLETE")
     return [c.value for c in found.get_completions(words, incomplete)]
 
 
@@ -180,7 +180,7 @@ def test_completion_is_quiet_without_a_server(fake) -> None:
 
     fake.lose()
     settings = Settings(connect=lambda profile: fake, clock=lambda: 0.0)
-    found = ShellComplete(_root(), {"obj": settings}, "hai", "_HAI_COMPLETE")
+    found = ShellComplete(make_root(), {"obj": settings}, "hai", "_HAI_COMPLETE")
     assert found.get_completions(["stop"], "") == []
 
 

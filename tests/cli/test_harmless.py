@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hai.v1.log_service_pb2 import LogLine, TailLogsResponse
-from hai_tui.cli.output.follow import Lines, _render, print_lines
+from hai_tui.cli.output.follow import LogQuery, _render, print_lines
 
 EVIL = "\x1b]0;title\x07a\x1b[2J\x1b]52;c;cGF5\x07\x1b[31mred"
 
@@ -24,12 +24,12 @@ def test_a_terminal_gets_colours_and_nothing_else_that_steers_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.stdout", Screen())
-    assert _render(LogLine(text=EVIL), Lines()) == "\x1b[Ka\x1b[31mred\x1b[m\n"
+    assert _render(LogLine(text=EVIL), LogQuery()) == "\x1b[Ka\x1b[31mred\x1b[m\n"
 
 
 def test_a_file_gets_what_was_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", io.StringIO())
-    assert _render(LogLine(text=EVIL), Lines()) == f"{EVIL}\n"
+    assert _render(LogLine(text=EVIL), LogQuery()) == f"{EVIL}\n"
 
 
 async def test_a_log_that_cannot_be_written_any_more_is_left(
@@ -53,7 +53,7 @@ async def test_a_log_that_cannot_be_written_any_more_is_left(
 
     monkeypatch.setattr("sys.stdout", Full())
     with pytest.raises(OSError, match="No space"):
-        await print_lines(Client(), 12, Lines(), follow=False)  # type: ignore[arg-type]
+        await print_lines(Client(), 12, LogQuery(), follow=False)  # type: ignore[arg-type]
     assert left == [12]
 
 
@@ -75,10 +75,10 @@ async def test_bars_move_only_on_a_terminal(
         logs = Logs()
 
     monkeypatch.setattr("sys.stdout", out)
-    await print_lines(Client(), 12, Lines(), follow=True)  # type: ignore[arg-type]
+    await print_lines(Client(), 12, LogQuery(), follow=True)  # type: ignore[arg-type]
     assert out.getvalue() == printed
     monkeypatch.setattr("sys.stdout", json := Screen())
-    await print_lines(Client(), 12, Lines(output="json"), follow=True)  # type: ignore[arg-type]
+    await print_lines(Client(), 12, LogQuery(output="json"), follow=True)  # type: ignore[arg-type]
     assert [line.count("redraw") for line in json.getvalue().splitlines()] == [1]
 
 

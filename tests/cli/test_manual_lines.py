@@ -11,9 +11,9 @@ import pytest
 
 from hai.client.fake.server import FakeClient
 from hai_backend.api.request.filters import parse
-from hai_tui.cli.commands.tasks.list import listing
-from hai_tui.cli.main import ENTRIES, _root
-from hai_tui.cli.migration_hints import EQUIVALENTS, OPTIONS_HERE, command_lines
+from hai_tui.cli.commands.tasks.list import list_tasks
+from hai_tui.cli.main import ENTRIES, make_root
+from hai_tui.cli.migration_hints import COMMAND_EQUIVALENTS, OPTION_EQUIVALENTS, command_lines
 from hai_tui.cli.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -41,24 +41,24 @@ def _parse(command: click.Command, name: str, args: list[str]) -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_lines_of_the_manual_parse(line: str) -> None:
-    _parse(_root(), "hai", shlex.split(line, comments=True)[1:])
+    _parse(make_root(), "hai", shlex.split(line, comments=True)[1:])
 
 
-TOLD = sorted({line for said in EQUIVALENTS.values() for line in command_lines(said)})
+TOLD = sorted({line for said in COMMAND_EQUIVALENTS.values() for line in command_lines(said)})
 
 
 @pytest.mark.parametrize("line", TOLD)
 def test_what_is_told_to_who_comes_from_elsewhere_parses(line: str) -> None:
     assert line.startswith("hai")
     here = line.replace("NODES", "2")
-    _parse(_root(), "hai", shlex.split(here)[1:])
+    _parse(make_root(), "hai", shlex.split(here)[1:])
 
 
 def test_a_word_of_another_system_is_answered_with_ours(hai) -> None:
     done = hai("scancel", "12")
     assert (done.code, done.out) == (2, "")
     assert "no such command 'scancel'; here that is `hai stop TASK`" in done.err
-    assert set(EQUIVALENTS).isdisjoint(entry.name for entry in ENTRIES)
+    assert set(COMMAND_EQUIVALENTS).isdisjoint(entry.name for entry in ENTRIES)
 
 
 @pytest.mark.parametrize(
@@ -78,18 +78,18 @@ def test_every_word_that_was_tried_has_an_answer(word, told, hai) -> None:
     assert f"no such command '{word}'; here that is {told}" in hai(word).err
 
 
-@pytest.mark.parametrize("option", OPTIONS_HERE)
+@pytest.mark.parametrize("option", OPTION_EQUIVALENTS)
 @pytest.mark.parametrize("line", ["bash job.sh --", "run job.yml"])
 def test_an_option_of_another_system_is_answered_with_ours(option, line, hai) -> None:
     done = hai(*line.split(), option, "1")
     assert (done.code, done.out) == (2, "")
-    assert f"no such option '{option}'; here that is {OPTIONS_HERE[option]}" in done.err
+    assert f"no such option '{option}'; here that is {OPTION_EQUIVALENTS[option]}" in done.err
 
 
 def test_what_is_told_of_options_parses() -> None:
-    for here in OPTIONS_HERE.values():
+    for here in OPTION_EQUIVALENTS.values():
         if here.startswith("-"):
-            _parse(_root(), "hai", ["bash", "job.sh", "--", *shlex.split(_filled(here))])
+            _parse(make_root(), "hai", ["bash", "job.sh", "--", *shlex.split(_filled(here))])
 
 
 def _filled(line: str) -> str:
@@ -125,5 +125,5 @@ def _terms(text: str) -> str:
 
 @pytest.mark.parametrize("where", ["help", "manual"])
 def test_the_server_takes_every_term_of_a_filter_that_is_told(where: str) -> None:
-    told = listing.help if where == "help" else (ROOT / "docs/cli.md").read_text("utf-8")
+    told = list_tasks.help if where == "help" else (ROOT / "docs/cli.md").read_text("utf-8")
     parse(_terms(told or ""), "ada", 1_800_000_000.0)

@@ -74,7 +74,7 @@ def test_a_known_name_is_not_questioned(people, line):
 def test_a_queue_that_is_not_all_of_it_is_told(hai, monkeypatch):
     assert "the first" not in hai("queue").err
     monkeypatch.setattr("hai_tui.cli.output.output.QUEUE_TASKS", 1)
-    assert "these are the first 1; `hai list state:queued -a` lists all" in hai("queue").err
+    assert "only the first 1 are listed; `hai list state:queued -a` lists all" in hai("queue").err
 
 
 def test_who_may_not_list_users_hears_nothing(people, monkeypatch):

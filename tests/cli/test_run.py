@@ -229,7 +229,7 @@ def test_follow_prints_the_log_and_exits_as_the_task(files: Path, hai, fake) -> 
 def test_who_follows_a_task_that_does_not_start_hears_why(
     files: Path, hai, fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_tui.cli.output.follow._QUIET_SECONDS", 0)
+    monkeypatch.setattr("hai_tui.cli.output.follow._EXPLAIN_AFTER_SECONDS", 0)
 
     async def late(id: int, **options: object):
         fake.world.tasks[id].waiting.message = "needs 2 nodes; 0 are free"

@@ -28,7 +28,7 @@ def test_top_counts_what_waits_behind_the_listed_queue(hai, monkeypatch) -> None
     monkeypatch.setattr(hai.client.nodes, "groups", groups)
     result = hai("top", "--once")
     assert "1 task runs, 4995 wait" in result.out
-    assert "these are the first 1" in result.err
+    assert "only the first 1 are listed" in result.err
 
 
 def test_top_for_a_program(hai) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from hai_tui.demo.cluster import DemoClient, demo
+from hai_tui.demo_cluster.cluster import DemoClient, demo
 
 BEGIN, END = "[/b][red", "[@click=app.quit]x\x1b[31m\x07\u202e"
 """`[/b]` ends an app that takes it for markup; what else stands there would be taken for a colour, a link, a code."""

@@ -14,8 +14,8 @@ from hai.v1.task_pb2 import Task
 from hai.v1.user_pb2 import Quota, User
 from hai_backend.domain.node import Node
 from hai_backend.testing import ManualClock
-from hai_tui.demo.cluster import TRACE, loss_line, training
-from hai_tui.demo.records import ALLOWED, PEOPLE, TREES, VENVS, Tree, Venv, furnish
+from hai_tui.demo_cluster.cluster import TRACE, loss_line, training
+from hai_tui.demo_cluster.records import ALLOWED, PEOPLE, TREES, VENVS, Tree, Venv, furnish
 from hai_tui.feed.task_status import cached_status
 from tests.support.environments import as_parent, make_environment
 from tests.support.scripted_agents import ScriptedLauncher

@@ -7,7 +7,7 @@ import pytest
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Rank, Run, Task
 from hai.v1.usage_service_pb2 import NodeUsage
-from hai_tui.demo.cluster import demo
+from hai_tui.demo_cluster.cluster import demo
 from hai_tui.tasks.usage_columns import TaskUsage
 
 GIB = 1 << 30

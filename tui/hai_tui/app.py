@@ -20,8 +20,7 @@ from hai.client import profile as profiles
 from hai.client.errors import HaiError, NotFound, UsageError
 from hai.client.profile import Profile
 from hai_tui.actions import Action, key_label
-from hai_tui.app_config import AppConfig
-from hai_tui.base_app import BaseApp
+from hai_tui.base_app import AppConfig, BaseApp
 from hai_tui.feed.connection_state import ConnectionState, Phase
 from hai_tui.feed.debouncer import Debouncer
 from hai_tui.i18n import text

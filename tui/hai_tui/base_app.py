@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import rich
@@ -23,14 +24,26 @@ from textual.worker import active_worker
 from hai.client.errors import HaiError
 from hai.client.profile import Profile
 from hai_tui.actions import Action, Caller
-from hai_tui.app_config import AppConfig
 from hai_tui.preferences import Preferences
-from hai_tui.session import Session
+from hai_tui.session import Connect, Session, connect
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task, Waiting
     from hai_tui.tasks.commands import Undo
     from hai_tui.widgets.header_footer import Heading
+
+
+@dataclass(frozen=True, slots=True)
+class AppConfig:
+    """Options of the command line. Tests pass their own `connect` and `clock`."""
+
+    profile: str | None = None
+    readonly: bool = False
+    start: str = "tasks"  # what `:` would take
+    connect: Connect = connect
+    clock: Callable[[], float] = time.time
+    chosen: Profile | None = None  # instead of what the name and the environment choose
+
 
 _ERROR_SECONDS = 12.0
 

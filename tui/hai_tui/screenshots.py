@@ -20,7 +20,7 @@ from textual._context import visible_screen_stack
 from hai.client import profile as profiles
 from hai.client.profile import Profile
 from hai_tui.app import AppConfig, HaiApp
-from hai_tui.demo.cluster import demo
+from hai_tui.demo_cluster.cluster import demo
 from hai_tui.screens.page import Page
 from hai_tui.style.svg import picture as picture_of
 

@@ -15,7 +15,7 @@ from hai_tui.cluster.layout import MapPosition, beside, cell_for, natural, posit
 from hai_tui.cluster.model import CONDITION_STYLES, NodeModel, condition, per_hour
 from hai_tui.cluster.tree import branches
 from hai_tui.cluster.usage import node_style
-from hai_tui.formatting.area_chart import area
+from hai_tui.formatting.charts import area
 from hai_tui.views.node_labels import edited
 
 

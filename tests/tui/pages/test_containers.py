@@ -13,7 +13,7 @@ from hai.client.profile import Profile
 from hai.v1.container_pb2 import SERVICE_STATE_STOPPED
 from hai.v1.task_pb2 import TASK_OUTCOME_STOPPED
 from hai.v1.task_spec_pb2 import ServiceSpec
-from hai_tui.demo.cluster import demo
+from hai_tui.demo_cluster.cluster import demo
 
 
 async def test_a_container_is_made_put_away_and_ended_for_good(drive) -> None:

@@ -11,7 +11,7 @@ import pytest
 from textual import events
 
 from hai.client.profile import Profile
-from hai_tui.demo.cluster import demo
+from hai_tui.demo_cluster.cluster import demo
 from hai_tui.page_registry import PAGES
 from hai_tui.screens.page import Page
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from hai.client.profile import Profile
-from hai_tui.demo.cluster import DemoClient, demo
+from hai_tui.demo_cluster.cluster import DemoClient, demo
 from hai_tui.screens.task.task_page import TaskPage
 
 _SIZE = (120, 30)

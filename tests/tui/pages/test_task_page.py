@@ -15,7 +15,8 @@ from hai.v1.task_pb2 import (
     Run,
 )
 from hai.v1.task_spec_pb2 import AfterSpec, OptionsSpec
-from hai_tui.tasks.failure_diagnosis import cause, stop_code_text
+from hai_tui.screens.task.text import run_end
+from hai_tui.tasks.descriptions import likely_cause
 
 
 def rank(index: int, code: int, ended: int) -> Rank:
@@ -55,16 +56,16 @@ def test_a_rank_that_was_told_to_end_has_not_failed() -> None:
     ],
 )
 def test_likely_causes(code: int, lines: list[str], told: str) -> None:
-    found = cause(code, lines)
+    found = likely_cause(code, lines)
     assert told in found
     assert bool(told) == bool(found)
 
 
 def test_every_bit_of_a_stop_code_has_a_name() -> None:
-    assert stop_code_text(16 + 16384) == "INTERRUPT+NODE_FAILURE"
-    assert stop_code_text(0) == ""
-    assert stop_code_text(4) == "4"
-    assert stop_code_text(sum(STOP_CODES)).count("+") == len(STOP_CODES) - 1
+    assert run_end(Run(stop_code=16 + 16384)) == "INTERRUPT+NODE_FAILURE"
+    assert run_end(Run(stop_code=0)) == ""
+    assert run_end(Run(stop_code=4)) == "4"
+    assert run_end(Run(stop_code=sum(STOP_CODES))).count("+") == len(STOP_CODES) - 1
 
 
 async def test_a_failed_task_says_which_rank_why_and_what_next(

@@ -6,8 +6,8 @@ from hai.client.errors import NotFound
 from hai.client.fake.server import FakeClient
 from hai.client.profile import Profile
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from hai_tui.demo.cluster import demo, training
-from hai_tui.formatting.sparkline import mean, most, spark, spread
+from hai_tui.demo_cluster.cluster import demo, training
+from hai_tui.formatting.charts import mean, most, spark, spread
 from hai_tui.style.theme import TONES
 from hai_tui.usage import chart_text
 from hai_tui.widgets.usage_view import UsageView

@@ -1,4 +1,4 @@
-"""One action on several tasks: ask first, then an outcome for each; one failure does not stop the rest."""
+"""Runs one action on several tasks: asks first, then prints a result for each. A failure does not stop the others."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from hai.client.errors import HaiError, Invalid
-from hai_tui.cli.client_call import call
-from hai_tui.cli.confirm import confirmed
 from hai_tui.cli.errors import exit_code, print_error
 from hai_tui.cli.output.output import note, show
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.prompts import confirm
+from hai_tui.cli.settings import Settings, call_server
 from hai_tui.i18n import text
 from hai_tui.views.tasks import TASKS
 
@@ -24,18 +23,18 @@ if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
 
 _MAX_NAMED = 20
-"""Tasks that a question names before it only counts."""
+"""A question names at most this many tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What to do with each task, and how to say that it is done."""
+    """An action on a task, and how its result is described."""
 
-    do: Callable[[Client, int], Awaitable[Task]]
-    done: Callable[[Task], str]
-    verb: str = ""  # key of the question's verb; empty: never ask
-    yes: bool = False
-    ends: bool = False  # the tasks, for which others may wait: of several the newest goes first
+    run: Callable[[Client, int], Awaitable[Task]]
+    describe: Callable[[Task], str]
+    verb: str = ""  # key of the verb in the question; if it is empty, nothing is asked
+    yes: bool = False  # the user has agreed in advance
+    ends_task: bool = False
 
 
 @dataclass(slots=True)
@@ -44,25 +43,26 @@ class _Result:
     codes: list[int] = field(default_factory=list)
 
 
-def on_each(settings: Settings, refs: Sequence[str], kind: Kind, action: Action) -> int:
-    """Do it to every task; the exit code of the first failure, or 0."""
+def run_on_each(settings: Settings, refs: Sequence[str], kind: Kind, action: Action) -> int:
+    """Run the action on every task. Return the exit code of the first failure, or 0."""
 
     async def work(client: Client) -> int:
         result = _Result()
-        ids = await _resolve(client, settings, refs, kind, result)
-        if ids and not await _agreed(client, ids, action):
+        ids = await _resolve_ids(client, settings, refs, kind, result)
+        if ids and not await _is_confirmed(client, ids, action):
             note(settings, text("confirm.no"))
             return 1
-        for ref, id in _in_turn(ids, action):
-            await _one(client, settings, ref, id, action, result)
+        # The newest ends first: the end of an older task would let the newer ones that wait for it start
+        for ref, id in sorted(ids.items(), key=lambda item: -item[1] if action.ends_task else 0):
+            await _run_on_one(client, settings, ref, id, action, result)
         if not settings.sentences:
             show(settings, TASKS, result.tasks)
         return next(iter(result.codes), 0)
 
-    return call(settings, work)
+    return call_server(settings, work)
 
 
-async def _resolve(
+async def _resolve_ids(
     client: Client, settings: Settings, refs: Sequence[str], kind: Kind, result: _Result
 ) -> dict[str, int]:
     ids: dict[str, int] = {}
@@ -70,57 +70,57 @@ async def _resolve(
         try:
             ids[ref] = await client.tasks.resolve(ref, kind)
         except HaiError as error:
-            _failed(settings, ref, error, result)
+            _report_failure(settings, ref, error, result)
     return ids
 
 
-def _in_turn(ids: dict[str, int], action: Action) -> Sequence[tuple[str, int]]:
-    return sorted(ids.items(), key=lambda named: -named[1] if action.ends else 0)
-
-
-async def _one(
+async def _run_on_one(
     client: Client, settings: Settings, ref: str, id: int, action: Action, result: _Result
 ) -> None:
     try:
-        task = await action.do(client, id)
+        task = await action.run(client, id)
     except HaiError as error:
-        _failed(settings, ref, error, result)
+        _report_failure(settings, ref, error, result)
         return
     result.tasks.append(task)
     if settings.sentences:
-        click.echo(f"{task.id}  {task.name}  {action.done(task)}")
+        click.echo(f"{task.id}  {task.name}  {action.describe(task)}")
 
 
-def _failed(settings: Settings, ref: str, error: HaiError, result: _Result) -> None:
+def _report_failure(settings: Settings, ref: str, error: HaiError, result: _Result) -> None:
     result.codes.append(exit_code(error))
     print_error(error, as_json=settings.json, subject=ref)
 
 
-async def _agreed(client: Client, ids: dict[str, int], action: Action) -> bool:
-    """Ask a person at a terminal when several tasks, tasks of others, or tasks for which others wait are meant."""
+async def _is_confirmed(client: Client, ids: dict[str, int], action: Action) -> bool:
+    """Ask, if stdin is a terminal, before an action on several tasks, on tasks of others, or on tasks that others wait
+    for.
+    """
     if not action.verb or action.yes or not sys.stdin.isatty():
         return True
     me = (await client.users.whoami()).user.name
     tasks = [await client.tasks.get(id) for id in list(ids.values())[:_MAX_NAMED]]
-    behind = await _behind(client, set(ids.values())) if action.ends else ""
-    if len(ids) == 1 and tasks[0].user == me and not behind:
+    dependents = await _describe_dependents(client, set(ids.values())) if action.ends_task else ""
+    if len(ids) == 1 and tasks[0].user == me and not dependents:
         return True
     more = f" … ({len(ids)})" if len(ids) > _MAX_NAMED else ""
-    question = text("confirm", verb=text(f"verb.{action.verb}"), what=_named(tasks) + more)
-    return confirmed(behind + question)
+    question = text("confirm", verb=text(f"verb.{action.verb}"), what=_describe(tasks) + more)
+    return confirm(dependents + question)
 
 
-async def _behind(client: Client, ids: set[int]) -> str:
-    """Who else waits for these to end; a server of before cannot tell."""
-    some = ",".join(map(str, sorted(ids)[:_MAX_NAMED]))
+async def _describe_dependents(client: Client, ids: set[int]) -> str:
+    """Return a sentence about the tasks that wait for these to end; empty for an old server, which does not know the
+    filter.
+    """
+    id_list = ",".join(map(str, sorted(ids)[:_MAX_NAMED]))
     try:
-        page = await client.tasks.list(filter=f"after:{some}", page_size=2 * _MAX_NAMED)
+        page = await client.tasks.list(filter=f"after:{id_list}", page_size=2 * _MAX_NAMED)
     except Invalid:
         return ""
     others = [task for task in page.tasks if task.id not in ids]
     more = " …" if len(others) > _MAX_NAMED or page.next_page_token else ""
-    return text("confirm.behind", what=_named(others[:_MAX_NAMED]) + more) if others else ""
+    return text("confirm.behind", what=_describe(others[:_MAX_NAMED]) + more) if others else ""
 
 
-def _named(tasks: Sequence[Task]) -> str:
+def _describe(tasks: Sequence[Task]) -> str:
     return ", ".join(f"{t.id} {t.name} ({t.user})" for t in tasks)

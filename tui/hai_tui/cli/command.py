@@ -1,4 +1,4 @@
-"""The base of every command: options that all of them take, and help in one shape."""
+"""The base classes of commands: the options that all of them take, and the layout of help."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hai_tui.cli.settings import FORMATS, Settings
 from hai_tui.i18n import text
 
 
-def _sets(field: str, convert: Callable[[Any], Any] = lambda value: value) -> Any:
-    """A callback that stores an option's value in the settings, when it was given."""
+def _store_in_settings(field: str, convert: Callable[[Any], Any] = lambda value: value) -> Any:
+    """Return a callback that stores the value of an option in the settings if it was given."""
 
     def store(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         settings = ctx.find_object(Settings)
@@ -22,14 +22,16 @@ def _sets(field: str, convert: Callable[[Any], Any] = lambda value: value) -> An
     return store
 
 
-def _names(value: str) -> tuple[str, ...]:
+def _split_names(value: str) -> tuple[str, ...]:
     return tuple(name.strip().lower() for name in value.split(",") if name.strip())
 
 
-def _profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
-    from hai_tui.cli.completion import profiles  # not before a Tab: every command comes by here
+def _complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+    from hai_tui.cli.completion import (
+        complete_profiles,  # only for Tab: every command imports this module
+    )
 
-    return profiles(ctx, param, incomplete)
+    return complete_profiles(ctx, param, incomplete)
 
 
 def _option(*names: str, **attrs: Any) -> click.Option:
@@ -37,37 +39,67 @@ def _option(*names: str, **attrs: Any) -> click.Option:
 
 
 COMMON = (
-    _option("-o", "--output", type=click.Choice(FORMATS), callback=_sets("output"), help="Format."),
-    _option("--json", is_flag=True, callback=_sets("output", lambda _: "json"), help="-o json."),
-    _option("-q", "--quiet", is_flag=True, callback=_sets("quiet"), help="Only identifiers."),
     _option(
-        "--no-color", is_flag=True, callback=_sets("color", lambda _: False), help="No colours."
+        "-o",
+        "--output",
+        type=click.Choice(FORMATS),
+        callback=_store_in_settings("output"),
+        help="Format.",
+    ),
+    _option(
+        "--json",
+        is_flag=True,
+        callback=_store_in_settings("output", lambda _: "json"),
+        help="-o json.",
+    ),
+    _option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        callback=_store_in_settings("quiet"),
+        help="Only identifiers.",
+    ),
+    _option(
+        "--no-color",
+        is_flag=True,
+        callback=_store_in_settings("color", lambda _: False),
+        help="No colours.",
     ),
     _option(
         "--profile",
         metavar="NAME",
-        callback=_sets("profile"),
-        shell_complete=_profiles,
+        callback=_store_in_settings("profile"),
+        shell_complete=_complete_profiles,
         help="Which server to use.",
     ),
-    _option("--debug", is_flag=True, callback=_sets("debug"), help="Show a trace of errors."),
+    _option(
+        "--debug",
+        is_flag=True,
+        callback=_store_in_settings("debug"),
+        help="Show a trace of errors.",
+    ),
 )
-"""Taken by every command."""
+"""The options of every command."""
 
 TABLE = (
     _option(
         "--no-headers",
         is_flag=True,
-        callback=_sets("headers", lambda _: False),
+        callback=_store_in_settings("headers", lambda _: False),
         help="Leave out the first line of tables.",
     ),
-    _option("--columns", metavar="A,B", callback=_sets("columns", _names), help="Which columns."),
+    _option(
+        "--columns",
+        metavar="A,B",
+        callback=_store_in_settings("columns", _split_names),
+        help="Which columns.",
+    ),
 )
-"""Taken by commands that print a table."""
+"""The further options of commands that print a table."""
 
 
 class HaiCommand(click.Command):
-    """A command that takes the common options and shows them apart in its help."""
+    """A command with the common options, which its help lists in a section of their own."""
 
     tables = False
 
@@ -77,24 +109,24 @@ class HaiCommand(click.Command):
 
     @property
     def common(self) -> tuple[click.Option, ...]:
-        """The options that this command has in common with others."""
+        """The options that this command shares with others."""
         return (*COMMON, *TABLE) if self.tables else COMMON
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Own parameters, then the common ones."""
+        """Return the parameters of the command, then the common options."""
         return [*super().get_params(ctx), *self.common]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Own options first, the common ones in a section of their own."""
-        own_parameters = [p for p in super().get_params(ctx) if not isinstance(p, click.Argument)]
-        for title, params in ((_OPTIONS, own_parameters), (text("section.common"), [*self.common])):
+        """Write the options of the command, then the section of common options."""
+        command_options = [p for p in super().get_params(ctx) if not isinstance(p, click.Argument)]
+        for title, params in (
+            ("Options", command_options),
+            (text("section.common"), [*self.common]),
+        ):
             records = [r for p in params if (r := p.get_help_record(ctx))]
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
-
-
-_OPTIONS = "Options"
 
 
 class TableCommand(HaiCommand):
@@ -104,7 +136,7 @@ class TableCommand(HaiCommand):
 
 
 class HaiGroup(click.Group):
-    """A family of commands, such as `hai config …`."""
+    """A group of commands, such as `hai config`."""
 
     command_class = HaiCommand
 

@@ -1,6 +1,6 @@
-"""From an exception to one sentence on stderr and an exit code.
+"""Turns an exception into one sentence on stderr and an exit code.
 
-0 ok, 1 failure, 2 usage, 3 not found, 4 denied, 5 unreachable, 124 time-out, 130 interrupted.
+0 success, 1 failure, 2 usage, 3 not found, 4 denied, 5 unreachable, 124 timeout, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hai_tui.cli.settings import Settings
 from hai_tui.i18n import text
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_INTEGER = ("a valid integer range", "a whole number")  # click's words, ours
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_CLICK_INTEGER, _INTEGER = "a valid integer range", "a whole number"
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotFound, 3),
@@ -38,14 +38,14 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code that stands for an error."""
+    """Return the exit code for an error."""
     if isinstance(error, click.ClickException):
         return error.exit_code
     return next((code for kind, code in _CODES if isinstance(error, kind)), FAILURE)
 
 
 def report(error: Exception, settings: Settings, arguments: Sequence[str]) -> int:
-    """Say what happened and what to do; the answer is the exit code."""
+    """Print what happened and what to do. Return the exit code."""
     explained_error = errors.explain_error(error)
     if isinstance(error, click.Abort):
         click.echo(text("interrupted"), err=True)
@@ -55,18 +55,18 @@ def report(error: Exception, settings: Settings, arguments: Sequence[str]) -> in
         return USAGE
     if settings.debug or "--debug" in arguments:
         traceback.print_exception(error, file=sys.stderr)
-    print_error(explained_error, as_json=settings.json or _asks_for_json(arguments))
+    print_error(explained_error, as_json=settings.json or _has_json_option(arguments))
     return exit_code(explained_error)
 
 
 def print_error(error: Exception, *, as_json: bool, subject: str = "") -> None:
-    """One error on stderr, for a person or for a program."""
+    """Print one error to stderr, as text or as JSON."""
     facts = _facts(error)
     if as_json:
         click.echo(json.dumps({"error": facts}, ensure_ascii=False), err=True)
         return
     prefix = f"hai: {subject}: " if subject else "hai: "
-    click.echo(prefix + _head(error, facts["message"]), err=True)
+    click.echo(prefix + _headline(error, facts["message"]), err=True)
     for line in _details(error):
         click.echo(f"  {line}", err=True)
     if facts["hint"]:
@@ -80,22 +80,30 @@ def _facts(error: Exception) -> dict[str, Any]:
         case errors.HaiError():
             facts |= {"reason": error.reason, "message": error.message, "hint": error.hint}
         case click.UsageError():
-            facts |= {"reason": "USAGE", "message": _sentence(error), "hint": _help_hint(error)}
+            facts |= {
+                "reason": "USAGE",
+                "message": _usage_message(error),
+                "hint": _help_hint(error),
+            }
         case click.ClickException():
             facts |= {"reason": "FAILED", "message": error.format_message()}
         case UnicodeError():
             facts |= {"reason": "USAGE", "message": f"not text in UTF-8: {error}"}
         case OSError():
-            facts |= {"reason": "SYSTEM", "message": _system(error), "hint": _system_hint(error)}
+            facts |= {
+                "reason": "SYSTEM",
+                "message": _os_error_message(error),
+                "hint": _os_error_hint(error),
+            }
         case _:
             facts |= {
                 "message": f"internal error: {type(error).__name__}: {error}",
                 "hint": "run it again with --debug and report what it prints",
             }
-    return facts | _lists(error)
+    return facts | _error_lists(error)
 
 
-def _lists(error: Exception) -> dict[str, Any]:
+def _error_lists(error: Exception) -> dict[str, Any]:
     if isinstance(error, errors.Invalid):
         return {
             "violations": [
@@ -113,56 +121,56 @@ def _lists(error: Exception) -> dict[str, Any]:
     return {}
 
 
-def _head(error: Exception, message: str) -> str:
-    """The message; of several violations only what stands before them, each has its own line."""
+def _headline(error: Exception, message: str) -> str:
+    """Return the message without the list of violations, if there are several: each gets a line of its own."""
     if not isinstance(error, errors.Invalid) or len(error.violations) < 2:
         return message
-    before = message.removesuffix(_joined(error))
-    if before == message:
+    head = message.removesuffix(_join_violations(error))
+    if head == message:
         return message
-    return before.rstrip() or f"{len(error.violations)} things are not valid:"
+    return head.rstrip() or f"{len(error.violations)} fields are invalid:"
 
 
-def _joined(error: errors.Invalid) -> str:
+def _join_violations(error: errors.Invalid) -> str:
     return "; ".join(str(violation) for violation in error.violations)
 
 
 def _details(error: Exception) -> list[str]:
     if isinstance(error, errors.Invalid):
         lines = [str(violation) for violation in error.violations]
-        listed = _head(error, error.message) != error.message
-        return [line for line in lines if listed or line not in error.message]
+        is_listed = _headline(error, error.message) != error.message
+        return [line for line in lines if is_listed or line not in error.message]
     if isinstance(error, errors.Ambiguous):
         return [f"{c.id}  {c.name}  {c.user}  {c.state}" for c in error.candidates]
     return []
 
 
-def _sentence(error: click.UsageError) -> str:
-    message = error.format_message().strip().replace(*_INTEGER)
+def _usage_message(error: click.UsageError) -> str:
+    message = error.format_message().strip().replace(_CLICK_INTEGER, _INTEGER)
     return message[:1].lower() + message[1:].removesuffix(".")
 
 
 def _help_hint(error: click.UsageError) -> str:
-    return f"`{error.ctx.command_path} --help` shows how it is used" if error.ctx else ""
+    return f"`{error.ctx.command_path} --help` shows the usage" if error.ctx else ""
 
 
-def _system(error: OSError) -> str:
-    what = error.strerror or str(error)
-    if _nowhere(error):
+def _os_error_message(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    if _is_cwd_removed(error):
         return text("removed")
-    if error.errno in _FULL and not error.filename:  # mostly the output
-        return f"cannot write: {what}"
-    return f"{error.filename}: {what}" if error.filename else what
+    if error.errno in _DISK_FULL and not error.filename:  # most likely stdout
+        return f"cannot write: {reason}"
+    return f"{error.filename}: {reason}" if error.filename else reason
 
 
-def _system_hint(error: OSError) -> str:
-    if _nowhere(error):
+def _os_error_hint(error: OSError) -> str:
+    if _is_cwd_removed(error):
         return text("removed.hint")
-    return text("full.hint") if error.errno in _FULL else ""
+    return text("full.hint") if error.errno in _DISK_FULL else ""
 
 
-def _nowhere(error: OSError) -> bool:
-    """The working directory is gone: os.getcwd() then names no file."""
+def _is_cwd_removed(error: OSError) -> bool:
+    """Return True if the error comes from os.getcwd(), because the current directory was removed."""
     if not isinstance(error, FileNotFoundError) or error.filename:
         return False
     try:
@@ -172,8 +180,8 @@ def _nowhere(error: OSError) -> bool:
     return False
 
 
-def _asks_for_json(arguments: Sequence[str]) -> bool:
-    """True when the options ask for JSON although they could not be parsed."""
+def _has_json_option(arguments: Sequence[str]) -> bool:
+    """Return True if the arguments ask for JSON. The settings do not know it if parsing failed."""
     pairs = itertools.pairwise(arguments)
     return (
         "--json" in arguments

@@ -1,6 +1,6 @@
-"""The `hai` command: the table of commands, and the one place where errors become exit codes.
+"""The `hai` command: the table of commands, and the place where every error becomes an exit code.
 
-Nothing is imported here that `hai --help` does not need.
+This module imports only what `hai --help` needs.
 """
 
 from __future__ import annotations
@@ -10,84 +10,132 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from hai_tui.cli.client_call import connect
-from hai_tui.cli.lazy import Entry, HaiCommands
-from hai_tui.cli.settings import Connect, Settings
+from hai.command_line import LazyGroup
+from hai_tui.cli.settings import Connect, Settings, connect
 from hai_tui.i18n import text
 
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """A command: where it is defined, as `module:attribute` below hai_tui.cli.commands, and its section in help."""
+
+    name: str
+    target: str
+    section: str
+
+
+def summary(name: str) -> str:
+    """Return one sentence about a command."""
+    return text(f"cmd.{name}")
+
+
+class HaiCommands(LazyGroup):
+    """The commands of `hai`. Help lists them by section; unknown names of other systems get a hint."""
+
+    def __init__(self, *, entries: Sequence[CommandEntry], **attrs: Any) -> None:
+        targets = {entry.name: entry.target for entry in entries}
+        super().__init__(package="hai_tui.cli.commands", targets=targets, summary=summary, **attrs)
+        self._entries = entries
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. An unknown name raises an error that names the equivalent here, or similar names."""
+        name = args[0]
+        if name not in self.targets and not name.startswith("-") and not ctx.resilient_parsing:
+            raise self._unknown_command_error(ctx, name)
+        return super().resolve_command(ctx, args)
+
+    def _unknown_command_error(self, ctx: click.Context, name: str) -> click.UsageError:
+        from hai_tui.cli.migration_hints import COMMAND_EQUIVALENTS
+
+        if name in COMMAND_EQUIVALENTS:
+            message = f"no such command {name!r}; here that is `{COMMAND_EQUIVALENTS[name]}`"
+            return click.UsageError(message, ctx=ctx)
+        return click.NoSuchCommand(name, possibilities=self.targets, ctx=ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, one section after the other."""
+        for section in dict.fromkeys(entry.section for entry in self._entries):
+            names = [entry.name for entry in self._entries if entry.section == section]
+            with formatter.section(text(f"section.{section}")):
+                formatter.write_dl([(name, summary(name)) for name in names])
+
+
 ENTRIES = (
-    Entry("python", "tasks.program:python", "run"),
-    Entry("bash", "tasks.program:bash", "run"),
-    Entry("exec", "tasks.program:execute", "run"),
-    Entry("run", "tasks.run:run", "run"),
-    Entry("validate-schema", "tasks.run:validate_schema", "run"),
-    Entry("demo", "tasks.demo:demo", "run"),
-    Entry("list", "tasks.list:listing", "tasks"),
-    Entry("status", "tasks.status:status", "tasks"),
-    Entry("describe", "tasks.status:describe", "tasks"),
-    Entry("logs", "tasks.logs:logs", "tasks"),
-    Entry("why", "tasks.queue:why", "tasks"),
-    Entry("events", "tasks.queue:events", "tasks"),
-    Entry("usage", "tasks.usage:usage", "tasks"),
-    Entry("stop", "tasks.lifecycle:stop", "tasks"),
-    Entry("suspend", "tasks.lifecycle:suspend", "tasks"),
-    Entry("resume", "tasks.lifecycle:resume", "tasks"),
-    Entry("priority", "tasks.priority:priority", "tasks"),
-    Entry("rank", "tasks.priority:rank", "tasks"),
-    Entry("tag", "tasks.labels:tag", "tasks"),
-    Entry("untag", "tasks.labels:untag", "tasks"),
-    Entry("star", "tasks.labels:star", "tasks"),
-    Entry("unstar", "tasks.labels:unstar", "tasks"),
-    Entry("container", "catalog.container:container", "tasks"),
-    Entry("shell", "tasks.shell:shell", "tasks"),
-    Entry("port-forward", "tasks.port_forward:port_forward", "tasks"),
-    Entry("artifact", "catalog.artifacts:artifact", "tasks"),
-    Entry("tui", "cluster.tui:tui", "cluster"),
-    Entry("top", "tasks.top:top", "cluster"),
-    Entry("queue", "tasks.queue:queue", "cluster"),
-    Entry("nodes", "cluster.nodes:nodes", "cluster"),
-    Entry("groups", "cluster.groups:groups", "cluster"),
-    Entry("port", "catalog.ports:port", "cluster"),
-    Entry("workspace", "catalog.workspace:workspace", "cluster"),
-    Entry("env", "catalog.env:env", "cluster"),
-    Entry("dataset", "catalog.datasets:dataset", "cluster"),
-    Entry("storage", "catalog.storage:storage", "cluster"),
-    Entry("image", "catalog.images:image", "cluster"),
-    Entry("simulate", "cluster.simulate:simulate", "cluster"),
-    Entry("init", "accounts.profiles:init", "account"),
-    Entry("whoami", "accounts.whoami:whoami", "account"),
-    Entry("config", "accounts.profiles:config", "account"),
-    Entry("token", "accounts.tokens:token", "account"),
-    Entry("message", "accounts.messages:message", "account"),
-    Entry("webhook", "accounts.webhooks:webhook", "account"),
-    Entry("version", "cluster.version:version", "account"),
-    Entry("completion", "cluster.completion:completion", "account"),
-    Entry("up", "cluster.up:up", "admin"),
-    Entry("down", "cluster.down:down", "admin"),
-    Entry("cluster", "cluster.cluster:cluster", "admin"),
-    Entry("node", "cluster.nodes:node", "admin"),
-    Entry("group", "cluster.groups:group", "admin"),
-    Entry("user", "accounts.users:user", "admin"),
-    Entry("quota", "accounts.quotas:quota", "admin"),
-    Entry("share", "accounts.shares:share", "admin"),
-    Entry("right", "accounts.rights:right", "admin"),
-    Entry("registry", "catalog.registries:registry", "admin"),
-    Entry("audit", "accounts.audit:audit", "admin"),
-    Entry("admin", "cluster.admin:admin", "admin"),
+    CommandEntry("python", "tasks.program:python", "run"),
+    CommandEntry("bash", "tasks.program:bash", "run"),
+    CommandEntry("exec", "tasks.program:execute", "run"),
+    CommandEntry("run", "tasks.run:run", "run"),
+    CommandEntry("validate-schema", "tasks.run:validate_schema", "run"),
+    CommandEntry("demo", "tasks.demo:demo", "run"),
+    CommandEntry("list", "tasks.list:list_tasks", "tasks"),
+    CommandEntry("status", "tasks.status:status", "tasks"),
+    CommandEntry("describe", "tasks.status:describe", "tasks"),
+    CommandEntry("logs", "tasks.logs:logs", "tasks"),
+    CommandEntry("why", "tasks.queue:why", "tasks"),
+    CommandEntry("events", "tasks.queue:events", "tasks"),
+    CommandEntry("usage", "tasks.usage:usage", "tasks"),
+    CommandEntry("stop", "tasks.lifecycle:stop", "tasks"),
+    CommandEntry("suspend", "tasks.lifecycle:suspend", "tasks"),
+    CommandEntry("resume", "tasks.lifecycle:resume", "tasks"),
+    CommandEntry("priority", "tasks.priority:priority", "tasks"),
+    CommandEntry("rank", "tasks.priority:rank", "tasks"),
+    CommandEntry("tag", "tasks.labels:tag", "tasks"),
+    CommandEntry("untag", "tasks.labels:untag", "tasks"),
+    CommandEntry("star", "tasks.labels:star", "tasks"),
+    CommandEntry("unstar", "tasks.labels:unstar", "tasks"),
+    CommandEntry("container", "catalog.container:container", "tasks"),
+    CommandEntry("shell", "tasks.shell:shell", "tasks"),
+    CommandEntry("port-forward", "tasks.port_forward:port_forward", "tasks"),
+    CommandEntry("artifact", "catalog.artifacts:artifact", "tasks"),
+    CommandEntry("tui", "cluster.tui:tui", "cluster"),
+    CommandEntry("top", "tasks.top:top", "cluster"),
+    CommandEntry("queue", "tasks.queue:queue", "cluster"),
+    CommandEntry("nodes", "cluster.nodes:nodes", "cluster"),
+    CommandEntry("groups", "cluster.groups:groups", "cluster"),
+    CommandEntry("port", "catalog.ports:port", "cluster"),
+    CommandEntry("workspace", "catalog.workspace:workspace", "cluster"),
+    CommandEntry("env", "catalog.env:env", "cluster"),
+    CommandEntry("dataset", "catalog.datasets:dataset", "cluster"),
+    CommandEntry("storage", "catalog.storage:storage", "cluster"),
+    CommandEntry("image", "catalog.images:image", "cluster"),
+    CommandEntry("simulate", "cluster.simulate:simulate", "cluster"),
+    CommandEntry("init", "accounts.profiles:init", "account"),
+    CommandEntry("whoami", "accounts.whoami:whoami", "account"),
+    CommandEntry("config", "accounts.profiles:config", "account"),
+    CommandEntry("token", "accounts.tokens:token", "account"),
+    CommandEntry("message", "accounts.messages:message", "account"),
+    CommandEntry("webhook", "accounts.webhooks:webhook", "account"),
+    CommandEntry("version", "cluster.version:version", "account"),
+    CommandEntry("completion", "cluster.completion:completion", "account"),
+    CommandEntry("up", "cluster.up:up", "admin"),
+    CommandEntry("down", "cluster.down:down", "admin"),
+    CommandEntry("cluster", "cluster.cluster:cluster", "admin"),
+    CommandEntry("node", "cluster.nodes:node", "admin"),
+    CommandEntry("group", "cluster.groups:group", "admin"),
+    CommandEntry("user", "accounts.users:user", "admin"),
+    CommandEntry("quota", "accounts.quotas:quota", "admin"),
+    CommandEntry("share", "accounts.shares:share", "admin"),
+    CommandEntry("right", "accounts.rights:right", "admin"),
+    CommandEntry("registry", "catalog.registries:registry", "admin"),
+    CommandEntry("audit", "accounts.audit:audit", "admin"),
+    CommandEntry("admin", "cluster.admin:admin", "admin"),
 )
-"""Every command: its name, where it lives, and under which heading `hai --help` lists it."""
+"""Every command of `hai`."""
 
-_COMPLETE = "_HAI_COMPLETE"
-"""The variable by which a completion script asks us; see `hai completion`."""
+_COMPLETION_VARIABLE = "_HAI_COMPLETE"
+"""The environment variable by which a completion script asks for values; see `hai completion`."""
 
-_EPILOG = "`hai COMMAND --help` tells more, with examples."
+_EPILOG = "`hai COMMAND --help` shows more, with examples."
 
 
-def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
         from hai_tui.cli.commands.cluster.version import client_version
 
@@ -95,14 +143,14 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-def _root() -> HaiCommands:
+def make_root() -> HaiCommands:
     return HaiCommands(
         name="hai",
         entries=ENTRIES,
         help=text("about"),
         epilog=_EPILOG,
         invoke_without_command=True,
-        callback=_help_without_command,
+        callback=_print_help_without_command,
         context_settings={"help_option_names": ["-h", "--help"]},
         params=_root_options(),
     )
@@ -116,14 +164,14 @@ def _root_options() -> list[click.Parameter]:
         is_flag=True,
         is_eager=True,
         expose_value=False,
-        callback=_version,
+        callback=_print_version,
         help="Print the version of this client.",
     )
     return [*COMMON, version]
 
 
 @click.pass_context
-def _help_without_command(ctx: click.Context) -> None:
+def _print_help_without_command(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -134,12 +182,12 @@ def main(
     connect: Connect = connect,
     clock: Callable[[], float] = time.time,
 ) -> int:
-    """Run one command line; the exit code is returned. Tests give their own connect and clock."""
+    """Run one command line and return the exit code. Tests pass their own `connect` and `clock`."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     settings = Settings(connect, clock)
-    _open_what_is_closed()
-    _print_every_letter()
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # we say what failed, in one sentence
+    _open_closed_streams()
+    _escape_unencodable()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC must not log errors, as we print them
     try:
         code = _run(arguments, settings)
         sys.stdout.flush()
@@ -157,30 +205,30 @@ def main(
         return 130
 
 
-def _open_what_is_closed() -> None:
-    """`hai list >&-`: Python then has no stream there; nothing is read, what is printed is lost."""
+def _open_closed_streams() -> None:
+    """Replace missing streams, as after `hai list >&-`, by /dev/null."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
-def _print_every_letter() -> None:
-    """A letter that the terminal's encoding lacks is written as an escape, never an error."""
+def _escape_unencodable() -> None:
+    """Print characters that the terminal's encoding lacks as escapes, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _run(arguments: list[str], settings: Settings) -> int:
-    """Like click's own main, which would hide errors, broken pipes and Ctrl-C from us."""
-    root = _root()
-    if instruction := os.environ.get(_COMPLETE):
+    """Run the command as click's own main does. That one would hide errors, broken pipes and Ctrl-C from us."""
+    root = make_root()
+    if instruction := os.environ.get(_COMPLETION_VARIABLE):
         from click.shell_completion import add_completion_class, shell_complete
 
-        from hai_tui.cli.bash_completion import EscapingBash
+        from hai_tui.cli.commands.cluster.completion import EscapingBash
 
         add_completion_class(EscapingBash)
-        return shell_complete(root, {"obj": settings}, "hai", _COMPLETE, instruction)
+        return shell_complete(root, {"obj": settings}, "hai", _COMPLETION_VARIABLE, instruction)
     try:
         with root.make_context("hai", arguments, obj=settings) as context:
             result: Any = root.invoke(context)

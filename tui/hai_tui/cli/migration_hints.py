@@ -1,10 +1,10 @@
-"""Words of other systems that people's fingers know, and what does the same here."""
+"""Commands and options of other systems, and what does the same here."""
 
 from __future__ import annotations
 
-_AGAIN = "hai describe TASK | hai run -"
+_RESUBMIT = "hai describe TASK | hai run -"
 
-EQUIVALENTS = {
+COMMAND_EQUIVALENTS = {
     # Slurm
     "sbatch": "hai bash FILE -- -n NODES",
     "srun": "hai exec PROGRAM -- -n NODES -f",
@@ -45,11 +45,11 @@ EQUIVALENTS = {
     "cp": "hai workspace push` or `hai workspace download PATH",
     "scp": "hai workspace push` or `hai workspace download PATH",
     "sync": "hai workspace push",
-    "rerun": _AGAIN,
-    "retry": _AGAIN,
-    "resubmit": _AGAIN,
-    "clone": _AGAIN,
-    "restart": f"hai suspend TASK` or, when it has ended, `{_AGAIN}",
+    "rerun": _RESUBMIT,
+    "retry": _RESUBMIT,
+    "resubmit": _RESUBMIT,
+    "clone": _RESUBMIT,
+    "restart": f"hai suspend TASK` or, when it has ended, `{_RESUBMIT}",
     "edit": "hai describe TASK > new.yaml` and, when it is changed, `hai run new.yaml",
     "start": "hai run FILE.yaml` or, when it is held, `hai resume TASK",
     "pause": "hai suspend TASK --hold",
@@ -72,20 +72,21 @@ EQUIVALENTS = {
     "jupyter": "hai container create NAME",
     "user_quota": "hai whoami",
 }
-"""Word -> command line, or several with words between them; capitals stand for what one fills in."""
+"""The command of another system -> a command line here, or several with words between them. Capitals are placeholders.
+"""
 
 
 def command_lines(hint: str) -> list[str]:
-    """The command lines in a value of SAID_HERE, one by one."""
+    """Return the command lines in a value of COMMAND_EQUIVALENTS."""
     return [line for part in hint.split("`")[::2] for line in part.split(" > ")[0].split(" | ")]
 
 
 _TIME, _GPUS = "--options time_limit=2h", "--options resource.gpu=1"
 _AFTER = "--after TASK"
-_HELD = "`hai suspend TASK --hold` as soon as it is submitted"
-_TOLD = "`hai webhook set NAME URL`, once, for all of your tasks"
+_HOLD = "`hai suspend TASK --hold` as soon as it is submitted"
+_WEBHOOK = "`hai webhook set NAME URL`, once, for all of your tasks"
 
-OPTIONS_HERE = {
+OPTION_EQUIVALENTS = {
     # Slurm
     "-N": "-n NODES",
     "-J": "--name NAME",
@@ -109,8 +110,8 @@ OPTIONS_HERE = {
     "--dependency": _AFTER,
     "-C": "-g GROUP#ZONE",
     "--constraint": "-g GROUP#ZONE",
-    "-H": _HELD,
-    "--hold": _HELD,
+    "-H": _HOLD,
+    "--hold": _HOLD,
     "-W": "-f",
     "--wait": "-f",
     "--wrap": "`hai exec PROGRAM ARG... --`",
@@ -118,10 +119,10 @@ OPTIONS_HERE = {
     "--parsable": "-q",
     "--test-only": "--dry-run",
     "--requeue": "always so; leave it out",
-    "--mail-type": _TOLD,
-    "--mail-user": _TOLD,
+    "--mail-type": _WEBHOOK,
+    "--mail-user": _WEBHOOK,
     # SkyPilot, torchrun
     "--num-nodes": "-n NODES",
     "--nnodes": "-n NODES",
 }
-"""Options of those who submit elsewhere -> what says it here."""
+"""An option of another system -> the option here."""

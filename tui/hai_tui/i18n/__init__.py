@@ -12,8 +12,7 @@ from importlib import import_module
 from string import Formatter
 from typing import Any
 
-SCREEN_TABLES = ("frame", "columns", "tasks", "task", "wizard", "logs", "resources", "cluster", "submit",
-                 "usage", "containers")  # fmt: skip
+SCREEN_TABLES = ("frame", "columns", "tasks", "task", "logs", "resources", "cluster", "submit")
 """Modules of this package that belong to the terminal app. Like `cli`, each has TEXTS: key -> (English, Chinese)."""
 
 _VARIABLES = ("HAI_LANG", "LC_ALL", "LC_MESSAGES", "LANG")

@@ -1,4 +1,4 @@
-"""What the log page says. A table, so it is long."""
+"""Messages of the pages of logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page for submitting says. A table, so it is long."""
+"""Messages of the page that submits a task."""
 
 from __future__ import annotations
 

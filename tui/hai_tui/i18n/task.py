@@ -1,4 +1,4 @@
-"""What the page of one task says. A table, so it is long."""
+"""Messages of the page of one task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the list of tasks says. A table, so it is long."""
+"""Messages of the list of tasks and of actions on tasks."""
 
 from __future__ import annotations
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hai.client.connection.cancellation import cancelled_only_from_outside
+from hai.client.errors import UsageError
 from hai_tui.feed.connection_state import Link
-from hai_tui.logs.search import Test
+from hai_tui.i18n import text
+from hai_tui.logs.search import Test, compile_query, matches
 from hai_tui.logs.window import Change, Line, Window
 
 if TYPE_CHECKING:
@@ -197,3 +200,25 @@ class Reader:
             self._changed(Change())
         elif answer.lines:
             self._changed(self.window.append(lines_of(answer.lines), answer.cursor))
+
+
+async def write(
+    reader: Reader,
+    path: Path,
+    *,
+    only: str,
+    format_line: Callable[[Line], str],
+    on_progress: Callable[[int], None],
+) -> int:
+    """The log as it is now, or its lines with `only`; how many. Raises OSError, and UsageError of a bad `only`."""
+    count, search_pattern = 0, compile_query(only)
+    passes = matches(search_pattern) if search_pattern else None
+    with await asyncio.to_thread(path.open, "w", encoding="utf-8") as file:
+        async for lines in reader.everything():
+            passing = [format_line(x) + "\n" for x in lines if passes is None or passes(x)]
+            await asyncio.to_thread(file.writelines, passing)
+            count += len(passing)
+            on_progress(count)
+    if search_pattern is not None and search_pattern.gave_up:
+        raise UsageError(text("logs.slow", wanted=only))
+    return count

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
+from hai_tui.formatting.values import local
+from hai_tui.i18n import text
 from hai_tui.logs.ansi_sanitize import plain
 from hai_tui.logs.search import Test
 from hai_tui.logs.window import Line
+
+if TYPE_CHECKING:
+    from hai.v1.task_pb2 import Run
 
 
 class Row(NamedTuple):
@@ -68,3 +73,17 @@ def cells(line: Line, line_format: LineFormat) -> int:
 
 Describe = Callable[[int], str]
 """What stands in the separator before a run."""
+
+
+def separator(runs: Sequence[Run], number: int) -> str:
+    """`run 3 of 5, since 2026-11-21 12:30:00 · run 2 ended: …`; of an unknown run only its number."""
+    by_number = {run.number: run for run in runs}
+    run = by_number.get(number)
+    if run is None:
+        return text("logs.run", run=number)
+    since = local(run.start_time if run.start_time.seconds else run.create_time)
+    heading = text("logs.run.of", run=number, count=len(runs), since=since)
+    before = by_number.get(number - 1)
+    if before is None or not before.reason:
+        return heading
+    return text("logs.run.after", told=heading, before=before.number, reason=before.reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hai_tui.formatting.sparkline import bar
+from hai_tui.formatting.charts import bar
 from hai_tui.formatting.table import Column
 from hai_tui.resources.resource_spec import Answers, Field, ResourceSpec, Verb
 from hai_tui.resources.subject_fields import EXPIRES, IS_GROUP, set_expiry

@@ -1,1 +1,1 @@
-"""Garbage collection, the end of a terminal, and repairs of Textual."""
+"""Schedules garbage collections, and repairs timers of Textual."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from rich.text import Text
 
-from hai_tui.formatting.area_chart import area
-from hai_tui.formatting.sparkline import Series, mean, most
+from hai_tui.formatting.charts import Series, area, mean, most
 from hai_tui.i18n import text
 from hai_tui.usage.series import RankSeries, cluster_series, rank_series
 from hai_tui.views.usage import heading, number

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hai.v1.usage_service_pb2 import RankUsage
-from hai_tui.formatting.sparkline import Series, most, spread
+from hai_tui.formatting.charts import Series, most, spread
 
 if TYPE_CHECKING:
     from hai.v1.usage_service_pb2 import (

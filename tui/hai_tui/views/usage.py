@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hai.client.text.sizes import size_text
-from hai_tui.formatting.sparkline import mean, most, spark
+from hai_tui.formatting.charts import mean, most, spark
 from hai_tui.formatting.table import Column, View
 from hai_tui.formatting.values import span
 from hai_tui.i18n import text

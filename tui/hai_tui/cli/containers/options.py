@@ -1,4 +1,4 @@
-"""What commands about containers ask and filter."""
+"""Reads the options of commands about containers, and asks before files are removed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.confirm import confirmed
+from hai_tui.cli.prompts import confirm
 from hai_tui.i18n import text
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def container_options(name: str, options: Mapping[str, Any]) -> ContainerOptions:
-    """What was chosen on the command line."""
+    """Return the options of the command line as the client takes them."""
     from hai.client.tasks.container_spec import ContainerOptions
     from hai_tui.cli.submission.options import variables
 
@@ -24,8 +24,10 @@ def container_options(name: str, options: Mapping[str, Any]) -> ContainerOptions
     return ContainerOptions(name=name, variables=variables((), options["env"]), **chosen)
 
 
-def printed_by(names: Sequence[str], service: str) -> re.Pattern[str]:
-    """Lines of a service, or of all: they begin with its name. Raises UsageError."""
+def service_line_pattern(names: Sequence[str], service: str) -> re.Pattern[str]:
+    """Return a pattern for the log lines of one service, or of all. Such a line begins with `[SERVICE]`. Raise
+    UsageError.
+    """
     if service and service not in names:
         available = ", ".join(names) or "none"
         raise click.UsageError(f"there is no service {service!r}; there are: {available}")
@@ -33,10 +35,10 @@ def printed_by(names: Sequence[str], service: str) -> re.Pattern[str]:
     return re.compile(rf"^\[(?:{'|'.join(map(re.escape, candidates))})\] ")
 
 
-def agreed(ids: Sequence[int]) -> bool:
-    """Ask at a terminal; elsewhere --yes must have been given."""
+def confirm_removal(ids: Sequence[int]) -> bool:
+    """Ask at a terminal. Elsewhere raise UsageError, because --yes is missing."""
     import sys
 
     if not sys.stdin.isatty():
         raise click.UsageError("this removes files; say --yes, or --keep-files")
-    return confirmed(text("container.confirm", ids=", ".join(map(str, ids))))
+    return confirm(text("container.confirm", ids=", ".join(map(str, ids))))

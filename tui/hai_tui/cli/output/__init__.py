@@ -1,1 +1,1 @@
-"""How commands print: formats, tables, live tables, logs."""
+"""Printing of results: formats, tables, live tables, logs."""

@@ -1,4 +1,4 @@
-"""Prints answers in the format that the user asked for."""
+"""Prints results in the format that the user asked for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.formatting.table import Column, View, cells, plain
+from hai_tui.formatting.table import View, cells, plain
 from hai_tui.i18n import text
 from hai_tui.views import QUEUE_TASKS
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hai.client.errors import HaiError
     from hai_tui.cli.settings import Settings
 
-_STRUCTURED = ("json", "yaml")
-
 
 def show(
     settings: Settings,
@@ -27,41 +25,48 @@ def show(
     items: Sequence[Message],
     more: Mapping[str, object] | None = None,
 ) -> None:
-    """A list of things. `more` is added to the object of JSON and YAML."""
-    if settings.output in _STRUCTURED:
+    """Print a list. `more` adds fields to the object of JSON and YAML."""
+    if settings.structured:
         from hai_tui.formatting.documents import to_dict
 
         dump(settings, {view.key: [to_dict(item) for item in items], **(more or {})})
-    elif settings.output == "name" or settings.quiet:
+    elif settings.names_only:
         click.echo("".join(f"{view.name(item)}\n" for item in items), nl=False)
     elif not items:
         note(settings, text(view.empty))
     else:
-        table(settings, view, items)
+        print_rows(settings, view, items)
 
 
 def show_one(settings: Settings, view: View, item: Message) -> None:
-    """One thing; JSON and YAML are the thing itself."""
-    if settings.output in _STRUCTURED:
-        from hai_tui.formatting.documents import to_dict
-
-        dump(settings, to_dict(item))
+    """Print one item with all columns. JSON and YAML are the item itself, not a list."""
+    if settings.structured:
+        dump_message(settings, item)
     else:
         show(settings, view.with_all_columns(), [item])
 
 
-def table(settings: Settings, view: View, items: Sequence[Any]) -> None:
-    """Rows for people: decorated on a terminal, plain in a pipe."""
+def dump_message(settings: Settings, message: Message) -> None:
+    """Print a message as JSON or YAML."""
+    from hai_tui.formatting.documents import to_dict
+
+    dump(settings, to_dict(message))
+
+
+def print_rows(settings: Settings, view: View, items: Sequence[Any]) -> None:
+    """Print rows for people: with colours and folded cells on a terminal, as plain lines in a pipe."""
     columns = view.chosen(settings.columns, settings.output == "wide")
     rows = cells(columns, items, settings.clock())
     if settings.decorated:
-        _rich(settings, columns, rows)
+        from hai_tui.cli.output.rich_table import print_table
+
+        print_table(settings, columns, rows)
     else:
         click.echo(plain(columns, rows, settings.headers), nl=False)
 
 
 def dump(settings: Settings, value: object) -> None:
-    """Data as JSON, or as YAML when that was asked for."""
+    """Print data as YAML if that was asked for, else as JSON."""
     if settings.output == "yaml":
         import yaml
 
@@ -71,29 +76,26 @@ def dump(settings: Settings, value: object) -> None:
 
 
 def note(settings: Settings, sentence: str) -> None:
-    """Something for a person: to stderr, so that a pipe gets data only; nothing with --quiet."""
+    """Print a sentence for people to stderr, so that a pipe receives data only. Print nothing with --quiet."""
     if not settings.quiet:
         click.echo(sentence, err=True)
 
 
-def warn(settings: Settings, *warnings: str) -> None:
-    """Notes; an empty sentence is no warning."""
+def note_warnings(settings: Settings, *warnings: str) -> None:
+    """Print the sentences that are not empty."""
     for warning in filter(None, warnings):
         note(settings, warning)
 
 
 def note_lost_connection(settings: Settings) -> Callable[[HaiError], None]:
-    """For streams that outlive their server: notes that it stays away."""
+    """Return a callback for streams, which notes that the server does not answer."""
     return lambda error: note(settings, text("follow.lost", error=error.message))
 
 
-def note_cut(settings: Settings, queue: Sequence[Any]) -> None:
-    """That a queue goes on behind what is listed."""
+def note_cut_queue(settings: Settings, queue: Sequence[Any]) -> None:
+    """Note that the queue is longer than what is listed."""
     if len(queue) >= QUEUE_TASKS:
-        note(settings, f"these are the first {QUEUE_TASKS}; `hai list state:queued -a` lists all")
-
-
-def _rich(settings: Settings, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    from hai_tui.cli.output.rich_table import print_table
-
-    print_table(settings, columns, rows)
+        note(
+            settings,
+            f"only the first {QUEUE_TASKS} are listed; `hai list state:queued -a` lists all",
+        )

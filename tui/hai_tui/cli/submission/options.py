@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hai_tui.cli.command import HaiCommand
-from hai_tui.cli.completion import groups as complete_groups
-from hai_tui.cli.completion import tasks as complete_tasks
+from hai_tui.cli.completion import complete_groups, complete_tasks
 from hai_tui.cli.output.output import note
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.submission.dependencies import After
@@ -106,11 +105,11 @@ class SubmitCommand(HaiCommand):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            from hai_tui.cli.migration_hints import OPTIONS_HERE
+            from hai_tui.cli.migration_hints import OPTION_EQUIVALENTS
 
-            if error.option_name not in OPTIONS_HERE:
+            if error.option_name not in OPTION_EQUIVALENTS:
                 raise
-            hint = OPTIONS_HERE[error.option_name]
+            hint = OPTION_EQUIVALENTS[error.option_name]
             raise click.UsageError(
                 f"no such option {error.option_name!r}; here that is {hint}", ctx=ctx
             ) from None

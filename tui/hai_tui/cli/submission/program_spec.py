@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.output.output import note
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.settings import Settings, call_server
 from hai_tui.cli.submission import sbatch_options
 from hai_tui.cli.submission.local_run import program_path
 from hai_tui.cli.submission.options import override
@@ -82,7 +81,7 @@ def _put_parts(
     name = (group or spec.resource.group or "default").partition("#")[0]
     if not any(parts):
         return []
-    groups = call(settings, lambda client: client.nodes.groups())
+    groups = call_server(settings, lambda client: client.nodes.groups())
     if any(each.name == name and not each.packed for each in groups):
         return [
             f"GPUs, CPUs and memory are left out; nodes of group {name} are given whole, with all that they have"

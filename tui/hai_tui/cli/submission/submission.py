@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.output.output import dump, note, show, show_one
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.settings import Settings, call_server
 from hai_tui.cli.submission.dependencies import add_dependencies
 from hai_tui.cli.submission.sweep import Sweep, swept
 from hai_tui.cli.submission.workspace_push import is_reference, push_workspaces
@@ -31,17 +30,19 @@ def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, 
     if options["follow"] and len(specs) > 1 and not options["dry_run"]:
         raise click.UsageError("-f follows one task, and these are several")
     if options["after"]:  # before a push, which may take long
-        call(settings, lambda client: add_dependencies(client, settings, specs, options["after"]))
+        call_server(
+            settings, lambda client: add_dependencies(client, settings, specs, options["after"])
+        )
     if options["dry_run"]:
-        return call(settings, lambda client: _check(client, settings, specs))
+        return call_server(settings, lambda client: _check(client, settings, specs))
     if not options["no_push"]:
         push_workspaces(settings, specs)
-    tasks = call(settings, lambda client: _send(client, settings, sweep))
+    tasks = call_server(settings, lambda client: _send(client, settings, sweep))
     if not options["follow"]:
         return 0
-    from hai_tui.cli.output.follow import Lines, follow
+    from hai_tui.cli.output.follow import LogQuery, follow
 
-    return follow(settings, tasks[0].id, Lines(ranks=(0,)))
+    return follow(settings, tasks[0].id, LogQuery(ranks=(0,)))
 
 
 def _require_valid(specs: Sequence[TaskSpec]) -> None:

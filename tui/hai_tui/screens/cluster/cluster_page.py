@@ -18,9 +18,8 @@ from hai_tui.cluster.text import Tones, node_card, summary
 from hai_tui.cluster.tree import Branch, branches
 from hai_tui.cluster.usage import legend, node_style, numbers
 from hai_tui.feed.debouncer import Debouncer
-from hai_tui.formatting.area_chart import area
 from hai_tui.formatting.cells import Cell, Column
-from hai_tui.formatting.sparkline import spark
+from hai_tui.formatting.charts import area, spark
 from hai_tui.i18n import text
 from hai_tui.runtime.textual_compat import later, run_in_background
 from hai_tui.screens.cluster.node_actions import NodeActionsPage

@@ -14,7 +14,7 @@ import click
 
 from hai_tui.i18n import text
 from hai_tui.logs.ansi_sanitize import sanitize
-from hai_tui.logs.export import write
+from hai_tui.logs.reader import write
 from hai_tui.logs.window import Line
 from hai_tui.runtime.textual_compat import run_in_background
 from hai_tui.screens.page import Page

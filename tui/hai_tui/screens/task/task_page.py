@@ -26,7 +26,7 @@ from hai_tui.screens.task.task_detail import TaskDetail
 from hai_tui.screens.task.usage_tab import UsageTab
 from hai_tui.screens.tasks.task_actions import TaskActionsPage
 from hai_tui.style.theme import tones
-from hai_tui.tasks import dependencies
+from hai_tui.tasks import descriptions
 from hai_tui.widgets.plain import Static
 from hai_tui.widgets.table.virtual_table import VirtualTable
 from hai_tui.widgets.tabs import TabLine
@@ -248,7 +248,7 @@ class TaskPage(TaskActionsPage):
         before, behind = self.detail.task.awaited, self._dependents([self.detail.task])
         pairs = {"before": before, "behind": behind}
         dependency_actions = {
-            key: dependencies.describe(ids, model.tasks) for key, ids in pairs.items()
+            key: descriptions.describe_tasks(ids, model.tasks) for key, ids in pairs.items()
         }
         if dependency_actions != self._dependency_facts:
             self._dependency_facts = dependency_actions

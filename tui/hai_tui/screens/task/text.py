@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hai.client.tasks.agent_silence import is_silent, run_silence
 from hai.client.tasks.diagnosis import failed_ranks, first_failed_rank
-from hai.client.text.enum_names import enum_name
+from hai.client.text.enum_names import enum_name, stop_code_names
 from hai.client.text.state_style import SILENT, StateStyle, state_style
 from hai.v1.task_pb2 import (
     TASK_OUTCOME_FAILED,
@@ -23,11 +23,11 @@ from hai.v1.task_pb2 import (
     Waiting,
 )
 from hai.v1.task_service_pb2 import ExplainTaskResponse, QuotaUse
-from hai_tui.formatting.sparkline import bar
+from hai_tui.formatting.charts import bar
 from hai_tui.formatting.table import printable
 from hai_tui.formatting.values import held_seconds, local, priority_name, since, span
 from hai_tui.i18n import text
-from hai_tui.tasks.failure_diagnosis import cause, stop_code_text
+from hai_tui.tasks.descriptions import likely_cause
 from hai_tui.views.agent_silence import silent_run, silent_task
 from hai_tui.views.dry_run import ahead
 from hai_tui.views.goodput import sentences as goodput_sentences
@@ -152,7 +152,7 @@ def failure(run: Run, tones: Tones) -> list[RenderableType]:
         lines += [
             Text(f"│ {line}", tones["quiet"], no_wrap=True, overflow="ellipsis") for line in last
         ]
-    if likely := cause(rank.exit_code, last):
+    if likely := likely_cause(rank.exit_code, last):
         lines.append(Text(text("fail.likely", cause=likely), tones["busy"]))
     return [*lines, Text(text("fail.next"), tones["quiet"])]
 
@@ -233,7 +233,7 @@ def run_state(run: Run) -> str:
 
 def run_end(run: Run) -> str:
     """Why a run ended: the stop code in words, and the sentence."""
-    stop_text = stop_code_text(run.stop_code)
+    stop_text = "+".join(stop_code_names(run.stop_code))
     return " · ".join(part for part in (stop_text, printable(run.reason)) if part)
 
 

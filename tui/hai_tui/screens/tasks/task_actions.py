@@ -15,16 +15,15 @@ from hai_tui.actions import Action
 from hai_tui.formatting.cells import fit
 from hai_tui.i18n import text
 from hai_tui.screens.page import Page
-from hai_tui.tasks import commands, dependencies
-from hai_tui.tasks.result_messages import ResultMessage
+from hai_tui.tasks import commands
+from hai_tui.tasks.descriptions import describe_tasks, downstream, upstream
 from hai_tui.widgets.dialogs.choice import Choice, ChoiceDialog
 from hai_tui.widgets.dialogs.prompt import Question
 from hai_tui.widgets.dialogs.results import Result, ResultsDialog
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
-    from hai_tui.tasks.bulk_operation import Outcome
-    from hai_tui.tasks.commands import Change, Operations
+    from hai_tui.tasks.commands import Change, Operations, Outcome, ResultMessage
 
 _DELAYS = {"10m": 600.0, "2h": 7200.0}
 _TYPED_FROM = 20
@@ -101,7 +100,7 @@ class TaskActionsPage(Page):
         ]
 
     def _go_upstream(self) -> None:
-        ids = {id for task in self.with_spec() for id in dependencies.upstream(task)}
+        ids = {id for task in self.with_spec() for id in upstream(task)}
         self._open_tasks(sorted(ids), "chain.first")
 
     def _go_downstream(self) -> None:
@@ -117,7 +116,7 @@ class TaskActionsPage(Page):
 
     def _dependents(self, tasks: Sequence[Task]) -> list[int]:
         model = self.hai.session.tasks
-        return dependencies.downstream(tasks, model.tasks.values()) if model else []
+        return downstream(tasks, model.tasks.values()) if model else []
 
     def describe(self, tasks: Sequence[Task]) -> str:
         """How tasks are called in a question: by id and the beginning of the name, the first few of many."""
@@ -137,9 +136,7 @@ class TaskActionsPage(Page):
         self._report(change.label, outcomes, change.message)
 
     async def _each(self, operations: Operations, **how: int) -> list[Outcome]:
-        from hai_tui.tasks.bulk_operation import run_on_each
-
-        outcomes = await run_on_each(await self.hai.session.client(), operations, **how)
+        outcomes = await commands.run_on_each(await self.hai.session.client(), operations, **how)
         self.hai.session.merge([each.task for each in outcomes if each.task is not None])
         return outcomes
 
@@ -173,7 +170,7 @@ class TaskActionsPage(Page):
         """Who stops what others wait for should know; they may be canceled."""
         model, ids = self.hai.session.tasks, self._dependents(tasks)
         return (
-            f" {text('stop.behind', what=dependencies.describe(ids, model.tasks))}"
+            f" {text('stop.behind', what=describe_tasks(ids, model.tasks))}"
             if model and ids
             else ""
         )
@@ -211,7 +208,7 @@ class TaskActionsPage(Page):
 
     async def _priority_of(self, tasks: Sequence[Task], answer: Awaitable[str]) -> None:
         if how := await answer:
-            await self.do(commands.priority(tasks, int(how)))
+            await self.do(commands.set_priority(tasks, int(how)))
 
     def _tag(self) -> None:
         tasks = self.chosen_tasks()
@@ -230,10 +227,10 @@ class TaskActionsPage(Page):
         remove = [word[1:] for word in labels if word.startswith("-") and len(word) > 1]
         add = [word.removeprefix("+") for word in labels if not word.startswith("-")]
         if add or remove:
-            self.start(self.do(commands.tags(tasks, add, remove)))
+            self.start(self.do(commands.change_tags(tasks, add, remove)))
 
     def _star(self) -> Awaitable[None]:
-        return self.do(commands.star(self.chosen_tasks()))
+        return self.do(commands.toggle_star(self.chosen_tasks()))
 
     def _queue_of_owner(self, task: Task) -> list[int]:
         """Its owner's waiting tasks of the same group and priority, in order."""

@@ -17,7 +17,7 @@ from hai_tui.feed.debouncer import Debouncer
 from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
 from hai_tui.logs.reader import Reader, Source
-from hai_tui.logs.runs import separator
+from hai_tui.logs.rows import separator
 from hai_tui.logs.search import compile_query, matches
 from hai_tui.logs.window import Change, Line, Window
 from hai_tui.runtime.textual_compat import later

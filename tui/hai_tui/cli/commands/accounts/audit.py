@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import TableCommand
-from hai_tui.cli.completion import users as complete_users
-from hai_tui.cli.output.output import show, warn
-from hai_tui.cli.settings import Settings
-from hai_tui.cli.time_options import before_now
+from hai_tui.cli.completion import complete_users
+from hai_tui.cli.output.output import note_warnings, show
+from hai_tui.cli.parameters import parse_past
+from hai_tui.cli.settings import Settings, with_client
 from hai_tui.name_warnings import user_warning
 from hai_tui.views.accounts import AUDIT
 
@@ -21,28 +20,16 @@ if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.audit_service_pb2 import AuditRow
 
-_HELP = """Show who changed what, newest first: every call that changed something or tried to. For operators.
 
-A submission is told by the timeline of its task (`hai events`) instead.
-
-\b
-Examples:
-  hai audit
-  hai audit --actor ada --since 1d
-  hai audit --method StopTask --resource 12
-  hai audit --failed -n 0 --json | jq -r '.rows[].actor' | sort | uniq -c
-"""
-
-
-@click.command("audit", cls=TableCommand, help=_HELP)
+@click.command("audit", cls=TableCommand)
 @click.option("--actor", default="", shell_complete=complete_users, help="Only what this user did.")
 @click.option("--method", default="", help="Only calls of this method, as StopTask.")
 @click.option("--resource", default="", help="Only calls about this task, node, user ….")
 @click.option("--code", default="", help="Only calls that ended so, as PERMISSION_DENIED.")
 @click.option("--failed", is_flag=True, help="Only calls that were refused or failed.")
-@click.option("--since", metavar="TIME", callback=before_now, help="10m, 2h, or 2026-11-21T11:08.")
+@click.option("--since", metavar="TIME", callback=parse_past, help="10m, 2h, or 2026-11-21T11:08.")
 @click.option(
-    "--until", metavar="TIME", callback=before_now, help="10m (ago), or 2026-11-21T11:08."
+    "--until", metavar="TIME", callback=parse_past, help="10m (ago), or 2026-11-21T11:08."
 )
 @click.option(
     "-n",
@@ -52,21 +39,33 @@ Examples:
     show_default=True,
     help="At most so many; 0: all.",
 )
-@click.pass_obj
-def audit(
-    settings: Settings, /, since: datetime | None, until: datetime | None, limit: int, **terms: Any
-) -> int:
-    """The function behind the command."""
+@with_client
+async def audit(
+    settings: Settings,
+    client: Client,
+    /,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+    **terms: Any,
+) -> None:
+    """Show who changed what, newest first: every call that changed something or tried to. For operators.
+
+    A submission is told by the timeline of its task (`hai events`) instead.
+
+    \b
+    Examples:
+      hai audit
+      hai audit --actor ada --since 1d
+      hai audit --method StopTask --resource 12
+      hai audit --failed -n 0 --json | jq -r '.rows[].actor' | sort | uniq -c
+    """
     terms["code"] = terms["code"].upper()
 
-    async def work(client: Client) -> int:
-        rows = await _newest(client, limit, start=since, end=until, **terms)
-        show(settings, AUDIT, rows)
-        if terms["actor"] and not rows:
-            warn(settings, await user_warning(client, terms["actor"]))
-        return 0
-
-    return call(settings, work)
+    rows = await _newest(client, limit, start=since, end=until, **terms)
+    show(settings, AUDIT, rows)
+    if terms["actor"] and not rows:
+        note_warnings(settings, await user_warning(client, terms["actor"]))
 
 
 async def _newest(client: Client, limit: int, **terms: Any) -> list[AuditRow]:

@@ -16,21 +16,11 @@ import click
 from hai.client import profile as profiles
 from hai.client.profile import Profile
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
-from hai_tui.cli.completion import profiles as complete_profiles
-from hai_tui.cli.output.output import dump, note, table
+from hai_tui.cli.completion import complete_profiles
+from hai_tui.cli.output.output import dump, note, print_rows
 from hai_tui.cli.settings import Settings
 from hai_tui.formatting.table import Column, View
 from hai_tui.i18n import text
-
-_INIT_HELP = """Store a server and a token as a profile, after trying them.
-
-The token is read from HAI_TOKEN, from standard input, or asked for without echo.
-
-\b
-Examples:
-  hai init --server hai.example.org:7450
-  hai init --server hai.example.org:7450 --profile lab < token.txt
-"""
 
 _PROFILES = View(
     key="profiles",
@@ -64,12 +54,20 @@ def _connection(function: Any) -> Any:
     return function
 
 
-@click.command("init", cls=HaiCommand, help=_INIT_HELP)
+@click.command("init", cls=HaiCommand)
 @click.option("--server", "--url", envvar="HAI_SERVER", metavar="HOST:PORT", help="The server.")
 @_connection
 @click.pass_obj
 def init(settings: Settings, server: str | None, ca: str | None, insecure: bool | None) -> int:
-    """The function behind the command."""
+    """Store a server and a token as a profile, after trying them.
+
+    The token is read from HAI_TOKEN, from standard input, or asked for without echo.
+
+    \b
+    Examples:
+      hai init --server hai.example.org:7450
+      hai init --server hai.example.org:7450 --profile lab < token.txt
+    """
     name = settings.profile or "default"
     if server is None and not sys.stdin.isatty():
         raise click.UsageError("no server is given; use --server HOST:PORT")
@@ -114,12 +112,12 @@ def config() -> None:
 def list_profiles(settings: Settings) -> int:
     """List profiles; * marks the current one."""
     stored = [profiles.load(name) for name in profiles.names()]
-    if settings.output in ("json", "yaml"):
+    if settings.structured:
         dump(settings, {"profiles": [_facts(p) for p in stored], "current": profiles.current()})
-    elif settings.output == "name" or settings.quiet:
+    elif settings.names_only:
         click.echo("".join(f"{p.name}\n" for p in stored), nl=False)
     elif stored:
-        table(settings, _PROFILES, stored)
+        print_rows(settings, _PROFILES, stored)
     else:
         note(settings, text("none.profiles"))
     return 0
@@ -131,7 +129,7 @@ def list_profiles(settings: Settings) -> int:
 def show_profile(settings: Settings, name: str | None) -> int:
     """Show a profile, by default the one in use."""
     facts = _facts(profiles.load(name or settings.profile))
-    if settings.output in ("json", "yaml"):
+    if settings.structured:
         dump(settings, facts)
     else:
         click.echo(

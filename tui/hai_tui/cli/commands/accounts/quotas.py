@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
-from hai_tui.cli.completion import groups as complete_groups
-from hai_tui.cli.completion import users as complete_users
-from hai_tui.cli.output.output import note, show, show_one, warn
-from hai_tui.cli.settings import Settings
-from hai_tui.cli.time_options import after_now
+from hai_tui.cli.completion import complete_groups, complete_users
+from hai_tui.cli.output.output import note, note_warnings, show, show_one
+from hai_tui.cli.parameters import parse_future
+from hai_tui.cli.settings import Settings, with_client
 from hai_tui.formatting.values import Priority
 from hai_tui.name_warnings import group_warning, subject_warning, user_group_warning
 from hai_tui.views.accounts import QUOTAS
@@ -21,15 +19,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hai.client.client import Client
-
-_SET_HELP = """Let SUBJECT hold so many NODES at once. Own quotas beat those of user groups.
-
-\b
-Examples:
-  hai quota set alice 4                       all levels together, in the group default
-  hai quota set alice 2 -p HIGH -g big --expires 30d
-  hai quota set staff 8 --user-group
-"""
 
 _SUBJECT = click.argument("subject", shell_complete=complete_users)
 _WHICH = (
@@ -65,56 +54,51 @@ def quota() -> None:
 
 @quota.command("list", cls=TableCommand)
 @click.argument("subject", default="", shell_complete=complete_users)
-@click.pass_obj
-def list_quotas(settings: Settings, subject: str) -> int:
+@with_client
+async def list_quotas(settings: Settings, client: Client, subject: str) -> None:
     """List the quotas of a user or user group, or all."""
-
-    async def work(client: Client) -> int:
-        found = await client.users.quotas(subject)
-        show(settings, QUOTAS, found)
-        if subject and not found:
-            warn(settings, await subject_warning(client, subject))
-        return 0
-
-    return call(settings, work)
+    found = await client.users.quotas(subject)
+    show(settings, QUOTAS, found)
+    if subject and not found:
+        note_warnings(settings, await subject_warning(client, subject))
 
 
-@quota.command("set", cls=HaiCommand, help=_SET_HELP)
+@quota.command("set", cls=HaiCommand)
 @_SUBJECT
 @click.argument("nodes", type=click.IntRange(0))
 @_which
-@click.option("--expires", metavar="TIME", callback=after_now, help="30d, or 2026-12-31.")
-@click.pass_obj
-def set_quota(
-    settings: Settings, /, expires: datetime | None, is_group: bool, **fields: Any
-) -> int:
-    """The function behind the command."""
+@click.option("--expires", metavar="TIME", callback=parse_future, help="30d, or 2026-12-31.")
+@with_client
+async def set_quota(
+    settings: Settings, client: Client, /, expires: datetime | None, is_group: bool, **fields: Any
+) -> None:
+    """Let SUBJECT hold so many NODES at once. Own quotas beat those of user groups.
+
+    \b
+    Examples:
+      hai quota set alice 4                       all levels together, in the group default
+      hai quota set alice 2 -p HIGH -g big --expires 30d
+      hai quota set staff 8 --user-group
+    """
     from hai.v1.user_pb2 import Quota
 
     new = Quota(subject_is_group=is_group, **fields)
     if expires:
         new.expire_time.FromDatetime(expires)
 
-    async def work(client: Client) -> int:
-        show_one(settings, QUOTAS, await client.users.set_quota(new))
-        warn(settings, await group_warning(client, new.group))
-        if is_group:
-            warn(settings, await user_group_warning(client, new.subject))
-        return 0
-
-    return call(settings, work)
+    show_one(settings, QUOTAS, await client.users.set_quota(new))
+    note_warnings(settings, await group_warning(client, new.group))
+    if is_group:
+        note_warnings(settings, await user_group_warning(client, new.subject))
 
 
 @quota.command("delete", cls=HaiCommand)
 @_SUBJECT
 @_which
-@click.pass_obj
-def delete(settings: Settings, subject: str, group: str, priority: int, is_group: bool) -> int:
+@with_client
+async def delete(
+    settings: Settings, client: Client, subject: str, group: str, priority: int, is_group: bool
+) -> None:
     """Remove one quota."""
-
-    async def work(client: Client) -> int:
-        await client.users.delete_quota(subject, group, priority, is_group)
-        note(settings, f"the quota of {subject} in {group} is deleted")
-        return 0
-
-    return call(settings, work)
+    await client.users.delete_quota(subject, group, priority, is_group)
+    note(settings, f"the quota of {subject} in {group} is deleted")

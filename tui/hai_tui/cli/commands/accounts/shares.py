@@ -6,40 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
-from hai_tui.cli.completion import groups as complete_groups
-from hai_tui.cli.completion import user_groups as complete_user_groups
-from hai_tui.cli.output.output import note, show, show_one, warn
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.completion import complete_groups, complete_user_groups
+from hai_tui.cli.output.output import note, note_warnings, show, show_one
+from hai_tui.cli.settings import Settings, with_client
 from hai_tui.name_warnings import group_warning, user_group_warning
 from hai_tui.views.accounts import SHARES
 
 if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.user_pb2 import Share
-
-_LIST_HELP = """List shares: of one user group or all, in one node group or all.
-
-\b
-Examples:
-  hai share list
-  hai share list vision -g big
-  hai share list --json | jq '[.shares[].guaranteed] | add'
-"""
-
-_SET_HELP = """Give the users of USER_GROUP together a part of a node group.
-
-What is not named stays as it is; a new share guarantees nothing, has weight 0
-and no limit. Guaranteed nodes are lent to others while nobody of the user
-group wants them, and come back when somebody does.
-
-\b
-Examples:
-  hai share set vision --guaranteed 16                in the group default
-  hai share set speech -g big --weight 2 --limit 32
-  hai share set speech -g big --limit none
-"""
 
 
 class _Limit(click.ParamType[int]):
@@ -76,26 +52,28 @@ def share() -> None:
     """List shares of node groups; set and delete them (admins)."""
 
 
-@share.command("list", cls=TableCommand, help=_LIST_HELP)
+@share.command("list", cls=TableCommand)
 @click.argument("user_group", default="", shell_complete=complete_user_groups)
 @click.option("-g", "--group", default="", shell_complete=complete_groups, help="One node group.")
-@click.pass_obj
-def list_shares(settings: Settings, user_group: str, group: str) -> int:
-    """The function behind the command."""
+@with_client
+async def list_shares(settings: Settings, client: Client, user_group: str, group: str) -> None:
+    """List shares: of one user group or all, in one node group or all.
 
-    async def work(client: Client) -> int:
-        found = await client.users.shares(user_group, group)
-        show(settings, SHARES, found)
-        if user_group and not found:
-            warn(settings, await user_group_warning(client, user_group))
-        if group and not found:
-            warn(settings, await group_warning(client, group))
-        return 0
+    \b
+    Examples:
+      hai share list
+      hai share list vision -g big
+      hai share list --json | jq '[.shares[].guaranteed] | add'
+    """
+    found = await client.users.shares(user_group, group)
+    show(settings, SHARES, found)
+    if user_group and not found:
+        note_warnings(settings, await user_group_warning(client, user_group))
+    if group and not found:
+        note_warnings(settings, await group_warning(client, group))
 
-    return call(settings, work)
 
-
-@share.command("set", cls=HaiCommand, help=_SET_HELP)
+@share.command("set", cls=HaiCommand)
 @_USER_GROUP
 @_GROUP
 @click.option(
@@ -108,17 +86,25 @@ def list_shares(settings: Settings, user_group: str, group: str) -> int:
     help="Part of what nobody is guaranteed.",
 )
 @click.option("--limit", type=_Limit(), metavar="N|none", help="Never more nodes than this.")
-@click.pass_obj
-def set_share(settings: Settings, /, user_group: str, group: str, **changes: int | None) -> int:
-    """The function behind the command."""
+@with_client
+async def set_share(
+    settings: Settings, client: Client, /, user_group: str, group: str, **changes: int | None
+) -> None:
+    """Give the users of USER_GROUP together a part of a node group.
 
-    async def work(client: Client) -> int:
-        changed = _changed(await _find(client, user_group, group), changes)
-        show_one(settings, SHARES, await client.users.set_share(changed))
-        warn(settings, await user_group_warning(client, user_group))
-        return 0
+    What is not named stays as it is; a new share guarantees nothing, has weight 0
+    and no limit. Guaranteed nodes are lent to others while nobody of the user
+    group wants them, and come back when somebody does.
 
-    return call(settings, work)
+    \b
+    Examples:
+      hai share set vision --guaranteed 16                in the group default
+      hai share set speech -g big --weight 2 --limit 32
+      hai share set speech -g big --limit none
+    """
+    changed = _changed(await _find(client, user_group, group), changes)
+    show_one(settings, SHARES, await client.users.set_share(changed))
+    note_warnings(settings, await user_group_warning(client, user_group))
 
 
 async def _find(client: Client, user_group: str, group: str) -> Share:
@@ -141,13 +127,8 @@ def _changed(share: Share, changes: dict[str, int | None]) -> Share:
 @share.command("delete", cls=HaiCommand)
 @_USER_GROUP
 @_GROUP
-@click.pass_obj
-def delete(settings: Settings, user_group: str, group: str) -> int:
+@with_client
+async def delete(settings: Settings, client: Client, user_group: str, group: str) -> None:
     """Remove one share; its users then run on what others leave."""
-
-    async def work(client: Client) -> int:
-        await client.users.delete_share(user_group, group)
-        note(settings, f"the share of {user_group} in {group} is deleted")
-        return 0
-
-    return call(settings, work)
+    await client.users.delete_share(user_group, group)
+    note(settings, f"the share of {user_group} in {group} is deleted")

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
-from hai_tui.cli.completion import users as complete_users
+from hai_tui.cli.completion import complete_users
 from hai_tui.cli.output.output import dump, note, show
-from hai_tui.cli.settings import Settings
-from hai_tui.cli.time_options import after_now
+from hai_tui.cli.parameters import parse_future
+from hai_tui.cli.settings import Settings, with_client
 from hai_tui.views.accounts import TOKENS
 
 if TYPE_CHECKING:
@@ -22,15 +21,6 @@ if TYPE_CHECKING:
 
 _USER = click.option("--user", default="", shell_complete=complete_users, help="Default: yourself.")
 
-_CREATE_HELP = """Make a token. Its secret goes to standard output, once; everything else to stderr.
-
-\b
-Examples:
-  hai token create --scope read --expires 30d --description dashboard
-  hai token create -q > robot.token
-  hai token create --holder bob --scope read --expires 7d    bob acts as you
-"""
-
 
 @click.group("token", cls=HaiGroup)
 def token() -> None:
@@ -39,18 +29,13 @@ def token() -> None:
 
 @token.command("list", cls=TableCommand)
 @_USER
-@click.pass_obj
-def list_tokens(settings: Settings, user: str) -> int:
+@with_client
+async def list_tokens(settings: Settings, client: Client, user: str) -> None:
     """List tokens, without their secrets."""
-
-    async def work(client: Client) -> int:
-        show(settings, TOKENS, await client.users.tokens(user))
-        return 0
-
-    return call(settings, work)
+    show(settings, TOKENS, await client.users.tokens(user))
 
 
-@token.command("create", cls=HaiCommand, help=_CREATE_HELP)
+@token.command("create", cls=HaiCommand)
 @_USER
 @click.option(
     "--scope", type=click.Choice(["all", "read", "submit"]), default="all", show_default=True
@@ -63,37 +48,41 @@ def list_tokens(settings: Settings, user: str) -> int:
 )
 @click.option("--description", default="", help="What it is for.")
 @click.option(
-    "--expires", metavar="TIME", callback=after_now, help="30d, or 2026-12-31. Default: never."
+    "--expires", metavar="TIME", callback=parse_future, help="30d, or 2026-12-31. Default: never."
 )
-@click.pass_obj
-def create(
+@with_client
+async def create(
     settings: Settings,
+    client: Client,
     /,
     user: str,
     scope: str,
     holder: str,
     description: str,
     expires: datetime | None,
-) -> int:
-    """The function behind the command."""
+) -> None:
+    """Make a token. Its secret goes to standard output, once; everything else to stderr.
+
+    \b
+    Examples:
+      hai token create --scope read --expires 30d --description dashboard
+      hai token create -q > robot.token
+      hai token create --holder bob --scope read --expires 7d    bob acts as you
+    """
     from hai.v1.user_pb2 import TokenScope
 
-    async def work(client: Client) -> int:
-        made = await client.users.create_token(
-            user=user,
-            scope=TokenScope.Value(f"TOKEN_SCOPE_{scope.upper()}"),
-            description=description,
-            expire_time=expires,
-            holder=holder,
-        )
-        _show_secret(settings, made)
-        return 0
-
-    return call(settings, work)
+    made = await client.users.create_token(
+        user=user,
+        scope=TokenScope.Value(f"TOKEN_SCOPE_{scope.upper()}"),
+        description=description,
+        expire_time=expires,
+        holder=holder,
+    )
+    _show_secret(settings, made)
 
 
 def _show_secret(settings: Settings, made: Token) -> None:
-    if settings.output in ("json", "yaml"):
+    if settings.structured:
         from hai_tui.formatting.documents import to_dict
 
         dump(settings, to_dict(made))
@@ -105,12 +94,7 @@ def _show_secret(settings: Settings, made: Token) -> None:
 
 @token.command("revoke", cls=HaiCommand)
 @click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
-@click.pass_obj
-def revoke(settings: Settings, ids: tuple[int, ...]) -> int:
+@with_client
+async def revoke(settings: Settings, client: Client, ids: tuple[int, ...]) -> None:
     """Make tokens invalid at once."""
-
-    async def work(client: Client) -> int:
-        show(settings, TOKENS, [await client.users.revoke_token(id) for id in ids])
-        return 0
-
-    return call(settings, work)
+    show(settings, TOKENS, [await client.users.revoke_token(id) for id in ids])

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
-from hai_tui.cli.completion import rights as complete_rights
-from hai_tui.cli.completion import users as complete_users
-from hai_tui.cli.output.output import show, show_one, warn
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.completion import complete_rights, complete_users
+from hai_tui.cli.output.output import note_warnings, show, show_one
+from hai_tui.cli.settings import Settings, with_client
 from hai_tui.name_warnings import new_group_warnings
 from hai_tui.views.accounts import USERS
 
@@ -28,15 +26,10 @@ def user() -> None:
 
 
 @user.command("list", cls=TableCommand)
-@click.pass_obj
-def list_users(settings: Settings) -> int:
+@with_client
+async def list_users(settings: Settings, client: Client) -> None:
     """List users."""
-
-    async def work(client: Client) -> int:
-        show(settings, USERS, await client.users.list())
-        return 0
-
-    return call(settings, work)
+    show(settings, USERS, await client.users.list())
 
 
 @user.command("create", cls=HaiCommand)
@@ -53,19 +46,17 @@ def list_users(settings: Settings) -> int:
 @click.option(
     "--uid", type=click.IntRange(0), metavar="N", default=0, help="Unix uid of the programs."
 )
-@click.pass_obj
-def create(settings: Settings, /, name: str, role: str, **fields: Any) -> int:
+@with_client
+async def create(
+    settings: Settings, client: Client, /, name: str, role: str, **fields: Any
+) -> None:
     """Add a user. `hai token create --user NAME` then gives them a token."""
     from hai.v1.user_pb2 import Role, User
 
     new = User(name=name, active=True, role=Role.Value(f"ROLE_{role.upper()}"), **fields)
 
-    async def work(client: Client) -> int:
-        show_one(settings, USERS, await client.users.create(new))
-        warn(settings, *await new_group_warnings(client, new))
-        return 0
-
-    return call(settings, work)
+    show_one(settings, USERS, await client.users.create(new))
+    note_warnings(settings, *await new_group_warnings(client, new))
 
 
 @user.command("update", cls=HaiCommand)
@@ -81,18 +72,13 @@ def create(settings: Settings, /, name: str, role: str, **fields: Any) -> int:
 )
 @click.option("--uid", type=click.IntRange(0), metavar="N", help="Unix uid of the programs.")
 @click.option("--active/--inactive", default=None, help="An inactive user's tasks are stopped.")
-@click.pass_obj
-def update(settings: Settings, /, name: str, **changes: Any) -> int:
+@with_client
+async def update(settings: Settings, client: Client, /, name: str, **changes: Any) -> None:
     """Change a user; what is not named stays as it is."""
-
-    async def work(client: Client) -> int:
-        changed = _changed(await _find(client, name), changes)
-        show_one(settings, USERS, await client.users.update(changed))
-        if changes["groups"]:
-            warn(settings, *await new_group_warnings(client, changed))
-        return 0
-
-    return call(settings, work)
+    changed = _changed(await _find(client, name), changes)
+    show_one(settings, USERS, await client.users.update(changed))
+    if changes["groups"]:
+        note_warnings(settings, *await new_group_warnings(client, changed))
 
 
 async def _find(client: Client, name: str) -> User:

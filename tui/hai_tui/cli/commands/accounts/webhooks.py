@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
-from hai_tui.cli.completion import webhooks as complete_webhooks
+from hai_tui.cli.completion import complete_webhooks
 from hai_tui.cli.output.output import note, show, show_one
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.settings import Settings, call_server, with_client
 from hai_tui.views.accounts import WEBHOOK_FORMATS, WEBHOOKS
 
 if TYPE_CHECKING:
@@ -19,20 +18,6 @@ if TYPE_CHECKING:
     from hai.v1.webhook_service_pb2 import SetWebhookResponse, Webhook
 
 _NEWS = ("started", "suspended", "ended", "failed")
-_SET_HELP = """Have the server tell URL what becomes of your tasks.
-
-What is not named stays as it is. Where the URL is a secret, give - and type it,
-or pipe it. Slack's format suits Mattermost, too; DingTalk's suits WeCom. Requests
-in JSON are signed; the secret is shown once.
-
-\b
-Examples:
-  hai webhook set phone https://hooks.slack.com/services/T0/B0/XX --format slack
-  hai webhook set phone --on failed --on suspended
-  hai webhook set sweeps https://example.org/hook --tag sweep --on ended
-  pass show hook | hai webhook set phone - --format feishu
-"""
-
 _NAME = click.argument("name", shell_complete=complete_webhooks)
 
 
@@ -42,18 +27,13 @@ def webhook() -> None:
 
 
 @webhook.command("list", cls=TableCommand)
-@click.pass_obj
-def list_webhooks(settings: Settings) -> int:
+@with_client
+async def list_webhooks(settings: Settings, client: Client) -> None:
     """List your webhooks, and how the last request to each went."""
-
-    async def work(client: Client) -> int:
-        show(settings, WEBHOOKS, await client.webhooks.list())
-        return 0
-
-    return call(settings, work)
+    show(settings, WEBHOOKS, await client.webhooks.list())
 
 
-@webhook.command("set", cls=HaiCommand, help=_SET_HELP)
+@webhook.command("set", cls=HaiCommand)
 @_NAME
 @click.argument("url", required=False)
 @click.option(
@@ -73,7 +53,19 @@ def set_webhook(
     form: str | None,
     tag: str | None,
 ) -> int:
-    """The function behind the command."""
+    """Have the server tell URL what becomes of your tasks.
+
+    What is not named stays as it is. Where the URL is a secret, give - and type it,
+    or pipe it. Slack's format suits Mattermost, too; DingTalk's suits WeCom. Requests
+    in JSON are signed; the secret is shown once.
+
+    \b
+    Examples:
+      hai webhook set phone https://hooks.slack.com/services/T0/B0/XX --format slack
+      hai webhook set phone --on failed --on suspended
+      hai webhook set sweeps https://example.org/hook --tag sweep --on ended
+      pass show hook | hai webhook set phone - --format feishu
+    """
     url = _typed() if url == "-" else url
 
     async def work(client: Client) -> int:
@@ -87,7 +79,7 @@ def set_webhook(
         _show_set(settings, await client.webhooks.set(found))
         return 0
 
-    return call(settings, work)
+    return call_server(settings, work)
 
 
 def _typed() -> str:
@@ -105,7 +97,7 @@ async def _find(client: Client, name: str) -> Webhook:
 
 
 def _show_set(settings: Settings, answer: SetWebhookResponse) -> None:
-    if settings.output in ("json", "yaml"):
+    if settings.structured:
         from hai_tui.cli.output.output import dump
         from hai_tui.formatting.documents import to_dict
 
@@ -120,29 +112,20 @@ def _show_set(settings: Settings, answer: SetWebhookResponse) -> None:
 
 @webhook.command("test", cls=HaiCommand)
 @_NAME
-@click.pass_obj
-def test(settings: Settings, name: str) -> int:
+@with_client
+async def test(settings: Settings, client: Client, name: str) -> int:
     """Send a sample now; fails when it is not taken."""
-
-    async def work(client: Client) -> int:
-        if error := await client.webhooks.test(name):
-            click.echo(f"hai: {error}", err=True)
-            return 1
-        note(settings, f"webhook {name} has taken it")
-        return 0
-
-    return call(settings, work)
+    if error := await client.webhooks.test(name):
+        click.echo(f"hai: {error}", err=True)
+        return 1
+    note(settings, f"webhook {name} has taken it")
+    return 0
 
 
 @webhook.command("delete", cls=HaiCommand)
 @_NAME
-@click.pass_obj
-def delete(settings: Settings, name: str) -> int:
+@with_client
+async def delete(settings: Settings, client: Client, name: str) -> None:
     """Forget a webhook, and what it was still to be told."""
-
-    async def work(client: Client) -> int:
-        await client.webhooks.delete(name)
-        note(settings, f"webhook {name} is deleted")
-        return 0
-
-    return call(settings, work)
+    await client.webhooks.delete(name)
+    note(settings, f"webhook {name} is deleted")

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from hai.client.text.enum_names import enum_name
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand
-from hai_tui.cli.output.output import dump, table
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.output.output import dump, print_rows
+from hai_tui.cli.settings import Settings, with_client
 from hai_tui.formatting.table import width
 from hai_tui.views.accounts import TOKENS, level
 
@@ -22,41 +21,34 @@ if TYPE_CHECKING:
 
 _BAR = 20
 
-_HELP = """Show who you are, how much of your quotas is in use, and your tokens (never their secrets).
 
-\b
-Examples:
-  hai whoami
-  hai whoami --json | jq .user.role
-"""
-
-
-@click.command("whoami", cls=HaiCommand, help=_HELP)
+@click.command("whoami", cls=HaiCommand)
 @click.option("-a", "--ascii", is_flag=True, help="Draw bars with plain characters.")
-@click.pass_obj
-def whoami(settings: Settings, ascii: bool) -> int:
-    """The function behind the command."""
+@with_client
+async def whoami(settings: Settings, client: Client, ascii: bool) -> None:
+    """Show who you are, how much of your quotas is in use, and your tokens (never their secrets).
 
-    async def work(client: Client) -> int:
-        _show(settings, await client.users.whoami(), "#-" if ascii else "█░")
-        return 0
-
-    return call(settings, work)
+    \b
+    Examples:
+      hai whoami
+      hai whoami --json | jq .user.role
+    """
+    _show(settings, await client.users.whoami(), "#-" if ascii else "█░")
 
 
 def _show(settings: Settings, answer: WhoAmIResponse, glyphs: str) -> None:
-    if settings.output in ("json", "yaml"):
+    if settings.structured:
         from hai_tui.formatting.documents import to_dict
 
         dump(settings, to_dict(answer))
-    elif settings.output == "name" or settings.quiet:
+    elif settings.names_only:
         click.echo(answer.user.name)
     else:
         click.echo(_person(answer))
         click.echo(_quotas(answer.quotas, glyphs), nl=False)
         if answer.tokens:
             click.echo("\ntokens")
-            table(settings, TOKENS, answer.tokens)
+            print_rows(settings, TOKENS, answer.tokens)
 
 
 def _person(answer: WhoAmIResponse) -> str:

@@ -6,56 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
-from hai_tui.cli.completion import artifacts as complete_artifacts
-from hai_tui.cli.completion import tasks as complete_tasks
-from hai_tui.cli.completion import user_groups as complete_user_groups
+from hai_tui.cli.completion import complete_artifacts, complete_tasks, complete_user_groups
 from hai_tui.cli.output.output import note, show, show_one
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.settings import Settings, with_client
 from hai_tui.views.artifacts import ARTIFACTS, TASK_ARTIFACTS
 
 if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.artifact_pb2 import Artifact
-
-_LIST_HELP = """List artifacts: yours and those of your user groups, or of a task.
-
-\b
-Examples:
-  hai artifact list
-  hai artifact list --user-group vision
-  hai artifact list --task 12
-"""
-
-_CREATE_HELP = """Add an artifact: a place with a name and a version.
-
-ARTIFACT is NAME[:VERSION] for a private one, USER_GROUP/NAME[:VERSION] for one
-of a user group. Without a version it is `default`.
-
-\b
-Examples:
-  hai artifact create resnet:1 --type model --location /ws/ada/resnet-1
-  hai artifact create vision/resnet:1 --location s3://bucket/resnet
-"""
-
-_UPDATE_HELP = """Change an artifact; what is not named stays as it is.
-
-\b
-Examples:
-  hai artifact update vision/resnet:1 --description 'the good one'
-"""
-
-_MAP_HELP = """Give a task an artifact as input or output: at most one each.
-
-A task may have its owner's artifacts; when it is shared in the user group also
-those of others in the group.
-
-\b
-Examples:
-  hai artifact map 12 resnet:1 --as input
-  hai artifact map 12 vision/resnet:2 --as output
-"""
 
 
 class Name(NamedTuple):
@@ -105,67 +64,75 @@ def artifact() -> None:
     """List artifacts, change them, and give them to tasks."""
 
 
-@artifact.command("list", cls=TableCommand, help=_LIST_HELP)
+@artifact.command("list", cls=TableCommand)
 @click.argument("name", default="")
 @click.option("--user-group", default="", shell_complete=complete_user_groups, help="Of this one.")
 @click.option("--task", "task_id", type=int, shell_complete=complete_tasks, help="Of this task.")
-@click.pass_obj
-def list_artifacts(settings: Settings, name: str, user_group: str, task_id: int | None) -> int:
-    """The function behind the command."""
+@with_client
+async def list_artifacts(
+    settings: Settings, client: Client, name: str, user_group: str, task_id: int | None
+) -> None:
+    """List artifacts: yours and those of your user groups, or of a task.
 
-    async def work(client: Client) -> int:
-        if task_id is None:
-            show(settings, ARTIFACTS, await client.artifacts.list(name, user_group))
-        else:
-            show(settings, TASK_ARTIFACTS, await client.artifacts.of_task(task_id))
-        return 0
-
-    return call(settings, work)
+    \b
+    Examples:
+      hai artifact list
+      hai artifact list --user-group vision
+      hai artifact list --task 12
+    """
+    if task_id is None:
+        show(settings, ARTIFACTS, await client.artifacts.list(name, user_group))
+    else:
+        show(settings, TASK_ARTIFACTS, await client.artifacts.of_task(task_id))
 
 
 @artifact.command("get", cls=TableCommand)
 @_ARTIFACT
-@click.pass_obj
-def get(settings: Settings, artifact: Name) -> int:
+@with_client
+async def get(settings: Settings, client: Client, artifact: Name) -> None:
     """Show one artifact."""
-
-    async def work(client: Client) -> int:
-        show_one(settings, ARTIFACTS, await client.artifacts.get(*artifact))
-        return 0
-
-    return call(settings, work)
+    show_one(settings, ARTIFACTS, await client.artifacts.get(*artifact))
 
 
-@artifact.command("create", cls=HaiCommand, help=_CREATE_HELP)
+@artifact.command("create", cls=HaiCommand)
 @_ARTIFACT
 @_values
-@click.pass_obj
-def create(settings: Settings, /, artifact: Name, **values: str | None) -> int:
-    """The function behind the command."""
+@with_client
+async def create(
+    settings: Settings, client: Client, /, artifact: Name, **values: str | None
+) -> None:
+    """Add an artifact: a place with a name and a version.
+
+    ARTIFACT is NAME[:VERSION] for a private one, USER_GROUP/NAME[:VERSION] for one
+    of a user group. Without a version it is `default`.
+
+    \b
+    Examples:
+      hai artifact create resnet:1 --type model --location /ws/ada/resnet-1
+      hai artifact create vision/resnet:1 --location s3://bucket/resnet
+    """
     from hai.v1.artifact_pb2 import Artifact
 
     new = _changed(Artifact(**artifact._asdict()), values)
 
-    async def work(client: Client) -> int:
-        show_one(settings, ARTIFACTS, await client.artifacts.create(new))
-        return 0
-
-    return call(settings, work)
+    show_one(settings, ARTIFACTS, await client.artifacts.create(new))
 
 
-@artifact.command("update", cls=HaiCommand, help=_UPDATE_HELP)
+@artifact.command("update", cls=HaiCommand)
 @_ARTIFACT
 @_values
-@click.pass_obj
-def update(settings: Settings, /, artifact: Name, **values: str | None) -> int:
-    """The function behind the command."""
+@with_client
+async def update(
+    settings: Settings, client: Client, /, artifact: Name, **values: str | None
+) -> None:
+    """Change an artifact; what is not named stays as it is.
 
-    async def work(client: Client) -> int:
-        changed = _changed(await client.artifacts.get(*artifact), values)
-        show_one(settings, ARTIFACTS, await client.artifacts.update(changed))
-        return 0
-
-    return call(settings, work)
+    \b
+    Examples:
+      hai artifact update vision/resnet:1 --description 'the good one'
+    """
+    changed = _changed(await client.artifacts.get(*artifact), values)
+    show_one(settings, ARTIFACTS, await client.artifacts.update(changed))
 
 
 def _changed(artifact: Artifact, values: dict[str, str | None]) -> Artifact:
@@ -177,49 +144,47 @@ def _changed(artifact: Artifact, values: dict[str, str | None]) -> Artifact:
 
 @artifact.command("delete", cls=HaiCommand)
 @_ARTIFACT
-@click.pass_obj
-def delete(settings: Settings, artifact: Name) -> int:
+@with_client
+async def delete(settings: Settings, client: Client, artifact: Name) -> None:
     """Take an artifact off the list; what it names stays."""
-
-    async def work(client: Client) -> int:
-        await client.artifacts.delete(*artifact)
-        note(settings, f"artifact {artifact.name} is deleted; what it names stays")
-        return 0
-
-    return call(settings, work)
+    await client.artifacts.delete(*artifact)
+    note(settings, f"artifact {artifact.name} is deleted; what it names stays")
 
 
-@artifact.command("map", cls=HaiCommand, help=_MAP_HELP)
+@artifact.command("map", cls=HaiCommand)
 @_TASK
 @_ARTIFACT
 @click.option("--as", "direction", type=_DIRECTIONS, required=True, help="What it is to it.")
-@click.pass_obj
-def map_artifact(settings: Settings, task_id: int, artifact: Name, direction: str) -> int:
-    """The function behind the command."""
+@with_client
+async def map_artifact(
+    settings: Settings, client: Client, task_id: int, artifact: Name, direction: str
+) -> None:
+    """Give a task an artifact as input or output: at most one each.
+
+    A task may have its owner's artifacts; when it is shared in the user group also
+    those of others in the group.
+
+    \b
+    Examples:
+      hai artifact map 12 resnet:1 --as input
+      hai artifact map 12 vision/resnet:2 --as output
+    """
     from hai.v1.artifact_pb2 import ArtifactDirection
 
     chosen = ArtifactDirection.Value(f"ARTIFACT_DIRECTION_{direction.upper()}")
 
-    async def work(client: Client) -> int:
-        show_one(settings, TASK_ARTIFACTS, await client.artifacts.map(task_id, chosen, *artifact))
-        return 0
-
-    return call(settings, work)
+    show_one(settings, TASK_ARTIFACTS, await client.artifacts.map(task_id, chosen, *artifact))
 
 
 @artifact.command("unmap", cls=HaiCommand)
 @_TASK
 @click.option("--as", "direction", type=_DIRECTIONS, help="Default: both.")
-@click.pass_obj
-def unmap(settings: Settings, task_id: int, direction: str | None) -> int:
+@with_client
+async def unmap(settings: Settings, client: Client, task_id: int, direction: str | None) -> None:
     """Take away a task's input or output; without either, both."""
     from hai.v1.artifact_pb2 import ArtifactDirection
 
     chosen = ArtifactDirection.Value(f"ARTIFACT_DIRECTION_{(direction or 'unspecified').upper()}")
 
-    async def work(client: Client) -> int:
-        await client.artifacts.unmap(task_id, chosen)
-        note(settings, f"task {task_id} has no {direction or 'artifact'} any more")
-        return 0
-
-    return call(settings, work)
+    await client.artifacts.unmap(task_id, chosen)
+    note(settings, f"task {task_id} has no {direction or 'artifact'} any more")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.commands.catalog.container_services import (
     do,
@@ -16,10 +15,10 @@ from hai_tui.cli.commands.catalog.container_services import (
     start,
     stop,
 )
-from hai_tui.cli.completion import groups as complete_groups
+from hai_tui.cli.completion import complete_groups
 from hai_tui.cli.output.output import dump, note, show, show_one
-from hai_tui.cli.settings import Settings
-from hai_tui.cli.task_argument import many_tasks, one_task
+from hai_tui.cli.parameters import many_tasks, one_task
+from hai_tui.cli.settings import Settings, with_client
 from hai_tui.formatting.values import Priority, Span
 from hai_tui.i18n import text
 from hai_tui.views.containers import CONTAINERS, remark_of, why
@@ -27,31 +26,7 @@ from hai_tui.views.tasks import status
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-
-_CREATE_HELP = """Create a dev container: JupyterLab on the cluster, with files that stay.
-
-shared takes a share of a node, in groups whose nodes are shared; dedicated takes a node;
-spot takes what is free and leaves first. When it has to leave, it is told in advance
-(--grace), its notebooks are saved, and it returns at the same address.
-
-\b
-Examples:
-  hai container create
-  hai container create nlp --gpu 1 --memory 32 --idle-timeout 2h
-  hai container create big --kind spot -g a100 --workspace /work/ada
-"""
-
-_OPEN_HELP = """Print a link that opens a container, or another http service of a task, in a browser.
-
-The link works once, within a minute; the browser then stays signed in. While the container
-waits, the page says why and when, and becomes the container when it is there.
-
-\b
-Examples:
-  hai container open lab
-  hai container open lab --browser
-  hai container open 12 tensorboard
-"""
+    from hai.client.tasks.references import Kind
 
 
 @click.group("container", cls=HaiGroup)
@@ -59,7 +34,7 @@ def container() -> None:
     """Dev containers: JupyterLab on the cluster."""
 
 
-@container.command("create", cls=HaiCommand, help=_CREATE_HELP)
+@container.command("create", cls=HaiCommand)
 @click.argument("name", default="lab")
 @click.option(
     "--kind",
@@ -91,47 +66,50 @@ def container() -> None:
 @click.option(
     "--shared-in-group", is_flag=True, help="Members of your user group may open it, as you."
 )
-@click.pass_obj
-def create(settings: Settings, /, name: str, **options: Any) -> int:
-    """The function behind the command."""
+@with_client
+async def create(settings: Settings, client: Client, /, name: str, **options: Any) -> None:
+    """Create a dev container: JupyterLab on the cluster, with files that stay.
+
+    shared takes a share of a node, in groups whose nodes are shared; dedicated takes a node;
+    spot takes what is free and leaves first. When it has to leave, it is told in advance
+    (--grace), its notebooks are saved, and it returns at the same address.
+
+    \b
+    Examples:
+      hai container create
+      hai container create nlp --gpu 1 --memory 32 --idle-timeout 2h
+      hai container create big --kind spot -g a100 --workspace /work/ada
+    """
     from hai.client.tasks.container_spec import container_spec
     from hai_tui.cli.containers.options import container_options
 
     chosen = container_options(name, options)
 
-    async def work(client: Client) -> int:
-        task = await client.tasks.create(await container_spec(client.nodes, chosen))
-        if settings.sentences:
-            click.echo(text("submitted", id=task.id, name=task.name))
-            note(settings, text("container.next", id=task.id))
-        else:
-            show_one(settings, CONTAINERS, task)
-        return 0
-
-    return call(settings, work)
+    task = await client.tasks.create(await container_spec(client.nodes, chosen))
+    if settings.sentences:
+        click.echo(text("submitted", id=task.id, name=task.name))
+        note(settings, text("container.next", id=task.id))
+    else:
+        show_one(settings, CONTAINERS, task)
 
 
 @container.command("list", cls=TableCommand)
 @click.option("-a", "--all", "everything", is_flag=True, help="Also those that have ended.")
-@click.pass_obj
-def list_containers(settings: Settings, everything: bool) -> int:
+@with_client
+async def list_containers(settings: Settings, client: Client, everything: bool) -> None:
     """List dev containers."""
     from hai.v1.task_service_pb2 import TASK_VIEW_FULL
 
     wanted = "type:jupyter" + ("" if everything else " state:waiting_init,running,suspended")
 
-    async def work(client: Client) -> int:
-        page = await client.tasks.list(filter=wanted, page_size=200, view=TASK_VIEW_FULL)
-        show(settings, CONTAINERS, page.tasks)
-        return 0
-
-    return call(settings, work)
+    page = await client.tasks.list(filter=wanted, page_size=200, view=TASK_VIEW_FULL)
+    show(settings, CONTAINERS, page.tasks)
 
 
 @container.command("show", cls=TableCommand)
 @one_task
 @click.pass_obj
-def show_container(settings: Settings, task: str, kind: Any) -> int:
+def show_container(settings: Settings, task: str, kind: Kind) -> int:
     """Show the services of a task, and how long it may stay."""
 
     async def verb(client: Client, id: int) -> int:
@@ -144,13 +122,23 @@ def show_container(settings: Settings, task: str, kind: Any) -> int:
     return do(settings, task, kind, verb)
 
 
-@container.command("open", cls=HaiCommand, help=_OPEN_HELP)
+@container.command("open", cls=HaiCommand)
 @one_task
 @click.argument("service", default="")
 @click.option("--browser", is_flag=True, help="Open it here.")
 @click.pass_obj
-def open_container(settings: Settings, task: str, kind: Any, service: str, browser: bool) -> int:
-    """The function behind the command."""
+def open_container(settings: Settings, task: str, kind: Kind, service: str, browser: bool) -> int:
+    """Print a link that opens a container, or another http service of a task, in a browser.
+
+    The link works once, within a minute; the browser then stays signed in. While the container
+    waits, the page says why and when, and becomes the container when it is there.
+
+    \b
+    Examples:
+      hai container open lab
+      hai container open lab --browser
+      hai container open 12 tensorboard
+    """
 
     async def verb(client: Client, id: int) -> int:
         answer = await client.containers.open(id, service)
@@ -168,7 +156,7 @@ def open_container(settings: Settings, task: str, kind: Any, service: str, brows
 @container.command("renew", cls=HaiCommand)
 @one_task
 @click.pass_obj
-def renew(settings: Settings, task: str, kind: Any) -> int:
+def renew(settings: Settings, task: str, kind: Kind) -> int:
     """Let a container's lifetime begin anew."""
 
     async def verb(client: Client, id: int) -> int:
@@ -182,24 +170,26 @@ def renew(settings: Settings, task: str, kind: Any) -> int:
 @many_tasks
 @click.option("--keep-files", is_flag=True, help="Let their directories stay.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
-@click.pass_obj
-def delete(
-    settings: Settings, tasks: tuple[str, ...], kind: Any, keep_files: bool, yes: bool
+@with_client
+async def delete(
+    settings: Settings,
+    client: Client,
+    tasks: tuple[str, ...],
+    kind: Kind,
+    keep_files: bool,
+    yes: bool,
 ) -> int:
     """End containers for good, and remove their files."""
-    from hai_tui.cli.containers.options import agreed
+    from hai_tui.cli.containers.options import confirm_removal
 
-    async def work(client: Client) -> int:
-        ids = [await client.tasks.resolve(task, kind) for task in tasks]
-        if not yes and not keep_files and not agreed(ids):
-            note(settings, text("confirm.no"))
-            return 1
-        for id in ids:
-            await client.containers.delete(id, keep_files=keep_files)
-            note(settings, text("container.deleted", id=id))
-        return 0
-
-    return call(settings, work)
+    ids = [await client.tasks.resolve(task, kind) for task in tasks]
+    if not yes and not keep_files and not confirm_removal(ids):
+        note(settings, text("confirm.no"))
+        return 1
+    for id in ids:
+        await client.containers.delete(id, keep_files=keep_files)
+        note(settings, text("container.deleted", id=id))
+    return 0
 
 
 for _command in (start, stop, restart, logs):

@@ -3,59 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.output.output import dump, note, show
-from hai_tui.cli.settings import Settings
-from hai_tui.cli.task_argument import one_task
+from hai_tui.cli.parameters import one_task
+from hai_tui.cli.settings import Settings, call_server
 from hai_tui.i18n import text
 from hai_tui.views.containers import SERVICES, remarks
 
 if TYPE_CHECKING:
     from hai.client.client import Client
+    from hai.client.tasks.references import Kind
     from hai.v1.container_pb2 import Container
 
     Verb = Callable[[Client, int], Awaitable[int]]
-
-_START_HELP = """Start a container that was put away, at its old address; or one service of a task.
-
-\b
-Examples:
-  hai container start lab
-  hai container start 12 --service tensorboard
-"""
-
-_STOP_HELP = """Put a container away: notebooks are saved, its place is given back, its files stay.
-
-\b
-Examples:
-  hai container stop lab
-  hai container stop 12 --service tensorboard     only this service
-"""
-
-_LOGS_HELP = """Print what services of a task have printed; those of one service by its name.
-
-\b
-Examples:
-  hai container logs lab -f
-  hai container logs 12 tensorboard --tail 50
-"""
 
 _SERVICE = click.option("--service", default="", metavar="NAME", help="Only this service.")
 _RANK = click.option("-r", "--rank", type=click.IntRange(0), default=0, help="Rank of the service.")
 
 
-@click.command("start", cls=HaiCommand, help=_START_HELP)
+@click.command("start", cls=HaiCommand)
 @one_task
 @_SERVICE
 @_RANK
 @click.pass_obj
-def start(settings: Settings, task: str, kind: Any, service: str, rank: int) -> int:
-    """The function behind the command."""
+def start(settings: Settings, task: str, kind: Kind, service: str, rank: int) -> int:
+    """Start a container that was put away, at its old address; or one service of a task.
+
+    \b
+    Examples:
+      hai container start lab
+      hai container start 12 --service tensorboard
+    """
 
     async def whole_container(client: Client, id: int) -> int:
         await client.tasks.resume(id)
@@ -66,13 +48,19 @@ def start(settings: Settings, task: str, kind: Any, service: str, rank: int) -> 
     return do(settings, task, kind, one if service else whole_container)
 
 
-@click.command("stop", cls=HaiCommand, help=_STOP_HELP)
+@click.command("stop", cls=HaiCommand)
 @one_task
 @_SERVICE
 @_RANK
 @click.pass_obj
-def stop(settings: Settings, task: str, kind: Any, service: str, rank: int) -> int:
-    """The function behind the command."""
+def stop(settings: Settings, task: str, kind: Kind, service: str, rank: int) -> int:
+    """Put a container away: notebooks are saved, its place is given back, its files stay.
+
+    \b
+    Examples:
+      hai container stop lab
+      hai container stop 12 --service tensorboard     only this service
+    """
 
     async def whole_container(client: Client, id: int) -> int:
         await client.tasks.suspend(id, hold=True)
@@ -88,12 +76,12 @@ def stop(settings: Settings, task: str, kind: Any, service: str, rank: int) -> i
 @click.option("--service", default="jupyter", show_default=True, metavar="NAME", help="Which.")
 @_RANK
 @click.pass_obj
-def restart(settings: Settings, task: str, kind: Any, service: str, rank: int) -> int:
+def restart(settings: Settings, task: str, kind: Kind, service: str, rank: int) -> int:
     """Start a service anew; the container keeps its place."""
     return do(settings, task, kind, _control(settings, service, rank, "RESTART"))
 
 
-@click.command("logs", cls=HaiCommand, help=_LOGS_HELP)
+@click.command("logs", cls=HaiCommand)
 @one_task
 @click.argument("service", default="")
 @click.option("-f", "--follow", "following", is_flag=True, help="Go on until the task ends.")
@@ -103,36 +91,48 @@ def restart(settings: Settings, task: str, kind: Any, service: str, rank: int) -
 def logs(
     settings: Settings,
     task: str,
-    kind: Any,
+    kind: Kind,
     service: str,
     following: bool,
     tail: int | None,
     rank: int,
 ) -> int:
-    """The function behind the command."""
-    from hai_tui.cli.containers.options import printed_by
-    from hai_tui.cli.output.follow import Lines, follow, print_lines
+    """Print what services of a task have printed; those of one service by its name.
 
-    async def resolve(client: Client) -> tuple[int, Lines]:
+    \b
+    Examples:
+      hai container logs lab -f
+      hai container logs 12 tensorboard --tail 50
+    """
+    from hai_tui.cli.containers.options import service_line_pattern
+    from hai_tui.cli.output.follow import LogQuery, follow, print_lines
+
+    async def resolve(client: Client) -> tuple[int, LogQuery]:
         id = await client.tasks.resolve(task, kind)
         names = [s.name for s in (await client.containers.get(id)).services]
-        line_pattern = printed_by(names, service)
-        return id, Lines(ranks=(rank,), tail=tail or 0, grep=line_pattern, output=settings.output)
+        line_pattern = service_line_pattern(names, service)
+        return id, LogQuery(
+            ranks=(rank,), tail=tail or 0, grep=line_pattern, output=settings.output
+        )
 
     async def once(client: Client) -> int:
         await print_lines(client, *await resolve(client), follow=False)
         return 0
 
-    return follow(settings, *call(settings, resolve)) if following else call(settings, once)
+    return (
+        follow(settings, *call_server(settings, resolve))
+        if following
+        else call_server(settings, once)
+    )
 
 
-def do(settings: Settings, task: str, kind: Any, verb: Verb) -> int:
+def do(settings: Settings, task: str, kind: Kind, verb: Verb) -> int:
     """To the task that was named."""
 
     async def work(client: Client) -> int:
         return await verb(client, await client.tasks.resolve(task, kind))
 
-    return call(settings, work)
+    return call_server(settings, work)
 
 
 def _control(settings: Settings, service: str, rank: int, action: str) -> Verb:
@@ -152,7 +152,7 @@ def _control(settings: Settings, service: str, rank: int, action: str) -> Verb:
 
 def show_services(settings: Settings, found: Container, **standing: str) -> None:
     """As a table with what is to be said of its life, or whole, with how the task stands."""
-    if settings.output in ("json", "yaml"):
+    if settings.structured:
         from hai_tui.formatting.documents import to_dict
 
         return dump(settings, {**to_dict(found), **standing})

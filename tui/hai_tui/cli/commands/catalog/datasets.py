@@ -6,28 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
-from hai_tui.cli.completion import datasets as complete_datasets
-from hai_tui.cli.completion import user_groups as complete_user_groups
+from hai_tui.cli.completion import complete_datasets, complete_user_groups
 from hai_tui.cli.output.output import note, show, show_one
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.settings import Settings, with_client
 from hai_tui.views.storage import DATASETS
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-
-
-_CREATE_HELP = """Add a dataset to the list: NAME[:VERSION], and its PATH in tasks.
-
-The list grants nothing: what tasks see is said by mount rules. Without a
-version it is `default`.
-
-\b
-Examples:
-  hai dataset create imagenet:2012 /data/imagenet --visibility public
-  hai dataset create ours /lab/ours --visibility group --user-group vision
-"""
 
 
 class _Reference(click.ParamType[tuple[str, str]]):
@@ -55,31 +41,21 @@ def dataset() -> None:
 
 @dataset.command("list", cls=TableCommand)
 @click.argument("name", default="")
-@click.pass_obj
-def list_datasets(settings: Settings, name: str) -> int:
+@with_client
+async def list_datasets(settings: Settings, client: Client, name: str) -> None:
     """List the datasets that you may see."""
-
-    async def work(client: Client) -> int:
-        show(settings, DATASETS, await client.datasets.list(name))
-        return 0
-
-    return call(settings, work)
+    show(settings, DATASETS, await client.datasets.list(name))
 
 
 @dataset.command("get", cls=TableCommand)
 @_DATASET
-@click.pass_obj
-def get(settings: Settings, dataset: tuple[str, str]) -> int:
+@with_client
+async def get(settings: Settings, client: Client, dataset: tuple[str, str]) -> None:
     """Show one dataset."""
-
-    async def work(client: Client) -> int:
-        show_one(settings, DATASETS, await client.datasets.get(*dataset))
-        return 0
-
-    return call(settings, work)
+    show_one(settings, DATASETS, await client.datasets.get(*dataset))
 
 
-@dataset.command("create", cls=HaiCommand, help=_CREATE_HELP)
+@dataset.command("create", cls=HaiCommand)
 @_DATASET
 @click.argument("path")
 @click.option(
@@ -92,11 +68,25 @@ def get(settings: Settings, dataset: tuple[str, str]) -> int:
 @click.option("--user-group", default="", shell_complete=complete_user_groups, help="For group.")
 @click.option("--bytes", "size_bytes", type=click.IntRange(0), default=0, help="How large it is.")
 @click.option("--description", default="", help="What it is.")
-@click.pass_obj
-def create(
-    settings: Settings, /, dataset: tuple[str, str], visibility: str, **fields: str | int
-) -> int:
-    """The function behind the command."""
+@with_client
+async def create(
+    settings: Settings,
+    client: Client,
+    /,
+    dataset: tuple[str, str],
+    visibility: str,
+    **fields: str | int,
+) -> None:
+    """Add a dataset to the list: NAME[:VERSION], and its PATH in tasks.
+
+    The list grants nothing: what tasks see is said by mount rules. Without a
+    version it is `default`.
+
+    \b
+    Examples:
+      hai dataset create imagenet:2012 /data/imagenet --visibility public
+      hai dataset create ours /lab/ours --visibility group --user-group vision
+    """
     from hai.v1.dataset_pb2 import Dataset, DatasetVisibility
 
     new = Dataset(
@@ -106,22 +96,13 @@ def create(
         **fields,  # type: ignore[arg-type]
     )
 
-    async def work(client: Client) -> int:
-        show_one(settings, DATASETS, await client.datasets.create(new))
-        return 0
-
-    return call(settings, work)
+    show_one(settings, DATASETS, await client.datasets.create(new))
 
 
 @dataset.command("delete", cls=HaiCommand)
 @_DATASET
-@click.pass_obj
-def delete(settings: Settings, dataset: tuple[str, str]) -> int:
+@with_client
+async def delete(settings: Settings, client: Client, dataset: tuple[str, str]) -> None:
     """Take a dataset off the list; the data stay."""
-
-    async def work(client: Client) -> int:
-        await client.datasets.delete(*dataset)
-        note(settings, f"dataset {dataset[0]} is off the list; the data stay")
-        return 0
-
-    return call(settings, work)
+    await client.datasets.delete(*dataset)
+    note(settings, f"dataset {dataset[0]} is off the list; the data stay")

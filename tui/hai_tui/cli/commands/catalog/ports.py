@@ -6,34 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
-from hai_tui.cli.completion import ports as complete_ports
-from hai_tui.cli.completion import users as complete_users
+from hai_tui.cli.completion import complete_ports, complete_users
 from hai_tui.cli.output.output import note, show, show_one
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.settings import Settings, with_client
 from hai_tui.views.containers import PORTS
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-
-_CREATE_HELP = """Keep a port for SERVICE, a tcp service of your tasks named TASK_NAME.
-
-It leads to whichever task of that name runs, over all its runs. How many you
-may have is a right (ports:N). A run gets the ports that it finds at its start.
-
-\b
-Examples:
-  hai port create serve api
-  hai port create serve api --user ada --number 30022    for operators
-"""
-
-_BIND_HELP = """Let PORT lead to another service or task name of its user.
-
-\b
-Examples:
-  hai port bind 30022 serve-2 api
-"""
 
 _PORT = click.argument("number", metavar="PORT", type=int, shell_complete=complete_ports)
 
@@ -46,58 +26,56 @@ def port() -> None:
 @port.command("list", cls=TableCommand)
 @click.option("--user", default="", shell_complete=complete_users, help="Default: yourself.")
 @click.option("--all", "everybody", is_flag=True, help="Of everybody; for operators.")
-@click.pass_obj
-def list_ports(settings: Settings, user: str, everybody: bool) -> int:
+@with_client
+async def list_ports(settings: Settings, client: Client, user: str, everybody: bool) -> None:
     """List ports that are kept."""
-
-    async def work(client: Client) -> int:
-        show(settings, PORTS, await client.ports.list("*" if everybody else user))
-        return 0
-
-    return call(settings, work)
+    show(settings, PORTS, await client.ports.list("*" if everybody else user))
 
 
-@port.command("create", cls=HaiCommand, help=_CREATE_HELP)
+@port.command("create", cls=HaiCommand)
 @click.argument("task_name")
 @click.argument("service")
 @click.option("--number", type=click.IntRange(1, 65535), help="Which; for operators.")
 @click.option("--user", default="", shell_complete=complete_users, help="Default: yourself.")
-@click.pass_obj
-def create(settings: Settings, task_name: str, service: str, number: int | None, user: str) -> int:
-    """The function behind the command."""
+@with_client
+async def create(
+    settings: Settings, client: Client, task_name: str, service: str, number: int | None, user: str
+) -> None:
+    """Keep a port for SERVICE, a tcp service of your tasks named TASK_NAME.
 
-    async def work(client: Client) -> int:
-        made = await client.ports.create(task_name, service, node_port=number or 0, user=user)
-        show_one(settings, PORTS, made)
-        return 0
+    It leads to whichever task of that name runs, over all its runs. How many you
+    may have is a right (ports:N). A run gets the ports that it finds at its start.
 
-    return call(settings, work)
+    \b
+    Examples:
+      hai port create serve api
+      hai port create serve api --user ada --number 30022    for operators
+    """
+    made = await client.ports.create(task_name, service, node_port=number or 0, user=user)
+    show_one(settings, PORTS, made)
 
 
-@port.command("bind", cls=HaiCommand, help=_BIND_HELP)
+@port.command("bind", cls=HaiCommand)
 @_PORT
 @click.argument("task_name")
 @click.argument("service")
-@click.pass_obj
-def bind(settings: Settings, number: int, task_name: str, service: str) -> int:
-    """The function behind the command."""
+@with_client
+async def bind(
+    settings: Settings, client: Client, number: int, task_name: str, service: str
+) -> None:
+    """Let PORT lead to another service or task name of its user.
 
-    async def work(client: Client) -> int:
-        show_one(settings, PORTS, await client.ports.bind(number, task_name, service))
-        return 0
-
-    return call(settings, work)
+    \b
+    Examples:
+      hai port bind 30022 serve-2 api
+    """
+    show_one(settings, PORTS, await client.ports.bind(number, task_name, service))
 
 
 @port.command("delete", cls=HaiCommand)
 @_PORT
-@click.pass_obj
-def delete(settings: Settings, number: int) -> int:
+@with_client
+async def delete(settings: Settings, client: Client, number: int) -> None:
     """Give a port back; a run that has it keeps it to its end."""
-
-    async def work(client: Client) -> int:
-        await client.ports.delete(number)
-        note(settings, f"port {number} is given back")
-        return 0
-
-    return call(settings, work)
+    await client.ports.delete(number)
+    note(settings, f"port {number} is given back")

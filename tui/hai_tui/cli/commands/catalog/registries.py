@@ -7,30 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
-from hai_tui.cli.completion import registries as complete_registries
+from hai_tui.cli.completion import complete_registries
 from hai_tui.cli.output.output import note, show, show_one
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.settings import Settings, call_server, with_client
 from hai_tui.views.images import REGISTRIES
 
 if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.image_pb2 import Registry
-
-_SET_HELP = """Say how images whose path begins with PREFIX are asked for.
-
-PREFIX is a host, host:port or host/project; of several the longest counts. What
-is not named stays as it is. The password is asked for, or read from stdin; the
-server stores it and shows it to nobody.
-
-\b
-Examples:
-  hai registry set registry.example/lab --username 'robot$lab+hai' --password
-  hai registry set registry.example --pull-secret registry-login
-  hai registry set localhost:5000 --plain-http
-  pass show robot | hai registry set registry.example --username ci --password
-"""
 
 _PREFIX = click.argument("prefix", shell_complete=complete_registries)
 
@@ -41,18 +26,13 @@ def registry() -> None:
 
 
 @registry.command("list", cls=TableCommand)
-@click.pass_obj
-def list_registries(settings: Settings) -> int:
+@with_client
+async def list_registries(settings: Settings, client: Client) -> None:
     """List registries, without passwords."""
-
-    async def work(client: Client) -> int:
-        show(settings, REGISTRIES, await client.images.registries())
-        return 0
-
-    return call(settings, work)
+    show(settings, REGISTRIES, await client.images.registries())
 
 
-@registry.command("set", cls=HaiCommand, help=_SET_HELP)
+@registry.command("set", cls=HaiCommand)
 @_PREFIX
 @click.option("--username", help="User or robot account; '' for none.")
 @click.option("--password", "asks", is_flag=True, help="Ask for the password, or read stdin.")
@@ -60,7 +40,19 @@ def list_registries(settings: Settings) -> int:
 @click.option("--pull-secret", metavar="NAME", help="Kubernetes secret that nodes pull with.")
 @click.pass_obj
 def set_registry(settings: Settings, /, prefix: str, asks: bool, **changes: Any) -> int:
-    """The function behind the command."""
+    """Say how images whose path begins with PREFIX are asked for.
+
+    PREFIX is a host, host:port or host/project; of several the longest counts. What
+    is not named stays as it is. The password is asked for, or read from stdin; the
+    server stores it and shows it to nobody.
+
+    \b
+    Examples:
+      hai registry set registry.example/lab --username 'robot$lab+hai' --password
+      hai registry set registry.example --pull-secret registry-login
+      hai registry set localhost:5000 --plain-http
+      pass show robot | hai registry set registry.example --username ci --password
+    """
     password = _password() if asks else None
 
     async def work(client: Client) -> int:
@@ -71,7 +63,7 @@ def set_registry(settings: Settings, /, prefix: str, asks: bool, **changes: Any)
         show_one(settings, REGISTRIES, await client.images.set_registry(found, password))
         return 0
 
-    return call(settings, work)
+    return call_server(settings, work)
 
 
 def _password() -> str:
@@ -90,13 +82,8 @@ async def _find(client: Client, prefix: str) -> Registry:
 
 @registry.command("delete", cls=HaiCommand)
 @_PREFIX
-@click.pass_obj
-def delete(settings: Settings, prefix: str) -> int:
+@with_client
+async def delete(settings: Settings, client: Client, prefix: str) -> None:
     """Forget a registry, its account and its password."""
-
-    async def work(client: Client) -> int:
-        await client.images.delete_registry(prefix)
-        note(settings, f"registry {prefix} is deleted")
-        return 0
-
-    return call(settings, work)
+    await client.images.delete_registry(prefix)
+    note(settings, f"registry {prefix} is deleted")

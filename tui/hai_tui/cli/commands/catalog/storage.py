@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
-from hai_tui.cli.completion import mount_rules as complete_rules
-from hai_tui.cli.completion import owners as complete_owners
-from hai_tui.cli.completion import tasks as complete_tasks
-from hai_tui.cli.completion import users as complete_users
+from hai_tui.cli.completion import (
+    complete_mount_rules,
+    complete_owners,
+    complete_tasks,
+    complete_users,
+)
 from hai_tui.cli.output.output import note, show, show_one
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.settings import Settings, with_client
 from hai_tui.views.storage import MOUNTS, RULES
 
 if TYPE_CHECKING:
@@ -23,67 +24,38 @@ if TYPE_CHECKING:
 _KINDS = ("host-path", "nfs", "pvc", "config-map", "csi", "tmpfs")
 _HOST_TYPES = ("Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 
-_LIST_HELP = """List what your tasks see, or those of a user, or one task.
-
-\b
-Examples:
-  hai storage list
-  hai storage list --task 12
-  hai storage list --user ada --json
-"""
-
-_ADD_HELP = """Mount SOURCE at MOUNT_PATH in tasks of the owners. For operators.
-
-Both may have holes: {user.name}, {user.group}, {task.id}. With --remove no
-source is needed, and a * at the end of the path stands for any rest. Rules of
-a user come after those of groups, rules with a condition after those without;
-what comes later is used.
-
-\b
-Examples:
-  hai storage add /data /srv/data --owner public
-  hai storage add /workspace '/srv/ws/{user.name}' --owner public --write \\
-      --host-type DirectoryOrCreate
-  hai storage add /lab nfs.example:/lab --kind nfs --owner vision --write
-  hai storage add /scratch 8Gi --kind tmpfs --owner public \\
-      --when 'task.type == "training"'
-  hai storage add /data --remove --owner guests
-"""
-
 
 @click.group("storage", cls=HaiGroup)
 def storage() -> None:
     """List what tasks see of the storage; change the rules (operators)."""
 
 
-@storage.command("list", cls=TableCommand, help=_LIST_HELP)
+@storage.command("list", cls=TableCommand)
 @click.option("--task", "task_id", type=int, default=0, shell_complete=complete_tasks, help="Id.")
 @click.option("--user", default="", shell_complete=complete_users, help="Default: yourself.")
-@click.pass_obj
-def list_mounts(settings: Settings, task_id: int, user: str) -> int:
-    """The function behind the command."""
+@with_client
+async def list_mounts(settings: Settings, client: Client, task_id: int, user: str) -> None:
+    """List what your tasks see, or those of a user, or one task.
+
+    \b
+    Examples:
+      hai storage list
+      hai storage list --task 12
+      hai storage list --user ada --json
+    """
     if task_id and user:
         raise click.UsageError("--task and --user exclude one another: a task has an owner")
 
-    async def work(client: Client) -> int:
-        found = await client.storage.mounts(user, task_id)
-        show(settings, MOUNTS, found.mounts, {"warnings": list(found.warnings)})
-        _warn(settings, found.warnings)
-        return 0
-
-    return call(settings, work)
+    found = await client.storage.mounts(user, task_id)
+    show(settings, MOUNTS, found.mounts, {"warnings": list(found.warnings)})
+    _warn(settings, found.warnings)
 
 
 @storage.command("rules", cls=TableCommand)
-@click.pass_obj
-def rules(settings: Settings) -> int:
+@with_client
+async def rules(settings: Settings, client: Client) -> None:
     """List the rules that mounts come from."""
-
-    async def work(client: Client) -> int:
-        show(settings, RULES, await client.storage.rules())
-        return 0
-
-    return call(settings, work)
+    show(settings, RULES, await client.storage.rules())
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -93,7 +65,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return dict(value.split("=", 1) for value in values)
 
 
-@storage.command("add", cls=HaiCommand, help=_ADD_HELP)
+@storage.command("add", cls=HaiCommand)
 @click.argument("mount_path")
 @click.argument("source", default="")
 @click.option(
@@ -115,18 +87,32 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option("--remove", "removes", is_flag=True, help="Take away what other rules mount.")
 @click.option("--force", is_flag=True, help="Although it contradicts another rule.")
 @click.option("--dry-run", "validate_only", is_flag=True, help="Check only.")
-@click.pass_obj
-def add(settings: Settings, /, force: bool, validate_only: bool, **fields: Any) -> int:
-    """The function behind the command."""
+@with_client
+async def add(
+    settings: Settings, client: Client, /, force: bool, validate_only: bool, **fields: Any
+) -> None:
+    """Mount SOURCE at MOUNT_PATH in tasks of the owners. For operators.
+
+    Both may have holes: {user.name}, {user.group}, {task.id}. With --remove no
+    source is needed, and a * at the end of the path stands for any rest. Rules of
+    a user come after those of groups, rules with a condition after those without;
+    what comes later is used.
+
+    \b
+    Examples:
+      hai storage add /data /srv/data --owner public
+      hai storage add /workspace '/srv/ws/{user.name}' --owner public --write \\
+          --host-type DirectoryOrCreate
+      hai storage add /lab nfs.example:/lab --kind nfs --owner vision --write
+      hai storage add /scratch 8Gi --kind tmpfs --owner public \\
+          --when 'task.type == "training"'
+      hai storage add /data --remove --owner guests
+    """
     rule = _rule(**fields)
 
-    async def work(client: Client) -> int:
-        made = await client.storage.create_rule(rule, force=force, validate_only=validate_only)
-        show_one(settings, RULES, made.rule)
-        _warn(settings, made.warnings)
-        return 0
-
-    return call(settings, work)
+    made = await client.storage.create_rule(rule, force=force, validate_only=validate_only)
+    show_one(settings, RULES, made.rule)
+    _warn(settings, made.warnings)
 
 
 def _rule(kind: str, removes: bool, **fields: Any) -> MountRule:
@@ -146,16 +132,11 @@ def _warn(settings: Settings, warnings: Any) -> None:
 
 @storage.command("delete", cls=HaiCommand)
 @click.argument(
-    "ids", metavar="ID...", type=int, nargs=-1, required=True, shell_complete=complete_rules
+    "ids", metavar="ID...", type=int, nargs=-1, required=True, shell_complete=complete_mount_rules
 )
-@click.pass_obj
-def delete(settings: Settings, ids: tuple[int, ...]) -> int:
+@with_client
+async def delete(settings: Settings, client: Client, ids: tuple[int, ...]) -> None:
     """Delete rules; runs that have started keep what they see."""
-
-    async def work(client: Client) -> int:
-        for id in ids:
-            await client.storage.delete_rule(id)
-            note(settings, f"rule {id} is deleted")
-        return 0
-
-    return call(settings, work)
+    for id in ids:
+        await client.storage.delete_rule(id)
+        note(settings, f"rule {id} is deleted")

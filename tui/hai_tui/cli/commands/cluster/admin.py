@@ -11,27 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from hai.host.atomic_write import replacing
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiGroup
 from hai_tui.cli.output.output import note
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.settings import Settings, with_client
 from hai_tui.i18n import text
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-
-_SNAPSHOT_HELP = """Write down what the scheduler knows: nodes, tasks, quotas, settings, run times of ended tasks.
-
-The text is JSON, whatever the format asked for, and holds no program, no
-variable and no token. `hai simulate` reads it. With --anonymize users are
-u1, u2, … and names of tasks x1, x2, …, in alphabetical order.
-
-\b
-Examples:
-  hai admin snapshot --out cluster.json
-  hai admin snapshot --anonymize | gzip > cluster.json.gz
-  hai simulate cluster.json --nodes 64 --nodes 96
-"""
 
 
 @click.group("admin", cls=HaiGroup)
@@ -39,23 +25,29 @@ def admin() -> None:
     """Look into a server (operators)."""
 
 
-@admin.command("snapshot", help=_SNAPSHOT_HELP, short_help="Write down what the scheduler knows.")
+@admin.command("snapshot", short_help="Write down what the scheduler knows.")
 @click.option("--out", metavar="FILE", type=click.Path(), help="Write to a file; else to stdout.")
 @click.option("--anonymize", is_flag=True, help="Give users and names of tasks pseudonyms.")
-@click.pass_obj
-def snapshot(settings: Settings, out: str | None, anonymize: bool) -> int:
-    """The function behind the command."""
+@with_client
+async def snapshot(settings: Settings, client: Client, out: str | None, anonymize: bool) -> None:
+    """Write down what the scheduler knows: nodes, tasks, quotas, settings, run times of ended tasks.
 
-    async def work(client: Client) -> int:
-        with _written(out) as write:
-            async with aclosing(client.nodes.snapshot(anonymous=anonymize)) as parts:
-                async for part in parts:
-                    write(part)
-        if out:
-            note(settings, text("snapshot.done", file=out))
-        return 0
+    The text is JSON, whatever the format asked for, and holds no program, no
+    variable and no token. `hai simulate` reads it. With --anonymize users are
+    u1, u2, … and names of tasks x1, x2, …, in alphabetical order.
 
-    return call(settings, work)
+    \b
+    Examples:
+      hai admin snapshot --out cluster.json
+      hai admin snapshot --anonymize | gzip > cluster.json.gz
+      hai simulate cluster.json --nodes 64 --nodes 96
+    """
+    with _written(out) as write:
+        async with aclosing(client.nodes.snapshot(anonymous=anonymize)) as parts:
+            async for part in parts:
+                write(part)
+    if out:
+        note(settings, text("snapshot.done", file=out))
 
 
 @contextmanager

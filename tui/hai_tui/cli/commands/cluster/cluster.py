@@ -13,31 +13,12 @@ import click
 
 from hai.client import errors
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
-from hai_tui.cli.output.output import dump, note, table
+from hai_tui.cli.output.output import dump, note, print_rows
 from hai_tui.cli.server.cluster_plan import Plan, plan
 from hai_tui.cli.server.helm import Cluster, chart
 from hai_tui.cli.settings import Settings
 from hai_tui.i18n import text
 from hai_tui.views.cluster import SERVERS, servers
-
-_HELP = """Run the servers in a Kubernetes cluster. Needs helm and kubectl.
-
-\b
-Examples:
-  hai cluster config values.yaml     a file with every value, to be edited
-  hai cluster dryrun -f values.yaml  what would change
-  hai cluster up -f values.yaml      install, or change what is installed
-  hai cluster status
-  hai cluster upgrade --tag 0.2.0    servers are replaced one after the other
-  hai cluster down                   programs and data stay
-"""
-
-_DOWN_HELP = """Take the servers out of the cluster. Data stays: volumes, secrets, the database.
-
-Programs run on for a while (fence_after), and go on when servers are back. With
---purge all that is ended, and the chart's volumes and secrets are deleted: tasks,
-logs, checkpoints, users. A database or volume of your own stays.
-"""
 
 _PLACE = (
     click.option("-n", "--namespace", default="hai", show_default=True, help="Of the servers."),
@@ -73,9 +54,19 @@ def _cluster(namespace: str, name: str, kubeconfig: str | None, context: str | N
     return Cluster(name, namespace, kubeconfig, context)
 
 
-@click.group("cluster", cls=HaiGroup, help=_HELP)
+@click.group("cluster", cls=HaiGroup)
 def cluster() -> None:
-    """The function behind the command."""
+    """Run the servers in a Kubernetes cluster. Needs helm and kubectl.
+
+    \b
+    Examples:
+      hai cluster config values.yaml     a file with every value, to be edited
+      hai cluster dryrun -f values.yaml  what would change
+      hai cluster up -f values.yaml      install, or change what is installed
+      hai cluster status
+      hai cluster upgrade --tag 0.2.0    servers are replaced one after the other
+      hai cluster down                   programs and data stay
+    """
 
 
 @cluster.command("config", cls=HaiCommand)
@@ -159,13 +150,18 @@ def status(settings: Settings, /, **options: Any) -> int:
     return _show(settings, _cluster(**options))
 
 
-@cluster.command("down", cls=HaiCommand, help=_DOWN_HELP)
+@cluster.command("down", cls=HaiCommand)
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
 @click.option("--purge", is_flag=True, help="Delete tasks and data, too.")
 @_cluster_options
 @click.pass_obj
 def down(settings: Settings, /, yes: bool, purge: bool, **options: Any) -> int:
-    """The function behind the command."""
+    """Take the servers out of the cluster. Data stays: volumes, secrets, the database.
+
+    Programs run on for a while (fence_after), and go on when servers are back. With
+    --purge all that is ended, and the chart's volumes and secrets are deleted: tasks,
+    logs, checkpoints, users. A database or volume of your own stays.
+    """
     target = _cluster(**options)
     values = json.loads(target.helm("get", "values", target.release, "--all", "--output=json"))
     question = "cluster.purge" if purge else "cluster.down"
@@ -215,13 +211,13 @@ def _show(settings: Settings, target: Cluster) -> int:
     found = list(
         servers(json.loads(target.kubectl("get", "pods", f"--selector={ours}", "--output=json")))
     )
-    if settings.output in ("json", "yaml"):
+    if settings.structured:
         facts = {"state": release["info"]["status"], "revision": release["version"]}
         dump(settings, {"release": target.release, **facts, "servers": found})
-    elif settings.output == "name" or settings.quiet:
+    elif settings.names_only:
         click.echo("".join(f"{server['name']}\n" for server in found), nl=False)
     elif found:
-        table(settings, SERVERS, found)
+        print_rows(settings, SERVERS, found)
     else:
         note(settings, text("cluster.no_servers"))
     return os.EX_OK if any(server["ready"] for server in found) else 1

@@ -1,32 +1,48 @@
-"""`hai completion`: a script that teaches a shell our commands, ids and names."""
+"""`hai completion`, and how bash takes the values that are offered."""
 
 from __future__ import annotations
 
+import re
+
 import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    ShellComplete,
+    get_completion_class,
+)
 
 from hai_tui.cli.command import HaiCommand
 
-_HELP = """Print a completion script. Commands and options complete at once; tasks, nodes, groups and
-users are asked from the server, for at most two seconds.
-
-\b
-Examples:
-  eval "$(hai completion bash)"     in ~/.bashrc
-  eval "$(hai completion zsh)"      in ~/.zshrc
-  hai completion fish > ~/.config/fish/completions/hai.fish
-"""
+_SPECIAL = re.compile(r"[^\w@%+=:,./~-]")
 
 
-@click.command("completion", cls=HaiCommand, help=_HELP)
+@click.command("completion", cls=HaiCommand)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> int:
-    """The function behind the command."""
-    from click.shell_completion import ShellComplete, get_completion_class
+    """Print a completion script. Commands and options complete at once; tasks, nodes, groups and
+    users are asked from the server, for at most two seconds.
 
+    \b
+    Examples:
+      eval "$(hai completion bash)"     in ~/.bashrc
+      eval "$(hai completion zsh)"      in ~/.zshrc
+      hai completion fish > ~/.config/fish/completions/hai.fish
+    """
     kind = get_completion_class(shell)
     assert kind is not None
     for name in ("hai", "hai-cli"):
         script = kind(ctx.find_root().command, {}, name, "_HAI_COMPLETE")
-        click.echo(ShellComplete.source(script))  # the base: without a check of this machine's bash
+        # The method of the base class does not check which bash this machine has
+        click.echo(ShellComplete.source(script))
     return 0
+
+
+class EscapingBash(BashComplete):
+    """Puts a backslash before special characters, because bash inserts a completion unquoted. Other shells quote it."""
+
+    def format_completion(self, item: CompletionItem) -> str:
+        """Escape the value, and double all backslashes: click's script reads them with `read` without -r."""
+        escaped = _SPECIAL.sub(r"\\\g<0>", item.value) if item.type == "plain" else item.value
+        return f"{item.type},{escaped}".replace("\\", r"\\")

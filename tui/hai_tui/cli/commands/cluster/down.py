@@ -13,18 +13,8 @@ from hai_tui.cli.server.local_server import ended, home_path, running, sweep
 from hai_tui.cli.settings import Settings
 from hai_tui.i18n import text
 
-_HELP = """Stop the server of this machine; running programs are ended, and continue after `hai up`.
 
-It also ends what a server that was killed has left behind.
-
-\b
-Examples:
-  hai down
-  hai down --home /data/hai
-"""
-
-
-@click.command("down", cls=HaiCommand, help=_HELP)
+@click.command("down", cls=HaiCommand)
 @click.option(
     "--home", type=click.Path(file_okay=False), help="Default: $HAI_HOME, or your data directory."
 )
@@ -33,7 +23,15 @@ Examples:
 )
 @click.pass_obj
 def down(settings: Settings, home: str | None, timeout: float) -> int:
-    """The function behind the command."""
+    """Stop the server of this machine; running programs are ended, and continue after `hai up`.
+
+    It also ends what a server that was killed has left behind.
+
+    \b
+    Examples:
+      hai down
+      hai down --home /data/hai
+    """
     directory = home_path(home)
     if not directory.is_dir():
         note(settings, text("down.none", home=directory))

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiGroup, TableCommand
-from hai_tui.cli.completion import groups as complete_groups
-from hai_tui.cli.output.output import note, show, show_one, table, warn
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.completion import complete_groups
+from hai_tui.cli.output.output import note, note_warnings, print_rows, show, show_one
+from hai_tui.cli.settings import Settings, with_client
 from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
 from hai_tui.name_warnings import group_warning
@@ -21,31 +20,12 @@ if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.node_pb2 import Group
 
-_UPDATE_HELP = """Change how a group shares its nodes and how its tasks are scheduled.
-
-A SETTING that is not named stays as it is; an unset one follows the server.
-`hai group show` lists all of them. With --preview nothing is changed: it is
-told what the next scheduling pass would do otherwise.
-
-\b
-Examples:
-  hai group update default staying=2 minimum_seconds=30m --preview
-  hai group update small --packed default_quota=4
-  hai group update default demotion=HIGH:NORMAL:2h,ABOVE_NORMAL:NORMAL:30m
-  hai group update default --unset staying
-"""
-
 
 @click.command("groups", cls=TableCommand)
-@click.pass_obj
-def groups(settings: Settings) -> int:
+@with_client
+async def groups(settings: Settings, client: Client) -> None:
     """List node groups: how many nodes they have, and how many are free."""
-
-    async def work(client: Client) -> int:
-        show(settings, GROUPS, await client.nodes.groups())
-        return 0
-
-    return call(settings, work)
+    show(settings, GROUPS, await client.nodes.groups())
 
 
 @click.group("group", cls=HaiGroup)
@@ -58,19 +38,14 @@ _GROUP = click.argument("name", metavar="GROUP", shell_complete=complete_groups)
 
 @group.command("show", cls=TableCommand)
 @_GROUP
-@click.pass_obj
-def show_group(settings: Settings, name: str) -> int:
+@with_client
+async def show_group(settings: Settings, client: Client, name: str) -> None:
     """Show the scheduling settings of a group that are in force."""
-
-    async def work(client: Client) -> int:
-        found = await _group(client, name)
-        if settings.sentences:
-            table(settings, SETTINGS, settings_in_force(found))
-        else:
-            show_one(settings, GROUPS, found)
-        return 0
-
-    return call(settings, work)
+    found = await _group(client, name)
+    if settings.sentences:
+        print_rows(settings, SETTINGS, settings_in_force(found))
+    else:
+        show_one(settings, GROUPS, found)
 
 
 async def _group(client: Client, name: str) -> Group:
@@ -85,7 +60,6 @@ async def _group(client: Client, name: str) -> Group:
 @group.command(
     "update",
     cls=TableCommand,
-    help=_UPDATE_HELP,
     short_help="Change how it is shared and scheduled.",
 )
 @_GROUP
@@ -93,32 +67,41 @@ async def _group(client: Client, name: str) -> Group:
 @click.option("--packed/--no-packed", default=None, help="Small tasks share a node, or not.")
 @click.option("--unset", multiple=True, type=Name(), help="Follow the server again; repeatable.")
 @click.option("--preview", is_flag=True, help="Change nothing, tell the effect.")
-@click.pass_obj
-def update(
+@with_client
+async def update(
     settings: Settings,
+    client: Client,
     /,
     name: str,
     changes: tuple[Pair, ...],
     packed: bool | None,
     unset: tuple[str, ...],
     preview: bool,
-) -> int:
-    """The function behind the command."""
+) -> None:
+    """Change how a group shares its nodes and how its tasks are scheduled.
+
+    A SETTING that is not named stays as it is; an unset one follows the server.
+    `hai group show` lists all of them. With --preview nothing is changed: it is
+    told what the next scheduling pass would do otherwise.
+
+    \b
+    Examples:
+      hai group update default staying=2 minimum_seconds=30m --preview
+      hai group update small --packed default_quota=4
+      hai group update default demotion=HIGH:NORMAL:2h,ABOVE_NORMAL:NORMAL:30m
+      hai group update default --unset staying
+    """
     if not changes and not unset and packed is None:
         raise click.UsageError("nothing to change; name a setting, such as staying=2, or --packed")
     if both := sorted({key for key, _ in changes}.intersection(unset)):
         raise click.UsageError(f"{both[0]} is both set and unset")
     policy = policy_of(changes)
 
-    async def work(client: Client) -> int:
-        changed = await client.nodes.update_group(
-            name, packed, policy=policy, unset=unset, preview=preview
-        )
-        _report_change(settings, changed, preview)
-        warn(settings, await group_warning(client, name))
-        return 0
-
-    return call(settings, work)
+    changed = await client.nodes.update_group(
+        name, packed, policy=policy, unset=unset, preview=preview
+    )
+    _report_change(settings, changed, preview)
+    note_warnings(settings, await group_warning(client, name))
 
 
 def _report_change(settings: Settings, changed: Group, preview: bool) -> None:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiGroup, TableCommand
-from hai_tui.cli.completion import groups as complete_groups
-from hai_tui.cli.completion import nodes as complete_nodes
+from hai_tui.cli.completion import complete_groups, complete_nodes
 from hai_tui.cli.errors import exit_code, print_error
-from hai_tui.cli.output.output import show, warn
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.output.output import note_warnings, show
+from hai_tui.cli.settings import Settings, call_server, with_client
 from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
 from hai_tui.name_warnings import group_warning
@@ -24,37 +22,32 @@ if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.node_pb2 import Node
 
-_NODES_HELP = """List nodes: whether they take work, what they have, and who holds them.
 
-\b
-Examples:
-  hai nodes
-  hai nodes -g default --tree
-  hai nodes -l rack=r7 -o wide
-  hai nodes --json | jq -r '.nodes[] | select(.cordoned) | .name'
-"""
-
-
-@click.command("nodes", cls=TableCommand, help=_NODES_HELP)
+@click.command("nodes", cls=TableCommand)
 @click.option("-g", "--group", default="", shell_complete=complete_groups, help="One node group.")
 @click.option("-l", "--label", "labels", multiple=True, help="With a label: KEY or KEY=VALUE.")
 @click.option("--tree", "as_tree", is_flag=True, help="By group and zone.")
-@click.pass_obj
-def nodes(settings: Settings, group: str, labels: tuple[str, ...], as_tree: bool) -> int:
-    """The function behind the command."""
+@with_client
+async def nodes(
+    settings: Settings, client: Client, group: str, labels: tuple[str, ...], as_tree: bool
+) -> None:
+    """List nodes: whether they take work, what they have, and who holds them.
 
-    async def work(client: Client) -> int:
-        listed = await client.nodes.list(group)
-        found = [node for node in listed if all(has(node, label) for label in labels)]
-        if as_tree and settings.sentences:
-            click.echo(tree(found, settings.clock()), nl=False)
-        else:
-            show(settings, NODES, found)
-        if group and not listed:
-            warn(settings, await group_warning(client, group))
-        return 0
-
-    return call(settings, work)
+    \b
+    Examples:
+      hai nodes
+      hai nodes -g default --tree
+      hai nodes -l rack=r7 -o wide
+      hai nodes --json | jq -r '.nodes[] | select(.cordoned) | .name'
+    """
+    listed = await client.nodes.list(group)
+    found = [node for node in listed if all(has(node, label) for label in labels)]
+    if as_tree and settings.sentences:
+        click.echo(tree(found, settings.clock()), nl=False)
+    else:
+        show(settings, NODES, found)
+    if group and not listed:
+        note_warnings(settings, await group_warning(client, group))
 
 
 @click.group("node", cls=HaiGroup)
@@ -94,20 +87,7 @@ def drain(settings: Settings, names: tuple[str, ...], reason: str) -> int:
     return _each(settings, names, lambda c, name: c.nodes.drain(name, reason), _done("drained"))
 
 
-_LABEL_HELP = """Set labels of nodes, and remove them.
-
-KEY=VALUE sets a label, KEY- removes it; all other words are nodes. Labels have
-the form of Kubernetes' own, and are kept beside them.
-
-\b
-Examples:
-  hai node label node2 rack=r7 fabric=ib
-  hai node label node2 node3 old-
-  hai nodes -l rack=r7
-"""
-
-
-@node.command("label", help=_LABEL_HELP, short_help="Set labels of nodes, and remove them.")
+@node.command("label", short_help="Set labels of nodes, and remove them.")
 @click.argument(
     "words",
     metavar="NODE... [KEY=VALUE|KEY-]...",
@@ -117,7 +97,17 @@ Examples:
 )
 @click.pass_obj
 def label(settings: Settings, words: tuple[str, ...]) -> int:
-    """The function behind the command."""
+    """Set labels of nodes, and remove them.
+
+    KEY=VALUE sets a label, KEY- removes it; all other words are nodes. Labels have
+    the form of Kubernetes' own, and are kept beside them.
+
+    \b
+    Examples:
+      hai node label node2 rack=r7 fabric=ib
+      hai node label node2 node3 old-
+      hai nodes -l rack=r7
+    """
     patch = parse_label_patch(words)
     if not patch.other_arguments:
         raise click.UsageError("which node? `hai nodes` lists them")
@@ -154,7 +144,7 @@ def _each(
             show(settings, NODES, [node for node, _ in results if node])
         return next((code for _, code in results if code), 0)
 
-    return call(settings, work)
+    return call_server(settings, work)
 
 
 async def _one(

@@ -24,22 +24,6 @@ _FLAGS = {"policies": "policy"}
 
 Value = str | bool | tuple[str, ...] | None
 
-_HELP = """Replay job traces through the scheduler on a virtual clock, and compare policies and clusters.
-
-TRACE is a CSV (one job per line), what `sacct --parsable2` prints, SWF, what `hai admin
-snapshot` writes, or a log of decisions of a server; gzipped or not.
-Every trace is replayed for every --nodes and every --policy. The table goes to standard output,
-with --json OUT the figures as JSON to a file, or to - (then no table is printed).
-
-\b
-Examples:
-  hai simulate jobs.csv.gz --nodes 117
-  hai simulate jobs.csv --nodes 64 --nodes 96 --report report.html
-  hai simulate jobs.csv --nodes 64 --policy a.toml --policy b.toml
-  hai simulate --synthetic nodes=10000,waiting=100000 --json passes.json
-  hai simulate decisions.jsonl --verify
-"""
-
 
 class _Simulate(HaiCommand):
     """Its own --json names a file, in the place of the common one."""
@@ -49,7 +33,7 @@ class _Simulate(HaiCommand):
         return tuple(option for option in COMMON if option.name != "json")
 
 
-@click.command("simulate", cls=_Simulate, help=_HELP)
+@click.command("simulate", cls=_Simulate)
 @click.argument("traces", nargs=-1, metavar="TRACE...", type=click.Path())
 @click.option(
     "--nodes", multiple=True, metavar="N", help="Nodes of the cluster; repeat to compare."
@@ -78,7 +62,21 @@ class _Simulate(HaiCommand):
 @click.option("--report", metavar="OUT.html", type=click.Path(), help="Write a page with plots.")
 @click.pass_obj
 def simulate(settings: Settings, /, **options: Value) -> NoReturn:
-    """Become the simulator; its exit code and signals are then ours."""
+    """Replay job traces through the scheduler on a virtual clock, and compare policies and clusters.
+
+    TRACE is a CSV (one job per line), what `sacct --parsable2` prints, SWF, what `hai admin
+    snapshot` writes, or a log of decisions of a server; gzipped or not.
+    Every trace is replayed for every --nodes and every --policy. The table goes to standard output,
+    with --json OUT the figures as JSON to a file, or to - (then no table is printed).
+
+    \b
+    Examples:
+      hai simulate jobs.csv.gz --nodes 117
+      hai simulate jobs.csv --nodes 64 --nodes 96 --report report.html
+      hai simulate jobs.csv --nodes 64 --policy a.toml --policy b.toml
+      hai simulate --synthetic nodes=10000,waiting=100000 --json passes.json
+      hai simulate decisions.jsonl --verify
+    """
     if find_spec(NEEDED) is None:
         raise click.ClickException(
             "the simulator is not installed: pip install 'hai-platform[backend]'"

@@ -11,29 +11,27 @@ import click
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.settings import Settings
 
-_HELP = """Open the full-screen terminal app, at a page if one is named.
 
-WORD is what follows `:` inside the app: a task's id, `logs 12`, `nodes`, `tasks status:failed`.
-`?` shows the keys of each page, q leaves.
-
-\b
-Examples:
-  hai tui
-  hai tui 12                       one task
-  hai tui logs 12
-  hai tui tasks status:failed user:me
-  hai tui --readonly               changes nothing
-  hai tui --demo                   a made-up cluster, without any server
-"""
-
-
-@click.command("tui", cls=HaiCommand, help=_HELP)
+@click.command("tui", cls=HaiCommand)
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 @click.option("--readonly", is_flag=True, help="Refuse every action that changes something.")
 @click.option("--demo", is_flag=True, help="Show a made-up cluster; no server is asked.")
 @click.pass_obj
 def tui(settings: Settings, words: tuple[str, ...], readonly: bool, demo: bool) -> int:
-    """The function behind the command."""
+    """Open the full-screen terminal app, at a page if one is named.
+
+    WORD is what follows `:` inside the app: a task's id, `logs 12`, `nodes`, `tasks status:failed`.
+    `?` shows the keys of each page, q leaves.
+
+    \b
+    Examples:
+      hai tui
+      hai tui 12                       one task
+      hai tui logs 12
+      hai tui tasks status:failed user:me
+      hai tui --readonly               changes nothing
+      hai tui --demo                   a made-up cluster, without any server
+    """
     return open_app(settings, words, readonly=readonly, demo=demo)
 
 
@@ -46,7 +44,7 @@ def open_app(
     if find_spec("textual") is None:
         raise click.ClickException("the app is not installed: pip install 'hai-platform[tui]'")
     start = import_module("hai_tui.start")
-    code: int = start.run(settings.profile, line(words), readonly=readonly, made_up=demo)
+    code: int = start.run(settings.profile, line(words), readonly=readonly, demo=demo)
     return code
 
 

@@ -30,20 +30,8 @@ _POLL_SECONDS = 0.05
 
 _MIN_LOG_BYTES = 64 * 1024  # bytes of the disk; with less a server that fails cannot even say why
 
-_HELP = """Start a server on this machine, wait until it answers, and make the profile `local` for it.
 
-The server runs on after this command and after you log out; `hai down` stops it.
-Options hold for this start; what shall hold for every start stands in HOME/hai.toml (`nodes = 8`).
-
-\b
-Examples:
-  hai up
-  hai up --nodes 8 --gpus 4
-  hai up --home /data/hai --foreground     for a service manager
-"""
-
-
-@click.command("up", cls=HaiCommand, help=_HELP)
+@click.command("up", cls=HaiCommand)
 @click.option(
     "--nodes", type=click.IntRange(1), metavar="N", help="Divide this machine into so many nodes."
 )
@@ -66,7 +54,17 @@ Examples:
 def up(
     settings: Settings, /, home: str | None, foreground: bool, timeout: float, **numbers: int | None
 ) -> int:
-    """The function behind the command."""
+    """Start a server on this machine, wait until it answers, and make the profile `local` for it.
+
+    The server runs on after this command and after you log out; `hai down` stops it.
+    Options hold for this start; what shall hold for every start stands in HOME/hai.toml (`nodes = 8`).
+
+    \b
+    Examples:
+      hai up
+      hai up --nodes 8 --gpus 4
+      hai up --home /data/hai --foreground     for a service manager
+    """
     directory = home_path(home)
     if found := running(directory):
         _report_running(settings, directory, found, numbers)

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.output.output import dump
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.settings import Settings, call_server
 from hai_tui.formatting.values import local
 
 if TYPE_CHECKING:
@@ -17,16 +16,6 @@ if TYPE_CHECKING:
     from hai.v1.server_service_pb2 import ServerInfo
 
 _PROTOCOL = "hai.v1"
-
-_HELP = """Print the versions of this client, of the server, and whether they understand each other.
-
-Of a server with TLS also when its certificate expires.
-
-\b
-Examples:
-  hai version
-  hai version --client
-"""
 
 
 def client_version() -> str:
@@ -36,21 +25,29 @@ def client_version() -> str:
     return version("hai-platform")
 
 
-@click.command("version", cls=HaiCommand, help=_HELP)
+@click.command("version", cls=HaiCommand)
 @click.option("--client", "only_client", is_flag=True, help="Do not ask the server.")
 @click.pass_obj
 def version(settings: Settings, only_client: bool) -> int:
-    """The function behind the command."""
+    """Print the versions of this client, of the server, and whether they understand each other.
+
+    Of a server with TLS also when its certificate expires.
+
+    \b
+    Examples:
+      hai version
+      hai version --client
+    """
 
     async def request(client: Client) -> ServerInfo:
         return await client.server.info()
 
-    if settings.output in ("json", "yaml"):
-        dump(settings, _facts(None if only_client else call(settings, request)))
+    if settings.structured:
+        dump(settings, _facts(None if only_client else call_server(settings, request)))
         return 0
     click.echo(f"client    {client_version()} ({_PROTOCOL})")  # also when no server answers
     if not only_client:
-        info = call(settings, request)
+        info = call_server(settings, request)
         click.echo(f"server    {info.version} ({info.protocol})")
         click.echo(f"cluster   {info.cluster} ({info.launcher})")
         if info.HasField("certificate_expire_time"):

@@ -1,1 +1,1 @@
-"""Commands that submit tasks, look at them and change them."""
+"""Commands that submit, show and change tasks."""

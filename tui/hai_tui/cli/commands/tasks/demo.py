@@ -1,4 +1,4 @@
-"""`hai demo`: shows what the platform is for, and proves it."""
+"""`hai demo`: shows on a private cluster that a suspended task continues as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -13,36 +13,34 @@ from hai_tui.cli.settings import Settings
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import TaskEvent
-    from hai_tui.cli.demo.story import Facts
-
-_HELP = """Watch a training program being suspended for a more urgent one, and finish as if nothing had happened.
-
-A private cluster of two nodes starts in a temporary directory. `low` trains on both nodes; `high` needs
-them; `low` is asked, saves, yields, waits, comes back and finishes. The demo ends with exit code 0 only
-if the final loss of `low` equals, bit for bit, that of a run which nobody disturbed.
-
-\b
-Examples:
-  hai demo
-  hai demo --json
-"""
+    from hai_tui.cli.suspend_demo.story import Facts
 
 
-@click.command("demo", cls=HaiCommand, help=_HELP)
+@click.command("demo", cls=HaiCommand)
 @click.pass_obj
 def demo(settings: Settings) -> int:
-    """Run the story, draw who held the nodes, and say what was proven."""
+    """Watch a training program being suspended for a more urgent one, and finish as if nothing had happened.
+
+    A private cluster of two nodes starts in a temporary directory. `low` trains on both nodes; `high` needs
+    them; `low` is asked, saves, yields, waits, comes back and finishes. The demo ends with exit code 0 only
+    if the final loss of `low` equals, bit for bit, that of a run which nobody disturbed.
+
+    \b
+    Examples:
+      hai demo
+      hai demo --json
+    """
     from hai.client.client import Client
-    from hai_tui.cli.demo.chart import chart
-    from hai_tui.cli.demo.private import private_cluster
-    from hai_tui.cli.demo.story import NODES, play
+    from hai_tui.cli.suspend_demo.chart import chart
+    from hai_tui.cli.suspend_demo.private import private_cluster
+    from hai_tui.cli.suspend_demo.story import NODES, play
 
     async def run() -> tuple[Facts, list[str]]:
         async with Client(profile) as client:
             facts, bars = await play(client, home, on_event)
             return facts, chart(bars)
 
-    on_event = _silent if settings.json else _print_event
+    on_event = (lambda *event: None) if settings.json else _print_event
     if not settings.json:
         click.echo(f"Starting a private cluster of {NODES} nodes …")
     with private_cluster(NODES) as (home, profile):
@@ -54,11 +52,7 @@ def demo(settings: Settings) -> int:
     return 0 if facts.proven else 1
 
 
-def _silent(seconds: float, name: str, event: TaskEvent) -> None:
-    """--json prints the facts only."""
-
-
-_TOLD = frozenset(
+_PRINTED_EVENTS = frozenset(
     {
         "TaskSubmitted",
         "RunPlaced",
@@ -73,26 +67,26 @@ _TOLD = frozenset(
         "TaskFinished",
     }
 )
-"""What is worth a line; `hai events` shows the rest."""
+"""The events that the demo prints; `hai events` shows all."""
 
 
 def _print_event(seconds: float, name: str, event: TaskEvent) -> None:
-    if event.kind not in _TOLD:
+    if event.kind not in _PRINTED_EVENTS:
         return
-    where = f" rank {event.rank}" if event.rank >= 0 else ""
-    description = f"{event.kind}{where}"
+    rank = f" rank {event.rank}" if event.rank >= 0 else ""
+    description = f"{event.kind}{rank}"
     click.echo(f"{seconds:7.2f} s  {name:<5} {description:<24} {event.actor:<10} {event.reason}")
 
 
 def _print_facts(facts: Facts, lines: list[str]) -> None:
-    click.echo("\nWho held the nodes (L low, l low leaving, H high):\n")
+    click.echo("\nNodes over time (L low, l low leaving, H high):\n")
     click.echo("\n".join(f"  {line}" for line in lines))
     click.echo(f"\nhigh ran {facts.submitted_to_running_seconds:.2f} s after it was submitted;")
     click.echo(
         f"low had saved and yielded {facts.asked_to_yielded_seconds:.2f} s after it was asked."
     )
-    often = "once" if facts.suspensions == 1 else f"{facts.suspensions} times"
-    click.echo(f"{f'final loss of low, suspended {often}:':<36}{facts.final_loss}")
+    count = "once" if facts.suspensions == 1 else f"{facts.suspensions} times"
+    click.echo(f"{f'final loss of low, suspended {count}:':<36}{facts.final_loss}")
     click.echo(f"{'final loss of an undisturbed run:':<36}{facts.undisturbed_loss}")
     verdict = "PROVEN: equal bit for bit" if facts.proven else "NOT PROVEN: see the timeline above"
     click.echo(verdict)

@@ -2,79 +2,84 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from hai_tui.cli.bulk import Action, on_each
+from hai_tui.cli.bulk import Action, run_on_each
 from hai_tui.cli.command import HaiCommand
+from hai_tui.cli.parameters import many_tasks, one_task
 from hai_tui.cli.settings import Settings
-from hai_tui.cli.task_argument import many_tasks, one_task
 from hai_tui.i18n import text
 
 if TYPE_CHECKING:
-    from hai.client.client import Client
+    from hai.client.tasks.references import Kind
     from hai.v1.task_pb2 import Task
 
-_TAGS = click.argument("labels", metavar="TAG...", nargs=-1, required=True)
+_LABELS = click.argument("labels", metavar="TAG...", nargs=-1, required=True)
 
 
-def _help(action: str, example: str) -> str:
-    return f"{action}\n\n\b\nExamples:\n  {example}\n"
-
-
-@click.command(
-    "tag", cls=HaiCommand, help=_help("Add labels to a task.", "hai tag 12 sweep lr-0.1")
-)
+@click.command("tag", cls=HaiCommand)
 @one_task
-@_TAGS
+@_LABELS
 @click.pass_obj
-def tag(settings: Settings, task: str, kind: Any, labels: tuple[str, ...]) -> int:
-    """The function behind the command."""
+def tag(settings: Settings, task: str, kind: Kind, labels: tuple[str, ...]) -> int:
+    """Add labels to a task.
 
-    async def do(client: Client, id: int) -> Task:
-        return await client.tasks.tag(id, add=labels)
+    \b
+    Examples:
+      hai tag 12 sweep lr-0.1
+    """
+    action = Action(lambda client, id: client.tasks.tag(id, add=labels), _describe_tags)
+    return run_on_each(settings, [task], kind, action)
 
-    return on_each(settings, [task], kind, Action(do, _tagged))
 
-
-@click.command(
-    "untag", cls=HaiCommand, help=_help("Remove labels from a task.", "hai untag 12 old")
-)
+@click.command("untag", cls=HaiCommand)
 @one_task
-@_TAGS
+@_LABELS
 @click.pass_obj
-def untag(settings: Settings, task: str, kind: Any, labels: tuple[str, ...]) -> int:
-    """The function behind the command."""
+def untag(settings: Settings, task: str, kind: Kind, labels: tuple[str, ...]) -> int:
+    """Remove labels from a task.
 
-    async def do(client: Client, id: int) -> Task:
-        return await client.tasks.tag(id, remove=labels)
+    \b
+    Examples:
+      hai untag 12 old
+    """
+    action = Action(lambda client, id: client.tasks.tag(id, remove=labels), _describe_tags)
+    return run_on_each(settings, [task], kind, action)
 
-    return on_each(settings, [task], kind, Action(do, _tagged))
 
-
-def _tagged(task: Task) -> str:
+def _describe_tags(task: Task) -> str:
     return text("done.tags", tags=", ".join(task.tags) or "-")
 
 
-@click.command("star", cls=HaiCommand, help=_help("Mark tasks.", "hai star 12 13"))
+@click.command("star", cls=HaiCommand)
 @many_tasks
 @click.pass_obj
-def star(settings: Settings, tasks: tuple[str, ...], kind: Any) -> int:
-    """The function behind the command."""
-    return on_each(settings, tasks, kind, _starring(True))
+def star(settings: Settings, tasks: tuple[str, ...], kind: Kind) -> int:
+    """Mark tasks.
+
+    \b
+    Examples:
+      hai star 12 13
+    """
+    action = Action(lambda client, id: client.tasks.star(id, True), _describe_star)
+    return run_on_each(settings, tasks, kind, action)
 
 
-@click.command("unstar", cls=HaiCommand, help=_help("Unmark tasks.", "hai unstar 12 13"))
+@click.command("unstar", cls=HaiCommand)
 @many_tasks
 @click.pass_obj
-def unstar(settings: Settings, tasks: tuple[str, ...], kind: Any) -> int:
-    """The function behind the command."""
-    return on_each(settings, tasks, kind, _starring(False))
+def unstar(settings: Settings, tasks: tuple[str, ...], kind: Kind) -> int:
+    """Unmark tasks.
+
+    \b
+    Examples:
+      hai unstar 12 13
+    """
+    action = Action(lambda client, id: client.tasks.star(id, False), _describe_star)
+    return run_on_each(settings, tasks, kind, action)
 
 
-def _starring(wanted: bool) -> Action:
-    async def do(client: Client, id: int) -> Task:
-        return await client.tasks.star(id, wanted)
-
-    return Action(do, lambda task: text("done.starred" if task.starred else "done.unstarred"))
+def _describe_star(task: Task) -> str:
+    return text("done.starred" if task.starred else "done.unstarred")

@@ -2,139 +2,134 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from hai_tui.cli.bulk import Action, on_each
+from hai_tui.cli.bulk import Action, run_on_each
 from hai_tui.cli.command import HaiCommand
+from hai_tui.cli.parameters import many_tasks, yes_option
 from hai_tui.cli.settings import Settings
-from hai_tui.cli.task_argument import many_tasks
 from hai_tui.formatting.values import Span
 from hai_tui.i18n import text
 from hai_tui.views.tasks import status
 
 if TYPE_CHECKING:
-    from hai.client.client import Client
+    from hai.client.tasks.references import Kind
     from hai.v1.task_pb2 import Task
 
-_FINAL = frozenset({"STOP", "TIMEOUT", "MANUAL_STOP", "MANUAL_SUCCEEDED", "MANUAL_FAILED"})
-"""Stop codes of runs that end their task."""
-
-_STOP_HELP = """End tasks. A running program is asked to save first. Asking twice is no error.
-
-Several tasks, tasks of others, and tasks for which others wait (`hai list after:12`) are asked about
-at a terminal, unless --yes is given.
-
-\b
-Examples:
-  hai stop 12
-  hai stop 12 train --yes
-  hai stop 12 --succeeded          count it as a success
-  hai stop $(hai list -q --tag sweep)
-"""
-
-_SUSPEND_HELP = """Ask running programs to save and leave their nodes; the tasks queue again.
-
-\b
-Examples:
-  hai suspend 12                   it starts again when it is its turn
-  hai suspend 12 --hold            not before `hai resume 12`
-  hai suspend 12 --delay 2h        not before two hours have passed
-"""
-
-_RESUME_HELP = """Let held tasks start again when it is their turn.
-
-\b
-Examples:
-  hai resume 12
-"""
-
-_YES = click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+_FINAL_STOP_CODES = frozenset(
+    {"STOP", "TIMEOUT", "MANUAL_STOP", "MANUAL_SUCCEEDED", "MANUAL_FAILED"}
+)
+"""A run that ends with one of these also ends its task."""
 
 
-@click.command("stop", cls=HaiCommand, help=_STOP_HELP)
+@click.command("stop", cls=HaiCommand)
 @many_tasks
 @click.option("--succeeded", is_flag=True, help="Count the tasks as successes.")
 @click.option("--failed", is_flag=True, help="Count the tasks as failures.")
-@_YES
+@yes_option
 @click.pass_obj
 def stop(
-    settings: Settings, tasks: tuple[str, ...], kind: Any, succeeded: bool, failed: bool, yes: bool
+    settings: Settings, tasks: tuple[str, ...], kind: Kind, succeeded: bool, failed: bool, yes: bool
 ) -> int:
-    """The function behind the command."""
+    """End tasks. A running program is asked to save first. Asking twice is no error.
+
+    Several tasks, tasks of others, and tasks for which others wait (`hai list after:12`) are asked about
+    at a terminal, unless --yes is given.
+
+    \b
+    Examples:
+      hai stop 12
+      hai stop 12 train --yes
+      hai stop 12 --succeeded          count it as a success
+      hai stop $(hai list -q --tag sweep)
+    """
     from hai.v1.task_pb2 import TaskOutcome
 
     if succeeded and failed:
         raise click.UsageError("--succeeded and --failed exclude one another")
-    wanted = "SUCCEEDED" if succeeded else "FAILED" if failed else "UNSPECIFIED"
-    outcome = TaskOutcome.Value(f"TASK_OUTCOME_{wanted}")
+    outcome_name = "SUCCEEDED" if succeeded else "FAILED" if failed else "UNSPECIFIED"
+    outcome = TaskOutcome.Value(f"TASK_OUTCOME_{outcome_name}")
+    action = Action(
+        lambda client, id: client.tasks.stop(id, outcome),
+        _describe_stopped,
+        "stop",
+        yes,
+        ends_task=True,
+    )
+    return run_on_each(settings, tasks, kind, action)
 
-    async def do(client: Client, id: int) -> Task:
-        return await client.tasks.stop(id, outcome)
 
-    action = Action(do, _stopped, "stop", yes, ends=True)
-    return on_each(settings, tasks, kind, action)  # the end of one lets those behind it start
-
-
-def _stopped(task: Task) -> str:
+def _describe_stopped(task: Task) -> str:
     from hai.v1.task_pb2 import TASK_STATE_FINISHED
 
-    ended = task.state == TASK_STATE_FINISHED
-    return text("done.ended", status=status(task)) if ended else text("done.stopping")
+    is_finished = task.state == TASK_STATE_FINISHED
+    return text("done.ended", status=status(task)) if is_finished else text("done.stopping")
 
 
-@click.command("suspend", cls=HaiCommand, help=_SUSPEND_HELP)
+@click.command("suspend", cls=HaiCommand)
 @many_tasks
 @click.option("--hold", is_flag=True, help="Keep them off the nodes until `hai resume`.")
 @click.option("--delay", type=Span(), default="0", metavar="TIME", help="Not before 90s, 10m, 2h …")
-@_YES
+@yes_option
 @click.pass_obj
 def suspend(
-    settings: Settings, tasks: tuple[str, ...], kind: Any, hold: bool, delay: float, yes: bool
+    settings: Settings, tasks: tuple[str, ...], kind: Kind, hold: bool, delay: float, yes: bool
 ) -> int:
-    """The function behind the command."""
+    """Ask running programs to save and leave their nodes; the tasks queue again.
 
-    async def do(client: Client, id: int) -> Task:
-        return await client.tasks.suspend(id, hold, delay)
+    \b
+    Examples:
+      hai suspend 12                   it starts again when it is its turn
+      hai suspend 12 --hold            not before `hai resume 12`
+      hai suspend 12 --delay 2h        not before two hours have passed
+    """
+    action = Action(
+        lambda client, id: client.tasks.suspend(id, hold, delay),
+        _describe_suspended,
+        "suspend",
+        yes,
+    )
+    return run_on_each(settings, tasks, kind, action)
 
-    return on_each(settings, tasks, kind, Action(do, _suspended, "suspend", yes))
 
-
-def _suspended(task: Task) -> str:
+def _describe_suspended(task: Task) -> str:
     if status(task) in ("RUNNING", "SUSPENDING", "TERMINATING"):
         return text("done.suspending")
-    return text("done.held", id=task.id) if task.held else _queued(task, "done.suspended")
+    return text("done.held", id=task.id) if task.held else _describe_queued(task, "done.suspended")
 
 
-def _queued(task: Task, message_key: str) -> str:
-    """It may still wait for others, who go first."""
-    first = ", ".join(map(str, task.awaited))
-    return text("done.after", tasks=first) if first else text(message_key)
+def _describe_queued(task: Task, message_key: str) -> str:
+    """Say which tasks it waits for; if there are none, return the message of that key."""
+    awaited = ", ".join(map(str, task.awaited))
+    return text("done.after", tasks=awaited) if awaited else text(message_key)
 
 
-@click.command("resume", cls=HaiCommand, help=_RESUME_HELP)
+@click.command("resume", cls=HaiCommand)
 @many_tasks
 @click.pass_obj
-def resume(settings: Settings, tasks: tuple[str, ...], kind: Any) -> int:
-    """The function behind the command."""
+def resume(settings: Settings, tasks: tuple[str, ...], kind: Kind) -> int:
+    """Let held tasks start again when it is their turn.
 
-    async def do(client: Client, id: int) -> Task:
-        return await client.tasks.resume(id)
+    \b
+    Examples:
+      hai resume 12
+    """
+    action = Action(lambda client, id: client.tasks.resume(id), _describe_resumed)
+    return run_on_each(settings, tasks, kind, action)
 
-    return on_each(settings, tasks, kind, Action(do, _resumed))
 
-
-def _resumed(task: Task) -> str:
-    """What will be; a task that is being stopped ends, whatever is asked of it."""
+def _describe_resumed(task: Task) -> str:
+    """Say what happens next. A task that is being stopped ends all the same."""
     from hai.client.text.enum_names import stop_code_names
 
-    at = status(task)
-    final = not _FINAL.isdisjoint(stop_code_names(task.run.stop_code))
-    if at == "STOPPING" or (at == "TERMINATING" and final):
+    status_name = status(task)
+    is_final = not _FINAL_STOP_CODES.isdisjoint(stop_code_names(task.run.stop_code))
+    if status_name == "STOPPING" or (status_name == "TERMINATING" and is_final):
         return text("done.resumed.stopping", id=task.id)
-    if at in ("SUSPENDING", "TERMINATING"):
+    if status_name in ("SUSPENDING", "TERMINATING"):
         return text("done.resumed.later")
-    if at in ("CREATED", "BUILDING", "RUNNING"):
+    if status_name in ("CREATED", "BUILDING", "RUNNING"):
         return text("done.resumed.runs")
-    return _queued(task, "done.resumed")
+    return _describe_queued(task, "done.resumed")

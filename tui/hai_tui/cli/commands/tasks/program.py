@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from hai_tui.cli.completion import files
+from hai_tui.cli.completion import complete_files
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.submission.options import SubmitCommand, submit_options
 
@@ -67,7 +67,7 @@ class ProgramCommand(SubmitCommand):
         call: Call | None = ctx.meta.get(_KEY)
         if incomplete.startswith("-") or (call is not None and call.mode != "local"):
             return super().shell_complete(ctx, incomplete)
-        return files(ctx, None, incomplete)
+        return complete_files(ctx, None, incomplete)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """How it is written."""

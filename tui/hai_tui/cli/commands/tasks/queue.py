@@ -1,18 +1,17 @@
-"""`hai why`, `hai queue` and `hai events`: what waits, why, and what has happened."""
+"""`hai why`, `hai queue` and `hai events`: the reason why a task waits, the queue, and the history of a task."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import HaiCommand, TableCommand
-from hai_tui.cli.completion import groups as complete_groups
-from hai_tui.cli.output.output import dump, note_cut, show, warn
-from hai_tui.cli.settings import Settings
-from hai_tui.cli.task_argument import one_task
+from hai_tui.cli.completion import complete_groups
+from hai_tui.cli.output.output import dump, note_cut_queue, note_warnings, show
+from hai_tui.cli.parameters import one_task
+from hai_tui.cli.settings import Settings, with_client
 from hai_tui.formatting.table import Column, View, printable
 from hai_tui.formatting.values import local, priority_name
 from hai_tui.i18n import text
@@ -24,34 +23,9 @@ from hai_tui.views.tasks import QUEUE, status
 
 if TYPE_CHECKING:
     from hai.client.client import Client
+    from hai.client.tasks.references import Kind
     from hai.v1.task_pb2 import Task, TaskEvent
     from hai.v1.task_service_pb2 import ExplainTaskResponse
-
-_WHY_HELP = """Say why a task waits: what stands in the way, who is ahead, and what would help.
-Of a task that has failed it says which rank failed first, the likely cause, and what to try.
-Of a running task it says which agents are silent, what that means, and what can be done.
-
-\b
-Examples:
-  hai why 12
-  hai why 12 --json | jq -r .waiting.reason
-"""
-
-_QUEUE_HELP = """Show the waiting tasks in the order in which they are considered.
-
-\b
-Examples:
-  hai queue
-  hai queue -g default -o wide
-"""
-
-_EVENTS_HELP = """Show everything that has happened to a task: who did what, when and why.
-
-\b
-Examples:
-  hai events 12
-  hai events 12 --after 40 --json
-"""
 
 EVENTS = View(
     key="events",
@@ -63,38 +37,41 @@ EVENTS = View(
         Column("actor", lambda e, now: e.actor),
         Column("event", lambda e, now: e.kind),
         Column("run", lambda e, now: str(e.run or "-"), right=True),
-        Column("rank", lambda e, now: _rank(e), right=True),
+        Column("rank", lambda e, now: _rank_cell(e), right=True),
         Column("reason", lambda e, now: e.reason or "-", folds=True),
     ),
 )
 
 
-def _rank(event: TaskEvent) -> str:
+def _rank_cell(event: TaskEvent) -> str:
     return str(event.rank) if event.run and event.rank >= 0 else "-"
 
 
-@click.command("why", cls=HaiCommand, help=_WHY_HELP)
+@click.command("why", cls=HaiCommand)
 @one_task
-@click.pass_obj
-def why(settings: Settings, task: str, kind: Any) -> int:
-    """The function behind the command."""
+@with_client
+async def why(settings: Settings, client: Client, task: str, kind: Kind) -> None:
+    """Say why a task waits: what stands in the way, who is ahead, and what would help.
+    Of a task that has failed it says which rank failed first, the likely cause, and what to try.
+    Of a running task it says which agents are silent, what that means, and what can be done.
 
-    async def work(client: Client) -> int:
-        id = await client.tasks.resolve(task, kind)
-        answer = await client.tasks.explain(id)
-        if settings.output in ("json", "yaml"):
-            from hai_tui.formatting.documents import to_dict
+    \b
+    Examples:
+      hai why 12
+      hai why 12 --json | jq -r .waiting.reason
+    """
+    id = await client.tasks.resolve(task, kind)
+    answer = await client.tasks.explain(id)
+    if settings.structured:
+        from hai_tui.formatting.documents import to_dict
 
-            dump(settings, to_dict(answer))
-        else:
-            found = await client.tasks.get(id)
-            click.echo("\n".join(_sentences(found, answer, settings.clock())))
-        return 0
-
-    return call(settings, work)
+        dump(settings, to_dict(answer))
+    else:
+        task_row = await client.tasks.get(id)
+        click.echo("\n".join(_explain(task_row, answer, settings.clock())))
 
 
-def _sentences(task: Task, answer: ExplainTaskResponse, now: float) -> list[str]:
+def _explain(task: Task, answer: ExplainTaskResponse, now: float) -> list[str]:
     facts = {"id": task.id, "name": task.name, "status": status(task)}
     if silent := silent_task(task, now):
         return [
@@ -139,35 +116,37 @@ def _indented(lines: Sequence[str]) -> list[str]:
     return [f"  {line}" for line in dict.fromkeys(lines) if line]
 
 
-@click.command("queue", cls=TableCommand, help=_QUEUE_HELP)
+@click.command("queue", cls=TableCommand)
 @click.option("-g", "--group", default="", shell_complete=complete_groups, help="One node group.")
-@click.pass_obj
-def queue(settings: Settings, group: str) -> int:
-    """The function behind the command."""
+@with_client
+async def queue(settings: Settings, client: Client, group: str) -> None:
+    """Show the waiting tasks in the order in which they are considered.
 
-    async def work(client: Client) -> int:
-        waiting = await client.tasks.queue(group)
-        show(settings, QUEUE, waiting)
-        note_cut(settings, waiting)
-        if group and not waiting:
-            warn(settings, await group_warning(client, group))
-        return 0
+    \b
+    Examples:
+      hai queue
+      hai queue -g default -o wide
+    """
+    waiting = await client.tasks.queue(group)
+    show(settings, QUEUE, waiting)
+    note_cut_queue(settings, waiting)
+    if group and not waiting:
+        note_warnings(settings, await group_warning(client, group))
 
-    return call(settings, work)
 
-
-@click.command("events", cls=TableCommand, help=_EVENTS_HELP)
+@click.command("events", cls=TableCommand)
 @one_task
 @click.option(
     "--after", type=click.IntRange(0), metavar="N", default=0, help="Only later sequence numbers."
 )
-@click.pass_obj
-def events(settings: Settings, task: str, kind: Any, after: int) -> int:
-    """The function behind the command."""
+@with_client
+async def events(settings: Settings, client: Client, task: str, kind: Kind, after: int) -> None:
+    """Show everything that has happened to a task: who did what, when and why.
 
-    async def work(client: Client) -> int:
-        id = await client.tasks.resolve(task, kind)
-        show(settings, EVENTS, await client.tasks.events(id, after))
-        return 0
-
-    return call(settings, work)
+    \b
+    Examples:
+      hai events 12
+      hai events 12 --after 40 --json
+    """
+    id = await client.tasks.resolve(task, kind)
+    show(settings, EVENTS, await client.tasks.events(id, after))

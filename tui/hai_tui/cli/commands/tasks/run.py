@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hai_tui.cli.command import HaiCommand
-from hai_tui.cli.completion import files as complete_files
+from hai_tui.cli.completion import complete_files
 from hai_tui.cli.output.output import dump, note
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.submission.options import SubmitCommand, override, submit_options
@@ -26,73 +26,69 @@ _FILES = click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, shell_complete=complete_files
 )
 
-_RUN_HELP = """Submit tasks that are written in yaml (schema version 2); - reads standard input.
 
-A file may hold several, with --- between them. All files are read and checked before the first is
-sent. Options replace what the files say. A workspace such as . is meant from the current directory.
-A task that names no environment gets the active one (--no-inherit: none).
-
-\b
-Examples:
-  hai run train.yaml
-  hai run train.yaml -n 4 -p HIGH -e LR=0.1 -f
-  hai describe 12 | hai run - --name again
-  hai describe $(hai list -q --tag sweep --outcome failed) | hai run -
-  hai run a.yaml b.yaml --dry-run
-"""
-
-_VALIDATE_HELP = """Check yaml files without a server: every violation is listed at once, with its place.
-
-The same code checks what `hai run` sends, and the server once more; only what a cluster has (groups,
-quotas, rights, names that are taken) is left to the server.
-
-\b
-Examples:
-  hai validate-schema train.yaml
-  hai validate-schema --schema > hai-task.schema.json
-"""
-
-
-@click.command("run", cls=SubmitCommand, help=_RUN_HELP)
+@click.command("run", cls=SubmitCommand)
 @_FILES
 @submit_options
 @click.pass_obj
 def run(settings: Settings, /, files: tuple[str, ...], **options: Any) -> int:
-    """The function behind the command."""
-    specs = [spec for file in files for spec in _overridden(settings, file, options)]
+    """Submit tasks that are written in yaml (schema version 2); - reads standard input.
+
+    A file may hold several, with --- between them. All files are read and checked before the first is
+    sent. Options replace what the files say. A workspace such as . is meant from the current directory.
+    A task that names no environment gets the active one (--no-inherit: none).
+
+    \b
+    Examples:
+      hai run train.yaml
+      hai run train.yaml -n 4 -p HIGH -e LR=0.1 -f
+      hai describe 12 | hai run - --name again
+      hai describe $(hai list -q --tag sweep --outcome failed) | hai run -
+      hai run a.yaml b.yaml --dry-run
+    """
+    specs = [spec for file in files for spec in _specs_of(settings, file, options)]
     for spec in specs:
-        _settle(spec)
+        _make_workspace_absolute(spec)
     return submit(settings, specs, options)
 
 
-def _overridden(settings: Settings, file: str, options: Mapping[str, Any]) -> list[TaskSpec]:
-    """The tasks of a file as the options want them. Raises Invalid with every violation of the file."""
+def _specs_of(settings: Settings, file: str, options: Mapping[str, Any]) -> list[TaskSpec]:
+    """Return the tasks of a file with the options applied. Raise Invalid with every violation in the file."""
     from hai.client.taskfile.spec import require_valid
 
-    documents, specs = _read(file), []
+    documents, specs = _read_documents(file), []
     for document in documents:
         specs.append(type(document.spec)())
         specs[-1].CopyFrom(document.spec)
         override(settings, specs[-1], options)
     pairs = zip(documents, specs, strict=True)
-    found = [each for document, spec in pairs for each in document.violations(spec)]
-    require_valid(documents[0].source, found)
+    violations = [each for document, spec in pairs for each in document.violations(spec)]
+    require_valid(documents[0].source, violations)
     return specs
 
 
-def _settle(spec: TaskSpec) -> None:
-    """A workspace such as `.` or `~/x` is a place here: the server and its nodes stand elsewhere."""
-    place = spec.spec.workspace
-    if place and "://" not in place:
-        spec.spec.workspace = os.path.abspath(os.path.expanduser(place))
+def _make_workspace_absolute(spec: TaskSpec) -> None:
+    """Make a workspace such as `.` or `~/x` absolute: it names a directory of this machine, not of the server."""
+    workspace = spec.spec.workspace
+    if workspace and "://" not in workspace:
+        spec.spec.workspace = os.path.abspath(os.path.expanduser(workspace))
 
 
-@click.command("validate-schema", cls=HaiCommand, help=_VALIDATE_HELP)
+@click.command("validate-schema", cls=HaiCommand)
 @click.argument("files", metavar="FILE...", nargs=-1, shell_complete=complete_files)
 @click.option("--schema", is_flag=True, help="Print the JSON Schema instead.")
 @click.pass_obj
 def validate_schema(settings: Settings, files: tuple[str, ...], schema: bool) -> int:
-    """The function behind the command."""
+    """Check yaml files without a server: every violation is listed at once, with its workspace.
+
+    The same code checks what `hai run` sends, and the server once more; only what a cluster has (groups,
+    quotas, rights, names that are taken) is left to the server.
+
+    \b
+    Examples:
+      hai validate-schema train.yaml
+      hai validate-schema --schema > hai-task.schema.json
+    """
     if schema:
         from hai.client.taskfile.spec import json_schema
 
@@ -100,20 +96,20 @@ def validate_schema(settings: Settings, files: tuple[str, ...], schema: bool) ->
         return 0
     if not files:
         raise click.UsageError("give at least one FILE, or --schema")
-    return _worst([_check(settings, file) for file in files])
+    return _first_failure([_validate_file(settings, file) for file in files])
 
 
-def _check(settings: Settings, file: str) -> int:
+def _validate_file(settings: Settings, file: str) -> int:
     from hai.client.errors import HaiError
     from hai.client.taskfile.spec import require_valid
     from hai_tui.cli.errors import exit_code, print_error
 
     try:
-        documents = _read(file)
-        found = [each for document in documents for each in document.violations()]
-        require_valid(documents[0].source, found)
+        documents = _read_documents(file)
+        violations = [each for document in documents for each in document.violations()]
+        require_valid(documents[0].source, violations)
     except (HaiError, click.UsageError) as error:
-        print_error(error, as_json=settings.json)  # it names the file
+        print_error(error, as_json=settings.json)
         return exit_code(error)
     note(settings, text("schema.valid", source=file))
     for document in documents:
@@ -121,11 +117,11 @@ def _check(settings: Settings, file: str) -> int:
     return 0
 
 
-def _worst(codes: list[int]) -> int:
+def _first_failure(codes: list[int]) -> int:
     return next((code for code in codes if code), 0)
 
 
-def _read(file: str) -> Sequence[Document]:
+def _read_documents(file: str) -> Sequence[Document]:
     from hai.client.taskfile.spec import read_documents
 
     if file == "-":
@@ -133,6 +129,6 @@ def _read(file: str) -> Sequence[Document]:
     path = Path(file)
     if path.is_dir():
         raise click.UsageError(f"{file!r} is a directory, not a task file; nothing was sent")
-    if not path.exists():  # a pipe, as of <(…), is as good as a file
+    if not path.exists():  # not is_file: a pipe, as of <(…), is allowed
         raise click.UsageError(f"there is no file {file!r}; nothing was sent")
     return read_documents(path)

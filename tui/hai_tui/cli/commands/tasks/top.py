@@ -1,4 +1,4 @@
-"""`hai top`: who is on the nodes and what waits, on one page."""
+"""`hai top`: the running tasks and the queue on one page."""
 
 from __future__ import annotations
 
@@ -7,56 +7,53 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import TableCommand
-from hai_tui.cli.settings import Settings
+from hai_tui.cli.settings import Settings, call_server
 
 if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.node_pb2 import Group
     from hai.v1.task_pb2 import Task
 
-_HELP = """Show the cluster on one page: nodes, running tasks, and the queue in order.
 
-Without --once it opens the app (as `hai tui`), where the page is live.
-
-\b
-Examples:
-  hai top --once
-  hai top --once --json | jq .groups
-  watch -n 10 hai top --once
-"""
-
-
-@click.command("top", cls=TableCommand, help=_HELP)
+@click.command("top", cls=TableCommand)
 @click.option("--once", is_flag=True, help="Print the page and end.")
 @click.option("--readonly", is_flag=True, help="Refuse every action that changes something.")
 @click.pass_obj
 def top(settings: Settings, once: bool, readonly: bool) -> int:
-    """The function behind the command."""
+    """Show the cluster on one page: nodes, running tasks, and the queue in order.
+
+    Without --once it opens the app (as `hai tui`), where the page is live.
+
+    \b
+    Examples:
+      hai top --once
+      hai top --once --json | jq .groups
+      watch -n 10 hai top --once
+    """
     if not once:
         from hai_tui.cli.commands.cluster.tui import open_app
 
         return open_app(settings, ("tasks", "status:unfinished"), readonly=readonly)
 
-    async def work(client: Client) -> int:
+    async def show_page(client: Client) -> None:
         groups = await client.nodes.groups()
         queue = await client.tasks.queue()
         running = [task async for task in client.tasks.all(filter="state:running")]
-        _show(settings, groups, running, queue)
-        return 0
+        _show_page(settings, groups, running, queue)
 
-    return call(settings, work)
+    call_server(settings, show_page)
+    return 0
 
 
-def _show(
+def _show_page(
     settings: Settings, groups: Sequence[Group], running: Sequence[Task], queue: Sequence[Task]
 ) -> None:
-    if settings.output in ("json", "yaml"):
-        _dump(settings, groups, running, queue)
+    if settings.structured:
+        _dump_page(settings, groups, running, queue)
         return
     from hai.client.tasks.agent_silence import run_silence
-    from hai_tui.cli.output.output import note_cut, show
+    from hai_tui.cli.output.output import note_cut_queue, show
     from hai_tui.i18n import text
     from hai_tui.views.tasks import QUEUE, TASKS
 
@@ -72,25 +69,25 @@ def _show(
         if settings.sentences:
             click.echo()
         show(settings, QUEUE, queue)
-        note_cut(settings, queue)
+        note_cut_queue(settings, queue)
 
 
 def cluster_lines(groups: Iterable[Group], running: int, waiting: int) -> Iterable[str]:
-    """One line a group, then the sum."""
+    """Yield a line for each group, then a line with the number of tasks."""
     for group in groups:
         allocated = group.usable_nodes - group.free_nodes
-        share = f"{allocated / group.usable_nodes:.0%}" if group.usable_nodes else "-"
+        percentage = f"{allocated / group.usable_nodes:.0%}" if group.usable_nodes else "-"
         unusable = group.nodes - group.usable_nodes
         unusable_note = f", {unusable} not usable" if unusable else ""
-        yield f"{group.name}: {allocated} of {group.usable_nodes} nodes held ({share}){unusable_note}"
+        yield f"{group.name}: {allocated} of {group.usable_nodes} nodes held ({percentage}){unusable_note}"
     run, wait = ("runs" if running == 1 else "run"), ("waits" if waiting == 1 else "wait")
     yield f"{running} {'task' if running == 1 else 'tasks'} {run}, {waiting} {wait}"
 
 
-def _dump(settings: Settings, *lists: Sequence[Any]) -> None:
+def _dump_page(settings: Settings, *lists: Sequence[Any]) -> None:
     from hai_tui.cli.output.output import dump
     from hai_tui.formatting.documents import to_dict
 
     keys = ("groups", "running", "queue")
-    page = {k: [to_dict(m) for m in found] for k, found in zip(keys, lists, strict=True)}
+    page = {k: [to_dict(m) for m in messages] for k, messages in zip(keys, lists, strict=True)}
     dump(settings, page)

@@ -6,51 +6,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.client_call import call
 from hai_tui.cli.command import TableCommand
-from hai_tui.cli.completion import groups as complete_groups
-from hai_tui.cli.completion import tasks as complete_tasks
-from hai_tui.cli.settings import Settings
-from hai_tui.cli.task_argument import kind_of_task
-from hai_tui.cli.time_options import before_now
-from hai_tui.formatting.values import ranks
+from hai_tui.cli.completion import complete_tasks
+from hai_tui.cli.parameters import (
+    group_filter,
+    parse_ranks,
+    since_option,
+    task_kind_option,
+    until_option,
+)
+from hai_tui.cli.settings import Settings, with_client
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-    from hai.v1.usage_service_pb2 import ListClusterUsageResponse, ListTaskUsageResponse
-
-_HELP = """Show what the ranks of a task use of CPUs, memory and GPUs over time; without TASK, how busy the cluster is.
-
-Each block is a step; a blank is one without a measurement. Minutes are kept for 3 hours, 10
-minutes for 3 days, 2 hours for as long as the task.
-
-\b
-Examples:
-  hai usage 12                     since it was started
-  hai usage train -r 0-3 --since 1h
-  hai usage 12 --sum               all ranks together
-  hai usage 12 --points 500 --json | jq '.ranks[0].points[].cpus'
-  hai usage                        the cluster, the last 3 hours
-  hai usage -g default --since 7d
-"""
+    from hai.client.tasks.references import Kind
+    from hai_tui.formatting.table import View
 
 
-def _ranks(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
-    return ranks(value)
-
-
-@click.command("usage", cls=TableCommand, help=_HELP)
+@click.command("usage", cls=TableCommand)
 @click.argument("task", metavar="[TASK]", required=False, shell_complete=complete_tasks)
-@kind_of_task
+@task_kind_option
 @click.option(
-    "-r", "--rank", "numbers", callback=_ranks, default="all", help="all, 0, 0-3 or 0-3,7."
+    "-r", "--rank", "numbers", callback=parse_ranks, default="all", help="all, 0, 0-3 or 0-3,7."
 )
 @click.option("--sum", "together", is_flag=True, help="These ranks together, not each.")
-@click.option("-g", "--group", default="", shell_complete=complete_groups, help="One node group.")
-@click.option("--since", metavar="TIME", callback=before_now, help="10m, 2h, or 2026-11-21T11:08.")
-@click.option(
-    "--until", metavar="TIME", callback=before_now, help="10m (ago), or 2026-11-21T11:08."
-)
+@group_filter
+@since_option
+@until_option
 @click.option(
     "--points",
     type=click.IntRange(2, 500),
@@ -58,68 +40,57 @@ def _ranks(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int,
     show_default=True,
     help="At most so many steps.",
 )
-@click.pass_obj
-def usage(
+@with_client
+async def usage(
     settings: Settings,
+    client: Client,
     /,
     task: str | None,
-    kind: Any,
+    kind: Kind,
     numbers: tuple[int, ...],
     together: bool,
     group: str,
     **when: Any,
-) -> int:
-    """The function behind the command."""
+) -> None:
+    """Show what the ranks of a task use of CPUs, memory and GPUs over time; without TASK, how busy the cluster is.
+
+    Each block is a step; a blank is one without a measurement. Minutes are kept for 3 hours, 10
+    minutes for 3 days, 2 hours for as long as the task.
+
+    \b
+    Examples:
+      hai usage 12                     since it was started
+      hai usage train -r 0-3 --since 1h
+      hai usage 12 --sum               all ranks together
+      hai usage 12 --points 500 --json | jq '.ranks[0].points[].cpus'
+      hai usage                        the cluster, the last 3 hours
+      hai usage -g default --since 7d
+    """
     if task is not None and group:
         raise click.UsageError("--group is for the cluster, TASK for one task: give one of them")
     if task is None and (numbers or together):
         raise click.UsageError("--rank and --sum need a TASK")
     options = {"start": when["since"], "end": when["until"], "points": when["points"]}
 
-    async def work(client: Client) -> int:
-        if task is None:
-            _show_cluster(settings, await client.usage.of_cluster(group, **options))
-        else:
-            id = await client.tasks.resolve(task, kind)
-            found = await client.usage.of_task(id, ranks=numbers, sum=together, **options)
-            _show_task(settings, found)
-        return 0
+    from hai_tui.usage.series import cluster_series, rank_series
+    from hai_tui.views.usage import CLUSTER, RANKS
 
-    return call(settings, work)
-
-
-def _show_task(settings: Settings, answer: ListTaskUsageResponse) -> None:
-    if _structured(settings, answer):
-        return
-    from hai_tui.usage.series import rank_series
-    from hai_tui.views.usage import RANKS
-
-    _show(settings, answer, RANKS, rank_series(answer))
+    if task is None:
+        cluster = await client.usage.of_cluster(group, **options)
+        _show(settings, cluster, CLUSTER, list(cluster_series(cluster)) if cluster.points else [])
+    else:
+        id = await client.tasks.resolve(task, kind)
+        usage = await client.usage.of_task(id, ranks=numbers, sum=together, **options)
+        _show(settings, usage, RANKS, rank_series(usage))
 
 
-def _show_cluster(settings: Settings, answer: ListClusterUsageResponse) -> None:
-    if _structured(settings, answer):
-        return
-    from hai_tui.usage.series import cluster_series
-    from hai_tui.views.usage import CLUSTER
-
-    _show(settings, answer, CLUSTER, list(cluster_series(answer)) if answer.points else [])
-
-
-def _structured(settings: Settings, answer: Any) -> bool:
-    if settings.output not in ("json", "yaml"):
-        return False
-    from hai_tui.cli.output.output import dump
-    from hai_tui.formatting.documents import to_dict
-
-    dump(settings, to_dict(answer))
-    return True
-
-
-def _show(settings: Settings, answer: Any, view: Any, series: list[Any]) -> None:
-    from hai_tui.cli.output.output import note, show
+def _show(settings: Settings, response: Any, view: View, series: list[Any]) -> None:
+    from hai_tui.cli.output.output import dump_message, note, show
     from hai_tui.views.usage import heading
 
+    if settings.structured:
+        dump_message(settings, response)
+        return
     if series and settings.headers:
-        note(settings, heading(answer))
+        note(settings, heading(response))
     show(settings, view, series)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hai.v1.task_pb2 import Run, RunState, Task, TaskEvent, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from hai_tui.cli.demo.chart import Bar
+from hai_tui.cli.suspend_demo.chart import Bar
 
 if TYPE_CHECKING:
     from hai.client.client import Client

@@ -1,4 +1,4 @@
-"""A terminal that goes away without SIGHUP, as one that a program made."""
+"""The app and its terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 
-def test_the_app_ends_with_its_terminal(tmp_path: Path) -> None:
+def test_the_app_ends_when_its_terminal_closes(tmp_path: Path) -> None:
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "hai_tui.cli.main", "tui", "--demo"]
     env = {**os.environ, "HOME": str(tmp_path), "TERM": "xterm"}

@@ -34,9 +34,9 @@ from hai.v1.task_spec_pb2 import (
     TaskSpec,
 )
 from hai.v1.user_pb2 import Quota
-from hai_tui.demo.records import PEOPLE, RUNS_IN, furnish
-from hai_tui.demo.storage import stock
-from hai_tui.demo.usage import measure, measure_now
+from hai_tui.demo_cluster.records import PEOPLE, RUNS_IN, furnish
+from hai_tui.demo_cluster.storage import stock
+from hai_tui.demo_cluster.usage import measure, measure_now
 
 _HOUR = 3600.0
 

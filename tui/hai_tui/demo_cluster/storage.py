@@ -14,7 +14,7 @@ from hai.v1.environment_pb2 import (
 )
 from hai.v1.task_pb2 import TASK_STATE_FINISHED
 from hai.v1.workspace_pb2 import Workspace
-from hai_tui.demo.records import TREES, VENVS, Tree, Venv
+from hai_tui.demo_cluster.records import TREES, VENVS, Tree, Venv
 
 _OWNER = "alice"
 
