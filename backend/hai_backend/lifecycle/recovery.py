@@ -14,7 +14,7 @@ from hai_backend.lifecycle.instructions import (
     SuspendPrograms,
 )
 from hai_backend.lifecycle.limits import DEFAULTS, Limits
-from hai_backend.lifecycle.transition import may_continue, may_run
+from hai_backend.lifecycle.rules.transition import may_continue, may_run
 
 _STARTING = (RankState.CREATED, RankState.BUILDING)
 

@@ -13,11 +13,11 @@ from typing import Any, get_args
 
 from hai_backend.domain.errors import InvalidTransition
 from hai_backend.domain.task import Run, RunState, Task, TaskEvent, TaskState
-from hai_backend.lifecycle import deadlines, exits, failures, requests, running
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import Instruction
 from hai_backend.lifecycle.limits import DEFAULTS, Limits
-from hai_backend.lifecycle.transition import Transition, default_line
+from hai_backend.lifecycle.rules import deadlines, exits, failures, requests, running
+from hai_backend.lifecycle.rules.transition import Transition, default_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hai_backend.scheduler.cache import SchedulerCache
+from hai_backend.scheduler.cache import SchedulerCache, schedule
 from hai_backend.scheduler.policy.policy import Policy
-from hai_backend.scheduler.schedule import schedule
 
 __all__ = ["Policy", "SchedulerCache", "schedule"]

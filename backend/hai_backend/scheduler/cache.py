@@ -32,9 +32,9 @@ from hai_backend.scheduler.group_links import GroupLinks
 from hai_backend.scheduler.group_state import ALIKE, GroupState
 from hai_backend.scheduler.policy.group_policy import in_force
 from hai_backend.scheduler.policy.policy import Policy
-from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.queue.history import History
-from hai_backend.scheduler.queue.rating import like
+from hai_backend.scheduler.queue.precedence import like
 from hai_backend.scheduler.quota import Quotas
 from hai_backend.scheduler.shares import Shares
 
@@ -323,6 +323,20 @@ class SchedulerCache:
         if group not in self._explanations:
             self._explanations[group] = Explanations(self._cycles[group])
         return self._explanations[group]
+
+
+_DEFAULT_POLICY = Policy()
+
+
+def schedule(snapshot: Snapshot, policy: Policy = _DEFAULT_POLICY) -> Plan:
+    """Decide for each task of a snapshot whether it starts, is suspended, stops or waits.
+
+    The function is pure, deterministic and total: a task with an invalid row waits, with the fault as its reason.
+    """
+    cache = SchedulerCache.of(snapshot, policy)
+    plan = cache.decide(snapshot.now)
+    waits = tuple(cache.waits())
+    return Plan(snapshot.revision, plan.decisions + waits, plan.wake_at if waits else None)
 
 
 def _repeated(keys: Collection[Hashable]) -> set[Hashable]:

@@ -20,10 +20,9 @@ from hai_backend.scheduler.capacity.pool import Pool
 from hai_backend.scheduler.capacity.requests import UNIT, Request, Requests
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.scheduler.preemption.victim_index import VictimIndex
-from hai_backend.scheduler.queue.history import History, bin_of
+from hai_backend.scheduler.queue.history import History, RatingRefresh, bin_of
+from hai_backend.scheduler.queue.precedence import merit_at, rate_queued, rate_run, run_level
 from hai_backend.scheduler.queue.queue import Queue, Waiting, natural_key
-from hai_backend.scheduler.queue.rating import merit_at, rate_queued, rate_run, run_level
-from hai_backend.scheduler.queue.rating_refresh import RatingRefresh
 from hai_backend.scheduler.queue.user_order import UserOrder
 from hai_backend.scheduler.quota import Quotas
 from hai_backend.scheduler.shares import Shares

@@ -18,7 +18,7 @@ from hai_backend.domain.scheduling.plan import Plan, Start, Suspend, Wait, WaitR
 from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, Snapshot
 from hai_backend.scheduler.policy.group_policy import in_force
 from hai_backend.scheduler.policy.policy import Policy
-from hai_backend.scheduler.queue.rating import SPOT, effective_level, run_level, since
+from hai_backend.scheduler.queue.precedence import SPOT, effective_level, run_level, since
 
 _Kind = TypeVar("_Kind", Start, Suspend, Wait)
 

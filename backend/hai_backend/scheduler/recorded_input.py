@@ -18,7 +18,7 @@ from hai_backend.domain.scheduling.plan import Plan
 from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, Snapshot
 from hai_backend.scheduler.cache import SchedulerCache
 from hai_backend.scheduler.policy.policy import Policy, parse, to_mapping
-from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.policy.rules import Rules
 
 FORMAT = "hai.decisions"
 VERSION = 1

@@ -19,7 +19,7 @@ from hai_backend.domain.task import Outcome, RunState, Task, TaskState
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import messages_on_attach, relaunch, step
 from hai_backend.lifecycle.instructions import KillRanks, Launch, StartPrograms
-from hai_backend.lifecycle.transition import may_continue, may_run
+from hai_backend.lifecycle.rules.transition import may_continue, may_run
 
 NODES = 2
 ranks = st.integers(0, NODES - 1)

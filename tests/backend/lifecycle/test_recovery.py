@@ -9,7 +9,7 @@ from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskSt
 from hai_backend.lifecycle import resumed
 from hai_backend.lifecycle.instructions import Launch
 from hai_backend.lifecycle.recovery import Resumed
-from hai_backend.lifecycle.transition import may_run
+from hai_backend.lifecycle.rules.transition import may_run
 from tests.support.builders import a_spec
 
 R, S = RunState, RankState

@@ -24,7 +24,7 @@ from hai_backend.domain.scheduling.snapshot import (
 from hai_backend.domain.spec import TaskType
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.policy.policy import Ranking
-from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.testing import NOW, node, queued, quota
 
 GROUPS = ("g", "h")

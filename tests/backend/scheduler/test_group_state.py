@@ -14,10 +14,9 @@ from hai_backend.domain.scheduling.plan import Plan, Suspend, Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, Snapshot
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.policy.policy import Ranking
-from hai_backend.scheduler.policy.settings import Rules
-from hai_backend.scheduler.queue.history import History
-from hai_backend.scheduler.queue.rating import like
-from hai_backend.scheduler.queue.rating_refresh import stagger
+from hai_backend.scheduler.policy.rules import Rules
+from hai_backend.scheduler.queue.history import History, stagger
+from hai_backend.scheduler.queue.precedence import like
 from hai_backend.scheduler.testing import NOW, leaving, node, nodes, queued, quota, running, snap
 
 LOW, NORMAL, HIGH, TOP = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.EXTREME_HIGH

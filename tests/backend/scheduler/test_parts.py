@@ -9,9 +9,9 @@ import pytest
 from hai_backend.domain.node import Group
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import Ending, ShareRow
-from hai_backend.scheduler.explain.probe import part
+from hai_backend.scheduler.explain.trial_pass import part
 from hai_backend.scheduler.group_links import GroupLinks, connected
-from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.testing import node, queued, quota, running, snap
 
 LOW = Priority.LOW

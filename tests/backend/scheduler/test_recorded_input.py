@@ -13,7 +13,7 @@ from hai_backend.domain.scheduling.plan import Plan, Start
 from hai_backend.domain.scheduling.snapshot import Ending
 from hai_backend.scheduler import Policy
 from hai_backend.scheduler.policy.group_policy import written
-from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.recorded_input import (
     Begin,
     Pass,

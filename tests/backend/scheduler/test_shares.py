@@ -12,9 +12,9 @@ from hai_backend.domain.scheduling.plan import Start, Suspend, Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import SchedTask, ShareRow, Snapshot
 from hai_backend.scheduler import Policy, schedule
 from hai_backend.scheduler.explain.blockers import find_blockers
-from hai_backend.scheduler.explain.probe import run_pass
 from hai_backend.scheduler.explain.remedy import Change, Remedy
-from hai_backend.scheduler.explain.what_if import find_remedies
+from hai_backend.scheduler.explain.remedy_search import find_remedies
+from hai_backend.scheduler.explain.trial_pass import run_pass
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.testing import leaving, nodes, queued, running, share, snap
 

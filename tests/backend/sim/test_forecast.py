@@ -12,8 +12,8 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, SchedulingState, Snapshot
 from hai_backend.scheduler import Policy
 from hai_backend.scheduler.queue.history import STARTS, bin_of
-from hai_backend.sim.forecast.forecast import ENDINGS, TASKS, Effort, forecast
 from hai_backend.sim.forecast.futures import DAY, Future, past_of
+from hai_backend.sim.forecast.start_times import ENDINGS, TASKS, Effort, forecast
 
 NOW, HOUR = 1_000_000.0, 3600.0
 CALM = Policy(time_slices=False)

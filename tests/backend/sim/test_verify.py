@@ -11,7 +11,7 @@ from hai_backend.domain.node import Group
 from hai_backend.domain.scheduling.plan import Plan
 from hai_backend.domain.scheduling.snapshot import Snapshot
 from hai_backend.scheduler import Policy, SchedulerCache
-from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.recorded_input import (
     Begin,
     Pass,

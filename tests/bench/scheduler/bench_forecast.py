@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hai_backend.domain.scheduling.snapshot import SchedulingState, Snapshot
 from hai_backend.scheduler import Policy
-from hai_backend.sim.forecast.forecast import Effort, Forecast, forecast
+from hai_backend.sim.forecast.start_times import Effort, Forecast, forecast
 from hai_backend.sim.replay.job import Job
 from hai_backend.sim.replay.replay import Cluster, opened
 from hai_backend.sim.replay.world import VirtualCluster

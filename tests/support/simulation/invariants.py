@@ -9,7 +9,7 @@ from pathlib import Path
 from hai_backend.domain.task import Rank, RunState, Task, TaskState
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle.limits import DEFAULTS
-from hai_backend.lifecycle.transition import may_run
+from hai_backend.lifecycle.rules.transition import may_run
 from hai_backend.logs.store import LogStore
 from tests.support.simulation.agent import SimulatedAgent
 from tests.support.simulation.agent_pool import AgentPool

@@ -21,7 +21,7 @@ from hai_backend.domain.shared_dirs import PathInRank
 from hai_backend.domain.task import RunState, Task
 from hai_backend.domain.usage import Use
 from hai_backend.launch.base import RankKey
-from hai_backend.lifecycle.transition import may_continue
+from hai_backend.lifecycle.rules.transition import may_continue
 
 
 class Logs(Protocol):

@@ -19,7 +19,7 @@ from hai_backend.controllers.aio.background import BackgroundTasks
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.scheduling.snapshot import SchedulingState, Snapshot
 from hai_backend.scheduler.policy.policy import Policy
-from hai_backend.sim.forecast.forecast import Effort, Forecast, forecast
+from hai_backend.sim.forecast.start_times import Effort, Forecast, forecast
 
 log = structlog.get_logger(__name__)
 

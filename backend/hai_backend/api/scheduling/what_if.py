@@ -21,9 +21,9 @@ from hai_backend.domain.scheduling.snapshot import Snapshot
 from hai_backend.domain.task import Task
 from hai_backend.scheduler.explain.blockers import Blockers, find_blockers
 from hai_backend.scheduler.explain.dry_run import DryRun, Outcome, dry_run
-from hai_backend.scheduler.explain.probe import part, run_pass
 from hai_backend.scheduler.explain.remedy import Remedy
-from hai_backend.scheduler.explain.what_if import find_remedies
+from hai_backend.scheduler.explain.remedy_search import find_remedies
+from hai_backend.scheduler.explain.trial_pass import part, run_pass
 from hai_backend.scheduler.policy.policy import Policy
 
 PATIENCE_SECONDS = 10.0  # behind the questions of others

@@ -11,7 +11,7 @@ from hai_backend.domain.errors import Invalid, NotFound, Violation
 from hai_backend.domain.formatting import format_list
 from hai_backend.domain.spec import AfterOutcome, AfterSpec
 from hai_backend.domain.task import Outcome
-from hai_backend.lifecycle import dependencies
+from hai_backend.lifecycle.rules import dependencies
 
 
 class Predecessors:

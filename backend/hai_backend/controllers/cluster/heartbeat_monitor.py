@@ -16,7 +16,7 @@ from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.task import Rank, Run, Task, TaskState
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
-from hai_backend.lifecycle.transition import may_run
+from hai_backend.lifecycle.rules.transition import may_run
 
 _STALL_SECONDS = 1.0  # a timer that is so late shows that the server was stopped
 _ROUNDING_SECONDS = 0.001

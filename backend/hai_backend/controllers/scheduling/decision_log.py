@@ -19,7 +19,7 @@ import structlog
 
 from hai_backend.domain.scheduling.plan import Plan
 from hai_backend.scheduler import Policy, SchedulerCache
-from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.recorded_input import Begin, Pass, PassInput, begin_line, pass_line
 
 log = structlog.get_logger(__name__)

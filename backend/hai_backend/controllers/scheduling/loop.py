@@ -35,7 +35,7 @@ from hai_backend.domain.task import Task
 from hai_backend.lifecycle import events as ev
 from hai_backend.runtime import built_to_stay
 from hai_backend.scheduler import Policy, SchedulerCache
-from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.recorded_input import PassInput, apply
 
 log = structlog.get_logger(__name__)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.task import Run, Task, TaskState
-from hai_backend.lifecycle.limits import DEFAULTS, Limits
-from hai_backend.lifecycle.time_limits import max_deadline, response_timeout
+from hai_backend.lifecycle.limits import DEFAULTS, Limits, max_deadline, response_timeout
 
 OnDeadline = Callable[[int, int, float], None]  # task, run, the deadline that has passed
 

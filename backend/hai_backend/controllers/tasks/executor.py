@@ -20,7 +20,7 @@ from hai_backend.launch.base import Launcher, RankKey, RankLaunch
 from hai_backend.launch.request import RunRequest
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import instructions as do
-from hai_backend.lifecycle.transition import may_run
+from hai_backend.lifecycle.rules.transition import may_run
 
 log = structlog.get_logger(__name__)
 

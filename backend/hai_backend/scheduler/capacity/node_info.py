@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler.capacity.resources import Resources, covers, minus, plus
-from hai_backend.scheduler.queue.rating import Rating
+from hai_backend.scheduler.queue.precedence import Rating
 
 SEVERAL = -1
 """Stands for the ids of several tasks, in `NodeInfo.reserved_for`."""

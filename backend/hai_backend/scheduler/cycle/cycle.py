@@ -23,10 +23,9 @@ from hai_backend.scheduler.cycle import reservation
 from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.preemption import relocation, victim_selection
 from hai_backend.scheduler.preemption.bounds import CapacityBound
-from hai_backend.scheduler.preemption.candidates import VictimCandidates
-from hai_backend.scheduler.preemption.cost import loss
+from hai_backend.scheduler.preemption.candidates import VictimCandidates, loss
+from hai_backend.scheduler.queue.precedence import level_name
 from hai_backend.scheduler.queue.queue import Verdict, Waiting
-from hai_backend.scheduler.queue.rating import level_name
 
 
 @dataclass(slots=True, eq=False)

@@ -24,8 +24,8 @@ from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.scheduler.preemption.eligibility import preemptible_at, refusal_scope
 from hai_backend.scheduler.queue.history import History
+from hai_backend.scheduler.queue.precedence import like, rate_run
 from hai_backend.scheduler.queue.queue import Verdict, Waiting
-from hai_backend.scheduler.queue.rating import like, rate_run
 
 
 @dataclass(frozen=True, slots=True)

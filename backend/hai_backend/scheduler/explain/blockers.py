@@ -14,14 +14,14 @@ from hai_backend.scheduler.cycle.cycle import Cycle
 from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.preemption.eligibility import immune_until, preemptible_at
-from hai_backend.scheduler.queue.queue import Waiting
-from hai_backend.scheduler.queue.rating import (
+from hai_backend.scheduler.queue.precedence import (
     level_name,
     protection_for_lost_work,
     run_level,
     since,
     turn_at,
 )
+from hai_backend.scheduler.queue.queue import Waiting
 from hai_backend.scheduler.shares import Tier
 
 _BETTER: Mapping[Ranking, str] = {

@@ -11,10 +11,10 @@ from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot
 from hai_backend.scheduler.capacity.node_info import Allocation, Occupancy
 from hai_backend.scheduler.explain.blockers import QuotaUse, quota_use
-from hai_backend.scheduler.explain.probe import Probe, part, run_pass
+from hai_backend.scheduler.explain.trial_pass import Probe, part, run_pass
 from hai_backend.scheduler.policy.policy import Policy
-from hai_backend.scheduler.preemption.cost import loss, work_lost
-from hai_backend.scheduler.queue.rating import run_level
+from hai_backend.scheduler.preemption.candidates import loss, work_lost
+from hai_backend.scheduler.queue.precedence import run_level
 
 NEVER = frozenset(
     {

@@ -18,8 +18,8 @@ from hai_backend.scheduler.capacity.node_info import NodeClass, NodeInfo, Occupa
 from hai_backend.scheduler.capacity.pool import Pool
 from hai_backend.scheduler.capacity.requests import UNIT, Request
 from hai_backend.scheduler.cycle.cycle import Cycle
+from hai_backend.scheduler.queue.precedence import level_name
 from hai_backend.scheduler.queue.queue import Waiting
-from hai_backend.scheduler.queue.rating import level_name
 from hai_backend.scheduler.quota import Limit
 
 _WITHOUT_POSITION = (WaitReason.QUOTA_EXCEEDED, WaitReason.SHARE_EXCEEDED)

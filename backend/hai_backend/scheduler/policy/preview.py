@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from hai_backend.domain.node import Group
 from hai_backend.domain.scheduling.plan import Start, Suspend, Wait
 from hai_backend.domain.scheduling.snapshot import Snapshot
-from hai_backend.scheduler.explain import probe
+from hai_backend.scheduler.cache import schedule
+from hai_backend.scheduler.explain.trial_pass import part
 from hai_backend.scheduler.policy.policy import Policy
-from hai_backend.scheduler.schedule import schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Effect:
 
 def preview(snapshot: Snapshot, settings: Group, policy: Policy) -> Effect:
     """The effect of these settings on their group. Costs two passes over a new cache of that group."""
-    part = probe.part(snapshot, settings.name)
-    old = _decisions(part, settings.name, policy)
-    changed = replace(part, groups={**part.groups, settings.name: settings})
+    before = part(snapshot, settings.name)
+    old = _decisions(before, settings.name, policy)
+    changed = replace(before, groups={**before.groups, settings.name: settings})
     new = _decisions(changed, settings.name, policy)
     positions = [
         (old.waits[i].place, wait.place) for i, wait in new.waits.items() if i in old.waits
@@ -39,7 +39,7 @@ def preview(snapshot: Snapshot, settings: Group, policy: Policy) -> Effect:
         delayed=tuple(wait for i, wait in new.waits.items() if i in old.starts),
         suspended=tuple(found for i, found in new.suspends.items() if i not in old.suspends),
         spared=tuple(found for i, found in old.suspends.items() if i not in new.suspends),
-        moved=sum(before != after for before, after in positions),
+        moved=sum(was != is_now for was, is_now in positions),
         waiting=len(positions),
     )
 
@@ -51,9 +51,9 @@ class _Decisions:
     suspends: Mapping[int, Suspend]
 
 
-def _decisions(part: Snapshot, group: str, policy: Policy) -> _Decisions:
-    in_group = {task.id for task in part.tasks if task.group == group}
-    decided = (d for d in schedule(part, policy).decisions if d.task in in_group)
+def _decisions(snapshot: Snapshot, group: str, policy: Policy) -> _Decisions:
+    in_group = {task.id for task in snapshot.tasks if task.group == group}
+    decided = (d for d in schedule(snapshot, policy).decisions if d.task in in_group)
     decisions = sorted(decided, key=lambda d: d.task)
     return _Decisions(
         {d.task: d for d in decisions if isinstance(d, Start)},

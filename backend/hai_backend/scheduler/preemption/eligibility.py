@@ -7,8 +7,8 @@ from math import inf
 from hai_backend.scheduler.capacity.node_info import Allocation
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.scheduler.preemption.victim_index import rating_of
+from hai_backend.scheduler.queue.precedence import run_level, slice_seconds
 from hai_backend.scheduler.queue.queue import Verdict, Waiting
-from hai_backend.scheduler.queue.rating import run_level, slice_seconds
 from hai_backend.scheduler.shares import Shares, Tier
 
 

@@ -13,10 +13,10 @@ from itertools import islice
 from hai_backend.scheduler.capacity.node_info import Allocation, NodeInfo, Occupancy
 from hai_backend.scheduler.capacity.resources import Resources, covers, minus, plus
 from hai_backend.scheduler.group_state import GroupState
-from hai_backend.scheduler.preemption.cost import loss
+from hai_backend.scheduler.preemption.candidates import loss
 from hai_backend.scheduler.preemption.eligibility import refusal_scope
+from hai_backend.scheduler.queue.precedence import Guard, slice_seconds
 from hai_backend.scheduler.queue.queue import Verdict, Waiting
-from hai_backend.scheduler.queue.rating import Guard, slice_seconds
 
 _MAX_NODES = 64  # examined for one rank
 

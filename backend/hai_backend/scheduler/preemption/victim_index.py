@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from hai_backend.scheduler.capacity.node_info import Allocation
 from hai_backend.scheduler.policy.policy import Policy
+from hai_backend.scheduler.queue.precedence import Guard, Rating
 from hai_backend.scheduler.queue.queue import Waiting
-from hai_backend.scheduler.queue.rating import Guard, Rating
 
 
 class VictimIndex:

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate, repeat
+from itertools import accumulate, islice, repeat
 from math import inf
 from operator import add, mul, sub, truediv
+from zlib import crc32
 
 Like = tuple[str, str, int, int]
 """What tasks that are alike have in common: user, name, ranks, GPUs of each rank."""
@@ -37,6 +38,7 @@ _WIDTHS = tuple(b - a for a, b in zip(STARTS, (*STARTS[1:], 5 * STARTS[-1]), str
 _HALVES = tuple(width / 2 for width in _WIDTHS)
 _WEIGHT = 10.0  # what a coarser kind counts for, in endings
 _MIN_ENDINGS = 3  # a kind with fewer is not used
+_BATCH = 40  # tasks rated anew in one pass
 _MAX_KINDS = 10_000  # as many with few endings, and as many curves
 
 
@@ -200,3 +202,37 @@ def _curve(hazards: Iterable[float], kind: NodeClass = (), endings: int = 0) -> 
 
 
 _PRIOR = _curve([1 - RATIO**-0.5] * BINS)
+
+
+class RatingRefresh:
+    """Of one group, about every `seconds`."""
+
+    def __init__(self, group: str, history: History, seconds: float) -> None:
+        self._history = history
+        self._seconds = seconds * stagger(group)
+        self._next = -inf
+        # tasks whose ratings are older than the last refresh
+        self._pending: Iterator[int] = iter(())
+        history.refresh()
+
+    def is_due(self, now: float) -> bool:
+        """True while expected run times change."""
+        if self._next == -inf:
+            self._next = now + self._seconds
+        if self._history.unread and now >= self._next:
+            self._history.outdate()
+            self._next = now + self._seconds
+        return self._history.rebuild(_BATCH)
+
+    def start(self, tasks: Iterable[int]) -> None:
+        """Rate these tasks anew in the next passes."""
+        self._pending = iter(list(tasks))
+
+    def batch(self) -> Iterator[int]:
+        """The tasks to rate anew in this pass."""
+        return islice(self._pending, _BATCH)
+
+
+def stagger(group: str) -> float:
+    """Factor of the usual interval, so that groups do not all refresh in the same pass."""
+    return 0.75 + crc32(group.encode()) % 64 / 128

@@ -19,7 +19,7 @@ from operator import attrgetter
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler.capacity.requests import Request
-from hai_backend.scheduler.queue.rating import since
+from hai_backend.scheduler.queue.precedence import since
 
 Key = tuple[float, ...]
 """Level (negative), merit (negative), begin of the wait, first submission, id: smallest first, never equal.

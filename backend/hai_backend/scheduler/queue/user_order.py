@@ -16,8 +16,8 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler.admission import Feasibility
 from hai_backend.scheduler.policy.policy import Policy
+from hai_backend.scheduler.queue.precedence import turn_at
 from hai_backend.scheduler.queue.queue import Key, Queue, Waiting, natural_key
-from hai_backend.scheduler.queue.rating import turn_at
 from hai_backend.scheduler.quota import Limit, Quotas, allows
 from hai_backend.scheduler.wakeups import Wakeups
 

@@ -21,9 +21,9 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, SchedulingState, Snapshot
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.policy.group_policy import in_force
-from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.queue.history import History
-from hai_backend.scheduler.queue.rating import like
+from hai_backend.scheduler.queue.precedence import like
 from hai_backend.sim.replay.world import SimulatedTask, VirtualCluster
 
 # spread of draws: of a future, and of a task within it (calibrated: tests/bench/scheduler/bench_forecast)

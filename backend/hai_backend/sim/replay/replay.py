@@ -9,7 +9,7 @@ from math import ceil
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler import Policy, SchedulerCache
-from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.sim.replay.job import Fate, Job, Outcome, Progress
 from hai_backend.sim.replay.world import SimulatedTask, VirtualCluster
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hai_backend.domain.scheduling.snapshot import Ending, SchedTask
 from hai_backend.scheduler.admission import fault
-from hai_backend.scheduler.queue.rating import since
+from hai_backend.scheduler.queue.precedence import since
 from hai_backend.scheduler.recorded_input import BEGIN, Begin, parse_line
 from hai_backend.sim.traces.rows import Reading, Row
 from hai_backend.sim.traces.snapshot import row

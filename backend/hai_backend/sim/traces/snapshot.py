@@ -16,7 +16,7 @@ from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, S
 from hai_backend.domain.scheduling.snapshot_json import BEGIN, parse
 from hai_backend.scheduler.admission import fault
 from hai_backend.scheduler.queue.history import History
-from hai_backend.scheduler.queue.rating import like
+from hai_backend.scheduler.queue.precedence import like
 from hai_backend.sim.traces.rows import UNKNOWN_USER, Reading, Row, refuse
 
 _LONGEST = 30 * 86_400.0  # seconds; the tail of what history tells has no end

@@ -17,7 +17,7 @@ from hai_backend.controllers.scheduling.snapshot import sched_task
 from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import Snapshot
 from hai_backend.scheduler import Policy
-from hai_backend.sim.forecast.forecast import Forecast
+from hai_backend.sim.forecast.start_times import Forecast
 from hai_backend.testing import ManualClock
 from tests.support.servers import running_server
 

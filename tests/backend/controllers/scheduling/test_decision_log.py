@@ -25,7 +25,7 @@ from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.scheduling.plan import Plan, Start, Suspend
 from hai_backend.domain.scheduling.snapshot import Ending, QuotaRow, SchedTask, SchedulingState
 from hai_backend.scheduler import Policy, SchedulerCache
-from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.recorded_input import PassInput, apply
 from hai_backend.sim.replay.verify import verify
 

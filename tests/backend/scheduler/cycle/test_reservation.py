@@ -18,7 +18,7 @@ from hai_backend.scheduler.cycle.cycle import Cycle
 from hai_backend.scheduler.cycle.reservation import Reservation, can_return_nodes, reserve
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.queue.history import History
-from hai_backend.scheduler.queue.rating import like
+from hai_backend.scheduler.queue.precedence import like
 from hai_backend.scheduler.testing import (
     NOW,
     leaving,

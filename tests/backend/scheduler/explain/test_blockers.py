@@ -13,7 +13,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, ShareRow, Snapshot
 from hai_backend.scheduler import Policy
 from hai_backend.scheduler.explain.blockers import Blockers, NodeNumbers, QuotaUse, find_blockers
-from hai_backend.scheduler.explain.probe import run_pass
+from hai_backend.scheduler.explain.trial_pass import run_pass
 from hai_backend.scheduler.policy.group_policy import written
 from hai_backend.scheduler.testing import (
     NOW,

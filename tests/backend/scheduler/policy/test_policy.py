@@ -18,7 +18,7 @@ from hai_backend.domain.scheduling.plan import Start, Wait
 from hai_backend.scheduler import Policy, SchedulerCache, schedule
 from hai_backend.scheduler.policy.group_policy import in_force, readable, settings, written
 from hai_backend.scheduler.policy.policy import Demotion, Ranking, parse, to_mapping
-from hai_backend.scheduler.policy.settings import Rules
+from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.testing import node, nodes, queued, snap
 
 _SECONDS = st.floats(0, 1e9)

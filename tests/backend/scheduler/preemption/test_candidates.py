@@ -27,8 +27,7 @@ from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.preemption import victim_selection
 from hai_backend.scheduler.preemption.bounds import CapacityBound
-from hai_backend.scheduler.preemption.candidates import VictimCandidates
-from hai_backend.scheduler.preemption.cost import loss, work_lost
+from hai_backend.scheduler.preemption.candidates import VictimCandidates, loss, work_lost
 from hai_backend.scheduler.preemption.eligibility import preemptible_at, refusal_scope
 from hai_backend.scheduler.preemption.victim_index import rating_of
 from hai_backend.scheduler.preemption.victim_selection import RankCount, victims

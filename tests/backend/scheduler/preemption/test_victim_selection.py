@@ -16,7 +16,7 @@ from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.policy.policy import Ranking
-from hai_backend.scheduler.preemption.cost import loss, work_lost
+from hai_backend.scheduler.preemption.candidates import loss, work_lost
 from hai_backend.scheduler.preemption.eligibility import preemptible_at, refusal_scope
 from hai_backend.scheduler.queue.queue import Verdict, Waiting
 from hai_backend.scheduler.testing import NOW, nodes, queued, running, share, snap

@@ -8,9 +8,8 @@ from dataclasses import replace
 from hai_backend.domain.task import RankState, Run, RunState, StopCode, Task
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import KillRanks
-from hai_backend.lifecycle.limits import Limits
-from hai_backend.lifecycle.time_limits import limit_reached
-from hai_backend.lifecycle.transition import (
+from hai_backend.lifecycle.limits import Limits, limit_reached
+from hai_backend.lifecycle.rules.transition import (
     Line,
     Transition,
     ask_to_stop,

@@ -17,7 +17,6 @@ from hai_backend.domain.scheduling.plan import WaitReason
 from hai_backend.domain.scheduling.snapshot import Snapshot
 from hai_backend.scheduler.cache import SchedulerCache
 from hai_backend.scheduler.capacity.requests import UNIT
-from hai_backend.scheduler.explain.probe import Probe, part, run_next_pass, run_pass
 from hai_backend.scheduler.explain.remedy import (
     Cause,
     Change,
@@ -26,7 +25,8 @@ from hai_backend.scheduler.explain.remedy import (
     candidates,
     task_of,
 )
-from hai_backend.scheduler.explain.time_changes import time_changes
+from hai_backend.scheduler.explain.remedy_times import time_changes
+from hai_backend.scheduler.explain.trial_pass import Probe, part, run_next_pass, run_pass
 from hai_backend.scheduler.policy.policy import Policy
 
 _MAX_STEPS = 64  # wake-ups between two known times

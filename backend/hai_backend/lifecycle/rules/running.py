@@ -8,9 +8,8 @@ from hai_backend.domain.task import RankState, Run, RunState, Task
 from hai_backend.lifecycle import accounting
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import SendWholeLifeState, StartPrograms
-from hai_backend.lifecycle.limits import Limits
-from hai_backend.lifecycle.time_limits import time_limit_at
-from hai_backend.lifecycle.transition import (
+from hai_backend.lifecycle.limits import Limits, time_limit_at
+from hai_backend.lifecycle.rules.transition import (
     Line,
     Transition,
     existing_ranks,

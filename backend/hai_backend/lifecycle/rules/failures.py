@@ -11,11 +11,11 @@ from hai_backend.domain.formatting import format_utc
 from hai_backend.domain.spec import OnEnd
 from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Task
 from hai_backend.lifecycle import events as ev
-from hai_backend.lifecycle.exits import policy_verdict
 from hai_backend.lifecycle.instructions import KillRanks
 from hai_backend.lifecycle.limits import Limits
-from hai_backend.lifecycle.run_end import end_if_all_gone, with_back_off
-from hai_backend.lifecycle.transition import (
+from hai_backend.lifecycle.rules.exits import policy_verdict
+from hai_backend.lifecycle.rules.run_end import end_if_all_gone, with_back_off
+from hai_backend.lifecycle.rules.transition import (
     Line,
     Transition,
     ask_to_stop,

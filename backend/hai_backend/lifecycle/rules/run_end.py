@@ -7,7 +7,7 @@ from dataclasses import replace
 from hai_backend.domain.task import Outcome, RankState, Run, RunState, StopCode, Task, TaskState
 from hai_backend.lifecycle import accounting
 from hai_backend.lifecycle.limits import Limits
-from hai_backend.lifecycle.transition import Line, Transition, with_run
+from hai_backend.lifecycle.rules.transition import Line, Transition, with_run
 
 
 def end_if_all_gone(task: Task, run: Run, now: float, limits: Limits) -> Transition:

@@ -10,8 +10,8 @@ from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler.explain.remedy import Cause
 from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.preemption.eligibility import immune_until
+from hai_backend.scheduler.queue.precedence import effective_level, since, slice_left, turn_at
 from hai_backend.scheduler.queue.queue import Waiting
-from hai_backend.scheduler.queue.rating import effective_level, since, slice_left, turn_at
 
 Why = tuple[Cause, int]
 """The cause, and the task of the run that it concerns; 0: the waiting task itself."""

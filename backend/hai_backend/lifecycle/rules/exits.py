@@ -9,8 +9,8 @@ from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Ta
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.exit_codes import meaning
 from hai_backend.lifecycle.limits import Limits
-from hai_backend.lifecycle.run_end import with_back_off
-from hai_backend.lifecycle.transition import (
+from hai_backend.lifecycle.rules.run_end import with_back_off
+from hai_backend.lifecycle.rules.transition import (
     Line,
     Transition,
     live,

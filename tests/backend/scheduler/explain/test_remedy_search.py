@@ -17,9 +17,9 @@ from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.scheduling.plan import Start, Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import SchedulingState, Snapshot
 from hai_backend.scheduler import Policy, schedule
-from hai_backend.scheduler.explain import what_if
+from hai_backend.scheduler.explain import remedy_search
 from hai_backend.scheduler.explain.remedy import Cause, Change, Remedy, applied
-from hai_backend.scheduler.explain.what_if import find_remedies
+from hai_backend.scheduler.explain.remedy_search import find_remedies
 from hai_backend.scheduler.testing import NOW, leaving, node, nodes, queued, quota, running, snap
 
 LOW, NORMAL, HIGH, AUTO = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.AUTO
@@ -232,7 +232,7 @@ def test_a_moment_between_two_known_ones_is_looked_for_so_far_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hunted = running(9, "n00", LOW, suspensions=(Suspension(NOW - 60, 5, higher=True),))
-    monkeypatch.setattr(what_if, "_MAX_STEPS", 0)
+    monkeypatch.setattr(remedy_search, "_MAX_STEPS", 0)
     found = find_remedies(snap(nodes(1), hunted, queued(1)), 1, POLICY)
     assert found[-1] == Remedy(Change.TIME, at=NOW + 6440, cause=Cause.PROTECTION, task=9)
 
@@ -243,7 +243,7 @@ def test_a_moment_between_two_known_ones_is_looked_for_from_the_first_on(
     """Task 2 will take more than it needs; the known moments are the ends of the minimum of both runs."""
     runs = [running(8, "n02", HIGH, since=893), running(9, "n00 n01", since=100)]
     waits = [queued(1), queued(2, 1, HIGH, not_before=NOW + 50)]
-    monkeypatch.setattr(what_if, "_MAX_STEPS", 2)
+    monkeypatch.setattr(remedy_search, "_MAX_STEPS", 2)
     found = find_remedies(snap(nodes(3), *runs, *waits), 1, POLICY)
     assert found[-1] == Remedy(Change.TIME, at=NOW + 50)
 
@@ -279,7 +279,7 @@ def test_so_many_nodes_are_added_at_most(count: int, expected: int) -> None:
 )
 def test_the_number_of_passes_is_bounded(tasks: int, nodes: int, expected: int) -> None:
     state = snap([node(f"n{i}") for i in range(nodes)], *(queued(i) for i in range(tasks)))
-    assert what_if._passes(state) == expected
+    assert remedy_search._passes(state) == expected
 
 
 def test_what_was_found_before_the_last_pass_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +288,7 @@ def test_what_was_found_before_the_last_pass_is_told(monkeypatch: pytest.MonkeyP
     assert len(all_of_them) == 3
     counted: list[int] = []
     for passes in range(30):
-        monkeypatch.setattr(what_if, "_passes", lambda own, passes=passes: passes)
+        monkeypatch.setattr(remedy_search, "_passes", lambda own, passes=passes: passes)
         found = find_remedies(state, 1, POLICY)
         assert found == all_of_them[: len(found)]
         counted.append(len(found))
@@ -333,16 +333,16 @@ def test_the_smallest_number_is_found_in_few_steps(most: int) -> None:
             tried.append(number)
             return number >= least
 
-        assert what_if._smallest(works, most) == least
+        assert remedy_search._smallest(works, most) == least
         assert len(tried) <= 2 * most.bit_length()
         assert len(tried) == len(set(tried))
         assert all(0 < number <= most for number in tried)
 
 
 def test_numbers_double_up_to_the_most() -> None:
-    assert list(what_if._doubling(1)) == [1]
-    assert list(what_if._doubling(3)) == [1, 3]
-    assert list(what_if._doubling(10)) == [1, 3, 7, 10]
+    assert list(remedy_search._doubling(1)) == [1]
+    assert list(remedy_search._doubling(3)) == [1, 3]
+    assert list(remedy_search._doubling(10)) == [1, 3, 7, 10]
 
 
 def test_nothing_is_tried_for_who_waits_for_the_end_of_another() -> None:

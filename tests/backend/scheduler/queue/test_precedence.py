@@ -14,7 +14,7 @@ from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler.policy.policy import Policy, Ranking
 from hai_backend.scheduler.queue.history import STARTS, History
-from hai_backend.scheduler.queue.rating import (
+from hai_backend.scheduler.queue.precedence import (
     Guard,
     QueuedRating,
     Rating,

@@ -8,8 +8,8 @@ from hai_backend.domain.formatting import format_list
 from hai_backend.domain.spec import AfterOutcome, AfterSpec
 from hai_backend.domain.task import Outcome, Task
 from hai_backend.lifecycle import events as ev
-from hai_backend.lifecycle.run_end import finished
-from hai_backend.lifecycle.transition import Line, Transition
+from hai_backend.lifecycle.rules.run_end import finished
+from hai_backend.lifecycle.rules.transition import Line, Transition
 
 _OUTCOMES = {AfterOutcome.SUCCEEDED: Outcome.SUCCEEDED, AfterOutcome.FAILED: Outcome.FAILED}
 

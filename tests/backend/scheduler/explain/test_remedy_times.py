@@ -12,7 +12,6 @@ from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler import Policy
-from hai_backend.scheduler.explain.probe import run_pass
 from hai_backend.scheduler.explain.remedy import (
     Cause,
     Change,
@@ -22,7 +21,8 @@ from hai_backend.scheduler.explain.remedy import (
     candidates,
     task_of,
 )
-from hai_backend.scheduler.explain.time_changes import Why, time_changes
+from hai_backend.scheduler.explain.remedy_times import Why, time_changes
+from hai_backend.scheduler.explain.trial_pass import run_pass
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.queue.history import STARTS, bin_of
 from hai_backend.scheduler.testing import (

@@ -8,13 +8,12 @@ from hai_backend.domain.errors import Conflict, InvalidTransition
 from hai_backend.domain.goodput_facts import Suspension, suspended
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Outcome, Rank, Run, RunState, StopCode, Task, TaskState
-from hai_backend.lifecycle import dependencies
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import Launch
-from hai_backend.lifecycle.limits import Limits
-from hai_backend.lifecycle.run_end import finished
-from hai_backend.lifecycle.time_limits import time_limit_at
-from hai_backend.lifecycle.transition import (
+from hai_backend.lifecycle.limits import Limits, time_limit_at
+from hai_backend.lifecycle.rules import dependencies
+from hai_backend.lifecycle.rules.run_end import finished
+from hai_backend.lifecycle.rules.transition import (
     Line,
     Transition,
     ask_to_stop,

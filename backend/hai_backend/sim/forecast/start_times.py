@@ -14,7 +14,7 @@ from math import ceil, floor, inf
 
 from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, Snapshot
 from hai_backend.scheduler import Policy
-from hai_backend.scheduler.queue.rating import like
+from hai_backend.scheduler.queue.precedence import like
 from hai_backend.sim.forecast.futures import DAY, Future, Past, past_of
 
 ENDINGS = 20  # of the group; with fewer, nothing is predicted
