@@ -1,4 +1,4 @@
-"""Who runs where, and why the others wait: `schedule(snapshot, policy) -> Plan`, pure, deterministic, total."""
+"""Decides which tasks run on which nodes, and why other tasks wait: `schedule(snapshot, policy) -> Plan`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Which tasks take part in scheduling: not invalid rows, deferred tasks, tasks of inactive users, infeasible
-requests.
+"""Decides which tasks compete for nodes.
+
+Tasks do not compete if their rows are invalid, if they are deferred, if their users are inactive, or if the nodes of
+their group can never meet their requests.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from hai_backend.scheduler.capacity.pool import Pool
 from hai_backend.scheduler.capacity.requests import Request
 from hai_backend.scheduler.capacity.resources import Resources, covers, ranks_in, size_of
 
-Verdict = tuple[WaitReason, str]
-"""Why a task waits, and the sentence for its user."""
+Refusal = tuple[WaitReason, str]
+"""Why a task does not compete: a reason, and a sentence for its user."""
 
 
-def fault(task: SchedTask) -> str:
-    """What is wrong with the row of a queued task; empty: nothing."""
+def find_fault(task: SchedTask) -> str:
+    """Return what is wrong with the row of a queued task, or an empty text."""
     count, gpu, cpu, memory = task.node_count, task.gpu, task.cpu, task.memory
     if not (type(count) is type(gpu) is type(cpu) is type(memory) is int):
         return "node_count, gpu, cpu and memory must be whole numbers"
@@ -39,8 +41,8 @@ def fault(task: SchedTask) -> str:
     return ""
 
 
-def deferral(task: SchedTask, now: float) -> Verdict | None:
-    """Why a task may not start yet: on hold, waiting for other tasks to end, or not before a time. None: it may."""
+def find_deferral(task: SchedTask, now: float) -> Refusal | None:
+    """Return why a task may not start yet: it is held, depends on other tasks or backs off. None if it may start."""
     if task.held:
         return WaitReason.HELD, "held by its user; resume it to put it back in the queue"
     if task.awaited:
@@ -51,28 +53,28 @@ def deferral(task: SchedTask, now: float) -> Verdict | None:
 
 
 class Admission:
-    """The tasks that are refused, each with a reason to wait or an order to stop."""
+    """Refuses invalid tasks and stops the tasks of inactive users; stores both decisions."""
 
     def __init__(self) -> None:
         self.inactive_users: frozenset[str] = frozenset()
         self.refused: dict[int, Wait] = {}
         self.stops: dict[int, Stop] = {}
 
-    def competes(self, task: SchedTask) -> bool:
-        """Whether a queued task may be offered nodes."""
+    def admit(self, task: SchedTask) -> bool:
+        """Return whether a queued task may be offered nodes. If not, store why."""
         if self.refused:
             self.refused.pop(task.id, None)
-        if wrong := fault(task):
-            self.refuse(task.id, wrong)
+        if fault := find_fault(task):
+            self.refuse(task.id, fault)
             return False
-        return not (self.inactive_users or self.stops) or not self.stopped(task)
+        return not (self.inactive_users or self.stops) or not self.must_stop(task)
 
-    def refuse(self, number: int, wrong: str) -> None:
-        """Refuse a task for what is wrong with it."""
-        self.refused[number] = Wait(number, WaitReason.INVALID, wrong)
+    def refuse(self, number: int, fault: str) -> None:
+        """Refuse a task whose row is invalid."""
+        self.refused[number] = Wait(number, WaitReason.INVALID, fault)
 
-    def stopped(self, task: SchedTask) -> bool:
-        """Whether a task must stop, because its user is not active."""
+    def must_stop(self, task: SchedTask) -> bool:
+        """Return whether a task must stop because its user is not active. If so, store the decision."""
         stops = task.user in self.inactive_users
         if stops:
             self.stops[task.id] = Stop(task.id, f"user {task.user} is not active")
@@ -81,31 +83,31 @@ class Admission:
         return stops
 
     def remove(self, number: int) -> None:
-        """The task has ended."""
+        """Remove the decisions about a task that has ended."""
         self.refused.pop(number, None)
         self.stops.pop(number, None)
 
 
 class Feasibility:
-    """Whether the nodes of a group can meet a request at all, and whether those that are usable now can."""
+    """Decides whether the nodes of a group can meet a request, and whether the nodes that are usable now can."""
 
     def __init__(self, group: str, exists: bool, nodes: Mapping[str, Node], pool: Pool) -> None:
         self._group, self._exists, self._nodes, self._pool = group, exists, nodes, pool
-        self._verdicts: dict[Request, Verdict | None] = {}
+        self._refusals: dict[Request, Refusal | None] = {}
         self._max_ranks: dict[Request, int] = {}
         self._classes = _count_classes(nodes.values())
 
     def usable_changed(self) -> None:
-        """Judge all requests anew: a node became usable or unusable."""
-        self._verdicts.clear()
+        """Decide about all requests again, because a node became usable or unusable."""
+        self._refusals.clear()
 
-    def verdict(self, request: Request) -> Verdict | None:
-        """Why the request cannot be met even on an empty group; None when it can."""
-        if request not in self._verdicts:
-            self._verdicts[request] = self._judge(request)
-        return self._verdicts[request]
+    def refusal(self, request: Request) -> Refusal | None:
+        """Return why the request cannot be met even if no task runs in the group, or None if it can."""
+        if request not in self._refusals:
+            self._refusals[request] = self._find_refusal(request)
+        return self._refusals[request]
 
-    def _judge(self, request: Request) -> Verdict | None:
+    def _find_refusal(self, request: Request) -> Refusal | None:
         if not self._exists:
             return WaitReason.NO_SUCH_GROUP, f"there is no node group {self._group!r}"
         where = f"group {self._group}{'#' + request.zone if request.zone else ''}"
@@ -143,5 +145,5 @@ class Feasibility:
 
 
 def _count_classes(nodes: Iterable[Node]) -> Counter[tuple[str, Resources]]:
-    """How many nodes there are of each zone and size."""
+    """Return how many nodes there are of each zone and size."""
     return Counter((node.zone, size_of(node)) for node in nodes)

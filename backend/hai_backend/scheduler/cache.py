@@ -1,8 +1,7 @@
-"""The scheduler's state between passes. It is updated with changes, and makes passes only over groups that have
-changed.
+"""The scheduler's state between passes, which makes passes only over node groups that have changed.
 
-The `update_…` methods apply changes; `decide` makes the passes and returns the plan. A new cache of a whole snapshot
-decides exactly as one that has followed every change.
+The `update_…` methods apply changes; `decide` makes the passes and returns the plan. A cache that is built from a whole
+snapshot decides exactly as a cache that has followed every change. `schedule` is one pass over a whole snapshot.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from dataclasses import replace
 from math import inf
 from typing import TypeVar
 
-from hai_backend.domain.node import Group as Settings
-from hai_backend.domain.node import Node
+from hai_backend.domain.node import Group, Node
 from hai_backend.domain.scheduling.plan import Decision, Plan, Wait
 from hai_backend.domain.scheduling.snapshot import (
     Ending,
@@ -29,12 +27,12 @@ from hai_backend.scheduler.capacity.node_info import Allocation, NodeInfo
 from hai_backend.scheduler.cycle.cycle import Cycle
 from hai_backend.scheduler.explain.reasons import Explanations
 from hai_backend.scheduler.group_links import GroupLinks
-from hai_backend.scheduler.group_state import ALIKE, GroupState
-from hai_backend.scheduler.policy.group_policy import in_force
+from hai_backend.scheduler.group_state import BATCH_KEY, GroupState
+from hai_backend.scheduler.policy.group_policy import resolve_policy
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.queue.history import History
-from hai_backend.scheduler.queue.precedence import like
+from hai_backend.scheduler.queue.precedence import task_kind
 from hai_backend.scheduler.quota import Quotas
 from hai_backend.scheduler.shares import Shares
 
@@ -42,7 +40,7 @@ _MAX_ENDINGS = 20_000  # in a snapshot
 
 
 class SchedulerCache:
-    """Nodes, tasks and rules as they are now, and the state of each group. Not thread-safe."""
+    """The current nodes, tasks and rules, and the state of each group. Not thread-safe."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -54,17 +52,17 @@ class SchedulerCache:
         self._endings: deque[Ending] = deque(maxlen=_MAX_ENDINGS)
         self._cycles: dict[str, Cycle] = {}
         self._explanations: dict[str, Explanations] = {}
-        self._stale: dict[str, None] = {}  # groups to be built anew
+        self._stale: dict[str, None] = {}  # groups that must be built again
         self._links = GroupLinks()
-        self._duplicates: list[SchedTask] = []  # runs whose id another task has too
+        self._duplicates: list[SchedTask] = []  # runs whose ids other tasks have too
         self._admission = Admission()
         self._now = -inf
 
     @staticmethod
-    def of(snapshot: Snapshot, policy: Policy) -> SchedulerCache:
-        """A cache of a whole snapshot."""
+    def from_snapshot(snapshot: Snapshot, policy: Policy) -> SchedulerCache:
+        """Return a cache of a whole snapshot."""
         cache = SchedulerCache(policy)
-        cache.update_rules(Rules.of(snapshot))
+        cache.update_rules(Rules.from_snapshot(snapshot))
         cache.update_nodes(snapshot.nodes)
         cache.learn(snapshot.endings)
         tasks = snapshot.tasks
@@ -75,24 +73,24 @@ class SchedulerCache:
         return cache
 
     def update_rules(self, rules: Rules) -> None:
-        """All settings as they are now. Groups whose settings differ from before are built anew."""
+        """Replace all rules. Groups whose rules have changed are built again."""
         if rules.inactive_users != self._rules.inactive_users:
             self._stale.update(dict.fromkeys(self._groups))
-        self._stale.update(dict.fromkeys(rules.differ(self._rules)))
+        self._stale.update(dict.fromkeys(rules.changed_groups(self._rules)))
         self._rules = rules
         self._admission.inactive_users = rules.inactive_users
 
     def update_nodes(self, nodes: Iterable[Node]) -> None:
-        """All nodes as they are now. Two nodes with one name are ambiguous: neither counts."""
-        found = list(nodes)
-        duplicates = _repeated([node.name for node in found])
-        now = {node.name: node for node in found if node.name not in duplicates}
-        before, self._nodes = self._nodes, now
-        for name in before.keys() - now.keys():
-            self._stale[before[name].group] = None
+        """Replace all nodes. Two nodes with one name are ambiguous, so neither is used."""
+        nodes = list(nodes)
+        duplicates = _repeated([node.name for node in nodes])
+        new_nodes = {node.name: node for node in nodes if node.name not in duplicates}
+        old_nodes, self._nodes = self._nodes, new_nodes
+        for name in old_nodes.keys() - new_nodes.keys():
+            self._stale[old_nodes[name].group] = None
         changed = []
-        for node in now.values():
-            old = before.get(node.name)
+        for node in new_nodes.values():
+            old = old_nodes.get(node.name)
             if old is node:
                 continue
             if old is None or _shape(old) != _shape(node):
@@ -102,7 +100,10 @@ class SchedulerCache:
         self._enable_or_disable([node for node in changed if node.group not in self._stale])
 
     def _enable_or_disable(self, nodes: list[Node]) -> None:
-        """Half the cluster may change at once, so the allocations of all nodes are listed only once."""
+        """Make nodes usable or unusable.
+
+        Half the cluster may change at once, so the allocations of all nodes are listed only once.
+        """
         groups = {name: self._edit(name) for name in sorted({node.group for node in nodes})}
         by_node = self._allocations() if nodes else {}
         for node in nodes:
@@ -125,9 +126,7 @@ class SchedulerCache:
         return by_node
 
     def update_tasks(self, tasks: Iterable[SchedTask], ended: Iterable[int], now: float) -> None:
-        """Unfinished tasks that are new or have changed, and the ids of tasks that have ended, also if they are in
-        `tasks`.
-        """
+        """Add or replace unfinished tasks, and remove the `ended` tasks, even if they are in `tasks` too."""
         self._now = now
         by_id, stale = self._tasks, self._stale
         for task in tasks:
@@ -144,15 +143,15 @@ class SchedulerCache:
             self._drop(number)
 
     def learn(self, endings: Iterable[Ending]) -> None:
-        """Tasks have ended by themselves after so long."""
+        """Add the run times of tasks that have ended by themselves to the histories of their groups."""
         for ending in endings:
             history = self._histories.setdefault(ending.task.group, History())
             if ending.seconds >= 0:
-                history.learn(like(ending.task), ending.seconds)
+                history.learn(task_kind(ending.task), ending.seconds)
                 self._endings.append(ending)
 
     def use_histories(self, histories: Mapping[str, History]) -> None:
-        """Use the run times that another cache has learned of these groups. Must come before all updates."""
+        """Use the histories of another cache for these groups. Must be called before all updates."""
         self._histories.update(histories)
 
     def _drop(self, number: int) -> None:
@@ -174,9 +173,9 @@ class SchedulerCache:
         self._admit(task)
 
     def _admit(self, task: SchedTask) -> None:
-        if task.standing is SchedulingState.QUEUED and not self._admission.competes(task):
+        if task.standing is SchedulingState.QUEUED and not self._admission.admit(task):
             return
-        if task.standing is SchedulingState.RUNNING and self._admission.stopped(task):
+        if task.standing is SchedulingState.RUNNING and self._admission.must_stop(task):
             task = replace(task, standing=SchedulingState.LEAVING, leaves_free=True)
         self._edit(task.group).add(task, self._now)
 
@@ -190,7 +189,7 @@ class SchedulerCache:
                 )
 
     def _edit(self, name: str) -> GroupState:
-        """The group, after the last pass over it was undone."""
+        """Undo the last pass over the group, and return the group."""
         self._explanations.pop(name, None)
         cycle = self._cycles.pop(name, None)
         if cycle is not None:
@@ -198,7 +197,10 @@ class SchedulerCache:
         return self._groups[name]
 
     def _rebuild(self) -> None:
-        """Build stale groups anew, all without tasks first: a run may have nodes that have moved to another group."""
+        """Build stale groups again.
+
+        All of them are built without tasks first, because a run may have nodes that have moved to another group.
+        """
         if not self._stale:
             return
         self._links.rebuild(self._tasks.values(), self._nodes)
@@ -217,18 +219,20 @@ class SchedulerCache:
                 self._groups[duplicate.group].add_duplicate(duplicate)
 
     def _fill(self, names: list[str]) -> None:
-        """Add tasks in the order of their arrival, as they are in memory: to read them group by group takes twice as
-        long.
+        """Add tasks to new groups.
+
+        The tasks are read in the order of their arrival, which is their order in memory. Reading them group by group
+        takes twice as long.
         """
         queued: dict[str, dict[object, list[SchedTask]]] = {name: {} for name in names}
-        competes = self._admission.competes
+        admit = self._admission.admit
         for task in self._tasks.values():
             if (batches := queued.get(task.group)) is None:
                 continue
             if task.standing is not SchedulingState.QUEUED:
                 self._admit(task)
-            elif competes(task):
-                batches.setdefault(ALIKE(task), []).append(task)
+            elif admit(task):
+                batches.setdefault(BATCH_KEY(task), []).append(task)
         for name, batches in queued.items():
             self._groups[name].add_all(batches.values(), self._now)
 
@@ -236,8 +240,8 @@ class SchedulerCache:
         self, name: str, nodes: list[Node], quotas: list[QuotaRow], shares: list[ShareRow]
     ) -> GroupState:
         groups = self._rules.groups
-        settings = groups.get(name, Settings(name))
-        policy = in_force(settings, self._policy)
+        settings = groups.get(name, Group(name))
+        policy = resolve_policy(settings, self._policy)
         return GroupState(
             name,
             policy,
@@ -256,7 +260,7 @@ class SchedulerCache:
         return None if group is None else group.pool.nodes.get(name)
 
     def snapshot(self) -> Snapshot:
-        """Everything that the cache was updated with, as of the last pass."""
+        """Return everything that the cache was updated with, as of the last pass."""
         return Snapshot(
             now=self._now,
             nodes=tuple(self._nodes.values()),
@@ -269,13 +273,15 @@ class SchedulerCache:
         )
 
     def decide(self, now: float) -> Plan:
-        """Make a pass over each group that has changed or whose wake-up is due. Deterministic and total."""
+        """Make a pass over each group that has changed or whose wake-up is due. Deterministic; raises no error."""
         self._now = now
         self._rebuild()
         stops = self._admission.stops
         decisions: list[Decision] = [stops[number] for number in sorted(stops)]
         due = (
-            n for n, group in self._groups.items() if group.changed or group.wakeups.next() <= now
+            n
+            for n, group in self._groups.items()
+            if group.changed or group.wakeups.next_at() <= now
         )
         for group in [self._edit(name) for name in sorted(self._links.connected(due))]:
             decisions += self._pass(group)
@@ -284,17 +290,17 @@ class SchedulerCache:
     def _pass(self, group: GroupState) -> list[Decision]:
         cycle = self._cycles[group.name] = Cycle(group, self._now)
         cycle.run()
-        group.changed = bool(cycle.decisions)  # they may be refused: decide again
+        group.changed = bool(cycle.decisions)  # decisions may be rejected, so decide again
         return cycle.decisions
 
     def _wake_at(self) -> float | None:
-        waiting = [g for g in self._groups.values() if g.waiting or g.deferred]
-        return min((g.wakeups.next() for g in waiting if g.wakeups.next() < inf), default=None)
+        groups = [g for g in self._groups.values() if g.entries or g.deferred]
+        return min((g.wakeups.next_at() for g in groups if g.wakeups.next_at() < inf), default=None)
 
     def waits(self, group: str = "") -> Iterator[Wait]:
-        """Why each task waits that the last pass left in the queue: invalid rows first, then by group in order.
+        """Yield why each task waits that the last pass left in the queue: invalid rows first, then group by group.
 
-        `group`: only tasks of this group.
+        With `group`, yield only tasks of this group.
         """
         refused = self._admission.refused
         yield from (refused[n] for n in sorted(refused) if not group or self._is_in(n, group))
@@ -306,12 +312,14 @@ class SchedulerCache:
         return task is not None and task.group == group
 
     def cycle_of(self, number: int) -> Cycle | None:
-        """The last pass over the group of a task; None: the group has changed since."""
+        """Return the last pass over the group of a task, or None if the group has changed since."""
         task = self._tasks.get(number)
         return None if task is None else self._cycles.get(task.group)
 
     def wait(self, number: int) -> Wait | None:
-        """Why one task waits, without its position; None: it does not, or no pass was made since it changed."""
+        """Return why a task waits, without its position. None if it does not wait or was changed after the last
+        pass.
+        """
         task = self._tasks.get(number)
         if (refused := self._admission.refused.get(number)) is not None:
             return refused
@@ -333,7 +341,7 @@ def schedule(snapshot: Snapshot, policy: Policy = _DEFAULT_POLICY) -> Plan:
 
     The function is pure, deterministic and total: a task with an invalid row waits, with the fault as its reason.
     """
-    cache = SchedulerCache.of(snapshot, policy)
+    cache = SchedulerCache.from_snapshot(snapshot, policy)
     plan = cache.decide(snapshot.now)
     waits = tuple(cache.waits())
     return Plan(snapshot.revision, plan.decisions + waits, plan.wake_at if waits else None)
@@ -349,14 +357,14 @@ _Row = TypeVar("_Row", Node, QuotaRow, ShareRow)
 
 
 def _by_group(rows: Iterable[_Row], names: Iterable[str]) -> dict[str, list[_Row]]:
-    found: dict[str, list[_Row]] = {name: [] for name in names}
+    rows_of: dict[str, list[_Row]] = {name: [] for name in names}
     for row in rows:
-        if row.group in found:
-            found[row.group].append(row)
-    return found
+        if row.group in rows_of:
+            rows_of[row.group].append(row)
+    return rows_of
 
 
 def _shape(node: Node) -> tuple[object, ...]:
-    """Facts of a node that require its group to be built anew when they change."""
+    """Return the facts of a node whose change requires its group to be built again."""
     size = (node.gpus, node.cpus, node.memory_bytes)
     return (node.group, node.zone, node.topology, size)

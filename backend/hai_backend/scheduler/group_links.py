@@ -1,4 +1,4 @@
-"""Groups that runs connect: a run keeps its nodes when an operator moves one of them to another group."""
+"""Node groups that are connected by runs: a run keeps a node that an operator moves to another group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class GroupLinks:
         self._groups: dict[int, set[str]] = {}
 
     def link(self, task: SchedTask, nodes: Mapping[str, Node]) -> set[str]:
-        """Store and return the groups that a run connects; none when all its nodes are in its own group."""
+        """Store and return the groups that a run connects; none if all its nodes are in its own group."""
         groups = {nodes[name].group for name in task.placed if name in nodes}
         if groups <= {task.group}:
             return set()
@@ -23,23 +23,23 @@ class GroupLinks:
         return linked
 
     def unlink(self, task: SchedTask) -> set[str]:
-        """Remove a run. Returns the groups that it connected, its own among them."""
+        """Remove a run. Return the groups that it connected, its own included."""
         return self._groups.pop(task.id, {task.group})
 
     def rebuild(self, tasks: Iterable[SchedTask], nodes: Mapping[str, Node]) -> None:
-        """Link all runs anew: nodes may have moved."""
+        """Link all runs again, because nodes may have moved."""
         self._groups = {}
         for task in tasks:
             if task.placed:
                 self.link(task, nodes)
 
     def connected(self, names: Iterable[str]) -> set[str]:
-        """These groups, and those linked to them, directly or through others."""
-        return connected(names, self._groups.values())
+        """Return these groups, and the groups that are connected to them."""
+        return find_connected(names, self._groups.values())
 
 
-def connected(names: Iterable[str], links: Collection[Set[str]]) -> set[str]:
-    """The same for any links."""
+def find_connected(names: Iterable[str], links: Collection[Set[str]]) -> set[str]:
+    """Return these groups, and the groups that are linked to them, directly or through others."""
     found, before = set(names), -1
     while links and before < len(found):
         before = len(found)

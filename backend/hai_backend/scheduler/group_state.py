@@ -1,7 +1,7 @@
-"""The state of one node group between passes: waiting tasks, runs on nodes, and when time alone will change them.
+"""The state of one node group between passes: queued tasks, runs on nodes, and times at which these change.
 
-Tasks are added and removed one by one, and nodes become usable or unusable. After any other change (sizes, quota rows,
-the policy) SchedulerCache builds the group anew.
+Tasks are added and removed one by one, and nodes become usable or unusable. After any other change (sizes of nodes,
+quota rows, the policy) SchedulerCache builds the group again.
 """
 
 from __future__ import annotations
@@ -14,15 +14,20 @@ from operator import attrgetter
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState
-from hai_backend.scheduler.admission import Feasibility, deferral
+from hai_backend.scheduler.admission import Feasibility, find_deferral
 from hai_backend.scheduler.capacity.node_info import Allocation, NodeInfo, Occupancy
 from hai_backend.scheduler.capacity.pool import Pool
 from hai_backend.scheduler.capacity.requests import UNIT, Request, Requests
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.scheduler.preemption.victim_index import VictimIndex
-from hai_backend.scheduler.queue.history import History, RatingRefresh, bin_of
-from hai_backend.scheduler.queue.precedence import merit_at, rate_queued, rate_run, run_level
-from hai_backend.scheduler.queue.queue import Queue, Waiting, natural_key
+from hai_backend.scheduler.queue.history import History, HistoryRefresh, bin_of
+from hai_backend.scheduler.queue.precedence import (
+    compute_merit,
+    compute_queued_precedence,
+    compute_run_precedence,
+    run_level,
+)
+from hai_backend.scheduler.queue.queue import Queue, QueueEntry, natural_key
 from hai_backend.scheduler.queue.user_order import UserOrder
 from hai_backend.scheduler.quota import Quotas
 from hai_backend.scheduler.shares import Shares
@@ -40,17 +45,17 @@ _EQUAL_FIELDS = (
     "task_type",
 )
 _TASK_CLASS = attrgetter(*_EQUAL_FIELDS)
-ALIKE = attrgetter(
+BATCH_KEY = attrgetter(
     *_EQUAL_FIELDS, "priority", "run_seconds", "custom_rank", "held", "awaited", "not_before"
 )
-"""Equal for tasks of a group that differ only in their ids and in when they began to wait."""
-_MAX_CLASSES = 20_000  # that are cached; names of tasks come and go
+"""Equal for tasks of a group that differ only in their ids and in when they began to wait. They form a batch."""
+_MAX_CLASSES = 20_000  # in the cache
 
 
 @dataclass(slots=True, eq=False)
 class GroupState:
-    """`find_node` finds a usable node of any group: a run keeps its nodes when an operator moves one to another
-    group.
+    """The state of a group. `find_node` finds a usable node of any group, because a run may have nodes of other
+    groups.
     """
 
     name: str
@@ -62,9 +67,8 @@ class GroupState:
     shares: Shares
     history: History
     find_node: Callable[[str], NodeInfo | None]
-    waiting: dict[int, Waiting] = field(default_factory=dict)
-    # on hold by their users, or backing off
-    deferred: dict[int, SchedTask] = field(default_factory=dict)
+    entries: dict[int, QueueEntry] = field(default_factory=dict)
+    deferred: dict[int, SchedTask] = field(default_factory=dict)  # tasks that may not start yet
     allocations: dict[int, Allocation] = field(default_factory=dict)
     queue: Queue = field(default_factory=Queue)
     victim_index: VictimIndex = field(default_factory=VictimIndex)
@@ -74,7 +78,7 @@ class GroupState:
     user_order: UserOrder = field(init=False)
     requests: Requests = field(init=False)
     wakeups: Wakeups = field(default_factory=Wakeups)
-    _rating_refresh: RatingRefresh = field(init=False)
+    _history_refresh: HistoryRefresh = field(init=False)
     _classes: dict[object, tuple[Request, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -85,12 +89,17 @@ class GroupState:
         self.feasible = Feasibility(self.name, self.exists, self.nodes, self.pool)
         self.requests = Requests(self.packed, self.nodes.values())
         self.user_order = UserOrder(
-            self.queue, self.quotas, self.policy, self.feasible, self.wakeups, self.rate
+            self.queue,
+            self.quotas,
+            self.policy,
+            self.feasible,
+            self.wakeups,
+            self.update_precedence,
         )
-        self._rating_refresh = RatingRefresh(self.name, self.history, self.policy.relearn_seconds)
+        self._history_refresh = HistoryRefresh(self.name, self.history, self.policy.relearn_seconds)
 
     def enable_node(self, node: Node, allocations: Iterable[Allocation]) -> None:
-        """A node may be used again; `allocations` are those on it, once for each rank."""
+        """Make a node usable. `allocations` lists the allocations on it, once for each rank."""
         info = self.pool.add(node)
         for allocation in allocations:
             self._unindex_victim(allocation)
@@ -99,7 +108,7 @@ class GroupState:
         self._usable_nodes_changed()
 
     def disable_node(self, node: Node) -> None:
-        """A node may not be used for now; runs on it go on."""
+        """Make a node unusable. Runs on it continue."""
         allocations = list(dict.fromkeys(self.pool.nodes[node.name].allocations))
         for allocation in allocations:
             self._unindex_victim(allocation)
@@ -114,25 +123,25 @@ class GroupState:
         self.changed = True
 
     def add(self, task: SchedTask, now: float) -> None:
-        """Add a task that is new here, or has changed and was removed before."""
+        """Add a task that is not in the group."""
         self.changed = True
         if task.standing is not SchedulingState.QUEUED:
             self._add_run(task, now)
-        elif deferral(task, now):
+        elif find_deferral(task, now):
             self._defer(task, now)
         else:
-            (waiting,) = self._queue_up([task], now)
-            self.queue.add(waiting)
-            self.wakeups.set(waiting.until, task.id, now)
+            (entry,) = self._queue_up([task], now)
+            self.queue.add(entry)
+            self.wakeups.set(entry.until, task.id, now)
 
     def remove(self, task: int) -> None:
-        """Remove a task, if it is here."""
+        """Remove a task if it is in the group."""
         self.changed = True
         self.deferred.pop(task, None)
-        waiting = self.waiting.pop(task, None)
-        if waiting is not None:
-            self.queue.discard(waiting)
-            self.user_order.remove(waiting)
+        entry = self.entries.pop(task, None)
+        if entry is not None:
+            self.queue.discard(entry)
+            self.user_order.remove(entry)
         allocation = self.allocations.pop(task, None)
         if allocation is not None:
             self._unindex_victim(allocation)
@@ -158,12 +167,12 @@ class GroupState:
             reserved_for=task.suspended_for,
         )
         if task.standing is SchedulingState.RUNNING:
-            self._rate(allocation, now)
+            self._set_precedence(allocation, now)
         self.allocations[task.id] = allocation
         self._occupy(allocation)
 
     def add_duplicate(self, task: SchedTask) -> None:
-        """Count the nodes of a run whose id another task has too; nothing else is done with it."""
+        """Count the nodes of a run whose id another task has too. The run itself is never suspended."""
         resources = self.requests.resources(task)
         units = self.requests.units(len(task.placed), resources)
         self._occupy(Allocation(task, Occupancy.ALLOCATED, resources=resources, units=units))
@@ -177,53 +186,55 @@ class GroupState:
         self._count(allocation, allocation.units)
         self.user_order.touch(allocation.task.user)
 
-    def _rate(self, allocation: Allocation, now: float) -> None:
+    def _set_precedence(self, allocation: Allocation, now: float) -> None:
         task = allocation.task
         weight = max(1, self.requests.units(task.node_count, allocation.resources)) / UNIT
-        allocation.rating = rate_run(task, weight, self.history, self.policy, now)
-        self.wakeups.set(allocation.rating.until, task.id, now)
+        allocation.precedence = compute_run_precedence(task, weight, self.history, self.policy, now)
+        self.wakeups.set(allocation.precedence.until, task.id, now)
 
     def _index_victim(self, allocation: Allocation) -> None:
-        if allocation.rating is not None:
+        if allocation.precedence is not None:
             self.victim_index.add(allocation)
 
     def _unindex_victim(self, allocation: Allocation) -> None:
-        if allocation.rating is not None:
+        if allocation.precedence is not None:
             self.victim_index.remove(allocation)
 
     def add_all(self, batches: Iterable[list[SchedTask]], now: float) -> None:
-        """Add many queued tasks to a new group, in batches of tasks that are ALIKE."""
-        for alike in batches:
-            if deferral(alike[0], now):
-                for task in alike:
+        """Add many queued tasks to a new group, in batches with equal BATCH_KEY."""
+        for batch in batches:
+            if find_deferral(batch[0], now):
+                for task in batch:
                     self._defer(task, now)
             else:
-                found = self._queue_up(alike, now)
+                found = self._queue_up(batch, now)
                 self.queue.append(found)
                 self.wakeups.append([(w.until, w.task.id) for w in found if w.until < inf])
-        self.queue.arrange()
-        self.wakeups.arrange()
+        self.queue.sort()
+        self.wakeups.sort()
 
     def _defer(self, task: SchedTask, now: float) -> None:
         self.deferred[task.id] = task
         self.wakeups.set(inf if task.held or task.awaited else task.not_before, task.id, now)
 
-    def _queue_up(self, alike: list[SchedTask], now: float) -> list[Waiting]:
-        first, policy = alike[0], self.policy
+    def _queue_up(self, batch: list[SchedTask], now: float) -> list[QueueEntry]:
+        first, policy = batch[0], self.policy
         request, merit = self._class(first)
-        level, share = self.user_order.level(first), self.shares.of(first.user)
-        found: list[Waiting] = []
-        for task in alike:
-            as_level, task_merit, until, lifted = rate_queued(task, level, merit, policy, now)
-            waiting = Waiting(task, request, level, as_level, task_merit, until, lifted, share)
-            waiting.key = natural_key(waiting)
-            self.waiting[task.id] = waiting
-            found.append(waiting)
-        self.user_order.add(first, len(alike))
+        level, share = self.user_order.level(first), self.shares.share_of(first.user)
+        found: list[QueueEntry] = []
+        for task in batch:
+            as_level, task_merit, until, lifted = compute_queued_precedence(
+                task, level, merit, policy, now
+            )
+            entry = QueueEntry(task, request, level, as_level, task_merit, until, lifted, share)
+            entry.key = natural_key(entry)
+            self.entries[task.id] = entry
+            found.append(entry)
+        self.user_order.add(first, len(batch))
         return found
 
     def _class(self, task: SchedTask) -> tuple[Request, float]:
-        """Request and merit, equal for tasks of one class at any level; as of the last refresh of ratings."""
+        """Return the request and the merit of a task, which all tasks of its class share. Both are cached."""
         key: object = _TASK_CLASS(task)
         if task.run_seconds:
             key = (key, bin_of(task.run_seconds))
@@ -231,69 +242,71 @@ class GroupState:
         if found is None:
             if len(self._classes) >= _MAX_CLASSES:
                 self._classes.clear()
-            request = self.requests.of(task)
+            request = self.requests.request_of(task)
             weight = request.units / UNIT
-            merit = merit_at(task, task.run_seconds, weight, self.history, self.policy)
+            merit = compute_merit(task, task.run_seconds, weight, self.history, self.policy)
             found = self._classes[key] = (request, merit)
         return found
 
-    def rate(self, waiting: Waiting, now: float, level: Priority | None = None) -> None:
-        """Rate a waiting task anew, at another level if one is given, and move it in the queue."""
-        level = waiting.quota_level if level is None else level
-        _, merit = self._class(waiting.task)
-        turn = self.user_order.has_turn(waiting)
-        as_level, merit, until, lifted = rate_queued(
-            waiting.task, level, merit, self.policy, now, turn
+    def update_precedence(
+        self, entry: QueueEntry, now: float, level: Priority | None = None
+    ) -> None:
+        """Update the precedence of a queued task, at another level if one is given, and move the task in the queue."""
+        level = entry.quota_level if level is None else level
+        _, merit = self._class(entry.task)
+        turn = self.user_order.has_turn(entry)
+        as_level, merit, until, lifted = compute_queued_precedence(
+            entry.task, level, merit, self.policy, now, turn
         )
-        if until != waiting.until:
-            self.wakeups.set(until, waiting.task.id, now)
-        waiting.until, waiting.lifted = until, lifted
-        if (as_level, merit, level) == (waiting.level, waiting.merit, waiting.quota_level):
+        if until != entry.until:
+            self.wakeups.set(until, entry.task.id, now)
+        entry.until, entry.lifted = until, lifted
+        if (as_level, merit, level) == (entry.level, entry.merit, entry.quota_level):
             return
-        self.queue.discard(waiting)
-        waiting.quota_level, waiting.level, waiting.merit = level, as_level, merit
-        waiting.key = natural_key(waiting)
-        self.queue.add(waiting)
-        self.user_order.touch(waiting.task.user)
+        self.queue.discard(entry)
+        entry.quota_level, entry.level, entry.merit = level, as_level, merit
+        entry.key = natural_key(entry)
+        self.queue.add(entry)
+        self.user_order.touch(entry.task.user)
 
-    def tier(self, waiting: Waiting) -> int:
-        """Orders tasks of equal levels before their ranks do."""
-        return self.shares.tier(waiting) if self.shares else 0
+    def tier(self, entry: QueueEntry) -> int:
+        """Return the tier of a task, which decides before its merit among tasks of equal levels."""
+        return self.shares.tier(entry) if self.shares else 0
 
     def advance(self, now: float) -> None:
-        """Apply what time has changed: expired ratings, learned run times, the order of users' tasks."""
+        """Apply what time has changed: expired precedences, learned run times, the order of users' tasks."""
         self._relearn(now)
-        for task in self.wakeups.due(now):
+        for task in self.wakeups.pop_due(now):
             self._wake(task, now)
         self.user_order.update(now)
 
     def _wake(self, task: int, now: float) -> None:
-        allocation, waiting = self.allocations.get(task), self.waiting.get(task)
-        if allocation is not None and allocation.rating is not None:
-            if allocation.rating.until <= now:
-                self._refresh_rating(task, now)
-        elif waiting is not None:
-            if waiting.until <= now:
-                self.rate(waiting, now)
+        allocation, entry = self.allocations.get(task), self.entries.get(task)
+        if allocation is not None and allocation.precedence is not None:
+            if allocation.precedence.until <= now:
+                self._refresh_precedence(task, now)
+        elif entry is not None:
+            if entry.until <= now:
+                self.update_precedence(entry, now)
             else:
-                self.user_order.touch(waiting.task.user)
+                self.user_order.touch(entry.task.user)
         elif (late := self.deferred.get(task)) is not None and late.not_before <= now:
             self.remove(late.id)
             self.add(late, now)
 
     def _relearn(self, now: float) -> None:
-        if self._rating_refresh.is_due(now):
+        if self._history_refresh.is_due(now):
             self._classes.clear()
-            self._rating_refresh.start([*self.allocations, *self.waiting])
+            self._history_refresh.start([*self.allocations, *self.entries])
             return
-        for task in self._rating_refresh.batch():
-            self._refresh_rating(task, now)
+        for task in self._history_refresh.next_tasks():
+            self._refresh_precedence(task, now)
 
-    def _refresh_rating(self, task: int, now: float) -> None:
-        allocation, waiting = self.allocations.get(task), self.waiting.get(task)
-        if allocation is not None and allocation.rating is not None:
+    def _refresh_precedence(self, task: int, now: float) -> None:
+        allocation, entry = self.allocations.get(task), self.entries.get(task)
+        if allocation is not None and allocation.precedence is not None:
             self._unindex_victim(allocation)
-            self._rate(allocation, now)
+            self._set_precedence(allocation, now)
             self._index_victim(allocation)
-        elif waiting is not None:
-            self.rate(waiting, now)
+        elif entry is not None:
+            self.update_precedence(entry, now)

@@ -1,7 +1,7 @@
-"""Rules that no plan may break, as executable checks: tests apply them to every plan, a live server to samples.
+"""Rules that no plan may break, as executable checks. Tests apply them to every plan, a live server to samples.
 
-Each rule is computed simply from snapshot and plan, not from the scheduler's own state. The cost of one check grows
-with tasks + nodes + (starts × users that wait), so that a large cluster can afford it once in a while.
+Each rule is computed in a simple way from snapshot and plan, without the scheduler's state. The cost of one check grows
+with tasks + nodes + (starts × users with queued tasks), so a large cluster can check a sample of its passes.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Plan, Start, Suspend, Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, Snapshot
-from hai_backend.scheduler.policy.group_policy import in_force
+from hai_backend.scheduler.policy.group_policy import resolve_policy
 from hai_backend.scheduler.policy.policy import Policy
-from hai_backend.scheduler.queue.precedence import SPOT, effective_level, run_level, since
+from hai_backend.scheduler.queue.precedence import SPOT, effective_level, run_level, wait_began_at
 
 _Kind = TypeVar("_Kind", Start, Suspend, Wait)
 
 
 class Violation(NamedTuple):
-    """A rule, by its stable name, and a sentence that says how the plan breaks it."""
+    """The stable name of a rule, and a sentence that says how the plan breaks it."""
 
     rule: str
     message: str
 
 
 def violations(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[Violation]:
-    """All violations. Not for snapshots with invalid rows.
+    """Yield all violations. Snapshots with invalid rows cannot be checked.
 
-    `plan` holds a Wait for each task that stays in the queue, in order. `policy` is the server's; groups may differ.
+    `plan` must hold a Wait for each task that stays in the queue, in order. `policy` is the server's; groups may have
+    their own settings.
     """
     case = _Case(snapshot, plan, policy)
     for name, rule in RULES.items():
@@ -45,7 +46,7 @@ def violations(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[Viola
 
 @dataclass(frozen=True)
 class _Case:
-    """Snapshot and plan, with an index of each."""
+    """A snapshot and its plan, with indexes."""
 
     snapshot: Snapshot
     plan: Plan
@@ -62,33 +63,33 @@ class _Case:
     @cached_property
     def _policies(self) -> dict[str, Policy]:
         groups = self.snapshot.groups
-        return {name: in_force(group, self.policy) for name, group in groups.items()}
+        return {name: resolve_policy(group, self.policy) for name, group in groups.items()}
 
-    def of(self, kind: type[_Kind]) -> list[_Kind]:
-        """Decisions of one kind, in order."""
+    def decisions_of(self, kind: type[_Kind]) -> list[_Kind]:
+        """Return the decisions of one kind, in order."""
         return [decision for decision in self.plan.decisions if isinstance(decision, kind)]
 
     def policy_of(self, task: SchedTask) -> Policy:
-        """The policy of the task's group."""
+        """Return the policy of the task's group."""
         return self._policies.get(task.group, self.policy)
 
     def on_whole_nodes(self, task: SchedTask) -> bool:
-        """False: the task takes parts of nodes."""
+        """Return False if the task uses parts of nodes."""
         packed = self.snapshot.groups.get(task.group, Group(task.group)).packed
         return not (packed and (task.gpu or task.cpu or task.memory))
 
     def seconds(self, run: SchedTask) -> float:
-        """How long the run has lasted."""
+        """Return how long the run has lasted."""
         now = self.snapshot.now
         return now - (now if run.run_started_at is None else run.run_started_at)
 
     def lifted(self, task: SchedTask) -> bool:
-        """Whether it has waited for so long that its level was raised."""
-        return self.snapshot.now - since(task) >= self.policy_of(task).patience_seconds
+        """Return whether the task has waited for so long that its level was raised."""
+        return self.snapshot.now - wait_began_at(task) >= self.policy_of(task).patience_seconds
 
 
 def _one_decision(case: _Case) -> Iterator[str]:
-    """One decision per task, which its state allows."""
+    """Each task has at most one decision, and its state allows that decision."""
     decided = Counter(decision.task for decision in case.plan.decisions)
     yield from (f"task {task} gets {n} decisions" for task, n in decided.items() if n > 1)
     yield from (f"task {task} is not in the snapshot" for task in decided.keys() - case.tasks)
@@ -102,32 +103,32 @@ def _one_decision(case: _Case) -> Iterator[str]:
 
 
 def _whole_gang(case: _Case) -> Iterator[str]:
-    """All ranks start or none, and only on nodes that may take the task."""
-    for start in case.of(Start):
+    """Either all ranks of a task start or none, and only on nodes that suit the task."""
+    for start in case.decisions_of(Start):
         task = case.tasks[start.task]
         if len(start.nodes) != task.node_count:
             yield f"task {task.id} of {task.node_count} nodes starts on {len(start.nodes)}"
         for name in start.nodes:
-            if name not in case.nodes or not _may_take(case.nodes[name], task):
+            if name not in case.nodes or not _suits(case.nodes[name], task):
                 yield f"task {task.id} starts on node {name}, which may not take it"
 
 
-def _may_take(node: Node, task: SchedTask) -> bool:
+def _suits(node: Node, task: SchedTask) -> bool:
     right = node.group == task.group and task.zone in ("", node.zone)
     return node.usable and right and (not task.assigned_nodes or node.name in task.assigned_nodes)
 
 
 def _one_holder(case: _Case) -> Iterator[str]:
-    """No node is allocated twice: nodes of tasks on whole nodes to no other task, GPUs of packed nodes once."""
+    """No node is allocated twice: a whole node has one task, and each GPU of a packed node has one task."""
     used: Counter[str] = Counter()
     for task in case.snapshot.tasks:
         for name in task.placed:
             used[name] += _units(case, name, task)
-    for start in case.of(Start):
+    for start in case.decisions_of(Start):
         for name in start.nodes:
             used[name] += _units(case, name, case.tasks[start.task])
             if used[name] > _size(case.nodes.get(name)):
-                yield f"node {name} is booked twice, by task {start.task} at last"
+                yield f"node {name} is allocated twice, the second time to task {start.task}"
 
 
 def _size(node: Node | None) -> int:
@@ -139,13 +140,13 @@ def _units(case: _Case, node: str, task: SchedTask) -> int:
 
 
 def _quota(case: _Case) -> Iterator[str]:
-    """With all starts no user has more whole nodes than a row allows, at the level and in total."""
+    """After all starts, no user has more whole nodes than a row allows, at the level and in total."""
     limits = _quota_limits(case.snapshot)
     used: Counter[tuple[str, str, Priority]] = Counter()
     for task in case.snapshot.tasks:
         for level in (run_level(task, case.policy_of(task)), Priority.AUTO) if task.placed else ():
             used[task.user, task.group, level] += case.on_whole_nodes(task) * len(task.placed)
-    for start in case.of(Start):
+    for start in case.decisions_of(Start):
         task = case.tasks[start.task]
         for level in (start.priority, Priority.AUTO):
             key = (task.user, task.group, level)
@@ -163,7 +164,7 @@ def _quota_limits(snapshot: Snapshot) -> dict[tuple[str, str, Priority], int]:
 
 
 def _share_limit(case: _Case) -> Iterator[str]:
-    """With all starts no user group has more whole nodes than its limit."""
+    """After all starts, no user group has more whole nodes than its limit."""
     for row in case.snapshot.shares:
         if row.limit is None:
             continue
@@ -171,23 +172,23 @@ def _share_limit(case: _Case) -> Iterator[str]:
             t.id for t in case.snapshot.tasks if t.group == row.group and t.user in row.users
         }
         used = sum(case.on_whole_nodes(case.tasks[n]) * len(case.tasks[n].placed) for n in members)
-        for task in (case.tasks[start.task] for start in case.of(Start)):
+        for task in (case.tasks[start.task] for start in case.decisions_of(Start)):
             used += case.on_whole_nodes(task) * task.node_count if task.id in members else 0
             if used > row.limit and task.id in members:
                 yield f"task {task.id}: user group {row.name} holds {used} of {row.limit}"
 
 
 def _guaranteed_share(case: _Case) -> Iterator[str]:
-    """Equals of other user groups leave a user group its guaranteed nodes, once all decisions are carried out."""
-    waits = case.of(Wait)
+    """After all decisions, tasks of equal levels of other user groups leave a user group its guaranteed nodes."""
+    waits = case.decisions_of(Wait)
     promised = {w.task for w in waits if w.why is WaitReason.WAITING_FOR_PREEMPTED}
-    suspends = [s for s in case.of(Suspend) if case.on_whole_nodes(case.tasks[s.task])]
+    suspends = [s for s in case.decisions_of(Suspend) if case.on_whole_nodes(case.tasks[s.task])]
     for row in case.snapshot.shares:
         tasks = [t for t in case.snapshot.tasks if t.group == row.group and t.user in row.users]
         members = {task.id for task in tasks}
         lost = [s for s in suspends if s.task in members]
         different_groups = [s for s in lost if not s.higher and s.for_task not in members]
-        gained = promised | {start.task for start in case.of(Start)}
+        gained = promised | {start.task for start in case.decisions_of(Start)}
         retained = sum(len(t.placed) for t in tasks if t.standing is not SchedulingState.LEAVING)
         retained += sum(task.node_count for task in tasks if task.id in gained)
         retained -= sum(len(case.tasks[s.task].placed) for s in lost)
@@ -196,11 +197,12 @@ def _guaranteed_share(case: _Case) -> Iterator[str]:
 
 
 def _suspend(case: _Case) -> Iterator[str]:
-    """Only for a task with promised nodes; for an equal task never before the minimum of a run, nor of the same
-    user.
+    """A run is suspended only for a task with promised nodes.
+
+    For a task of an equal level, a run is suspended only after the minimum time, and only if its user is another one.
     """
-    waits = {wait.task: wait for wait in case.of(Wait)}
-    for suspend in case.of(Suspend):
+    waits = {wait.task: wait for wait in case.decisions_of(Wait)}
+    for suspend in case.decisions_of(Suspend):
         run, wait = case.tasks[suspend.task], waits.get(suspend.for_task)
         if wait is None or wait.why is not WaitReason.WAITING_FOR_PREEMPTED:
             yield f"task {run.id} leaves for task {suspend.for_task}, which is promised nothing"
@@ -216,28 +218,28 @@ def _suspend(case: _Case) -> Iterator[str]:
 
 
 def _inversion(case: _Case) -> Iterator[str]:
-    """No start at a lower level on nodes on which a waiting task that lacks only nodes could have started."""
+    """No task of a lower level starts on nodes on which a queued task that lacks only nodes could have started."""
     blocked = list(_first_blocked(case))
-    for start in case.of(Start):
+    for start in case.decisions_of(Start):
         task = case.tasks[start.task]
         level = _queued_at(case, task, start.priority)
         for wait in blocked if case.on_whole_nodes(task) else ():
-            waiting = case.tasks[wait.task]
-            suits = sum(_may_take(case.nodes[name], waiting) for name in start.nodes)
-            if level < wait.priority and suits >= waiting.node_count:
-                yield f"task {start.task} at {start.priority.name} starts before task {waiting.id}"
+            entry = case.tasks[wait.task]
+            suits = sum(_suits(case.nodes[name], entry) for name in start.nodes)
+            if level < wait.priority and suits >= entry.node_count:
+                yield f"task {start.task} at {start.priority.name} starts before task {entry.id}"
 
 
 def _first_blocked(case: _Case) -> Iterator[Wait]:
-    """Tasks that lack only nodes, without those behind a task that may have a reservation.
+    """Yield the tasks that lack only nodes, without those behind a task that may have a reservation.
 
-    The first task that lacks nodes may keep later tasks from nodes that they would not return in time. The plan
-    does not say which task that was: a later start may have used up its quota. So tasks behind a task of the same
-    user, or behind one that may keep nodes from all tasks, are not judged.
+    The first task that lacks nodes may keep later tasks from nodes that they would not return in time. The plan does
+    not say which task that was, because a later start may have used up its quota. So this yields no task behind a task
+    of the same user, nor behind a task that may keep nodes from all tasks.
     """
     users: set[tuple[str, str]] = set()
     closed: set[str] = set()  # groups
-    for wait in case.of(Wait):
+    for wait in case.decisions_of(Wait):
         task = case.tasks[wait.task]
         if not wait.place:
             continue
@@ -250,7 +252,7 @@ def _first_blocked(case: _Case) -> Iterator[Wait]:
 
 
 def _queued_at(case: _Case, task: SchedTask, level: Priority) -> Priority:
-    """Its level in the queue, raised if it has waited for too long."""
+    """Return the level of a task in the queue, which is raised if it has waited for too long."""
     if task.spot:
         return SPOT
     return max(level, case.policy_of(task).lifted_to) if case.lifted(task) else level

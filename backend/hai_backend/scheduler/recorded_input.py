@@ -1,7 +1,7 @@
-"""The input of a pass as one value: the live loop makes it, the decision log stores it, a replay applies it again.
+"""The input of a pass as one value. The live loop makes it, the decision log stores it, and a replay applies it again.
 
-A decision log is text with one line per record: a beginning (policy, snapshot of the cache), then one pass after the
-other. Decisions depend on nothing else, so a replay must come to the same decisions.
+A decision log is a text with one record per line: first the state at the beginning (policy and snapshot), then the
+passes. Decisions depend on nothing else, so a replay must make the same decisions.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from hai_backend.scheduler.policy.rules import Rules
 FORMAT = "hai.decisions"
 VERSION = 1
 BEGIN = f'{{"format": "{FORMAT}", "version": '
-"""The begin of a log, and of every file of it that can be read alone."""
+"""The first characters of a log, and of each of its files that can be read alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassInput:
-    """What has changed at `now`. None: rules or nodes are as before."""
+    """What has changed at `now`. None means that the rules or nodes have not changed."""
 
     now: float
     rules: Rules | None = None
@@ -44,16 +44,16 @@ class Begin:
 
     policy: Policy
     snapshot: Snapshot
-    release: str = ""  # of the software
+    release: str = ""  # the version of the software
 
     def cache(self) -> SchedulerCache:
-        """A cache of the snapshot."""
-        return SchedulerCache.of(self.snapshot, self.policy)
+        """Return a cache of the snapshot."""
+        return SchedulerCache.from_snapshot(self.snapshot, self.policy)
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """The input of a pass (`shown`, the name in the log), and its plan."""
+    """The input and the plan of a pass. `shown` is the key of the input in the log."""
 
     shown: PassInput
     plan: Plan
@@ -71,7 +71,7 @@ def apply(cache: SchedulerCache, new: PassInput) -> Plan:
 
 
 def begin_line(begin: Begin) -> str:
-    """The line of a log, with its newline."""
+    """Return the first line of a log, with its newline."""
     snapshot = "".join(snapshot_json.lines(begin.snapshot)).replace("\n", "")
     policy = json.dumps(to_mapping(begin.policy))
     release = json.dumps(begin.release)
@@ -79,12 +79,12 @@ def begin_line(begin: Begin) -> str:
 
 
 def pass_line(done: Pass) -> str:
-    """The line of a log, with its newline."""
+    """Return the line of a pass, with its newline."""
     return text(written(done)) + "\n"
 
 
 def parse_line(line: str, where: str = "") -> Begin | Pass:
-    """The record of a line. Raises Invalid."""
+    """Return the record of a line. Raises Invalid."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:

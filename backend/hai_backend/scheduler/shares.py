@@ -1,7 +1,7 @@
-"""How a node group is shared among user groups: guaranteed nodes, then parts by weight, then whatever others leave.
+"""How a node group is divided among user groups: guaranteed nodes, parts by weight, and nodes that others do not use.
 
-No share is idle: a user group may use more than its share while others leave it, and returns it when they need it.
-Shares matter only among tasks of one level; quota limits levels.
+A user group may use more than its share while the others use less than theirs, and gives the difference back when they
+need it. Shares decide only among tasks of one level; quota limits the use of each level.
 """
 
 from __future__ import annotations
@@ -13,21 +13,24 @@ from enum import IntEnum
 from hai_backend.domain.scheduling.snapshot import ShareRow
 from hai_backend.scheduler.capacity.node_info import Allocation
 from hai_backend.scheduler.capacity.requests import UNIT
-from hai_backend.scheduler.queue.queue import Waiting
+from hai_backend.scheduler.queue.queue import QueueEntry
 
 
 class Tier(IntEnum):
-    """Which share a task takes its nodes from: a lower tier comes first within a level, and may take from higher
-    ones.
+    """From which part of the node group a task gets its nodes.
+
+    Within a level, a task of a lower tier comes first, and may suspend runs of higher tiers.
     """
 
     GUARANTEED = 0
     WEIGHTED = 1
-    BEYOND = 2
+    BEYOND = 2  # nodes that the shares of others leave
 
 
 class Shares:
-    """The shares of one node group. Nodes of a run count against a limit until they are free, and against the share
+    """The shares of one node group.
+
+    The nodes of a run count as used, against the limit, until they are free. They count as retained, against the share,
     until the run is asked to leave.
     """
 
@@ -42,7 +45,7 @@ class Shares:
         return bool(self._rows)
 
     def divide(self, capacity: int) -> None:
-        """Compute the size of each share; `capacity`: usable nodes, in units."""
+        """Compute the size of each share; `capacity` is the usable nodes in units of quota."""
         rows = self._rows.values()
         remaining = max(0, capacity - sum(row.guaranteed for row in rows) * UNIT)
         weights = sum(row.weight for row in rows)
@@ -53,35 +56,35 @@ class Shares:
                 guaranteed + remaining * row.weight // max(1, weights),
             )
 
-    def of(self, user: str) -> str:
-        """The user group whose share a user's tasks count for; empty: none."""
+    def share_of(self, user: str) -> str:
+        """Return the user group whose share the user's tasks count for, or an empty text."""
         return self._of.get(user, "")
 
     def add_used(self, user: str, units: int) -> None:
-        """Count units that are on nodes; negative: that are free again."""
-        self._used[self.of(user)] += units
+        """Add units, which may be negative, to what the user group has on nodes."""
+        self._used[self.share_of(user)] += units
 
     def add_retained(self, user: str, units: int) -> None:
-        """Count units of runs that were not asked to leave; negative: that were."""
-        self._retained[self.of(user)] += units
+        """Add units, which may be negative, to what the user group has in runs that were not asked to leave."""
+        self._retained[self.share_of(user)] += units
 
-    def exceeded(self, waiting: Waiting) -> ShareRow | None:
-        """The row whose limit the start of the task would exceed."""
-        row = self._rows.get(waiting.share)
+    def exceeded(self, entry: QueueEntry) -> ShareRow | None:
+        """Return the row whose limit a start of the task would exceed, or None."""
+        row = self._rows.get(entry.share)
         if row is None or row.limit is None:
             return None
-        return row if self._used[row.name] + waiting.request.units > row.limit * UNIT else None
+        return row if self._used[row.name] + entry.request.units > row.limit * UNIT else None
 
     def used(self, name: str) -> int:
-        """Units of a user group on nodes."""
+        """Return the units that a user group has on nodes."""
         return self._used[name]
 
-    def tier(self, waiting: Waiting) -> Tier:
-        """The tier of a task if it starts now; a lifted task has the first."""
-        if waiting.lifted:
+    def tier(self, entry: QueueEntry) -> Tier:
+        """Return the tier of a task if it starts now. A lifted task has the first tier."""
+        if entry.lifted:
             return Tier.GUARANTEED
-        guaranteed, part = self._bounds[waiting.share]
-        after = self._retained[waiting.share] + waiting.request.units
+        guaranteed, part = self._bounds[entry.share]
+        after = self._retained[entry.share] + entry.request.units
         return (
             Tier.GUARANTEED
             if after <= guaranteed
@@ -91,8 +94,8 @@ class Shares:
         )
 
     def tier_of(self, allocation: Allocation) -> Tier:
-        """The tier of a run, by what its user group retains without it."""
-        name = self.of(allocation.task.user)
+        """Return the tier of a run, by what its user group retains without the run."""
+        name = self.share_of(allocation.task.user)
         guaranteed, part = self._bounds[name]
         after = self._retained[name] - allocation.units
         return (
@@ -105,7 +108,7 @@ class Shares:
 
     @contextmanager
     def trial(self) -> Iterator[Callable[[Allocation], None]]:
-        """Try releases of runs, one after the other; all are undone at the end."""
+        """Yield a function that counts a run as released. All releases are undone at the end of the block."""
         released: list[Allocation] = []
 
         def release(allocation: Allocation) -> None:
@@ -117,14 +120,14 @@ class Shares:
             self.add_retained(allocation.task.user, allocation.units)
 
     @contextmanager
-    def restored(self, released: Iterable[Allocation]) -> Iterator[None]:
-        """Undo releases while the block runs."""
+    def without_releases(self, released: Iterable[Allocation]) -> Iterator[None]:
+        """Undo releases within the block."""
         for allocation in released:
             self.add_retained(allocation.task.user, allocation.units)
         yield
         for allocation in released:
             self.add_retained(allocation.task.user, -allocation.units)
 
-    def different_groups(self, waiting: Waiting, allocation: Allocation) -> bool:
-        """They belong to different user groups with shares."""
-        return bool(self._rows) and waiting.share != self.of(allocation.task.user)
+    def different_groups(self, entry: QueueEntry, allocation: Allocation) -> bool:
+        """Return whether the group has shares, and the task and the run count for different ones."""
+        return bool(self._rows) and entry.share != self.share_of(allocation.task.user)

@@ -1,4 +1,4 @@
-"""Builders for snapshots, so that a test or the simulator states only what matters to it."""
+"""Builders for snapshots, so that a test or the simulator writes only the facts that matter to it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ NOW = 1_000_000.0
 
 
 def node(name: str, *, up: bool = True, **settings: Any) -> Node:
-    """A ready node of the default group."""
+    """Return a ready node of the default group."""
     return Node(name, state=NodeState.READY if up else NodeState.NOT_READY, **settings)
 
 
 def nodes(count: int, **settings: Any) -> list[Node]:
-    """`count` equal nodes n00, n01, ..."""
+    """Return `count` equal nodes n00, n01, ..."""
     return [node(f"n{i:02}", **settings) for i in range(count)]
 
 
 def queued(
     task: int, count: int = 1, priority: Priority = Priority.NORMAL, **settings: Any
 ) -> SchedTask:
-    """A waiting task, submitted in the order of its id by a user of its own."""
+    """Return a queued task of user `u<id>`. Tasks are submitted in the order of their ids."""
     facts: dict[str, Any] = {
         "id": task,
         "user": f"u{task}",
@@ -45,7 +45,7 @@ def queued(
 def running(
     task: int, on: str, level: Priority = Priority.NORMAL, *, since: float = 60.0, **settings: Any
 ) -> SchedTask:
-    """A task that has run on the nodes named in `on` (blanks between) for `since` seconds."""
+    """Return a task that has run for `since` seconds on the nodes in `on`, a list of names separated by blanks."""
     placed = tuple(on.split())
     facts: dict[str, Any] = {
         "standing": SchedulingState.RUNNING,
@@ -59,30 +59,30 @@ def running(
 def leaving(
     task: int, on: str, level: Priority = Priority.NORMAL, *, reserved_for: int = 0, **settings: Any
 ) -> SchedTask:
-    """A task that has been asked to leave the nodes in `on`."""
+    """Return a task that was asked to leave the nodes in `on`."""
     facts: dict[str, Any] = {"standing": SchedulingState.LEAVING, "suspended_for": reserved_for}
     return running(task, on, level, **(facts | settings))
 
 
 def starting(task: int, on: str, level: Priority = Priority.NORMAL, **settings: Any) -> SchedTask:
-    """A task that is being started on the nodes in `on`: its nodes may not be taken."""
+    """Return a task that is being started on the nodes in `on`, so that it cannot be suspended."""
     return leaving(task, on, level, leaves_free=False, **settings)
 
 
 def quota(user: str, priority: Priority, count: int, group: str = "default") -> QuotaRow:
-    """The row that lets `user` hold `count` nodes at a priority; AUTO: in total."""
+    """Return a quota row: `user` may use `count` nodes at a priority, or in total for AUTO."""
     return QuotaRow(user, group, priority, count)
 
 
 def share(users: str, guaranteed: int = 0, weight: int = 0, limit: int | None = None) -> ShareRow:
-    """A part of the default group for the users named in `users` (blanks between); its name is theirs."""
+    """Return a share of the default group, named `users`, for these users, whose names are separated by blanks."""
     return ShareRow(users, "default", frozenset(users.split()), guaranteed, weight, limit)
 
 
 def snap(
     *parts: Node | list[Node] | SchedTask | QuotaRow | ShareRow | Group, **settings: Any
 ) -> Snapshot:
-    """A snapshot at NOW of whatever is handed in, in any order."""
+    """Return a snapshot at NOW of these parts, in any order."""
     flat = [part for item in parts for part in (item if isinstance(item, list) else [item])]
     return Snapshot(
         now=settings.pop("now", NOW),

@@ -1,4 +1,4 @@
-"""Times at which time alone changes something for a task of a group."""
+"""The times at which something changes for a task of a group although no event occurs."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ Wakeup = tuple[float, int]
 
 
 class Wakeups:
-    """The wake-ups of one group. Times that are past or infinite are not stored."""
+    """The wake-ups of one group. Past and infinite times are not stored."""
 
     def __init__(self) -> None:
         self._heap: list[Wakeup] = []
         self._once: set[Wakeup] = set()
 
     def set(self, at: float, task: int, now: float) -> None:
-        """Wake a task at this time."""
+        """Set a wake-up for a task."""
         if now < at < inf:
             heappush(self._heap, (at, task))
 
     def set_once(self, at: float, task: int, now: float) -> None:
-        """The same, for a caller that repeats it: equal wake-ups are stored once."""
+        """Set a wake-up for a task unless the same wake-up was set before."""
         if (at, task) not in self._once:
             self._once.add((at, task))
             self.set(at, task, now)
 
     def append(self, wakeups: Iterable[Wakeup]) -> None:
-        """Store future wake-ups unsorted; `arrange` must follow before anything else."""
+        """Add future wake-ups without sorting. `sort` must be called before any other method."""
         self._heap += wakeups
 
-    def arrange(self) -> None:
-        """Sort what was appended."""
+    def sort(self) -> None:
+        """Sort the wake-ups that were appended."""
         heapify(self._heap)
 
-    def next(self) -> float:
-        """The next time; infinity: none."""
+    def next_at(self) -> float:
+        """Return the time of the next wake-up, or infinity."""
         return self._heap[0][0] if self._heap else inf
 
-    def due(self, now: float) -> Iterator[int]:
-        """The tasks whose time has come, each wake-up once; others may be set meanwhile."""
+    def pop_due(self, now: float) -> Iterator[int]:
+        """Remove the wake-ups that are due, and yield their tasks. New wake-ups may be set meanwhile."""
         while self._heap and self._heap[0][0] <= now:
             wakeup = heappop(self._heap)
             self._once.discard(wakeup)

@@ -88,7 +88,7 @@ def _times(original: Snapshot, make_task: TaskFactory) -> Mapping[str, Any]:
     collect_rarely()  # as the server does
     began = time.process_time()
     with built_to_stay():
-        cache = SchedulerCache.of(original, Policy())
+        cache = SchedulerCache.from_snapshot(original, Policy())
         plan = cache.decide(original.now)
     cold = time.process_time() - began
     times = sorted(_steady(_Workload(make_task, cache, original), plan))
@@ -119,7 +119,9 @@ def snapshot(settings: Mapping[str, int]) -> Snapshot:
 def _filled(empty: Snapshot, running: int, draw: Random) -> Iterator[SchedTask]:
     """The tasks, when the scheduler itself has started as many as there are nodes for, at most `running`."""
     starts = [
-        d for d in SchedulerCache.of(empty, Policy()).decide(_NOW).decisions if isinstance(d, Start)
+        d
+        for d in SchedulerCache.from_snapshot(empty, Policy()).decide(_NOW).decisions
+        if isinstance(d, Start)
     ]
     placed = {start.task: start for start in starts[:running]}
     for task in empty.tasks:

@@ -78,8 +78,8 @@ def random_snapshots(draw: st.DrawFn, most: int = 8, quotas: bool = True) -> Sna
     row = st.builds(quota, st.sampled_from(USERS), st.sampled_from(ASKED), st.integers(0, 4))
     rows = draw(st.lists(row, max_size=5)) if quotas else []
     held = draw(placed_tasks(nodes, packed))
-    waiting = draw(queued_tasks(packed, most))
-    return snap(Group("default", packed), nodes, *rows, *held, *waiting)
+    entry = draw(queued_tasks(packed, most))
+    return snap(Group("default", packed), nodes, *rows, *held, *entry)
 
 
 @pytest.fixture(scope="session")

@@ -53,12 +53,12 @@ class Facts:
 
     def pass_over(self) -> None:
         """Show the board what is new, let it decide, and compare."""
-        self.cache.update_rules(Rules.of(self.snapshot()))
+        self.cache.update_rules(Rules.from_snapshot(self.snapshot()))
         self.cache.update_nodes(list(self.nodes.values()))
         self.cache.update_tasks([self.tasks[t] for t in self.changed], self.gone, self.now)
         self.changed, self.gone = {}, []
         self.plan = self.cache.decide(self.now)
-        fresh = SchedulerCache.of(self.snapshot(), self.policy)
+        fresh = SchedulerCache.from_snapshot(self.snapshot(), self.policy)
         expected = fresh.decide(self.now)
         self.look_again_at_reservations(fresh)
         self.compare(fresh, expected)

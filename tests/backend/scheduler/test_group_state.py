@@ -15,8 +15,8 @@ from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, Snapshot
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.policy.rules import Rules
-from hai_backend.scheduler.queue.history import History, stagger
-from hai_backend.scheduler.queue.precedence import like
+from hai_backend.scheduler.queue.history import History, stagger_factor
+from hai_backend.scheduler.queue.precedence import task_kind
 from hai_backend.scheduler.testing import NOW, leaving, node, nodes, queued, quota, running, snap
 
 LOW, NORMAL, HIGH, TOP = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.EXTREME_HIGH
@@ -26,7 +26,7 @@ LEARNED = Policy(overhead_share=0.01)
 
 
 def board_of(snapshot: Snapshot, policy: Policy = IN_ORDER) -> SchedulerCache:
-    cache = SchedulerCache.of(snapshot, policy)
+    cache = SchedulerCache.from_snapshot(snapshot, policy)
     cache.decide(NOW)
     return cache
 
@@ -107,7 +107,9 @@ def test_whoever_is_moved_ahead_the_turn_is_of_who_has_waited_longest() -> None:
 def test_a_run_that_turns_up_ends_the_turn_of_its_user() -> None:
     late = queued(1, user="u", created_at=NOW - SLICE)
     other = running(9, "n00", since=SLICE)
-    cache = SchedulerCache.of(snap(nodes(2), running(8, "n01", TOP), other, late), IN_ORDER)
+    cache = SchedulerCache.from_snapshot(
+        snap(nodes(2), running(8, "n01", TOP), other, late), IN_ORDER
+    )
     cache.update_tasks([running(7, "n01", TOP, user="u")], [8], NOW)
     assert victims(cache.decide(NOW)) == {}
     cache = board_of(snap(nodes(2), running(8, "n01", TOP), other, replace(late, held=True)))
@@ -118,7 +120,7 @@ def test_a_run_that_turns_up_ends_the_turn_of_its_user() -> None:
 def test_a_turn_that_has_just_come_goes_when_a_run_turns_up() -> None:
     late = queued(1, user="u", created_at=NOW - SLICE)
     runs = [running(8, "n01", TOP), running(9, "n00", since=SLICE)]
-    cache = SchedulerCache.of(snap(nodes(2), *runs, late), IN_ORDER)
+    cache = SchedulerCache.from_snapshot(snap(nodes(2), *runs, late), IN_ORDER)
     assert victims(cache.decide(NOW)) == {9: 1}
     cache.update_tasks([running(7, "n01", TOP, user="u")], [8], NOW)
     assert victims(cache.decide(NOW)) == {}
@@ -161,7 +163,7 @@ def test_a_run_that_turns_up_takes_a_level_of_auto() -> None:
 )  # fmt: skip
 def test_when_to_look_again(parts: list[Any], wake_at: float | None) -> None:
     state = snap(nodes(2), running(9, "n00", TOP, since=DAY), *parts)
-    assert SchedulerCache.of(state, IN_ORDER).decide(NOW).wake_at == wake_at
+    assert SchedulerCache.from_snapshot(state, IN_ORDER).decide(NOW).wake_at == wake_at
 
 
 def test_time_alone_is_enough_for_a_pass() -> None:
@@ -189,7 +191,7 @@ def learns(name: str) -> list[float]:
     parts = [node("a", group=name), running(9, "a", TOP, group=name)]
     slow = queued(1, group=name, user="u", name="slow", created_at=NOW)
     quick = queued(2, group=name, user="v", name="quick", created_at=NOW)
-    cache = SchedulerCache.of(snap(*parts, slow, quick), Policy(relearn_seconds=1000.0))
+    cache = SchedulerCache.from_snapshot(snap(*parts, slow, quick), Policy(relearn_seconds=1000.0))
     cache.decide(NOW)
     at, found = NOW, list[float]()
     for ended, order in ((quick, [1, 2]), (slow, [2, 1])):
@@ -201,7 +203,7 @@ def learns(name: str) -> list[float]:
             cache.decide(at)
             assert at < NOW + 5000
         found.append(at - begin)
-    assert found == pytest.approx([1000 * stagger(name)] * 2, abs=21)
+    assert found == pytest.approx([1000 * stagger_factor(name)] * 2, abs=21)
     return found
 
 
@@ -212,7 +214,7 @@ def test_ranks_follow_what_was_learned_now_and_then_and_not_in_all_groups_at_onc
 
 
 def test_groups_learn_at_64_moments_from_three_quarters_of_the_usual_time_on() -> None:
-    found = {stagger(f"group{i}") for i in range(1000)}
+    found = {stagger_factor(f"group{i}") for i in range(1000)}
     assert sorted(found) == [0.75 + i / 128 for i in range(64)]
 
 
@@ -273,7 +275,7 @@ def test_what_holds_for_all_tasks_of_a_size_is_counted_over_the_nodes_once() -> 
 def test_what_nobody_waits_for_wakes_nobody() -> None:
     cache = board_of(snap(nodes(1), running(9, "n00", since=60)))
     (group,) = cache._groups.values()
-    assert group.wakeups.next() == NOW + 840
+    assert group.wakeups.next_at() == NOW + 840
     assert cache.decide(NOW + 1).wake_at is None
     assert board_of(snap()).decide(NOW).wake_at is None
 
@@ -303,7 +305,7 @@ def test_a_group_that_is_built_anew_knows_all_endings() -> None:
 def test_a_board_may_know_what_another_one_has_learned() -> None:
     history = History()
     for ending in QUICK:
-        history.learn(like(ending.task), ending.seconds)
+        history.learn(task_kind(ending.task), ending.seconds)
     cache = SchedulerCache(LEARNED)
     cache.use_histories({"default": history})
     cache.update_nodes(nodes(1))
@@ -421,9 +423,9 @@ def test_a_run_that_weighs_next_to_nothing_ranks_as_it_did_when_it_waited() -> N
     packed = Group("default", packed=True)
     tasks = running(9, "n00", cpu=1, since=1000.0), queued(1, cpu=1, run_seconds=1000.0)
     group = board_of(snap(packed, nodes(1), *tasks), LEARNED)._groups["default"]
-    rating = group.allocations[9].rating
-    assert rating is not None
-    assert rating.merit == pytest.approx(group.waiting[1].merit * LEARNED.staying**2)
+    precedence = group.allocations[9].precedence
+    assert precedence is not None
+    assert precedence.merit == pytest.approx(group.entries[1].merit * LEARNED.staying**2)
 
 
 def test_who_can_not_start_any_more_is_told_in_the_order_of_its_own_wait() -> None:
@@ -450,7 +452,7 @@ def test_learning_is_due_at_its_moment_and_not_before() -> None:
         snap(nodes(1), *busy(1), queued(1), queued(2, user="v", name="quick")), LEARNED
     )
     cache.learn(QUICK)
-    due = NOW + LEARNED.relearn_seconds * stagger("default")
+    due = NOW + LEARNED.relearn_seconds * stagger_factor("default")
     for at, order in ((due - 1, [1, 2]), (due, [2, 1])):
         for _ in range(3):
             cache.update_tasks(busy(1), (), at)
@@ -462,7 +464,7 @@ def test_who_comes_just_before_a_lesson_is_ranked_by_it() -> None:
     tasks = [queued(1), queued(2, user="v", name="quick")]
     cache = board_of(snap(nodes(1), *busy(1), *tasks), LEARNED)
     cache.learn(QUICK)
-    due = NOW + LEARNED.relearn_seconds * stagger("default")
+    due = NOW + LEARNED.relearn_seconds * stagger_factor("default")
     for changed in (tasks, busy(1), busy(1)):
         cache.update_tasks(changed, (), due)
         cache.decide(due)

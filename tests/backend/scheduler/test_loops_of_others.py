@@ -105,7 +105,7 @@ def test_a_demoted_run_is_not_evicted_by_its_victim_and_back() -> None:
 def test_what_can_not_be_met_is_neither_retried_nor_paid_for_by_others(bad: SchedTask) -> None:
     """KAI #848: asked again and again, the answer is the same, no run leaves, and no alarm is set."""
     parts = [nodes(2), node("down", up=False), quota("broke", HIGH, 1), running(9, "n00", LOW)]
-    cache = SchedulerCache.of(snap(*parts, bad, queued(2, 1, LOW)), Policy())
+    cache = SchedulerCache.from_snapshot(snap(*parts, bad, queued(2, 1, LOW)), Policy())
     first = cache.decide(NOW)
     assert [(type(d), d.task) for d in first.decisions] == [(Start, 2)]
     assert cache.decide(NOW + 60).decisions == first.decisions
@@ -116,7 +116,7 @@ def test_what_can_not_be_met_is_neither_retried_nor_paid_for_by_others(bad: Sche
 
 def test_refused_decisions_are_made_again_and_starve_nobody() -> None:
     """KAI #2074: a start that is not carried out stays a proposal, and the rest goes on beside it."""
-    cache = SchedulerCache.of(snap(nodes(2), queued(1), queued(2)), Policy())
+    cache = SchedulerCache.from_snapshot(snap(nodes(2), queued(1), queued(2)), Policy())
     first = cache.decide(NOW)
     assert {d.task for d in first.decisions} == {1, 2}
     cache.update_tasks([running(2, "n01", since=0)], (), NOW)

@@ -1,4 +1,4 @@
-"""Which groups a change concerns, and which part of a snapshot a pass over one group depends on."""
+"""Which groups a change concerns, and which select_group of a snapshot a pass over one group depends on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hai_backend.domain.node import Group
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import Ending, ShareRow
-from hai_backend.scheduler.explain.trial_pass import part
-from hai_backend.scheduler.group_links import GroupLinks, connected
+from hai_backend.scheduler.explain.trial_pass import select_group
+from hai_backend.scheduler.group_links import GroupLinks, find_connected
 from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.testing import node, queued, quota, running, snap
 
@@ -27,7 +27,7 @@ STATE = snap(
 
 @pytest.mark.parametrize(("group", "names"), [("g", "gh"), ("h", "gh"), ("k", "k"), ("x", "")])
 def test_a_part_is_a_group_and_those_that_runs_connect_to_it(group: str, names: str) -> None:
-    found = part(STATE, group)
+    found = select_group(STATE, group)
     assert [node.group for node in found.nodes] == list(names)
     assert [task.id for task in found.tasks] == {"gh": [1, 2], "k": [3, 4], "": []}[names]
     assert list(found.groups) == list(names)
@@ -47,7 +47,7 @@ def test_a_part_is_a_group_and_those_that_runs_connect_to_it(group: str, names: 
     ],
 )
 def test_ties_reach_far(links: list[set[str]], names: str) -> None:
-    assert connected(["a"], links) == set(names)
+    assert find_connected(["a"], links) == set(names)
 
 
 def test_a_node_that_is_moved_back_ties_no_more() -> None:
@@ -75,5 +75,7 @@ BEFORE = Rules({"g": Group("g")}, (quota("u", LOW, 1, "h"),), frozenset("z"), (S
     ],
 )  # fmt: skip
 def test_which_groups_new_rules_concern(now: Rules, names: list[str]) -> None:
-    assert sorted(set(now.differ(BEFORE))) == names
-    assert Rules.of(STATE) == Rules(STATE.groups, STATE.quotas, STATE.inactive_users, STATE.shares)
+    assert sorted(set(now.changed_groups(BEFORE))) == names
+    assert Rules.from_snapshot(STATE) == Rules(
+        STATE.groups, STATE.quotas, STATE.inactive_users, STATE.shares
+    )

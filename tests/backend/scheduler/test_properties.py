@@ -130,8 +130,8 @@ def test_every_queued_task_gets_one_decision_and_every_wait_a_sentence(
 ) -> None:
     snapshot = data.draw(snapshots())
     plan = schedule(snapshot)
-    waiting = {task.id for task in snapshot.tasks if task.standing is SchedulingState.QUEUED}
-    assert sorted(waiting) == sorted(d.task for d in of(plan, Start) + of(plan, Wait))
+    entry = {task.id for task in snapshot.tasks if task.standing is SchedulingState.QUEUED}
+    assert sorted(entry) == sorted(d.task for d in of(plan, Start) + of(plan, Wait))
     assert all(wait.message for wait in of(plan, Wait))
     assert all(len(wait.ahead) <= min(20, max(0, wait.place - 1)) for wait in of(plan, Wait))
 

@@ -14,7 +14,7 @@ from hai_backend.domain.scheduling.snapshot import QuotaRow
 from hai_backend.scheduler.capacity.node_info import Allocation, Occupancy
 from hai_backend.scheduler.capacity.requests import UNIT, Request, units_of
 from hai_backend.scheduler.policy.policy import Policy
-from hai_backend.scheduler.queue.queue import Waiting
+from hai_backend.scheduler.queue.queue import QueueEntry
 from hai_backend.scheduler.queue.user_order import auto_levels
 from hai_backend.scheduler.quota import Limit, Quotas, allows, fits
 from hai_backend.scheduler.shares import Shares, Tier
@@ -23,10 +23,10 @@ from hai_backend.scheduler.testing import queued, quota, share
 LOW, NORMAL, HIGH, AUTO = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.AUTO
 
 
-def wants(task: int, count: int, user: str = "u", **settings: Any) -> Waiting:
+def wants(task: int, count: int, user: str = "u", **settings: Any) -> QueueEntry:
     request = Request(count, units=count * UNIT)
     facts = queued(task, count, AUTO, user=user, **settings)
-    return Waiting(facts, request, NORMAL, NORMAL, 1.0, inf, share=user)
+    return QueueEntry(facts, request, NORMAL, NORMAL, 1.0, inf, share=user)
 
 
 def holds(user: str, count: int) -> Allocation:
@@ -112,16 +112,18 @@ def test_all_limits_must_be_met_now_or_ever() -> None:
         pytest.param([quota("u", AUTO, 3)], [wants(1, 2)], {}, id="one level is no choice"),
     ],
 )  # fmt: skip
-def test_what_auto_becomes(rows: Any, tasks: list[Waiting], expected: dict[int, Priority]) -> None:
+def test_what_auto_becomes(
+    rows: Any, tasks: list[QueueEntry], expected: dict[int, Priority]
+) -> None:
     found = auto_levels("u", tasks, Quotas(rows, Policy()))
-    assert {waiting.task.id: level for waiting, level in found} == expected
+    assert {entry.task.id: level for entry, level in found} == expected
 
 
-def one_by_one(tasks: list[Waiting], quotas: Quotas) -> dict[int, Priority]:
+def one_by_one(tasks: list[QueueEntry], quotas: Quotas) -> dict[int, Priority]:
     """What AUTO becomes, when each task asks for all that is known of each level."""
-    levels, claims, found = quotas.candidates("u"), dict.fromkeys(Priority, 0), {}
-    for waiting in sorted(tasks, key=lambda waiting: (waiting.task.custom_rank, waiting.task.id)):
-        units = waiting.request.units
+    levels, claims, found = quotas.auto_levels("u"), dict.fromkeys(Priority, 0), {}
+    for entry in sorted(tasks, key=lambda entry: (entry.task.custom_rank, entry.task.id)):
+        units = entry.request.units
         possible = [level for level in levels if allows(quotas.limits("u", level), units)]
         free = [
             level
@@ -133,7 +135,7 @@ def one_by_one(tasks: list[Waiting], quotas: Quotas) -> dict[int, Priority]:
         level = [*free, *reversed(possible or levels)][0]
         for row in (level, AUTO) if possible else ():
             claims[row] += units
-        found[waiting.task.id] = level
+        found[entry.task.id] = level
     return found
 
 
@@ -150,7 +152,7 @@ def test_what_auto_becomes_is_what_each_task_would_find(
     quotas = Quotas([quota("u", HIGH, 3), *rows], Policy())
     quotas.add_used("u", NORMAL, held * UNIT)
     tasks = [wants(i, count, custom_rank=rank) for i, (count, rank) in enumerate(asked, start=1)]
-    found = {waiting.task.id: level for waiting, level in auto_levels("u", tasks, quotas)}
+    found = {entry.task.id: level for entry, level in auto_levels("u", tasks, quotas)}
     assert found == one_by_one(tasks, quotas)
 
 
@@ -207,7 +209,7 @@ def test_where_a_run_stands(kept: int, count: int, expected: Tier) -> None:
 
 def test_who_is_in_no_user_group_is_beyond() -> None:
     shares = divided(10, share("u", 2, weight=1))
-    assert (shares.of("u"), shares.of("x")) == ("u", "")
+    assert (shares.share_of("u"), shares.share_of("x")) == ("u", "")
     outsider = wants(1, 1, "x")
     outsider.share = ""
     assert shares.tier(outsider) is Tier.BEYOND

@@ -167,16 +167,16 @@ def test_who_has_waited_for_too_long_comes_before_parts() -> None:
 
 def test_places_in_the_queue_follow_the_parts() -> None:
     full = has(9, "y", "n00 n01", Priority.EXTREME_HIGH)
-    waiting = [wants(1, "x", 2), wants(2, "a", 2), wants(3, "a", 2), wants(4, "x", 2)]
-    plan = schedule(snap(nodes(2), full, waiting, share("a", 2)), IN_ORDER)
+    entry = [wants(1, "x", 2), wants(2, "a", 2), wants(3, "a", 2), wants(4, "x", 2)]
+    plan = schedule(snap(nodes(2), full, entry, share("a", 2)), IN_ORDER)
     waits = {d.place: d.task for d in plan.decisions if isinstance(d, Wait)}
     assert [waits[place] for place in sorted(waits)] == [2, 1, 3, 4]
 
 
 def test_who_was_promised_nodes_for_its_part_stands_before_whom_it_passed() -> None:
     hopeless = queued(3, 9, user="a", created_at=0.0)
-    waiting = [wants(1, "x"), wants(2, "a", 2), hopeless]
-    state = snap(nodes(2), leaving(9, "n01"), waiting, share("a", 2))
+    entry = [wants(1, "x"), wants(2, "a", 2), hopeless]
+    state = snap(nodes(2), leaving(9, "n01"), entry, share("a", 2))
     waits = {w.task: w for w in schedule(state, IN_ORDER).decisions if isinstance(w, Wait)}
     assert [(waits[n].why, waits[n].place, waits[n].ahead) for n in (2, 1)] == [
         (PROMISED, 1, ()),
@@ -200,8 +200,8 @@ def test_who_has_no_part_comes_last_however_little_it_asks_for() -> None:
 
 def test_what_is_asked_to_leave_counts_for_no_part_any_more() -> None:
     lent = has(1, "a", "n00 n01", Priority.LOW)
-    waiting = [wants(2, "y", 2, Priority.HIGH), wants(3, "x", 2), wants(4, "a", 2)]
-    plan = schedule(snap(nodes(2), lent, waiting, share("a", 2)), IN_ORDER)
+    entry = [wants(2, "y", 2, Priority.HIGH), wants(3, "x", 2), wants(4, "a", 2)]
+    plan = schedule(snap(nodes(2), lent, entry, share("a", 2)), IN_ORDER)
     waits = {d.place: d.task for d in plan.decisions if isinstance(d, Wait)}
     assert [waits[place] for place in sorted(waits)] == [2, 4, 3]
 

@@ -29,32 +29,32 @@ SETTERS: dict[str, Callable[[Wakeups, float], None]] = {
 def test_what_is_past_or_never_is_not_set(how: str, at: float, expected: float) -> None:
     wakeups = Wakeups()
     SETTERS[how](wakeups, at)
-    assert wakeups.next() == expected
+    assert wakeups.next_at() == expected
 
 
 def test_they_come_in_order_each_once() -> None:
     wakeups = Wakeups()
     wakeups.append([(9.0, 3), (7.0, 1)])
-    wakeups.arrange()
+    wakeups.sort()
     wakeups.set(8.0, 2, NOW)
-    assert list(wakeups.due(6.0)) == []
-    assert list(wakeups.due(8.0)) == [1, 2]
-    assert list(wakeups.due(9.0)) == [3]
-    assert wakeups.next() == inf
+    assert list(wakeups.pop_due(6.0)) == []
+    assert list(wakeups.pop_due(8.0)) == [1, 2]
+    assert list(wakeups.pop_due(9.0)) == [3]
+    assert wakeups.next_at() == inf
 
 
 def test_others_may_be_set_while_they_come() -> None:
     wakeups = Wakeups()
     wakeups.set(6.0, 1, NOW)
-    for task in wakeups.due(7.0):
+    for task in wakeups.pop_due(7.0):
         wakeups.set(9.0, task + 1, 7.0)
-    assert wakeups.next() == 9.0
+    assert wakeups.next_at() == 9.0
 
 
 def test_who_asks_again_and_again_is_woken_once_and_may_ask_anew_afterwards() -> None:
     wakeups = Wakeups()
     for _ in range(3):
         wakeups.set_once(6.0, 1, NOW)
-    assert list(wakeups.due(6.0)) == [1]
+    assert list(wakeups.pop_due(6.0)) == [1]
     wakeups.set_once(6.0, 1, NOW)  # the clock was set back
-    assert list(wakeups.due(6.0)) == [1]
+    assert list(wakeups.pop_due(6.0)) == [1]

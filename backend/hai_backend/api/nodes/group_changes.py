@@ -11,7 +11,7 @@ from hai_backend.api.request.field_checks import NAME, Rules
 from hai_backend.api.scheduling.convert_policy import NAMES, policy_from_proto
 from hai_backend.domain.errors import Invalid
 from hai_backend.domain.node import Group
-from hai_backend.scheduler.policy.group_policy import settings, written
+from hai_backend.scheduler.policy.group_policy import format_settings, settings
 from hai_backend.scheduler.policy.policy import Policy, parse, to_mapping
 
 _PATHS = ("packed", "policy", *(f"policy.{name}" for name in NAMES))
@@ -28,7 +28,7 @@ def changed(before: Group, request: UpdateGroupRequest, base: Policy) -> Group:
     policy = _checked(_merged(before, request, paths), base, rules)
     rules.check()
     packed = request.packed if "packed" in paths else before.packed
-    return Group(request.name, packed, written(policy))
+    return Group(request.name, packed, format_settings(policy))
 
 
 def _paths(request: UpdateGroupRequest) -> list[str]:

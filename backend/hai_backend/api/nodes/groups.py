@@ -19,7 +19,7 @@ from hai_backend.api.server import audit
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.task import Task
-from hai_backend.scheduler.policy.group_policy import in_force, settings
+from hai_backend.scheduler.policy.group_policy import resolve_policy, settings
 from hai_backend.scheduler.policy.policy import Policy, to_mapping
 from hai_backend.scheduler.policy.preview import preview
 
@@ -123,7 +123,7 @@ def _message(
         free_nodes=sum(node.name not in held for node in usable),
         waiting_tasks=waiting,
         policy=policy_to_proto(settings(group)),
-        policy_in_force=policy_to_proto(to_mapping(in_force(group, policy))),
+        policy_in_force=policy_to_proto(to_mapping(resolve_policy(group, policy))),
     )
 
 
@@ -135,7 +135,7 @@ def difference(before: Group, after: Group, base: Policy) -> str:
 
 
 def _told(group: Group, base: Policy) -> Mapping[str, str]:
-    own, policy = settings(group), to_mapping(in_force(group, base))
+    own, policy = settings(group), to_mapping(resolve_policy(group, base))
     values: dict[str, Any] = {"packed": group.packed, **policy}
     return {
         name: f"{value}" if name in own or name == "packed" else f"{value} (default)"

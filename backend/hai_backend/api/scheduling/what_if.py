@@ -23,7 +23,7 @@ from hai_backend.scheduler.explain.blockers import Blockers, find_blockers
 from hai_backend.scheduler.explain.dry_run import DryRun, Outcome, dry_run
 from hai_backend.scheduler.explain.remedy import Remedy
 from hai_backend.scheduler.explain.remedy_search import find_remedies
-from hai_backend.scheduler.explain.trial_pass import part, run_pass
+from hai_backend.scheduler.explain.trial_pass import run_pass, select_group
 from hai_backend.scheduler.policy.policy import Policy
 
 PATIENCE_SECONDS = 10.0  # behind the questions of others
@@ -108,7 +108,7 @@ class WhatIf:
         group = next((t.group for t in snapshot.tasks if t.id == task), None)
         if group is None:
             return Insight()
-        found = run_pass(part(snapshot, group), task, self._policy)
+        found = run_pass(select_group(snapshot, group), task, self._policy)
         end = time.monotonic() + self._search_seconds
         return Insight(
             find_blockers(found.cycle, task, ahead) if found.cycle else Blockers(),

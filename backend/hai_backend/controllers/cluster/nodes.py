@@ -14,7 +14,7 @@ from hai_backend.controllers.aio.change_feed import ChangeFeed
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.errors import NotFound
 from hai_backend.domain.node import Group, Labels, Node, NodeState
-from hai_backend.scheduler.policy.group_policy import readable
+from hai_backend.scheduler.policy.group_policy import has_valid_policy
 from hai_backend.store.base import Store
 
 log = structlog.get_logger(__name__)
@@ -53,7 +53,7 @@ class Cluster:
         """Read stored nodes. They are not ready until the launcher reports them."""
         self._groups = {g.name: g for g in await self._store.groups()}
         for group in self._groups.values():
-            if not readable(group):
+            if not has_valid_policy(group):
                 log.warning("a group's policy cannot be read: the server's holds", group=group.name)
         for node in await self._stored_nodes():
             reason = node.reason if node.cordoned else _UNCONFIRMED

@@ -1,9 +1,9 @@
 """Chooses nodes for a gang: nodes that are free now (`allocate`), or also nodes that are being released (`promise`).
 
-Tasks on whole nodes take empty nodes as capacity/topology.py says. In packed groups a task that requests a part of a
-node joins others where it leaves the least free (best fit: GPUs, cpus, memory), and takes an empty node only when it
-must. A dev container goes to the node with the fewest tasks. All ranks of a gang are equal, so a gang fits exactly when
-all nodes together have room for its number of ranks.
+A task on whole nodes gets empty nodes by topology (capacity/topology.py). In packed groups, a task that requests a part
+of a node gets the occupied node where it leaves the least free (best fit by GPUs, then cpus, then memory), and an empty
+node only if no occupied node has room. A dev container gets the node with the fewest tasks. All ranks of a gang are
+equal, so a gang fits if all nodes together have room for its number of ranks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hai_backend.scheduler.capacity.resources import Resources, covers, plus, ra
 
 
 def allocate(pool: Pool, request: Request, allocation: Allocation) -> tuple[NodeInfo, ...] | None:
-    """Allocate nodes that are free now for all ranks, or none: None."""
+    """Allocate nodes that are free now to all ranks, or return None."""
     if request.node_names:
         return _allocate_named(pool, request, allocation)
     if request.whole_nodes:
@@ -29,7 +29,7 @@ def allocate(pool: Pool, request: Request, allocation: Allocation) -> tuple[Node
 
 
 def promise(pool: Pool, request: Request, allocation: Allocation) -> tuple[NodeInfo, ...]:
-    """Allocate free nodes, then nodes that are being released. `rank_capacity` has said that they suffice."""
+    """Allocate free nodes, then nodes that are being released. They suffice according to `rank_capacity`."""
     if request.node_names:
         return _allocate_all(pool.nodes_for(request), allocation)
     return (
@@ -40,7 +40,7 @@ def promise(pool: Pool, request: Request, allocation: Allocation) -> tuple[NodeI
 
 
 def rank_capacity(pool: Pool, request: Request, occupancy: Occupancy) -> int:
-    """How many ranks fit now (EMPTY), or once all nodes that are being released are free (RELEASING)."""
+    """Return how many ranks fit now (EMPTY), or after all nodes that are being released are free (RELEASING)."""
     if request.whole_nodes:
         return pool.count(request, occupancy)
     if request.node_names:
@@ -56,7 +56,7 @@ def rank_capacity(pool: Pool, request: Request, occupancy: Occupancy) -> int:
 def ranks_on(
     node: NodeInfo, request: Request, occupancy: Occupancy, victims: Container[Allocation] = ()
 ) -> int:
-    """How many ranks fit on a node once all tasks up to `occupancy`, and those in `victims`, have left it."""
+    """Return how many ranks fit on a node after all tasks up to `occupancy`, and all `victims`, have left it."""
     if request.whole_nodes:
         return int(
             all(
@@ -107,13 +107,13 @@ def _pick_empty(pool: Pool, request: Request, count: int) -> list[NodeInfo]:
             if nodes:
                 empty[domain] = empty.get(domain, 0) + len(nodes)
     chosen: list[NodeInfo] = []
-    for domain, take in topology.spread(empty, count) if count else ():
+    for domain, number in topology.choose_leaves(empty, count) if count else ():
         in_domain = [
             node
             for node_class in node_classes
-            for node in node_class.empty_nodes.get(domain, [])[:take]
+            for node in node_class.empty_nodes.get(domain, [])[:number]
         ]
-        chosen += in_domain[:take]
+        chosen += in_domain[:number]
     return chosen
 
 
@@ -124,7 +124,7 @@ def _allocate_parts(
     for _ in range(request.count):
         node = _least_loaded(pool, request) if request.spread else _best_fit(pool, request)
         if node is None:
-            # Only for the first rank: `allocate` has made sure that there is room for all of them
+            # Happens only for a single rank: `allocate` checks before that larger gangs fit.
             return None
         allocation.add(node)
         chosen.append(node)
@@ -132,13 +132,13 @@ def _allocate_parts(
 
 
 def _least_loaded(pool: Pool, request: Request) -> NodeInfo | None:
-    """For dev containers, whose users notice the load of others."""
+    """Choose a node for a dev container, whose user notices the load of other tasks."""
     fitting = (node for node in pool.nodes_for(request) if covers(node.free, request.resources))
     return min(fitting, key=lambda node: _fit_key(node, request), default=None)
 
 
 def _fit_key(node: NodeInfo, request: Request) -> tuple[object, ...]:
-    """The node with the smallest key fits best."""
+    """Return the sort key of a node; the node with the smallest key fits best."""
     loads = (
         (len(node.allocations), *(-amount for amount in node.free)) if request.spread else node.free
     )
@@ -178,7 +178,11 @@ def _promise_whole_nodes(
 
 
 def _pick_releasing(pool: Pool, request: Request, task: int, count: int) -> list[NodeInfo]:
-    """Nodes that are being released: for this task, then for nobody, then for others, which may need just these."""
+    """Return nodes that are being released.
+
+    Nodes reserved for this task come first, then nodes that are not reserved. Nodes reserved for other tasks come last,
+    because those tasks may fit on no other nodes.
+    """
     node_classes = pool.classes_for(request)
     chosen = [
         node
@@ -203,13 +207,12 @@ def _promise_parts(pool: Pool, request: Request, allocation: Allocation) -> tupl
         node: ranks_on(node, request, Occupancy.RELEASING) for node in pool.nodes_for(request)
     }
     chosen: list[NodeInfo] = []
-
     preferred = (allocation.task.id, 0)
 
     def key(node: NodeInfo) -> tuple[bool, int, tuple[object, ...]]:
-        later = not covers(node.free, request.resources)
+        must_wait = not covers(node.free, request.resources)
         order = preferred.index(node.reserved_for) if node.reserved_for in preferred else 2
-        return (later, order, _fit_key(node, request))
+        return (must_wait, order, _fit_key(node, request))
 
     for _ in range(request.count):
         best = min((node for node, ranks in ranks_left.items() if ranks), key=key)

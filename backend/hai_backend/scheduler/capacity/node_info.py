@@ -1,8 +1,7 @@
-"""Nodes as one pass sees them: what each has free, which tasks have it allocated, and classes of equal nodes with
-counts.
+"""Nodes as a pass sees them: what each has free, the allocations on it, and its class of equal nodes.
 
-An allocation is added to a node once for each rank. Whatever changes on a node is counted in its class at once, so that
-"how many empty nodes of this class" needs no search.
+An allocation is added to a node once for each rank. Each change of a node is counted in its class at once, so that the
+number of empty nodes of a class is known without a search.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from operator import attrgetter
 
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler.capacity.resources import Resources, covers, minus, plus
-from hai_backend.scheduler.queue.precedence import Rating
+from hai_backend.scheduler.queue.precedence import Precedence
 
 SEVERAL = -1
 """Stands for the ids of several tasks, in `NodeInfo.reserved_for`."""
@@ -23,29 +22,30 @@ _NAME = attrgetter("name")
 
 
 class Occupancy(IntEnum):
-    """How firmly a task has its nodes, and the firmest of the tasks on a node."""
+    """Whether the task of an allocation stays on its nodes; and the highest such value of the tasks on a node."""
 
     EMPTY = 0
-    RELEASING = 1  # asked to leave
+    RELEASING = 1  # the task was asked to leave
     ALLOCATED = 2
 
 
 @dataclass(slots=True, eq=False)
 class Allocation:
-    """A task and the nodes that it has. Without a rating nobody may take them: it is being started, or its row is
-    bad.
+    """A task and its nodes.
+
+    A task without a precedence is being started or has an invalid row, and must not be suspended.
     """
 
     task: SchedTask
     occupancy: Occupancy
-    rating: Rating | None = None
-    resources: Resources | None = None  # of each rank; None: whole nodes
-    units: int = 0  # what all of it weighs against a quota
-    reserved_for: int = 0  # RELEASING: the task that gets its nodes; 0: nobody
+    precedence: Precedence | None = None
+    resources: Resources | None = None  # of each rank; None for whole nodes
+    units: int = 0  # of quota that the task uses
+    reserved_for: int = 0  # if RELEASING: the task that gets the nodes, 0 if there is none
     nodes: list[NodeInfo] = field(default_factory=list)
 
     def add(self, node: NodeInfo) -> None:
-        """Allocate a node, or its part of one, for one more rank."""
+        """Allocate a node, or a part of it, to one more rank."""
         if node.node_class.packed:
             node.set_free(minus(node.free, node.used_by(self)))
             if self.occupancy is not Occupancy.RELEASING:
@@ -56,7 +56,7 @@ class Allocation:
         node.update_occupancy()
 
     def clear(self) -> None:
-        """Free all nodes: the task has left them."""
+        """Free all nodes after the task has left them."""
         for node in self.nodes:
             if node.node_class.packed:
                 node.set_free(plus(node.free, node.used_by(self)))
@@ -67,7 +67,7 @@ class Allocation:
         self.nodes.clear()
 
     def begin_release(self, reserved_for: int) -> None:
-        """The task has been asked to leave, for the sake of task `reserved_for`."""
+        """Mark the nodes as releasing: the task was asked to leave so that task `reserved_for` can start."""
         self.occupancy, self.reserved_for = Occupancy.RELEASING, reserved_for
         for node in self.nodes:
             node.set_future_free(plus(node.future_free, node.used_by(self)))
@@ -83,41 +83,41 @@ class Allocation:
 
 @dataclass(slots=True, eq=False)
 class NodeClass:
-    """Nodes of one zone and size: equal to every task that names no node."""
+    """Nodes of one zone and size, which are equal to every task that names no node."""
 
     zone: str
     size: Resources
     packed: bool
-    partly_free: dict[int, dict[NodeInfo, None]]  # of the pool
-    shared: bool = False  # some node has or had more than one task
+    partly_free: dict[int, dict[NodeInfo, None]]  # the index of the pool
+    shared: bool = False  # whether some node has or had more than one task
     empty: int = 0
     empty_nodes: dict[tuple[str, ...], list[NodeInfo]] = field(default_factory=dict)  # by topology
     releasing: int = 0
     releasing_nodes: dict[int, list[NodeInfo]] = field(default_factory=dict)  # by `reserved_for`
     nodes: dict[NodeInfo, None] = field(default_factory=dict)
-    free: dict[Resources, int] = field(default_factory=dict)  # how many nodes have so much free
-    future_free: dict[Resources, int] = field(default_factory=dict)  # once all releases are done
+    free: dict[Resources, int] = field(default_factory=dict)  # number of nodes by free resources
+    future_free: dict[Resources, int] = field(default_factory=dict)  # the same after all releases
 
 
 @dataclass(slots=True, eq=False)
 class NodeInfo:
-    """A usable node. `occupancy` is that of the firmest task on it."""
+    """A usable node. `occupancy` is the highest occupancy of the tasks on it."""
 
     name: str
     node_class: NodeClass
     topology: tuple[str, ...]
     free: Resources  # now
-    future_free: Resources  # once all tasks that were asked to leave have left
+    future_free: Resources  # after all tasks that were asked to leave have left
     allocations: list[Allocation] = field(default_factory=list)
     occupancy: Occupancy = Occupancy.EMPTY
-    reserved_for: int = 0  # RELEASING: the task that gets the node; 0: nobody; SEVERAL
+    reserved_for: int = 0  # if RELEASING: the task that gets the node, 0 if none does, or SEVERAL
 
     def used_by(self, allocation: Allocation) -> Resources:
-        """What one rank of a task takes of this node."""
+        """Return what one rank of a task uses of this node."""
         return self.node_class.size if allocation.resources is None else allocation.resources
 
     def set_free(self, free: Resources) -> None:
-        """Change what is free, and where the node stands among those that are partly free."""
+        """Change what is free, and the place of the node in the index of partly free nodes."""
         partly_free = self.node_class.partly_free
         partly_free.get(self.free[0], {}).pop(self, None)
         change_count(self.node_class.free, self.free, -1)
@@ -127,20 +127,20 @@ class NodeInfo:
             partly_free.setdefault(free[0], {})[self] = None
 
     def set_future_free(self, free: Resources) -> None:
-        """Change what will be free."""
+        """Change what will be free after all releases."""
         change_count(self.node_class.future_free, self.future_free, -1)
         change_count(self.node_class.future_free, free, 1)
         self.future_free = free
 
     def update_occupancy(self) -> None:
-        """Count the node in its class as its allocations are now."""
-        occupancy, reserved_for = self._firmest()
+        """Compute the occupancy from the allocations, and count the node in its class accordingly."""
+        occupancy, reserved_for = self._highest_occupancy()
         if (occupancy, reserved_for) != (self.occupancy, self.reserved_for):
             self.uncount()
             self.occupancy, self.reserved_for = occupancy, reserved_for
             self.count()
 
-    def _firmest(self) -> tuple[Occupancy, int]:
+    def _highest_occupancy(self) -> tuple[Occupancy, int]:
         if not self.allocations:
             return Occupancy.EMPTY, 0
         if len(self.allocations) == 1:
@@ -154,7 +154,7 @@ class NodeInfo:
         return occupancy, tasks.pop() if len(tasks) == 1 else SEVERAL
 
     def count(self) -> None:
-        """Add the node to its class's counts of empty and releasing nodes."""
+        """Add the node to the counts of empty and releasing nodes of its class."""
         in_class = self.node_class
         if self.occupancy is Occupancy.EMPTY:
             in_class.empty += 1
@@ -164,7 +164,7 @@ class NodeInfo:
             insort(in_class.releasing_nodes.setdefault(self.reserved_for, []), self, key=_NAME)
 
     def uncount(self) -> None:
-        """Take the node out of these counts."""
+        """Remove the node from the counts of empty and releasing nodes of its class."""
         in_class = self.node_class
         if self.occupancy is Occupancy.EMPTY:
             in_class.empty -= 1
@@ -178,7 +178,7 @@ class NodeInfo:
 
 
 def change_count(counts: dict[Resources, int], free: Resources, change: int) -> None:
-    """So many nodes more have this much free; negative: fewer. A count of zero is deleted."""
+    """Add `change`, which may be negative, to the number of nodes with this much free. A count of zero is deleted."""
     number = counts.get(free, 0) + change
     if number:
         counts[free] = number

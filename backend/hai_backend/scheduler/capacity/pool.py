@@ -1,7 +1,7 @@
-"""The usable nodes of one group, kept from pass to pass; allocations are added and cleared as runs come and go.
+"""The usable nodes of one group, with indexes by size and by free GPUs. A pool lives for many passes.
 
-A pass only adds allocations (starts, promises) or begins releases, so whatever did not fit once does not fit later in
-the same pass. Afterwards the pass undoes both.
+A pass only adds allocations (starts, promises) and begins releases, so a request that did not fit does not fit later in
+the same pass. The pass undoes both before the group changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hai_backend.scheduler.capacity.resources import Resources, covers, ranks_in
 
 
 class Pool:
-    """The nodes of one group that may take tasks."""
+    """The usable nodes of one group."""
 
     def __init__(self, packed: bool) -> None:
         self.packed = packed
@@ -28,7 +28,7 @@ class Pool:
         self._classes_for: dict[tuple[str, Resources], tuple[NodeClass, ...]] = {}
 
     def add(self, node: Node) -> NodeInfo:
-        """Add a usable node, without allocations."""
+        """Add a usable node that has no allocations."""
         size = size_of(node)
         node_class = self.node_classes.get((node.zone, size))
         if node_class is None:
@@ -44,7 +44,7 @@ class Pool:
         return info
 
     def remove(self, name: str) -> NodeInfo:
-        """Remove a node, also from the allocations on it."""
+        """Remove a node from the pool and from the allocations on it."""
         node = self.nodes.pop(name)
         for allocation in list(node.allocations):
             allocation.nodes = [other for other in allocation.nodes if other is not node]
@@ -57,11 +57,11 @@ class Pool:
 
     @property
     def shared(self) -> bool:
-        """True when a node may have more than one task."""
+        """Whether a node may have more than one task."""
         return self.packed or any(node_class.shared for node_class in self.node_classes.values())
 
     def classes_for(self, request: Request) -> tuple[NodeClass, ...]:
-        """The classes of nodes that suit a request, smallest first."""
+        """Return the classes of nodes that suit a request, the smallest size first."""
         key = (request.zone, request.resources)
         found = self._classes_for.get(key)
         if found is None:
@@ -77,20 +77,20 @@ class Pool:
         return found
 
     def suits(self, node: NodeInfo, request: Request) -> bool:
-        """True when a rank may run on this node, when it is empty."""
+        """Return whether a rank of the request may run on this node when the node is empty."""
         return (
             not request.node_names or node.name in request.node_names
         ) and node.node_class in self.classes_for(request)
 
     def nodes_for(self, request: Request) -> list[NodeInfo]:
-        """The nodes that a request may use when they are empty."""
+        """Return the nodes that the ranks of a request may use when the nodes are empty."""
         if request.node_names:
             named = (self.nodes[name] for name in request.node_names if name in self.nodes)
             return [node for node in named if node.node_class in self.classes_for(request)]
         return [node for node_class in self.classes_for(request) for node in node_class.nodes]
 
     def usable(self, request: Request) -> int:
-        """How many ranks of a request fit on the group's usable nodes when these are empty."""
+        """Return how many ranks of a request fit on the usable nodes of the group when the nodes are empty."""
         if request.node_names:
             return len(self.nodes_for(request))
         return sum(
@@ -100,7 +100,7 @@ class Pool:
         )
 
     def count(self, request: Request, occupancy: Occupancy) -> int:
-        """How many suitable nodes are at most so occupied; ALLOCATED: all of them."""
+        """Return how many suitable nodes have at most this occupancy. With ALLOCATED, all suitable nodes count."""
         if request.node_names:
             return sum(node.occupancy <= occupancy for node in self.nodes_for(request))
         return sum(_count(node_class, occupancy) for node_class in self.classes_for(request))

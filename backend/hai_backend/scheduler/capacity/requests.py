@@ -1,4 +1,4 @@
-"""What the tasks of one group request of its nodes, and what that weighs against a quota."""
+"""What the tasks of one group request of its nodes, and how much quota that uses."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from hai_backend.domain.spec import TaskType
 from hai_backend.scheduler.capacity.resources import Resources, requested_resources, size_of
 
 UNIT = 1_000_000
-"""Weight of one whole node; integers, so that sums are exact."""
+"""The units of quota that one whole node uses. Units are integers, so that sums are exact."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """What a task requests. Equal tasks of a group share one value, so identity tells requests apart."""
+    """What a task requests. Equal requests of a group are one object, so requests are compared by identity."""
 
-    count: int  # of ranks, each on a node or a part of one
+    count: int  # of ranks; each needs a node or a part of one
     whole_nodes: bool = True
     resources: Resources = (0, 0, 0)  # of each rank
     zone: str = ""
     node_names: tuple[str, ...] = ()  # only these nodes
-    units: int = 0  # what it weighs against a quota (UNIT a node)
-    spread: bool = False  # to the least loaded nodes; else to the fullest that have room
+    units: int = 0  # of quota
+    spread: bool = False  # use the least loaded nodes, not the fullest nodes that have room
 
     def __str__(self) -> str:
         """`4 nodes`, `4 nodes with 8 gpus each`, `2 x (1 gpu, 4 cpus)`."""
@@ -41,7 +41,7 @@ class Request:
 
 
 class Requests:
-    """The requests of one group; equal ones are one value."""
+    """The requests of one group; equal requests are one object."""
 
     def __init__(self, packed: bool, nodes: Iterable[Node]) -> None:
         self._packed = packed
@@ -49,8 +49,8 @@ class Requests:
         sizes = zip((0, 0, 0), *map(size_of, nodes), strict=True)
         self.largest: Resources = tuple(map(max, sizes))
 
-    def of(self, task: SchedTask) -> Request:
-        """What the task requests."""
+    def request_of(self, task: SchedTask) -> Request:
+        """Return what the task requests."""
         resources = self.resources(task)
         spread = resources is not None and task.task_type is TaskType.JUPYTER
         key = (task.node_count, resources, task.zone, task.assigned_nodes, spread)
@@ -68,17 +68,18 @@ class Requests:
         return found
 
     def resources(self, task: SchedTask) -> Resources | None:
-        """What a rank takes of a node; None: all of it."""
+        """Return what a rank uses of a node; None for a whole node."""
         return requested_resources(task.gpu, task.cpu, task.memory, packed=self._packed)
 
     def units(self, ranks: int, resources: Resources | None) -> int:
-        """What so many ranks weigh against a quota."""
+        """Return the units of quota that so many ranks use."""
         return units_of(ranks, resources, self.largest)
 
 
 def units_of(ranks: int, resources: Resources | None, largest: Resources) -> int:
-    """What `ranks` ranks weigh. A part of a node weighs what it takes of the group's largest node, in its scarcest
-    resource; `resources` None: whole nodes.
+    """Return the units of quota that `ranks` ranks use; `resources` is None for whole nodes.
+
+    A part of a node uses the largest fraction that one of its resources is of the same resource of the largest node.
     """
     if resources is None:
         return ranks * UNIT

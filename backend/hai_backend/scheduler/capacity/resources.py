@@ -1,4 +1,4 @@
-"""Resource vectors: what a node has, what a rank takes of it, and the arithmetic of both."""
+"""Resource vectors: what a node has, what a rank uses of it, and the arithmetic of both."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ Resources = tuple[int, int, int]
 GB = 1 << 30
 
 UNLIMITED = 10**18
-"""Stands for cpus or memory that a node does not declare: they limit nobody."""
+"""Stands for the cpus or memory of a node that does not declare them, so that they limit no task."""
 
 
 def size_of(node: Node) -> Resources:
-    """What a node has. Cpus and memory that it does not declare limit nobody."""
+    """Return what a node has."""
     return (node.gpus, node.cpus or UNLIMITED, node.memory_bytes or UNLIMITED)
 
 
 def requested_resources(gpu: int, cpu: int, memory_gb: int, *, packed: bool) -> Resources | None:
-    """What a rank takes of a node; None: all of it."""
+    """Return what a rank uses of a node; None for a whole node."""
     if not packed or not (gpu or cpu or memory_gb):
         return None
     return (max(0, gpu), max(0, cpu), max(0, memory_gb) * GB)
 
 
-def covers(have: Resources, resources: Resources) -> bool:
-    """True when `resources` fit into `have`."""
-    return have[0] >= resources[0] and have[1] >= resources[1] and have[2] >= resources[2]
+def covers(free: Resources, needed: Resources) -> bool:
+    """Return whether `needed` fits into `free`."""
+    return free[0] >= needed[0] and free[1] >= needed[1] and free[2] >= needed[2]
 
 
-def minus(have: Resources, used: Resources) -> Resources:
-    """`have` less `used`."""
-    return (have[0] - used[0], have[1] - used[1], have[2] - used[2])
+def minus(a: Resources, b: Resources) -> Resources:
+    """Return `a` - `b`."""
+    return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
 
 
-def plus(have: Resources, back: Resources) -> Resources:
-    """`have` and `back` together."""
-    return (have[0] + back[0], have[1] + back[1], have[2] + back[2])
+def plus(a: Resources, b: Resources) -> Resources:
+    """Return `a` + `b`."""
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
 
 
-def ranks_in(have: Resources, resources: Resources) -> int:
-    """How many ranks that request a part of a node fit into `have`."""
-    gpus, cpus, memory = resources
-    most = have[0] // gpus if gpus else UNLIMITED
+def ranks_in(free: Resources, per_rank: Resources) -> int:
+    """Return how many ranks fit into `free`."""
+    gpus, cpus, memory = per_rank
+    most = free[0] // gpus if gpus else UNLIMITED
     if cpus:
-        most = min(most, have[1] // cpus)
+        most = min(most, free[1] // cpus)
     if memory:
-        most = min(most, have[2] // memory)
+        most = min(most, free[2] // memory)
     return max(0, most)
 
 
-def ranks_among(free_counts: Mapping[Resources, int], resources: Resources) -> int:
-    """How many ranks fit on nodes, counted by what they have free. Most have too few GPUs."""
-    least = resources[0] or -UNLIMITED
-    return sum(n * ranks_in(free, resources) for free, n in free_counts.items() if free[0] >= least)
+def ranks_among(free_counts: Mapping[Resources, int], per_rank: Resources) -> int:
+    """Return how many ranks fit on nodes, which are counted by their free resources."""
+    least = per_rank[0] or -UNLIMITED  # a quick check first: most nodes have too few free GPUs
+    return sum(n * ranks_in(free, per_rank) for free, n in free_counts.items() if free[0] >= least)

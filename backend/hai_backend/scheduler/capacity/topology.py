@@ -1,4 +1,4 @@
-"""Chooses empty nodes by network topology: ranks of a gang should cross few switches, and leave large domains unbroken.
+"""Chooses empty nodes by network topology, so that a gang spans few switches and large domains stay unbroken.
 
 A node's topology names its leaf switch first, then wider domains. A gang takes the smallest domain with enough empty
 nodes (best fit), and in it as few leaf switches as possible.
@@ -11,17 +11,17 @@ from collections.abc import Mapping
 Domain = tuple[str, ...]
 
 
-def spread(empty: Mapping[Domain, int], count: int) -> list[tuple[Domain, int]]:
-    """How many nodes to take of which leaf; `empty` counts at least `count` empty nodes by topology."""
+def choose_leaves(empty: Mapping[Domain, int], count: int) -> list[tuple[Domain, int]]:
+    """Return how many nodes to take of which leaf; `empty` counts the empty nodes by topology, at least `count`."""
     if len(empty) == 1:
         return [(domain, count) for domain in empty]
     remaining = _smallest_domain(empty, count)
     chosen: list[tuple[Domain, int]] = []
     while count:
         domain = _leaf(remaining, count)
-        take = min(count, remaining.pop(domain))
-        chosen.append((domain, take))
-        count -= take
+        number = min(count, remaining.pop(domain))
+        chosen.append((domain, number))
+        count -= number
     return chosen
 
 
@@ -39,7 +39,7 @@ def _smallest_domain(empty: Mapping[Domain, int], count: int) -> dict[Domain, in
 
 
 def _leaf(remaining: Mapping[Domain, int], count: int) -> Domain:
-    """The leaf with the fewest empty nodes that has enough, else the one with the most."""
+    """Return the leaf with the fewest empty nodes that has enough, else the leaf with the most."""
     fitting = [(number, domain) for domain, number in remaining.items() if number >= count]
     if fitting:
         return min(fitting)[1]

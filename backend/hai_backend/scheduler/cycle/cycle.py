@@ -1,11 +1,12 @@
 """One scheduling pass over a node group: which queued tasks start, which get nodes promised, which runs are suspended.
 
-1. Advance: apply what time has changed (demotions, slices, protection, patience, learned ranks, levels of AUTO).
-2. Offer nodes to one task after the other, highest level first, then by rank. A task needs quota, then takes free
-   nodes, else nodes that are being released, else nodes of runs that may be suspended for it. Otherwise it waits, and
-   later tasks may pass it.
-3. The allocations that the pass has made for its decisions stay until `undo`, which must come before the group changes
-   again. Until then the group looks as it will when the decisions are carried out; explain/reasons.py reads it.
+1. Apply what time has changed: demotions, slices, protection, patience, learned run times, levels of AUTO.
+2. Divide the usable nodes among the user groups.
+3. Offer nodes to one task after the other, the highest level first, and within a level by merit. `_offer` lists what a
+   task needs. A task that gets nothing waits, and later tasks may pass it.
+
+The allocations that a pass makes for its decisions stay until `undo`, which must be called before the group changes
+again. Until then the group looks as it will when the decisions are carried out; explain/reasons.py reads it.
 """
 
 from __future__ import annotations
@@ -24,24 +25,25 @@ from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.preemption import relocation, victim_selection
 from hai_backend.scheduler.preemption.bounds import CapacityBound
 from hai_backend.scheduler.preemption.candidates import VictimCandidates, loss
+from hai_backend.scheduler.preemption.victim_index import precedence_of
 from hai_backend.scheduler.queue.precedence import level_name
-from hai_backend.scheduler.queue.queue import Verdict, Waiting
+from hai_backend.scheduler.queue.queue import QueueEntry, RefusalScope
 
 
 @dataclass(slots=True, eq=False)
 class Cycle:
-    """One pass, and its decisions."""
+    """One pass and its decisions."""
 
     group: GroupState
     now: float
     decisions: list[Decision] = field(default_factory=list)
     started: set[int] = field(default_factory=set)
     promised: dict[int, tuple[int, ...]] = field(default_factory=dict)  # task -> runs it waits for
-    first_blocked: Waiting | None = None  # the first task that lacks nodes
-    _reservation: reservation.Reservation | None = None
-    # lines whose tasks find no room beside the reserved nodes
+    first_blocked: QueueEntry | None = None  # the first task that lacks nodes
+    _reservation: reservation.Reservation | None = None  # of `first_blocked`
+    # lines whose tasks do not fit on the nodes that are not reserved
     _full_lines: set[tuple[Request, str]] = field(default_factory=set)
-    _allocated: list[tuple[Waiting, Allocation]] = field(default_factory=list)
+    _allocated: list[tuple[QueueEntry, Allocation]] = field(default_factory=list)
     _suspended: list[Allocation] = field(default_factory=list)
     _victims: VictimCandidates = field(init=False)
     _bound: CapacityBound | None = None
@@ -54,218 +56,228 @@ class Cycle:
         group = self.group
         group.advance(self.now)
         group.shares.divide(len(group.pool.nodes) * UNIT)
-        group.queue.walk(self._offer, self._feasible, group.tier)
+        group.queue.walk(self._offer, self._is_feasible, group.tier)
 
     def undo(self) -> None:
-        """Remove the allocations of this pass, and take its suspensions back."""
-        for waiting, allocation in reversed(self._allocated):
+        """Remove the allocations of this pass, and withdraw its suspensions."""
+        for entry, allocation in reversed(self._allocated):
             allocation.clear()
-            self._count(waiting, -waiting.request.units)
+            self._count_use(entry, -entry.request.units)
         for allocation in self._suspended:
             allocation.undo_release()
             self.group.victim_index.add(allocation)
             self.group.shares.add_retained(allocation.task.user, allocation.units)
 
-    def _count(self, waiting: Waiting, units: int) -> None:
-        user, level = waiting.account
+    def _is_feasible(self, request: Request) -> bool:
+        return self.group.feasible.refusal(request) is None
+
+    def _offer(self, entry: QueueEntry) -> RefusalScope | None:
+        """Give the task nodes. Return None if it got them, else which tasks are refused together with it.
+
+        1. The task's user needs quota for it, and its user group must stay within its limit.
+        2. The task must not delay the task with the reservation: it may be offered only nodes that are not reserved.
+        3. It starts on free nodes; else it is promised nodes, and runs are suspended for it if that is necessary.
+        """
+        limits = self.group.quotas.limits(*entry.account)
+        if limits and not quota.fits(limits, entry.request.units):
+            return RefusalScope.LANE
+        if self.group.shares.exceeded(entry):
+            return RefusalScope.LINE
+        if self._may_delay_reserved(entry):
+            return self._offer_unreserved(entry)
+        scope = self._allocate(entry)
+        if scope is not None and self.first_blocked is None:
+            self.first_blocked = entry
+        return scope
+
+    def _allocate(self, entry: QueueEntry) -> RefusalScope | None:
+        """Start the task or promise it nodes. Return None on success, else which tasks are refused with it."""
+        allocation = Allocation(
+            entry.task,
+            Occupancy.ALLOCATED,
+            resources=None if entry.request.whole_nodes else entry.request.resources,
+        )
+        if not self._start(entry, allocation):
+            scope = self._preempt(entry)
+            if scope is not None:
+                return scope
+            nodes = fit.promise(self.group.pool, entry.request, allocation)
+            self.promised[entry.task.id] = _releasing_tasks(nodes)
+        self._count_use(entry, entry.request.units)
+        self._allocated.append((entry, allocation))
+        return None
+
+    def _start(self, entry: QueueEntry, allocation: Allocation) -> bool:
+        """Start the task if enough nodes are free."""
+        nodes = fit.allocate(self.group.pool, entry.request, allocation)
+        if nodes is None:
+            return False
+        level = entry.quota_level
+        reason = f"{entry.request} free in {self.group.name}, first in the queue at {level.name}"
+        self.started.add(entry.task.id)
+        names = tuple(node.name for node in nodes)
+        self.decisions.append(Start(entry.task.id, names, level, reason))
+        return True
+
+    def _count_use(self, entry: QueueEntry, units: int) -> None:
+        user, level = entry.account
         self.group.quotas.add_used(user, level, units)
         self.group.shares.add_used(user, units)
         self.group.shares.add_retained(user, units)
 
-    def _feasible(self, request: Request) -> bool:
-        return self.group.feasible.verdict(request) is None
+    # The reservation of the first task that lacks nodes.
 
-    def allocation_of(self, task: int) -> Allocation | None:
-        """The nodes that this pass gives to a task. Not after `undo`."""
-        return next(
-            (allocation for waiting, allocation in self._allocated if waiting.task.id == task), None
-        )
-
-    def in_order(self) -> Iterable[Waiting]:
-        """The queue in the order in which tasks would start if each got nodes in its turn, without infeasible tasks."""
-        group = self.group
-        if not group.shares:
-            return (w for w in group.queue.in_order() if self._feasible(w.request))
-        order: list[Waiting] = []
-
-        def take(waiting: Waiting) -> Verdict:
-            order.append(waiting)
-            group.shares.add_retained(waiting.task.user, waiting.request.units)
-            return Verdict.NEXT
-
-        with self.before_offers():
-            group.queue.walk(take, self._feasible, group.tier)
-            for waiting in order:
-                group.shares.add_retained(waiting.task.user, -waiting.request.units)
-        return order
-
-    @contextmanager
-    def before_offers(self) -> Iterator[None]:
-        """Take what this pass gives out of the shares: so they were when the tasks that got it came before others."""
-        shares = self.group.shares
-        for waiting, _ in self._allocated:
-            shares.add_retained(waiting.task.user, -waiting.request.units)
-        yield
-        for waiting, _ in self._allocated:
-            shares.add_retained(waiting.task.user, waiting.request.units)
-
-    def _offer(self, waiting: Waiting) -> Verdict:
-        limits = self.group.quotas.limits(*waiting.account)
-        if limits and not quota.fits(limits, waiting.request.units):
-            return Verdict.LANE
-        if self.group.shares.exceeded(waiting):
-            return Verdict.LINE
-        if self._may_delay_reserved(waiting):
-            return self._offer_beside_reservation(waiting)
-        refusal = self._allocate(waiting)
-        if refusal is not None and self.first_blocked is None:
-            self.first_blocked = waiting
-        return refusal or Verdict.NEXT
-
-    def _allocate(self, waiting: Waiting) -> Verdict | None:
-        """Start the task, or promise it nodes: None. Otherwise which tasks are refused with it."""
-        newcomer = Allocation(
-            waiting.task,
-            Occupancy.ALLOCATED,
-            resources=None if waiting.request.whole_nodes else waiting.request.resources,
-        )
-        if not self._start(waiting, newcomer):
-            refusal = self._preempt(waiting)
-            if refusal is not None:
-                return refusal
-            nodes = fit.promise(self.group.pool, waiting.request, newcomer)
-            self.promised[waiting.task.id] = _releasing_tasks(nodes)
-        self._count(waiting, waiting.request.units)
-        self._allocated.append((waiting, newcomer))
-        return None
-
-    def _may_delay_reserved(self, waiting: Waiting) -> bool:
-        """The first task that lacks nodes could not take these nodes back, and this task may still run when it
-        starts.
-        """
+    def _may_delay_reserved(self, entry: QueueEntry) -> bool:
+        """Return whether the task could keep nodes that the first blocked task needs when its reservation begins."""
         group, first = self.group, self.first_blocked
-        if first is None or reservation.can_return_nodes(waiting, first, group.policy):
+        if first is None or reservation.can_return_nodes(entry, first, group.policy):
             return False
-        if not self._might_fit(waiting):
+        if not self._might_fit(entry):
             return False
         if self._reservation is None:
             self._reservation = reservation.reserve(group, first, self.now)
-        return reservation.outlasts(waiting, first, self._reservation, group)
+        return reservation.outlasts(entry, first, self._reservation, group)
 
-    def _might_fit(self, waiting: Waiting) -> bool:
-        """A quick check: the task would start, or runs might be suspended for it."""
-        group, request = self.group, waiting.request
-        already = fit.rank_capacity(group.pool, request, Occupancy.RELEASING)
-        return already >= request.count or self._might_free(waiting, already)
+    def _offer_unreserved(self, entry: QueueEntry) -> RefusalScope | None:
+        """Offer only nodes that are not reserved.
 
-    def _might_free(self, waiting: Waiting, already: int) -> bool:
-        group, least = self.group, self._least(waiting.request, already)
-        return group.victim_index.might_free(waiting, group.policy, least, bool(group.shares))
-
-    def _offer_beside_reservation(self, waiting: Waiting) -> Verdict:
-        """Offer only nodes that are not reserved. Tasks behind it in its line may still be able to return their
-        nodes.
+        If the task is refused, so is its lane. Other lanes of its line may belong to tasks that can return the nodes.
         """
-        line = (waiting.request, waiting.share)
-        refusal = Verdict.LINE if line in self._full_lines else self._offer_unreserved(waiting)
-        if refusal is None:
-            return Verdict.NEXT
-        if refusal is Verdict.LINE:
+        line = (entry.request, entry.share)
+        scope = RefusalScope.LINE
+        if line not in self._full_lines:
+            refused = self._allocate_unreserved(entry)
+            if refused is None:
+                return None
+            scope = refused
+        if scope is RefusalScope.LINE:
             self._full_lines.add(line)
         self._wake_later()
-        return Verdict.LANE
+        return RefusalScope.LANE
+
+    def _allocate_unreserved(self, entry: QueueEntry) -> RefusalScope | None:
+        """Call `_allocate` while the reserved nodes are occupied."""
+        assert self._reservation is not None
+        placeholder, bound = Allocation(entry.task, Occupancy.ALLOCATED), self._bound
+        for node in self._reservation.nodes:
+            placeholder.add(node)
+        scope = self._allocate(entry)
+        placeholder.clear()
+        self._bound = bound  # a bound computed meanwhile does not count the reserved nodes
+        return scope
 
     def _wake_later(self) -> None:
-        """Expected ends change with time: one wake-up for all tasks that wait for them."""
+        """Set one wake-up for all tasks that wait for expected ends, because these change with time."""
         assert self.first_blocked is not None
         later = self.now + self.group.policy.minimum_seconds
         self.group.wakeups.set_once(later, self.first_blocked.task.id, self.now)
 
-    def _offer_unreserved(self, waiting: Waiting) -> Verdict | None:
-        assert self._reservation is not None
-        reserved, bound = Allocation(waiting.task, Occupancy.ALLOCATED), self._bound
-        for node in self._reservation.nodes:
-            reserved.add(node)
-        refusal = self._allocate(waiting)
-        reserved.clear()
-        self._bound = bound  # a new one would not count the reserved nodes
-        return refusal
+    # Preemption.
 
-    def _start(self, waiting: Waiting, newcomer: Allocation) -> bool:
-        nodes = fit.allocate(self.group.pool, waiting.request, newcomer)
-        if nodes is None:
-            return False
-        level, where = waiting.quota_level, self.group.name
-        reason = f"{waiting.request} free in {where}, first in the queue at {level.name}"
-        self.started.add(waiting.task.id)
-        self.decisions.append(
-            Start(waiting.task.id, tuple(node.name for node in nodes), level, reason)
-        )
-        return True
-
-    def _preempt(self, waiting: Waiting) -> Verdict | None:
-        """Suspend runs if releasing nodes do not suffice: None. Otherwise which tasks are refused with this one."""
-        group, request = self.group, waiting.request
-        already = fit.rank_capacity(group.pool, request, Occupancy.RELEASING)
-        if already >= request.count:
+    def _preempt(self, entry: QueueEntry) -> RefusalScope | None:
+        """Suspend runs unless releasing nodes suffice. Return None if nodes suffice, else which tasks are refused."""
+        group, request = self.group, entry.request
+        fitting_count = fit.rank_capacity(group.pool, request, Occupancy.RELEASING)
+        if fitting_count >= request.count:
             return None
-        refusal, victims = Verdict.LINE, list[Allocation]()
-        if self._might_free(waiting, already) and not self._ruled_out(waiting):
-            victims, refusal = victim_selection.victims(group, waiting, already, self._victims)
+        scope, victims = RefusalScope.LINE, list[Allocation]()
+        if self._might_free(entry, fitting_count) and not self._is_ruled_out(entry):
+            victims, scope = victim_selection.select_victims(
+                group, entry, fitting_count, self._victims
+            )
             if group.packed and not victims:
-                self._bound = CapacityBound(group, waiting, self.now)
-        for victim in victims or self._relocations(waiting, already):
-            self._suspend(victim, waiting, moves=not victims)
+                self._bound = CapacityBound(group, entry, self.now)
+        for victim in victims or self._select_relocations(entry, fitting_count):
+            self._suspend(victim, entry, moves=not victims)
         enough = fit.rank_capacity(group.pool, request, Occupancy.RELEASING) >= request.count
-        return None if enough else refusal
+        return None if enough else scope
 
-    def _ruled_out(self, waiting: Waiting) -> bool:
-        return self._bound is not None and self._bound.refuses(waiting)
+    def _might_fit(self, entry: QueueEntry) -> bool:
+        """Check quickly whether the task would start, or runs might be suspended for it."""
+        fitting_count = fit.rank_capacity(self.group.pool, entry.request, Occupancy.RELEASING)
+        return fitting_count >= entry.request.count or self._might_free(entry, fitting_count)
 
-    def _relocations(self, waiting: Waiting, already: int) -> list[Allocation]:
-        """Runs are moved only for the first task that lacks nodes, so that no task passes others that way."""
-        group, any_node = self.group, not waiting.request.node_names
-        allowed = group.packed and group.policy.time_slices and any_node
+    def _might_free(self, entry: QueueEntry, fitting_count: int) -> bool:
+        """Check quickly whether suspensions might free enough nodes for the ranks that do not fit."""
+        group, request = self.group, entry.request
+        one_node_each = request.whole_nodes or request.node_names
+        least = request.count - fitting_count if one_node_each else 1
+        return group.victim_index.might_free(entry, group.policy, least, bool(group.shares))
+
+    def _is_ruled_out(self, entry: QueueEntry) -> bool:
+        return self._bound is not None and self._bound.refuses(entry)
+
+    def _select_relocations(self, entry: QueueEntry, fitting_count: int) -> list[Allocation]:
+        """Select runs to move. Only the first task that lacks nodes gets nodes that way, so that it passes no other."""
+        group = self.group
+        allowed = group.packed and group.policy.time_slices and not entry.request.node_names
         if not allowed or self.first_blocked is not None:
             return []
-        return relocation.runs_to_move(self.group, waiting, already, self.now)
+        return relocation.select_runs_to_move(group, entry, fitting_count, self.now)
 
-    def _suspend(self, victim: Allocation, waiting: Waiting, *, moves: bool) -> None:
-        assert victim.rating is not None
-        if moves:  # the bound counts on victims; a run that moves need not be one
+    def _suspend(self, victim: Allocation, entry: QueueEntry, *, moves: bool) -> None:
+        if (
+            moves
+        ):  # the bound assumes that only victims leave; a run that moves need not be a victim
             self._bound = None
-        higher = victim.rating.level < waiting.level
-        self.decisions.append(
-            Suspend(victim.task.id, waiting.task.id, self._reason(victim, waiting, moves), higher)
-        )
+        higher = precedence_of(victim).level < entry.level
+        reason = self._suspend_reason(victim, entry, moves)
+        self.decisions.append(Suspend(victim.task.id, entry.task.id, reason, higher))
         self.group.victim_index.remove(victim)
         self._victims.remove(victim)
         self.group.shares.add_retained(victim.task.user, -victim.units)
-        victim.begin_release(reserved_for=waiting.task.id)
+        victim.begin_release(reserved_for=entry.task.id)
         self._suspended.append(victim)
 
-    @staticmethod
-    def _least(request: Request, already: int) -> int:
-        """The fewest nodes that must be freed for the missing ranks."""
-        return request.count - already if request.whole_nodes or request.node_names else 1
-
-    def _reason(self, victim: Allocation, waiting: Waiting, moves: bool) -> str:
-        task, level = waiting.task, waiting.level
-        whose = f"task {task.id} of {task.user} at {level_name(level)} needs {waiting.request}"
-        rating = victim.rating
-        assert rating is not None
+    def _suspend_reason(self, victim: Allocation, entry: QueueEntry, moves: bool) -> str:
+        task, level = entry.task, entry.level
+        need = f"task {task.id} of {task.user} at {level_name(level)} needs {entry.request}"
+        victim_level = precedence_of(victim).level
         if moves:
-            return f"{whose}; this run has had its slice and fits on other nodes: it moves there"
-        if rating.level == level and self.group.shares.different_groups(waiting, victim):
-            return f"{whose}; its user group has more of its part to come than that of this run"
-        if rating.level == level:
-            return f"{whose}; it ranks higher within {level_name(level)} than this run does now"
+            return f"{need}; this run has had its slice and fits on other nodes: it moves there"
+        if victim_level == level and self.group.shares.different_groups(entry, victim):
+            return f"{need}; its user group has more of its part to come than that of this run"
+        if victim_level == level:
+            return f"{need}; it ranks higher within {level_name(level)} than this run does now"
         lost = loss(victim.task, self.group.policy, self.now)
-        counts = f"counts as {level_name(rating.level)} and loses least ({lost:.0f} node-seconds)"
-        return f"{whose}; this run {counts}"
+        counts = f"counts as {level_name(victim_level)} and loses least ({lost:.0f} node-seconds)"
+        return f"{need}; this run {counts}"
+
+    # Questions after the pass.
+
+    def allocation_of(self, task: int) -> Allocation | None:
+        """Return the nodes that this pass gives to a task. Must not be called after `undo`."""
+        return next((made for entry, made in self._allocated if entry.task.id == task), None)
+
+    def in_order(self) -> Iterable[QueueEntry]:
+        """Return the feasible tasks in the order in which they would start if each got nodes in its turn."""
+        group = self.group
+        if not group.shares:
+            return (e for e in group.queue.in_order() if self._is_feasible(e.request))
+        order: list[QueueEntry] = []
+
+        def give_nodes(entry: QueueEntry) -> None:
+            order.append(entry)
+            group.shares.add_retained(entry.task.user, entry.request.units)
+
+        with self.shares_before_pass():
+            group.queue.walk(give_nodes, self._is_feasible, group.tier)
+            for entry in order:
+                group.shares.add_retained(entry.task.user, -entry.request.units)
+        return order
+
+    @contextmanager
+    def shares_before_pass(self) -> Iterator[None]:
+        """Within the block, the shares do not count what this pass has allocated."""
+        shares = self.group.shares
+        for entry, _ in self._allocated:
+            shares.add_retained(entry.task.user, -entry.request.units)
+        yield
+        for entry, _ in self._allocated:
+            shares.add_retained(entry.task.user, entry.request.units)
 
 
 def _releasing_tasks(nodes: Iterable[NodeInfo]) -> tuple[int, ...]:
-    """The tasks that must leave these nodes first."""
+    """Return the tasks that must leave these nodes before another task can start there."""
     allocations = (allocation for node in nodes for allocation in node.allocations)
     return tuple(sorted({a.task.id for a in allocations if a.occupancy is Occupancy.RELEASING}))

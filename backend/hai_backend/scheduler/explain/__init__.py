@@ -1,1 +1,1 @@
-"""Why a task waits, and what would start it."""
+"""Explains why a task waits, and finds changes that would start it."""

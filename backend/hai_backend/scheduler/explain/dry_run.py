@@ -1,4 +1,4 @@
-"""A dry run: what the next pass would do with one more task."""
+"""A dry run: what the next pass would decide if one more task were submitted now."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot
 from hai_backend.scheduler.capacity.node_info import Allocation, Occupancy
-from hai_backend.scheduler.explain.blockers import QuotaUse, quota_use
-from hai_backend.scheduler.explain.trial_pass import Probe, part, run_pass
+from hai_backend.scheduler.explain.blockers import QuotaUse, list_quota_use
+from hai_backend.scheduler.explain.trial_pass import TrialPass, run_pass, select_group
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.scheduler.preemption.candidates import loss, work_lost
 from hai_backend.scheduler.queue.precedence import run_level
@@ -26,81 +26,81 @@ NEVER = frozenset(
         WaitReason.INVALID,
     }
 )
-"""Reasons that no waiting ends, with the quota, nodes and rules as they are now."""
+"""Reasons that do not end with time while quota, nodes and rules stay as they are."""
 
 
 class Outcome(StrEnum):
     """Stable names, which users see."""
 
-    STARTS = "STARTS"  # at once
-    PROMISED = "PROMISED"  # starts when others have left
+    STARTS = "STARTS"  # it starts at once
+    PROMISED = "PROMISED"  # it starts when other tasks have left their nodes
     WAITS = "WAITS"
     NEVER = "NEVER"
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A run that leaves before the task can start. `asked`: it was asked to leave before, for any task."""
+    """A run that must leave before the task can start."""
 
     task: int
     user: str
     nodes: tuple[str, ...]
     level: Priority
     lost: float  # node-seconds of work since its checkpoint or start
-    cost: float  # the same with what it costs to start again
-    asked: bool
+    cost: float  # `lost` and the cost of the restart
+    asked: bool  # whether the run was already asked to leave, for any task
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """The result. `wait` is set unless the task starts at once."""
+    """The result of a dry run. `wait` is set unless the task starts at once."""
 
     outcome: Outcome
     level: Priority
-    nodes: tuple[str, ...] = ()  # that it gets or is promised
+    nodes: tuple[str, ...] = ()  # that the task gets or is promised
     victims: tuple[Victim, ...] = ()
     quota: tuple[QuotaUse, ...] = ()
     wait: Wait | None = None
 
 
 def dry_run(snapshot: Snapshot, task: SchedTask, policy: Policy) -> DryRun:
-    """What would happen to this task if it were submitted now. Its id must be larger than all others."""
+    """Return what would happen to this task if it were submitted now. Its id must be larger than all others."""
     extended = replace(snapshot, tasks=(*snapshot.tasks, task))
-    found = run_pass(part(extended, task.group), task.id, policy)
-    wait = next((w for w in found.cache.waits() if w.task == task.id), None)
-    waiting = found.waiting
+    result = run_pass(select_group(extended, task.group), task.id, policy)
+    wait = next((w for w in result.cache.waits() if w.task == task.id), None)
+    entry = result.entry
     return DryRun(
-        outcome=_outcome(found, wait),
-        level=waiting.quota_level if waiting else task.priority,
-        nodes=_nodes(found),
-        victims=tuple(_victims(found, snapshot.now)),
-        quota=tuple(quota_use(found.cycle.group, waiting)) if found.cycle and waiting else (),
+        outcome=_outcome(result, wait),
+        level=entry.quota_level if entry else task.priority,
+        nodes=_nodes(result),
+        victims=tuple(_victims(result, snapshot.now)),
+        quota=tuple(list_quota_use(result.cycle.group, entry)) if result.cycle and entry else (),
         wait=wait,
     )
 
 
-def _outcome(found: Probe, wait: Wait | None) -> Outcome:
-    if found.served:
-        return Outcome.STARTS if found.start else Outcome.PROMISED
+def _outcome(result: TrialPass, wait: Wait | None) -> Outcome:
+    if result.got_nodes:
+        return Outcome.STARTS if result.start else Outcome.PROMISED
     return Outcome.NEVER if wait is None or wait.why in NEVER else Outcome.WAITS
 
 
-def _allocation(found: Probe) -> Allocation | None:
-    return found.cycle.allocation_of(found.task) if found.cycle and found.served else None
+def _allocation(result: TrialPass) -> Allocation | None:
+    return result.cycle.allocation_of(result.task) if result.cycle and result.got_nodes else None
 
 
-def _nodes(found: Probe) -> tuple[str, ...]:
-    if found.start is not None:
-        return found.start.nodes
-    allocation = _allocation(found)
+def _nodes(result: TrialPass) -> tuple[str, ...]:
+    if result.start is not None:
+        return result.start.nodes
+    allocation = _allocation(result)
     return tuple(node.name for node in allocation.nodes) if allocation else ()
 
 
-def _victims(found: Probe, now: float) -> Iterator[Victim]:
-    """All runs that leave the promised nodes, and those that are suspended for the task."""
-    allocation, suspends = _allocation(found), {victim.task: victim for victim in found.victims}
-    if allocation is None or found.cycle is None:
+def _victims(result: TrialPass, now: float) -> Iterator[Victim]:
+    """Yield all runs that leave the promised nodes, and those that are suspended for the task."""
+    allocation, suspends = _allocation(result), {victim.task: victim for victim in result.victims}
+    if allocation is None or result.cycle is None:
         return
     leaving = {
         other.task.id: other
@@ -108,7 +108,7 @@ def _victims(found: Probe, now: float) -> Iterator[Victim]:
         for other in node.allocations
         if other.occupancy is Occupancy.RELEASING
     }
-    policy, allocations = found.cycle.group.policy, found.cycle.group.allocations
+    policy, allocations = result.cycle.group.policy, result.cycle.group.allocations
     for number in sorted(leaving.keys() | suspends.keys()):
         task = (leaving.get(number) or allocations[number]).task
         yield Victim(

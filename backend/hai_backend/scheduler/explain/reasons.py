@@ -12,14 +12,14 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import ShareRow
 from hai_backend.scheduler import quota
-from hai_backend.scheduler.admission import deferral
+from hai_backend.scheduler.admission import find_deferral
 from hai_backend.scheduler.capacity.fit import rank_capacity
 from hai_backend.scheduler.capacity.node_info import NodeClass, NodeInfo, Occupancy
 from hai_backend.scheduler.capacity.pool import Pool
 from hai_backend.scheduler.capacity.requests import UNIT, Request
 from hai_backend.scheduler.cycle.cycle import Cycle
 from hai_backend.scheduler.queue.precedence import level_name
-from hai_backend.scheduler.queue.queue import Waiting
+from hai_backend.scheduler.queue.queue import QueueEntry
 from hai_backend.scheduler.quota import Limit
 
 _WITHOUT_POSITION = (WaitReason.QUOTA_EXCEEDED, WaitReason.SHARE_EXCEEDED)
@@ -48,61 +48,61 @@ class Explanations:
 
     def one(self, task: int) -> Wait | None:
         """The reason of one task, without its position; None: it does not wait."""
-        waiting = self._group.waiting.get(task)
-        if waiting is None or not self._feasible(waiting):
+        entry = self._group.entries.get(task)
+        if entry is None or not self._feasible(entry):
             return self._wait_outside_queue(task)
         if task in self._cycle.started:
             return None
-        why, text = self.reason(waiting)
-        return Wait(task, why, text, priority=waiting.level)
+        why, text = self.reason(entry)
+        return Wait(task, why, text, priority=entry.level)
 
     def _competing(self) -> Iterator[Wait]:
         ahead: list[int] = []
         position = 0
-        for waiting in self._cycle.in_order():
-            if waiting.task.id in self._cycle.started:
+        for entry in self._cycle.in_order():
+            if entry.task.id in self._cycle.started:
                 continue
-            why, text = self.reason(waiting)
+            why, text = self.reason(entry)
             if why in _WITHOUT_POSITION:
-                yield Wait(waiting.task.id, why, text, 0, waiting.level, ())
+                yield Wait(entry.task.id, why, text, 0, entry.level, ())
             else:
-                yield Wait(waiting.task.id, why, text, position + 1, waiting.level, tuple(ahead))
+                yield Wait(entry.task.id, why, text, position + 1, entry.level, tuple(ahead))
             if why in _COMPETES:
                 position += 1
                 if len(ahead) < self._group.policy.ahead_limit:
-                    ahead.append(waiting.task.id)
+                    ahead.append(entry.task.id)
 
     def _not_competing(self) -> Iterator[Wait]:
         group = self._group
-        infeasible = (task for task, w in group.waiting.items() if not self._feasible(w))
+        infeasible = (task for task, w in group.entries.items() if not self._feasible(w))
         for task in sorted([*group.deferred, *infeasible]):
             if (wait := self._wait_outside_queue(task)) is not None:
                 yield wait
 
     def _wait_outside_queue(self, task: int) -> Wait | None:
-        waiting, deferred = self._group.waiting.get(task), self._group.deferred.get(task)
-        if waiting is not None:
-            verdict, level = self._group.feasible.verdict(waiting.request), waiting.task.priority
+        entry, deferred = self._group.entries.get(task), self._group.deferred.get(task)
+        if entry is not None:
+            verdict, level = self._group.feasible.refusal(entry.request), entry.task.priority
         elif deferred is not None:
-            verdict, level = deferral(deferred, self._cycle.now), deferred.priority
+            verdict, level = find_deferral(deferred, self._cycle.now), deferred.priority
         else:
             return None
         return Wait(task, *verdict, priority=level) if verdict else None
 
-    def _feasible(self, waiting: Waiting) -> bool:
-        return self._group.feasible.verdict(waiting.request) is None
+    def _feasible(self, entry: QueueEntry) -> bool:
+        return self._group.feasible.refusal(entry.request) is None
 
-    def reason(self, waiting: Waiting) -> tuple[WaitReason, str]:
+    def reason(self, entry: QueueEntry) -> tuple[WaitReason, str]:
         """Why a feasible task was not started."""
-        group, request, level = self._group, waiting.request, waiting.level
-        promised = self._cycle.promised.get(waiting.task.id)
+        group, request, level = self._group, entry.request, entry.level
+        promised = self._cycle.promised.get(entry.task.id)
         if promised is not None:
-            return WaitReason.WAITING_FOR_PREEMPTED, nodes_promised(waiting, promised)
-        limits = group.quotas.limits(*waiting.account)
+            return WaitReason.WAITING_FOR_PREEMPTED, nodes_promised(entry, promised)
+        limits = group.quotas.limits(*entry.account)
         if limits and not quota.fits(limits, request.units):
-            return out_of_quota(limits, waiting, group.name)
-        if row := group.shares.exceeded(waiting):
-            return out_of_share(row, group.shares.used(row.name), waiting)
+            return out_of_quota(limits, entry, group.name)
+        if row := group.shares.exceeded(entry):
+            return out_of_share(row, group.shares.used(row.name), entry)
         text = self._texts.get((request, level))
         if text is None:
             lower = self._allocated_below(request, level)
@@ -150,40 +150,40 @@ def _count_below(nodes: Iterable[NodeInfo], level: Priority) -> int:
 def _below(node: NodeInfo, level: Priority) -> bool:
     return all(
         allocation.occupancy is Occupancy.RELEASING
-        or (allocation.rating is not None and allocation.rating.level < level)
+        or (allocation.precedence is not None and allocation.precedence.level < level)
         for allocation in node.allocations
     )
 
 
-def out_of_quota(limits: Iterable[Limit], waiting: Waiting, group: str) -> tuple[WaitReason, str]:
+def out_of_quota(limits: Iterable[Limit], entry: QueueEntry, group: str) -> tuple[WaitReason, str]:
     """The first limit that the task exceeds, for now or for ever."""
-    units = waiting.request.units
+    units = entry.request.units
     limit = min(limits, key=lambda limit: (limit.allowed >= units, limit.available))
     row = "in total" if limit.row is Priority.AUTO else f"at {limit.row.name}"
     text = (
-        f"needs {format_count(units / UNIT, 'node')}; {waiting.task.user} may hold {_nodes(limit.allowed)} {row} "
+        f"needs {format_count(units / UNIT, 'node')}; {entry.task.user} may hold {_nodes(limit.allowed)} {row} "
         f"in {group} and holds {_nodes(limit.used)}"
     )
     exceeded = limit.allowed < units
     return (WaitReason.QUOTA_EXCEEDED if exceeded else WaitReason.OUT_OF_QUOTA), text
 
 
-def out_of_share(row: ShareRow, used: int, waiting: Waiting) -> tuple[WaitReason, str]:
+def out_of_share(row: ShareRow, used: int, entry: QueueEntry) -> tuple[WaitReason, str]:
     """The limit of its user group, exceeded for now or for ever."""
     assert row.limit is not None  # it is exceeded
     text = (
-        f"needs {format_count(waiting.request.units / UNIT, 'node')}; user group {row.name} may hold {row.limit} "
+        f"needs {format_count(entry.request.units / UNIT, 'node')}; user group {row.name} may hold {row.limit} "
         f"in {row.group} and holds {_nodes(used)}"
     )
-    exceeded = row.limit * UNIT < waiting.request.units
+    exceeded = row.limit * UNIT < entry.request.units
     return (WaitReason.SHARE_EXCEEDED if exceeded else WaitReason.OUT_OF_SHARE), text
 
 
-def nodes_promised(waiting: Waiting, releasing: tuple[int, ...]) -> str:
+def nodes_promised(entry: QueueEntry, releasing: tuple[int, ...]) -> str:
     """Which tasks are leaving the nodes that are promised to a task."""
     names = ", ".join(map(str, releasing[:10]))
     more = f" and {len(releasing) - 10} more" if len(releasing) > 10 else ""
-    return f"{waiting.request} promised; starts when task {names}{more} has left"
+    return f"{entry.request} promised; starts when task {names}{more} has left"
 
 
 def _nodes(units: int) -> str:

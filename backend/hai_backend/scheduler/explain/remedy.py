@@ -1,4 +1,4 @@
-"""A change after which a waiting task would get nodes, as a value; and the snapshot with that change applied."""
+"""A change after which a queued task would get nodes, and the snapshot with that change applied."""
 
 from __future__ import annotations
 
@@ -15,32 +15,35 @@ from hai_backend.scheduler.policy.policy import Policy
 class Change(StrEnum):
     """What is changed. Stable names, which users see."""
 
-    QUOTA = "QUOTA"  # `rows`: more nodes for the user at a level, AUTO: in total
-    SHARE = "SHARE"  # `count` more nodes in the limit of the user group
+    QUOTA = (
+        "QUOTA"  # the user may use more nodes at levels, or in total for AUTO, according to `rows`
+    )
+    SHARE = "SHARE"  # the limit of the user group grows by `count` nodes
     FEWER_NODES = "FEWER_NODES"  # the task requests `count` nodes
     LEVEL = "LEVEL"  # the task requests `level`
     TIME = "TIME"  # time passes until `at`, because of `cause`
     UNCORDON = "UNCORDON"  # `nodes` are uncordoned
-    MORE_NODES = "MORE_NODES"  # `count` more free nodes in the group
-    RESUME = "RESUME"  # the task is released
+    MORE_NODES = "MORE_NODES"  # `count` free nodes are added to the group
+    RESUME = "RESUME"  # the task is resumed
 
 
 class Cause(StrEnum):
     """What changes with time."""
 
-    PROTECTION = "PROTECTION"  # of the run of `task`
-    SLICE = "SLICE"  # of the run of `task` is used up
-    DEMOTION = "DEMOTION"  # of the run of `task`
-    DELAY = "DELAY"  # the task may start
-    TURN = "TURN"  # the task has waited for a slice, and its user has no nodes
-    LIFT = "LIFT"  # the task has waited for too long
-    RANK = "RANK"  # the rank of a run or task
+    PROTECTION = "PROTECTION"  # the protection of the run of `task` ends
+    SLICE = "SLICE"  # the run of `task` has used its slice
+    DEMOTION = "DEMOTION"  # the run of `task` is demoted
+    DELAY = "DELAY"  # the delay of the task ends
+    TURN = "TURN"  # the task has waited for one slice, and its user has no nodes
+    LIFT = "LIFT"  # the task has waited too long and is lifted
+    RANK = "RANK"  # the merit of a run or task changes
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change that suffices. `change` says which fields are set. `starts`: at once; else nodes are promised to the
-    task.
+    """A change that suffices. `change` says which fields are set.
+
+    `starts` says whether the task starts at once; otherwise it is promised nodes.
     """
 
     change: Change
@@ -54,8 +57,8 @@ class Remedy:
     starts: bool = False
 
 
-def applied(snapshot: Snapshot, number: int, remedy: Remedy, policy: Policy) -> Snapshot:
-    """The snapshot with the change made. `policy` is that of the task's group."""
+def apply_remedy(snapshot: Snapshot, number: int, remedy: Remedy, policy: Policy) -> Snapshot:
+    """Return the snapshot with the change applied. `policy` is that of the task's group."""
     match remedy.change:
         case Change.QUOTA:
             return _with_quota(snapshot, number, remedy.rows, policy)
@@ -76,13 +79,15 @@ def applied(snapshot: Snapshot, number: int, remedy: Remedy, policy: Policy) -> 
             return _with_nodes(snapshot, number, remedy.count)
 
 
-def task_of(snapshot: Snapshot, number: int) -> SchedTask:
-    """The task with this id."""
+def find_task(snapshot: Snapshot, number: int) -> SchedTask:
+    """Return the task with this id."""
     return next(task for task in snapshot.tasks if task.id == number)
 
 
-def allowed(rows: Iterable[QuotaRow], task: SchedTask, level: Priority, policy: Policy) -> int:
-    """How many nodes the task's user may use at a level; AUTO: in total."""
+def allowed_nodes(
+    rows: Iterable[QuotaRow], task: SchedTask, level: Priority, policy: Policy
+) -> int:
+    """Return how many nodes the task's user may use at a level, or in total for AUTO."""
     matching = (r for r in rows if (r.user, r.group, r.priority) == (task.user, task.group, level))
     default = 0 if level is Priority.AUTO else policy.default_quota or 0
     return max((row.nodes for row in matching), default=default)
@@ -98,15 +103,17 @@ def _with_task(
 def _with_quota(
     snapshot: Snapshot, number: int, more: tuple[tuple[Priority, int], ...], policy: Policy
 ) -> Snapshot:
-    task, rows = task_of(snapshot, number), snapshot.quotas
+    task, rows = find_task(snapshot, number), snapshot.quotas
     for level, nodes in more:
-        new = QuotaRow(task.user, task.group, level, allowed(rows, task, level, policy) + nodes)
+        new = QuotaRow(
+            task.user, task.group, level, allowed_nodes(rows, task, level, policy) + nodes
+        )
         rows = (*(r for r in rows if replace(r, nodes=new.nodes) != new), new)
     return replace(snapshot, quotas=rows)
 
 
 def _with_limit(snapshot: Snapshot, number: int, more: int) -> Snapshot:
-    task = task_of(snapshot, number)
+    task = find_task(snapshot, number)
     return replace(
         snapshot,
         shares=tuple(
@@ -119,16 +126,16 @@ def _with_limit(snapshot: Snapshot, number: int, more: int) -> Snapshot:
 
 
 def _with_nodes(snapshot: Snapshot, number: int, count: int) -> Snapshot:
-    """Add nodes like the largest node of the group that the task could use."""
-    task = task_of(snapshot, number)
-    model = max(candidates(snapshot, task), key=_size)
+    """Add nodes that equal the largest node of the group that the task could use."""
+    task = find_task(snapshot, number)
+    model = max(candidate_nodes(snapshot, task), key=_size)
     free = replace(model, cordoned=False, held="", lift="", state=NodeState.READY)
     new = (replace(free, name=f"{model.name}~{i}") for i in range(count))
     return replace(snapshot, nodes=(*snapshot.nodes, *new))
 
 
-def candidates(snapshot: Snapshot, task: SchedTask) -> list[Node]:
-    """The nodes of the task's group and zone, in any state."""
+def candidate_nodes(snapshot: Snapshot, task: SchedTask) -> list[Node]:
+    """Return the nodes of the task's group and zone, in any state."""
     in_group = (node for node in snapshot.nodes if node.group == task.group)
     return [node for node in in_group if task.zone in ("", node.zone)]
 

@@ -1,7 +1,8 @@
-"""What-if queries: the smallest changes after which the next pass would start a waiting task, or promise it nodes.
+"""Finds remedies: the smallest changes after which the next pass would start a queued task or promise it nodes.
 
-Each change is tried by making that pass, and so is the next smaller one, which must not suffice. Searches double and
-then halve, so the number of passes grows with the logarithm of the request, and it is bounded.
+Each change is tried by making that pass. The next smaller change is tried too, and must not suffice. A search doubles
+the change until it suffices and then bisects, so the number of passes grows with the logarithm of the change. The
+number of passes is also limited.
 """
 
 from __future__ import annotations
@@ -21,18 +22,23 @@ from hai_backend.scheduler.explain.remedy import (
     Cause,
     Change,
     Remedy,
-    applied,
-    candidates,
-    task_of,
+    apply_remedy,
+    candidate_nodes,
+    find_task,
 )
-from hai_backend.scheduler.explain.remedy_times import time_changes
-from hai_backend.scheduler.explain.trial_pass import Probe, part, run_next_pass, run_pass
+from hai_backend.scheduler.explain.remedy_times import list_remedy_times
+from hai_backend.scheduler.explain.trial_pass import (
+    TrialPass,
+    run_next_pass,
+    run_pass,
+    select_group,
+)
 from hai_backend.scheduler.policy.policy import Policy
 
-_MAX_STEPS = 64  # wake-ups between two known times
+_MAX_STEPS = 64  # wake-ups that are tried between two known times
 _MIN_PASSES, _MAX_PASSES = 24, 120
-_MIN_NODES = 16  # that are tried at least
-_EFFORT = 60_000  # tasks and nodes over all passes
+_MIN_NODES = 16  # up to which more nodes are always tried
+_EFFORT = 60_000  # tasks and nodes, summed over all passes
 
 Try = Callable[[int], Remedy]
 
@@ -42,34 +48,34 @@ _NODES = frozenset(
 _QUOTA = frozenset({WaitReason.OUT_OF_QUOTA, WaitReason.QUOTA_EXCEEDED})
 _SHARE = frozenset({WaitReason.OUT_OF_SHARE, WaitReason.SHARE_EXCEEDED})
 _DEFERRED = frozenset({WaitReason.HELD, WaitReason.BACKING_OFF})
-_TIMELESS = frozenset({WaitReason.HELD, WaitReason.AFTER})  # no known time ends these
+_TIMELESS = frozenset({WaitReason.HELD, WaitReason.AFTER})  # do not end at a known time
 
 
 class _NoPassesLeft(Exception):
-    """No passes are left."""
+    """The search has made as many passes as it may."""
 
 
 def find_remedies(
     snapshot: Snapshot, task: int, policy: Policy, may_continue: Callable[[], bool] = lambda: True
 ) -> tuple[Remedy, ...]:
-    """Changes that suffice alone, those that its user can make first. None for a task that does not wait.
+    """Return changes each of which suffices, first those that the task's user can make; none if the task does not wait.
 
-    `may_continue` is called before each pass: with a long queue one takes a second.
+    `may_continue` is called before each pass, because a pass takes a second if the queue is long.
     """
     group = next((t.group for t in snapshot.tasks if t.id == task), None)
     if group is None:
         return ()
-    relevant = part(snapshot, group)
+    relevant = select_group(snapshot, group)
     search = _Search(relevant, task, policy, _passes(relevant), may_continue)
     found: list[Remedy] = []
     with suppress(_NoPassesLeft):
         for remedy in search.all():
-            found.append(remedy)  # noqa: PERF402 - what was found before the last pass counts
+            found.append(remedy)  # noqa: PERF402 - keeps the remedies found before the exception
     return tuple(found)
 
 
 def _passes(snapshot: Snapshot) -> int:
-    """How many passes may be made: a few seconds of one core at most."""
+    """Return how many passes may be made, so that they take a few seconds of one core at most."""
     return max(
         _MIN_PASSES, min(_MAX_PASSES, _EFFORT // (1 + len(snapshot.tasks) + len(snapshot.nodes)))
     )
@@ -86,15 +92,15 @@ class _Search:
     ) -> None:
         self._snapshot = snapshot
         self._may_continue = may_continue
-        self._task = task_of(snapshot, task)
+        self._task = find_task(snapshot, task)
         self._server_policy = policy
         self._passes_left = most
         self._current = run_pass(snapshot, task, policy)
 
     def all(self) -> Iterator[Remedy]:
-        """All remedies, those that its user can make first."""
+        """Yield all remedies, first those that the task's user can make."""
         wait, cycle = self._current.wait, self._current.cycle
-        if wait is None or cycle is None or self._current.served:
+        if wait is None or cycle is None or self._current.got_nodes:
             return
         self._group = cycle.group
         if wait.why in _QUOTA | _SHARE | _NODES:
@@ -110,24 +116,24 @@ class _Search:
         if wait.why not in _TIMELESS:
             yield from self._time()
 
-    def _try(self, remedy: Remedy) -> Probe:
+    def _try(self, remedy: Remedy) -> TrialPass:
         if self._passes_left <= 0 or not self._may_continue():
             raise _NoPassesLeft
         self._passes_left -= 1
-        snapshot = applied(self._snapshot, self._task.id, remedy, self._group.policy)
+        snapshot = apply_remedy(self._snapshot, self._task.id, remedy, self._group.policy)
         return run_pass(snapshot, self._task.id, self._server_policy)
 
     def _works(self, remedy: Remedy) -> bool:
-        return self._try(remedy).served
+        return self._try(remedy).got_nodes
 
     def _verified(self, remedy: Remedy) -> Iterator[Remedy]:
-        """The remedy, if it suffices, and whether the task starts at once."""
+        """Yield the remedy if it suffices, with `starts` set."""
         found = self._try(remedy)
-        if found.served:
+        if found.got_nodes:
             yield replace(remedy, starts=found.start is not None)
 
     def _least(self, change: Try, most: int) -> Iterator[Remedy]:
-        """The smallest number that suffices, of 1 to `most`."""
+        """Yield the change with the smallest number from 1 to `most` that suffices."""
         if most < 1 or not self._works(change(most)):
             return
         number = _smallest(lambda n: n == most or self._works(change(n)), most)
@@ -141,7 +147,7 @@ class _Search:
             )
 
     def _level(self) -> Iterator[Remedy]:
-        """The lowest level that suffices."""
+        """Yield the lowest level that suffices."""
         for level in sorted(LEVELS):
             if level is not self._task.priority:
                 for remedy in self._verified(Remedy(Change.LEVEL, level=level)):
@@ -149,11 +155,11 @@ class _Search:
                     return
 
     def _quota(self) -> Iterator[Remedy]:
-        """More nodes in each row that is exceeded; of two, the row of the level first."""
-        waiting = self._current.waiting
-        assert waiting is not None  # a task that lacks quota is in the queue
-        limits = self._group.quotas.limits(*waiting.account)
-        rows = [limit.row for limit in limits if limit.available < waiting.request.units]
+        """Yield the fewest nodes to add to each row that is exceeded. The row of the level comes before the total."""
+        entry = self._current.entry
+        assert entry is not None  # a task that lacks quota is in the queue
+        limits = self._group.quotas.limits(*entry.account)
+        rows = [limit.row for limit in limits if limit.available < entry.request.units]
         most = self._user_demand()
         more: dict[Priority, int] = dict.fromkeys(rows, most)
         for row in rows:
@@ -170,30 +176,34 @@ class _Search:
 
     def _group_demand(self) -> int:
         shares, users = self._group.shares, {task.user for task in self._snapshot.tasks}
-        return self._demand({u for u in users if shares.of(u) == shares.of(self._task.user)})
+        return self._demand(
+            {u for u in users if shares.share_of(u) == shares.share_of(self._task.user)}
+        )
 
     def _demand(self, users: Collection[str]) -> int:
-        """The most nodes that the users' tasks can use."""
-        waiting, allocations = self._group.waiting.values(), self._group.allocations.values()
-        units = sum(w.request.units for w in waiting if w.task.user in users)
+        """Return the most nodes that the users' tasks can use."""
+        entry, allocations = self._group.entries.values(), self._group.allocations.values()
+        units = sum(w.request.units for w in entry if w.task.user in users)
         used = sum(a.units for a in allocations if a.task.user in users)
         return -(-(units + used) // UNIT)
 
     def _uncordon(self) -> Iterator[Remedy]:
-        """Uncordon as few nodes as suffice: empty ones first, or in reverse order if that takes fewer."""
+        """Yield the fewest nodes to uncordon: empty nodes first, or occupied nodes first if fewer of them suffice."""
         occupied = {name for task in self._snapshot.tasks for name in task.placed}
-        found = [n for n in candidates(self._snapshot, self._task) if self._usable_by_task(n.name)]
+        found = [
+            n for n in candidate_nodes(self._snapshot, self._task) if self._usable_by_task(n.name)
+        ]
         ready = [n.name for n in found if n.can_be_opened]
         names = sorted(ready, key=lambda name: (name in occupied, name))
         orders = [names] if occupied.isdisjoint(names) else [names, names[::-1]]
         chosen = [remedy.nodes for order in orders for remedy in self._first_of(order)]
         if chosen:
-            yield from self._verified(_uncordon(self._needed_only(min(chosen, key=len))))
+            yield from self._verified(_uncordon(self._drop_unneeded(min(chosen, key=len))))
 
     def _first_of(self, names: list[str]) -> Iterator[Remedy]:
         return self._least(lambda n: _uncordon(names[:n]), len(names))
 
-    def _needed_only(self, names: tuple[str, ...]) -> list[str]:
+    def _drop_unneeded(self, names: tuple[str, ...]) -> list[str]:
         needed = list(names)
         for name in names if len(names) > 1 else ():
             fewer = [other for other in needed if other != name]
@@ -205,14 +215,14 @@ class _Search:
         return not self._task.assigned_nodes or name in self._task.assigned_nodes
 
     def _more_nodes(self) -> Iterator[Remedy]:
-        """A limited number: the turn of the task will come before a cluster has grown much."""
+        """Yield the fewest nodes to add to the group, up to a limit: nobody adds many nodes for one task."""
         most = max(_MIN_NODES, 4 * self._task.node_count)
-        if not self._task.assigned_nodes and candidates(self._snapshot, self._task):
+        if not self._task.assigned_nodes and candidate_nodes(self._snapshot, self._task):
             yield from self._least(lambda n: Remedy(Change.MORE_NODES, count=n), most)
 
     def _time(self) -> Iterator[Remedy]:
-        """The first known time that suffices, or an earlier wake-up that does."""
-        changes = time_changes(self._task, self._group, self._snapshot.now)
+        """Yield the first known time that suffices, or an earlier wake-up that suffices."""
+        changes = list_remedy_times(self._task, self._group, self._snapshot.now)
         at = self._first(list(changes)) if changes else None
         if at is None or self._works(_at(nextafter(at, -inf))):
             return
@@ -220,7 +230,7 @@ class _Search:
         yield from self._verified(replace(_at(at), cause=cause, task=task))
 
     def _first(self, times: list[float]) -> float | None:
-        """A time that suffices while the one before does not."""
+        """Return a time that suffices while the time before it does not."""
         tried = list(_doubling(len(times)))
         for before, index in zip([0, *tried], tried, strict=False):
             if self._works(_at(times[index - 1])):
@@ -230,8 +240,8 @@ class _Search:
         return None
 
     def _earlier(self, last: float, at: float) -> float:
-        """A wake-up between `last` and `at` that suffices; else `at`."""
-        cache = SchedulerCache.of(replace(self._snapshot, now=last), self._server_policy)
+        """Return the first wake-up between `last` and `at` that suffices, else `at`."""
+        cache = SchedulerCache.from_snapshot(replace(self._snapshot, now=last), self._server_policy)
         wake_at: float | None = cache.decide(last).wake_at
         for _ in range(_MAX_STEPS):
             if wake_at is None or wake_at >= at:
@@ -239,7 +249,7 @@ class _Search:
             if not self._may_continue():
                 raise _NoPassesLeft
             found = run_next_pass(cache, wake_at, self._task.id)
-            if found.served:
+            if found.got_nodes:
                 return wake_at
             wake_at = found.plan.wake_at
         return at
@@ -262,7 +272,7 @@ def _at(time: float) -> Remedy:
 
 
 def _smallest(works: Callable[[int], bool], most: int) -> int:
-    """A number that works while the one before does not. `most` works, 0 does not."""
+    """Return a number that works while the number before it does not. `most` works, 0 does not."""
     before = 0
     for number in _doubling(most):
         if works(number):
@@ -272,7 +282,7 @@ def _smallest(works: Callable[[int], bool], most: int) -> int:
 
 
 def _doubling(most: int) -> Iterator[int]:
-    """1, 3, 7, 15 … and at last `most`."""
+    """Yield 1, 3, 7, 15, … and finally `most`."""
     number = 1
     while number < most:
         yield number

@@ -1,6 +1,6 @@
-"""One pass over a snapshot, and its result for one task. Dry runs and what-if queries are made of these.
+"""One pass over a snapshot, and its result for one task. Dry runs and searches for remedies consist of such passes.
 
-The cost of a pass depends on the size of the task's group, not of the cluster.
+The cost of a pass grows with the task's group; the size of the rest of the cluster does not matter.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from hai_backend.domain.scheduling.plan import Plan, Start, Suspend, Wait, WaitR
 from hai_backend.domain.scheduling.snapshot import Snapshot
 from hai_backend.scheduler.cache import SchedulerCache
 from hai_backend.scheduler.cycle.cycle import Cycle
-from hai_backend.scheduler.group_links import connected
+from hai_backend.scheduler.group_links import find_connected
 from hai_backend.scheduler.policy.policy import Policy
-from hai_backend.scheduler.queue.queue import Waiting
+from hai_backend.scheduler.queue.queue import QueueEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """What a pass has decided about a task. `wait` has no position; `cycle` is the pass over its group."""
+class TrialPass:
+    """What a pass has decided about a task. `wait` has no position; `cycle` is the pass over the task's group."""
 
     task: int
     plan: Plan
@@ -28,41 +28,41 @@ class Probe:
     cycle: Cycle | None
 
     @property
-    def served(self) -> bool:
-        """It starts, or nodes are promised to it."""
+    def got_nodes(self) -> bool:
+        """Whether the task starts or is promised nodes."""
         promised = self.wait is not None and self.wait.why is WaitReason.WAITING_FOR_PREEMPTED
         return self.start is not None or promised
 
     @property
-    def waiting(self) -> Waiting | None:
-        """The task in the queue; None: it is deferred, or not queued."""
-        return self.cycle.group.waiting.get(self.task) if self.cycle else None
+    def entry(self) -> QueueEntry | None:
+        """The entry of the task in the queue; None if the task is deferred or not queued."""
+        return self.cycle.group.entries.get(self.task) if self.cycle else None
 
     @property
     def victims(self) -> tuple[Suspend, ...]:
-        """The suspensions for its sake."""
+        """The suspensions for the task."""
         decisions = self.plan.decisions
         return tuple(d for d in decisions if isinstance(d, Suspend) and d.for_task == self.task)
 
 
-def run_pass(snapshot: Snapshot, task: int, policy: Policy) -> Probe:
-    """Make a pass over a snapshot, which should be a `part`."""
-    cache = SchedulerCache.of(snapshot, policy)
+def run_pass(snapshot: Snapshot, task: int, policy: Policy) -> TrialPass:
+    """Make a pass over a snapshot, which should be a result of `select_group`."""
+    cache = SchedulerCache.from_snapshot(snapshot, policy)
     return run_next_pass(cache, snapshot.now, task)
 
 
-def run_next_pass(cache: SchedulerCache, now: float, task: int) -> Probe:
+def run_next_pass(cache: SchedulerCache, now: float, task: int) -> TrialPass:
     """Make the next pass of a cache."""
     plan = cache.decide(now)
     starts = (d for d in plan.decisions if isinstance(d, Start) and d.task == task)
     start = next(starts, None)
     wait = None if start else cache.wait(task)
-    return Probe(task, plan, start, wait, cache, cache.cycle_of(task))
+    return TrialPass(task, plan, start, wait, cache, cache.cycle_of(task))
 
 
-def part(snapshot: Snapshot, group: str) -> Snapshot:
-    """The part of a snapshot that a pass over this group depends on: the group, and groups that runs connect to it."""
-    names = connected([group], _links(snapshot))
+def select_group(snapshot: Snapshot, group: str) -> Snapshot:
+    """Return the part of a snapshot that a pass over this group depends on: the group, and groups connected by runs."""
+    names = find_connected([group], _links(snapshot))
     return replace(
         snapshot,
         nodes=tuple(node for node in snapshot.nodes if node.group in names),

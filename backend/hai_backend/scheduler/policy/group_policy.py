@@ -1,6 +1,6 @@
-"""The settings of a node group as they are stored: a JSON text of those that differ from the server's policy.
+"""The stored settings of a node group: a JSON text of the settings that differ from the server's policy.
 
-Other settings follow the server's policy, also when its defaults change in a new version.
+All other settings follow the server's policy, even if its defaults change in a new version.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NO_SETTINGS: Mapping[str, Any] = {}
 
 
 def settings(group: Group) -> Mapping[str, Any]:
-    """The settings of the group. An invalid text sets nothing, so that it never stops a pass."""
+    """Return the settings of the group. An invalid text counts as no settings, so that passes continue."""
     if not group.policy:
         return _NO_SETTINGS
     try:
@@ -28,16 +28,16 @@ def settings(group: Group) -> Mapping[str, Any]:
     return dict(found)
 
 
-def readable(group: Group) -> bool:
-    """False when the stored text is invalid."""
+def has_valid_policy(group: Group) -> bool:
+    """Return whether the stored text is valid."""
     return not group.policy or bool(settings(group))
 
 
-def in_force(group: Group, base: Policy) -> Policy:
-    """The policy of passes over the group."""
+def resolve_policy(group: Group, base: Policy) -> Policy:
+    """Return the policy for passes over the group."""
     return parse(settings(group), base=base) if group.policy else base
 
 
-def written(found: Mapping[str, Any]) -> str:
-    """The text to store; equal for equal settings."""
+def format_settings(found: Mapping[str, Any]) -> str:
+    """Return the text to store; it is equal for equal settings."""
     return json.dumps(found, sort_keys=True) if found else ""

@@ -1,6 +1,6 @@
-"""Strict parsing of settings. All violations are reported at once; for an unknown name or choice the nearest one.
+"""Strict parsing of settings. All violations are reported at once; an unknown name or choice gets a suggestion.
 
-A reader turns what was written into a value, or raises ValueError; Invalid, if there are several violations.
+A reader converts one JSON value. It raises ValueError for one violation and Invalid for several.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ _MAX_LENGTH = 40  # characters of a wrong value
 _NAMES = {level.name: level for level in LEVELS}
 
 
-def table(found: Any, readers: Mapping[str, Reader], needed: Iterable[str] = ()) -> dict[str, Any]:
-    """The values under those names that were written. Raises ValueError or Invalid."""
+def read_table(
+    found: Any, readers: Mapping[str, Reader], required: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Convert each value of a JSON object with the reader of its name. Raises ValueError or Invalid."""
     if not isinstance(found, Mapping):
         raise ValueError(f"must hold names and values, not {abbreviated(found)}")
     values: dict[str, Any] = {}
-    faults = [Violation(name, "is missing") for name in needed if name not in found]
+    faults = [Violation(name, "is missing") for name in required if name not in found]
     for key, written in found.items():
         try:
             values[str(key)] = _reader(str(key), readers)(written)
@@ -46,7 +48,7 @@ def _reader(name: str, readers: Mapping[str, Reader]) -> Reader:
 
 
 def number(least: float, most: float) -> Reader:
-    """A reader of numbers within limits; rejects NaN and booleans."""
+    """Return a reader of numbers within limits. It rejects NaN and booleans."""
 
     def read(written: Any) -> float:
         if not (_is_number(written) and least <= written <= most):
@@ -59,7 +61,7 @@ def number(least: float, most: float) -> Reader:
 
 
 def integer(least: int, most: int) -> Reader:
-    """A reader of integers within limits."""
+    """Return a reader of integers within limits."""
 
     def read(written: Any) -> int:
         if not (_is_number(written) and least <= written <= most and written == int(written)):
@@ -72,32 +74,32 @@ def integer(least: int, most: int) -> Reader:
 
 
 def flag(written: Any) -> bool:
-    """True or false."""
+    """Read true or false."""
     if not isinstance(written, bool):
         raise ValueError(f"must be true or false, not {abbreviated(written)}")
     return written
 
 
 def choice_of(kind: type[EnumChoice]) -> Callable[[Any], EnumChoice]:
-    """A reader of the values of an enumeration."""
+    """Return a reader of the values of an enumeration."""
     choices = {str(choice): choice for choice in kind}
     return lambda written: _one_of(choices, written)
 
 
 def level(written: Any) -> Priority:
-    """A level by its name, without AUTO."""
+    """Read the name of a level other than AUTO."""
     return _one_of(_NAMES, written)
 
 
 def suggestion(text: str, choices: Iterable[str]) -> str:
-    """`; did you mean …?` if a choice is similar, else all choices."""
+    """Return "; did you mean …?" if a choice is similar, else all choices."""
     folded = {name.casefold(): name for name in choices}
     found = get_close_matches(text[:64].casefold(), list(folded), n=1)
     return f"; did you mean {folded[found[0]]}?" if found else f"; there are {', '.join(choices)}"
 
 
 def abbreviated(written: Any) -> str:
-    """What was written, at most 40 characters."""
+    """Return the representation of a value, in at most 40 characters."""
     text = repr(written)
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
 

@@ -18,21 +18,23 @@ from hai_backend.scheduler.policy.parse import (
     integer,
     level,
     number,
-    table,
+    read_table,
 )
 
 
 class Ranking(StrEnum):
     """Which tasks of one level come first."""
 
-    LEARNED = "learned"  # best odds of ending per node-second, as history tells (queue/history.py)
+    LEARNED = (
+        "learned"  # highest probability of ending per node-second, by history (queue/history.py)
+    )
     ATTAINED = "attained"  # least attained service in node-seconds
-    SUBMITTED = "submitted"  # first submission; with slices: the longest wait
+    SUBMITTED = "submitted"  # first submission, or the longest wait if slices are on
 
 
 @dataclass(frozen=True, slots=True)
 class Demotion:
-    """After `after_seconds` of one run, the run counts as `to`; the task's own level returns with its next run."""
+    """After `after_seconds`, a run counts as level `to`. The next run of the task has the task's own level again."""
 
     to: Priority
     after_seconds: float
@@ -45,46 +47,50 @@ _DEMOTION: Mapping[Priority, Demotion] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Levels and demotion are as in HAI's manual; other defaults did best on real traces (docs: scheduling)."""
+    """The policy of a group.
+
+    The default levels and demotion are those of HAI's manual; other defaults did best on real traces (docs:
+    scheduling).
+    """
 
     ranking: Ranking = Ranking.LEARNED
     demotion: Mapping[Priority, Demotion] = field(default_factory=lambda: _DEMOTION)
 
-    # Within a level a waiting task may take the nodes of a run that ranks lower. A run ranks `staying` times as high as
-    # its merit, and as much again inside its slice; so does, with each slice that it waits for, the first task of a
-    # user who holds nothing: equals take turns. A slice lasts so long that suspending and starting again cost at most
-    # `overhead_share` of it, and never less than `minimum_seconds`.
+    # Within a level, a queued task may suspend a run with a lower merit. The merit of a run is multiplied by `staying`,
+    # and once more while it is in its slice. The merit of the first task of a user without nodes is multiplied by
+    # `staying` for each slice that the task has waited, so that equal tasks take turns. A slice is so long that
+    # suspending and starting again cost at most `overhead_share` of it, and never shorter than `minimum_seconds`.
     time_slices: bool = True
     staying: float = 1.6
     overhead_share: float = 0.007
 
-    # No run is suspended for an equal level before it has run for `minimum_seconds`, and so much again for each
-    # suspension of the last day. For each of these that was for a higher level, the run is protected for a whole slice
-    # more, from all levels but `urgent` ones. At `daily_suspensions` in a day, only urgent ones suspend it.
+    # A run is suspended for an equal level only after `minimum_seconds`, and `minimum_seconds` more for each suspension
+    # of the last day. Each of these suspensions for a higher level protects the run for one more slice, from all levels
+    # below `urgent`. After `daily_suspensions` in a day, only tasks at `urgent` or above suspend it.
     minimum_seconds: float = 900.0
     urgent: Priority = Priority.HIGH
     daily_suspensions: int = 24
 
-    # A task that has waited so long counts as `lifted_to` (or as its own level, if that is higher) and comes first
-    # there.
+    # A task that has waited for `patience_seconds` is lifted: it comes first at level `lifted_to`, or at its own level
+    # if that is higher.
     patience_seconds: float = 86_400.0
     lifted_to: Priority = Priority.NORMAL
 
-    # Quota in nodes for a user without a row for (group, level); None: unlimited.
+    # The quota in nodes of a user without a row for a group and level; None means unlimited.
     default_quota: int | None = None
 
-    # AUTO takes the highest level for which the user has a quota row with room. This level is the one that it may
-    # use without a row, so that unlimited users do not all run at EXTREME_HIGH.
+    # AUTO is resolved to the highest level for which the user has a quota row with room. It may be resolved to this
+    # level without a row, so that tasks of unlimited users do not all run at EXTREME_HIGH.
     auto_level_when_unlimited: Priority = Priority.NORMAL
 
-    # What a suspension costs a node beside the work since its checkpoint: leaving, starting again, loading.
-    # Holds for tasks of which it was never measured.
+    # What a suspension costs per node besides lost work: leaving, starting again, loading. Used for tasks for which
+    # this was never measured.
     restart_seconds: float = 65.0
 
-    # Endings change the learned ranking so often; in between, places in the queue are stable.
+    # How often endings change the learned ranking. Between two changes the positions in the queue are stable.
     relearn_seconds: float = 1800.0
 
-    # How many of the tasks before it are listed for a waiting task.
+    # How many of the tasks ahead are listed for a queued task.
     ahead_limit: int = 20
 
 
@@ -97,22 +103,22 @@ def _quota(written: Any) -> int | None:
     return None if nodes == _UNLIMITED else nodes
 
 
-def _lower(than: Priority) -> Reader:
+def _level_below(limit: Priority) -> Reader:
     def read(written: Any) -> Priority:
-        if (found := level(written)) >= than:
-            raise ValueError(f"must be a level below {than.name}, not {abbreviated(written)}")
+        if (found := level(written)) >= limit:
+            raise ValueError(f"must be a level below {limit.name}, not {abbreviated(written)}")
         return found
 
     return read
 
 
 def _demotion_of(source: Priority) -> Reader:
-    readers = {"to": _lower(source), "after_seconds": _SECONDS}
-    return lambda written: Demotion(**table(written, readers, needed=readers))
+    readers = {"to": _level_below(source), "after_seconds": _SECONDS}
+    return lambda written: Demotion(**read_table(written, readers, required=readers))
 
 
 def _demotions(written: Any) -> Mapping[Priority, Demotion]:
-    found = table(written, {source.name: _demotion_of(source) for source in LEVELS})
+    found = read_table(written, {source.name: _demotion_of(source) for source in LEVELS})
     return MappingProxyType({Priority[name]: demotion for name, demotion in found.items()})
 
 
@@ -138,13 +144,13 @@ _READERS: Mapping[str, Reader] = MappingProxyType(
 
 
 def parse(mapping: Mapping[str, Any], where: str = "", base: Policy | None = None) -> Policy:
-    """The policy of these settings; settings that are missing are as in `base`, or have their defaults.
+    """Return the policy of these settings. Settings that are missing are taken from `base`, or from the defaults.
 
-    Raises Invalid with every violation; `where` (a file) begins their fields. -1 nodes of quota are unlimited.
+    Raises Invalid with all violations, whose fields begin with `where` (a file). A quota of -1 nodes means unlimited.
     """
     before = f"{where}: " if where else ""
     try:
-        return replace(base or Policy(), **table(mapping, _READERS))
+        return replace(base or Policy(), **read_table(mapping, _READERS))
     except ValueError as error:
         raise Invalid((Violation(where, str(error)),), reason="BAD_POLICY") from error
     except Invalid as error:
@@ -153,7 +159,7 @@ def parse(mapping: Mapping[str, Any], where: str = "", base: Policy | None = Non
 
 
 def to_mapping(policy: Policy) -> dict[str, Any]:
-    """Every setting in JSON form: `parse` returns the same policy."""
+    """Return all settings in JSON form. `parse` converts them back to an equal policy."""
     return {f.name: _written(getattr(policy, f.name)) for f in fields(policy)}
 
 

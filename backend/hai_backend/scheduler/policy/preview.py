@@ -1,4 +1,4 @@
-"""What new settings of a group would change in the next pass: that pass is made twice on one snapshot."""
+"""What new settings of a group would change in the next pass. That pass is made with both settings on one snapshot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hai_backend.domain.node import Group
 from hai_backend.domain.scheduling.plan import Start, Suspend, Wait
 from hai_backend.domain.scheduling.snapshot import Snapshot
 from hai_backend.scheduler.cache import schedule
-from hai_backend.scheduler.explain.trial_pass import part
+from hai_backend.scheduler.explain.trial_pass import select_group
 from hai_backend.scheduler.policy.policy import Policy
 
 
@@ -26,8 +26,8 @@ class Effect:
 
 
 def preview(snapshot: Snapshot, settings: Group, policy: Policy) -> Effect:
-    """The effect of these settings on their group. Costs two passes over a new cache of that group."""
-    before = part(snapshot, settings.name)
+    """Return the effect of these settings on their group. This makes two passes over the group."""
+    before = select_group(snapshot, settings.name)
     old = _decisions(before, settings.name, policy)
     changed = replace(before, groups={**before.groups, settings.name: settings})
     new = _decisions(changed, settings.name, policy)

@@ -14,7 +14,7 @@ _Row = TypeVar("_Row", QuotaRow, ShareRow)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """As they are now."""
+    """All rows of these settings."""
 
     groups: Mapping[str, Group] = field(default_factory=dict)
     quotas: tuple[QuotaRow, ...] = ()
@@ -22,12 +22,12 @@ class Rules:
     shares: tuple[ShareRow, ...] = ()
 
     @staticmethod
-    def of(snapshot: Snapshot) -> Rules:
-        """Those of a snapshot."""
+    def from_snapshot(snapshot: Snapshot) -> Rules:
+        """Return the rules of a snapshot."""
         return Rules(snapshot.groups, snapshot.quotas, snapshot.inactive_users, snapshot.shares)
 
-    def differ(self, before: Rules) -> Iterator[str]:
-        """The groups of which something has changed, or is new."""
+    def changed_groups(self, before: Rules) -> Iterator[str]:
+        """Yield the groups whose rules differ from `before`."""
         if self.groups != before.groups:
             yield from self.groups
             yield from before.groups
@@ -36,7 +36,7 @@ class Rules:
 
 
 def _groups_of(now: tuple[_Row, ...], before: tuple[_Row, ...]) -> list[str]:
-    """The groups of rows that are not in both."""
+    """Return the groups of rows that are only in one of the two."""
     if now == before:
         return []
     return sorted(row.group for row in set(now).symmetric_difference(before))

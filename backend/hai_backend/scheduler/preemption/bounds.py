@@ -1,7 +1,7 @@
-"""An upper bound of what suspensions could free: a task that does not fit in it needs no search for victims.
+"""An upper bound of what suspensions could free: a task that does not fit within the bound needs no search for victims.
 
-In groups that share nodes this search is long, and a queue of many sizes would repeat it for each size in each pass, in
-vain. During a pass capacity only shrinks, and later tasks rank no higher: a bound that refused one task holds for them.
+In packed groups such a search is long, and it would be repeated for each size of task in the queue. During a pass
+capacity only shrinks and later tasks rank no higher, so a bound that was computed for one task holds for later ones.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from hai_backend.scheduler.capacity.node_info import (
 from hai_backend.scheduler.capacity.requests import Request
 from hai_backend.scheduler.capacity.resources import Resources, plus, ranks_among
 from hai_backend.scheduler.group_state import GroupState
-from hai_backend.scheduler.preemption.victim_index import rating_of
-from hai_backend.scheduler.queue.queue import Waiting
+from hai_backend.scheduler.preemption.victim_index import precedence_of
+from hai_backend.scheduler.queue.queue import QueueEntry
 
 
 class CapacityBound:
-    """What is free if every run leaves that may be suspended for this task, also runs of its own user."""
+    """The free resources after every run has left that may be suspended for a task, runs of its own user included."""
 
-    def __init__(self, group: GroupState, waiting: Waiting, now: float) -> None:
+    def __init__(self, group: GroupState, entry: QueueEntry, now: float) -> None:
         self._all_equals = bool(group.shares) or group.user_order.reordered
-        self._top = (waiting.level, waiting.merit)
+        self._top = (entry.level, entry.merit)
         self._pool = group.pool
         self._free_counts = {
             node_class: dict(node_class.future_free)
@@ -34,7 +34,7 @@ class CapacityBound:
         self._empty = {
             node_class: node_class.empty + node_class.releasing for node_class in self._free_counts
         }
-        self._release(_preemptible(group, waiting, now, self._all_equals))
+        self._release(_preemptible(group, entry, now, self._all_equals))
 
     def _release(self, victims: set[Allocation]) -> None:
         freed: dict[NodeInfo, Resources] = {}
@@ -48,14 +48,14 @@ class CapacityBound:
                 a in victims or a.occupancy is Occupancy.RELEASING for a in node.allocations
             )
 
-    def refuses(self, waiting: Waiting) -> bool:
-        """True when the task, and later tasks of the pass with the same request, cannot fit."""
+    def refuses(self, entry: QueueEntry) -> bool:
+        """Return True if the task cannot fit, nor any later task of the pass with the same request."""
         level, merit = self._top
-        no_higher_merit = self._all_equals or waiting.merit <= merit
-        applies = waiting.level < level or (waiting.level == level and no_higher_merit)
-        if not applies or waiting.request.node_names:
+        no_higher_merit = self._all_equals or entry.merit <= merit
+        applies = entry.level < level or (entry.level == level and no_higher_merit)
+        if not applies or entry.request.node_names:
             return False
-        return self._ranks(waiting.request) < waiting.request.count
+        return self._ranks(entry.request) < entry.request.count
 
     def _ranks(self, request: Request) -> int:
         return sum(
@@ -69,14 +69,14 @@ class CapacityBound:
 
 
 def _preemptible(
-    group: GroupState, waiting: Waiting, now: float, all_equals: bool
+    group: GroupState, entry: QueueEntry, now: float, all_equals: bool
 ) -> set[Allocation]:
-    """Judged by levels, ranks and protection alone."""
+    """Return the runs that levels, merit and protection allow to suspend for the task."""
     policy, victims = group.policy, set[Allocation]()
-    for level, step in group.victim_index.below(waiting, all_equals):
-        equals = level == waiting.level
+    for level, runs in group.victim_index.runs_by_level(entry, all_equals):
+        equals = level == entry.level
         if equals and not policy.time_slices and not group.shares:
             continue
-        urgent = not equals and waiting.level >= policy.urgent
-        victims.update(a for a in step if urgent or rating_of(a).guard_ends[equals] <= now)
+        urgent = not equals and entry.level >= policy.urgent
+        victims.update(a for a in runs if urgent or precedence_of(a).protection_ends[equals] <= now)
     return victims

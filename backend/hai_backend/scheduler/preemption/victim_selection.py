@@ -1,10 +1,10 @@
-"""Selects the runs that are suspended so that a waiting task fits: the victims.
+"""Selects the runs that are suspended so that a queued task fits: the victims.
 
-Runs of lower levels come first, and of these the run that loses least for what it frees: nodes x (seconds since the
-last checkpoint or start, plus the cost of a restart) for each node that the task can use. Then, where time slices are
-on, runs of the task's own level that rank below it. Among these, lost work counts in steps of two, and of equal losses
-the lowest rank leaves first. Victims that turn out not to be needed are dropped. If all victims together do not
-suffice, none is suspended.
+1. Runs of lower levels come first, the lowest level first. Within a level, the run with the smallest loss per freed
+   rank comes first. The loss is nodes x (seconds since the last checkpoint or start, plus the cost of a restart).
+2. If time slices are on, runs of the task's own level that rank below the task come next. Their losses are rounded up
+   to powers of two, and among equal losses the run with the lowest merit comes first.
+3. Victims that turn out not to be needed are dropped. If all victims together do not suffice, none is suspended.
 """
 
 from __future__ import annotations
@@ -20,48 +20,49 @@ from hai_backend.scheduler.capacity.requests import Request
 from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.preemption.candidates import Price, VictimCandidates
 from hai_backend.scheduler.preemption.eligibility import immune_until, preemptible_at, refusal_scope
-from hai_backend.scheduler.preemption.victim_index import rating_of
-from hai_backend.scheduler.queue.queue import Verdict, Waiting
+from hai_backend.scheduler.preemption.victim_index import precedence_of
+from hai_backend.scheduler.queue.queue import QueueEntry, RefusalScope
 from hai_backend.scheduler.shares import Shares
 
 
-def victims(
-    group: GroupState, waiting: Waiting, already: int, selection: VictimCandidates
-) -> tuple[list[Allocation], Verdict]:
-    """The runs to suspend so that all ranks fit and not only `already`. If there are none: which tasks are refused
-    too.
+def select_victims(
+    group: GroupState, entry: QueueEntry, fitting_count: int, selection: VictimCandidates
+) -> tuple[list[Allocation], RefusalScope]:
+    """Return the runs to suspend so that all ranks fit, and which tasks are refused if there are no such runs.
+
+    `fitting_count` ranks fit without any suspension.
     """
     policy, shares, now = group.policy, group.shares, selection.now
-    rank_count = RankCount(group.pool, waiting.request, already)
+    rank_count = RankCount(group.pool, entry.request, fitting_count)
     chosen: list[Price] = []
-    refused = {Verdict.LINE}
+    scopes = {RefusalScope.LINE}
 
     def eligible(price: Price) -> bool:
         allocation = price.allocation
-        if not rank_count.useful(allocation):
+        if not rank_count.is_useful(allocation):
             return False
-        if preemptible_at(allocation, waiting, policy, shares) > now:
+        if preemptible_at(allocation, entry, policy, shares) > now:
             return False
-        verdict = refusal_scope(waiting, allocation, policy, now)
-        refused.add(verdict)
-        if verdict is Verdict.NEXT:
-            again = immune_until(waiting, allocation, policy)
-            group.wakeups.set_once(again, waiting.task.id, now)
-        return verdict is Verdict.LINE
+        scope = refusal_scope(entry, allocation, policy, now)
+        if scope is None:
+            return True
+        scopes.add(scope)
+        if scope is RefusalScope.TASK:
+            group.wakeups.set_once(immune_until(entry, allocation, policy), entry.task.id, now)
+        return False
 
     with shares.trial() as release:
-        for step in selection.below(waiting, bool(shares), rank_count.on_named_nodes()):
-            rows: list[Iterator[Price]] = [filter(eligible, row) for row in step]
+        for rows_of_level in selection.rows_by_level(
+            entry, bool(shares), rank_count.on_named_nodes()
+        ):
+            rows: list[Iterator[Price]] = [filter(eligible, row) for row in rows_of_level]
             for victim in _cheapest_first(rows, rank_count, eligible, shares):
                 chosen.append(victim)
                 rank_count.add(victim.allocation)
                 release(victim.allocation)
                 if rank_count.missing <= 0:
-                    return _needed_only(chosen, rank_count), Verdict.LINE
-    return [], min(refused, key=_NARROWEST.index)
-
-
-_NARROWEST = (Verdict.NEXT, Verdict.LANE, Verdict.LINE)
+                    return _drop_unneeded(chosen, rank_count), RefusalScope.LINE
+    return [], min(scopes)
 
 
 def _cheapest_first(
@@ -70,10 +71,10 @@ def _cheapest_first(
     eligible: Callable[[Price], bool],
     shares: Shares,
 ) -> Iterator[Price]:
-    """The next victim of one level, by loss for each rank that is still missing; last, runs that free no rank alone.
+    """Yield the eligible runs of one level by loss per rank that is still missing, last those that free no rank alone.
 
-    A run may stop being eligible when others of its share have been chosen. What a victim frees beyond the missing
-    ranks counts for nothing, so its cost only grows: a heap of old costs is exact.
+    A run may stop being eligible when other runs of its share have been chosen. The cost of a run only grows, because
+    ranks that it frees beyond the missing ones do not count. So a heap of outdated costs yields the right order.
     """
     gains = _shortlist(rows, rank_count)
 
@@ -92,16 +93,14 @@ def _cheapest_first(
         elif eligible(price):
             released.append(price.allocation)
             yield price
-    # Releases may make other runs eligible. Only runs that were eligible before count.
-    with shares.restored(released):
+    # Releases may make other runs eligible. Only runs that were eligible before the releases are considered.
+    with shares.without_releases(released):
         remaining = list(merge(*rows))
     yield from filter(eligible, remaining)
 
 
 def _shortlist(rows: list[Iterator[Price]], rank_count: RankCount) -> dict[Price, int]:
-    """The cheapest runs of each row that would suffice alone, and how many ranks each frees. Takes them from the
-    rows.
-    """
+    """Take the cheapest runs that would suffice alone from each row, and return how many ranks each of them frees."""
     gains: dict[Price, int] = {}
     for row in rows:
         gained = 0
@@ -111,13 +110,14 @@ def _shortlist(rows: list[Iterator[Price]], rank_count: RankCount) -> dict[Price
     return gains
 
 
-def _needed_only(chosen: list[Price], rank_count: RankCount) -> list[Allocation]:
+def _drop_unneeded(chosen: list[Price], rank_count: RankCount) -> list[Allocation]:
+    """Return the victims without which the task does not fit. The most expensive victims are dropped first."""
     needed = [price.allocation for price in chosen]
 
-    def firmest_first(price: Price) -> tuple[int, float, float, int]:
-        return (-rating_of(price.allocation).level, -price.merit, -price.lost, price.task)
+    def descending_cost(price: Price) -> tuple[int, float, float, int]:
+        return (-precedence_of(price.allocation).level, -price.merit, -price.lost, price.task)
 
-    for victim in (price.allocation for price in sorted(chosen, key=firmest_first)):
+    for victim in (price.allocation for price in sorted(chosen, key=descending_cost)):
         rank_count.drop(victim)
         if rank_count.missing <= 0:
             needed.remove(victim)
@@ -127,7 +127,7 @@ def _needed_only(chosen: list[Price], rank_count: RankCount) -> list[Allocation]
 
 
 class RankCount:
-    """Counts the ranks of a waiting task that would fit, as victims are added and dropped."""
+    """Counts the ranks of a queued task that would fit, as victims are added and dropped."""
 
     def __init__(self, pool: Pool, request: Request, total: int) -> None:
         self._request = request
@@ -143,7 +143,7 @@ class RankCount:
         return self._request.count - self.total
 
     def gain(self, victim: Allocation) -> int:
-        """How many more ranks would fit without this run."""
+        """Return how many more ranks would fit without this run."""
         if not self._shared:
             return sum(map(self._suits, victim.nodes))
         self.add(victim)
@@ -159,11 +159,11 @@ class RankCount:
         del self._victims[victim]
         self._recount(victim)
 
-    def useful(self, victim: Allocation) -> bool:
+    def is_useful(self, victim: Allocation) -> bool:
         return any(map(self._suits, victim.nodes))
 
     def on_named_nodes(self) -> set[Allocation]:
-        """The runs on the nodes that the task names."""
+        """Return the runs on the nodes that the task names."""
         return {allocation for node in self._named or () for allocation in node.allocations}
 
     def _suits(self, node: NodeInfo) -> bool:

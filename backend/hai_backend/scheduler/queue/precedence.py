@@ -1,8 +1,7 @@
-"""The rating of a task at a time: its level, its rank within the level (merit), its protection, and until when they
-hold.
+"""The precedence of a task at a time: its level, its merit within the level, and the protection of a run.
 
-Everything that time alone changes is here: demotion, the merit of a run that grows older, slices, protection after
-suspensions, and the lift of tasks that have waited too long. A rating that has expired is computed anew.
+The precedence changes with time: runs are demoted, grow older, use up their slices and lose their protection, and tasks
+that have waited too long are lifted. So each precedence says until when it holds, and is then computed again.
 """
 
 from __future__ import annotations
@@ -15,52 +14,59 @@ from hai_backend.domain.goodput_facts import DAY
 from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler.policy.policy import Policy, Ranking
-from hai_backend.scheduler.queue.history import BINS, STARTS, History, Like, bin_of
+from hai_backend.scheduler.queue.history import BINS, STARTS, History, TaskKind, bin_of
 
 SPOT = Priority.AUTO
 """The level of spot tasks: below every level that can be requested. Quota counts them at the requested level."""
 
 _LEVELS = frozenset(LEVELS)
-_PAST_SLICE = 0.999  # a task whose turn it is outranks an equal run that has used its slice
-_MAX_SLICES = 8  # of waiting that raise the merit
+_PAST_SLICE = 0.999  # so that a task whose turn it is outranks an equal run that has used its slice
+_MAX_SLICES = 8  # slices of waiting that raise the merit
 
 
-class Guard(IntEnum):
-    """From which tasks a run is protected."""
+class Protection(IntEnum):
+    """The tasks from which a run is protected."""
 
     NONE = 0
-    EQUALS = 1  # from its own level
-    ALL = 2  # from all levels that are not urgent
+    EQUALS = 1  # tasks of its own level
+    ALL = 2  # tasks of all levels that are not urgent
 
 
-class Rating(NamedTuple):
-    """The rating of a run, valid until `until`. Merit orders within a level, highest first."""
+class Precedence(NamedTuple):
+    """The precedence of a run, valid until `until`. Within a level, the run or task with the higher merit comes
+    first.
+    """
 
     level: Priority
     merit: float
     until: float
-    guard: Guard
-    guard_ends: tuple[float, float]  # from all, from equals
+    protection: Protection
+    protection_ends: tuple[float, float]  # protection from all levels, from its own level
 
 
-def like(task: SchedTask) -> Like:
-    """The key of a task in the history."""
+def task_kind(task: SchedTask) -> TaskKind:
+    """Return the kind of a task, by which the history finds tasks like it."""
     return (task.user, task.name, task.node_count, task.gpu)
 
 
-QueuedRating = tuple[Priority, float, float, bool]
-"""The rating of a queued task: level, merit, until when both hold, whether it was lifted. (A plain tuple: there are
-many.)
+QueuedPrecedence = tuple[Priority, float, float, bool]
+"""The precedence of a queued task: level, merit, until when both hold, whether the task was lifted.
+
+There are many queued tasks, so this is a plain tuple.
 """
 
 
-def rate_queued(
+def compute_queued_precedence(
     task: SchedTask, level: Priority, merit: float, policy: Policy, now: float, turn: bool = False
-) -> QueuedRating:
-    """Rate a queued task. `level`: what AUTO was resolved to. `turn`: it is the first task of a user without nodes."""
+) -> QueuedPrecedence:
+    """Compute the precedence of a queued task.
+
+    `level` is the requested level, or the level that AUTO was resolved to. `turn` is true for the first task of a user
+    who has no nodes.
+    """
     if task.spot:
         return (SPOT, merit, inf, False)
-    lift = since(task) + policy.patience_seconds
+    lift = wait_began_at(task) + policy.patience_seconds
     if now >= lift:
         return (max(level, policy.lifted_to), inf, inf, True)
     if not turn:
@@ -69,45 +75,49 @@ def rate_queued(
     return (level, merit * policy.staying**slices, min(until, lift), False)
 
 
-def rate_run(
+def compute_run_precedence(
     task: SchedTask, weight: float, history: History, policy: Policy, now: float
-) -> Rating:
-    """Rate a run. While it is protected from equals, its merit is the one that it will have when that ends."""
+) -> Precedence:
+    """Compute the precedence of a run. While it is protected from equals, its merit is that at the end of the
+    protection.
+    """
     began = now if task.run_started_at is None else task.run_started_at
     level, demotion = effective_level(task, policy, now)
-    lifted = began - since(task) >= policy.patience_seconds and not task.spot
+    lifted = began - wait_began_at(task) >= policy.patience_seconds and not task.spot
     end = began + slice_left(task, policy)
     demoted = level < run_level(task, policy) and not task.spot
     least = max(end if demoted else began, began + protection_for_lost_work(task))
-    ends = _guard_ends(task, policy, began, least)
+    ends = _protection_ends(task, policy, began, least)
     if task.spot:
         ends = (-inf, ends[1])
-    guard = Guard.ALL if now < ends[0] else Guard.EQUALS if now < ends[1] else Guard.NONE
+    protection = (
+        Protection.ALL if now < ends[0] else Protection.EQUALS if now < ends[1] else Protection.NONE
+    )
     age, older = _age(task.run_seconds, began, max(now, ends[1]))
-    merit = merit_at(task, age, weight, history, policy)
+    merit = compute_merit(task, age, weight, history, policy)
     grows = policy.ranking is not Ranking.SUBMITTED
     changes = [t for t in (demotion, *ends, end, older if grows else inf) if t > now]
-    return Rating(
+    return Precedence(
         level=max(level, policy.lifted_to) if lifted else level,
         merit=merit * policy.staying * (policy.staying if now < end else _PAST_SLICE),
         until=min(changes, default=inf),
-        guard=guard,
-        guard_ends=ends,
+        protection=protection,
+        protection_ends=ends,
     )
 
 
-def since(task: SchedTask) -> float:
-    """When the task began to wait, this time or before its run."""
+def wait_began_at(task: SchedTask) -> float:
+    """Return when the task began to wait; for a run, when it began to wait before the run."""
     return task.created_at if task.waiting_since is None else task.waiting_since
 
 
 def level_name(level: Priority) -> str:
-    """The name that people see."""
+    """Return the name of a level that users see."""
     return "spot" if level is SPOT else level.name
 
 
 def run_level(task: SchedTask, policy: Policy) -> Priority:
-    """The level at which a task's run was started; quota counts it there."""
+    """Return the level at which a run was started. Quota is counted at this level."""
     for level in (task.run_priority, task.priority):
         if level in _LEVELS:
             return level
@@ -115,7 +125,7 @@ def run_level(task: SchedTask, policy: Policy) -> Priority:
 
 
 def effective_level(task: SchedTask, policy: Policy, now: float) -> tuple[Priority, float]:
-    """The level at which a run defends its nodes, and when that changes (inf: never)."""
+    """Return the level of a run after demotion, and when that changes (inf for never)."""
     level = run_level(task, policy)
     demotion = policy.demotion.get(level)
     if task.spot:
@@ -127,30 +137,33 @@ def effective_level(task: SchedTask, policy: Policy, now: float) -> tuple[Priori
 
 
 def restart_seconds(task: SchedTask, policy: Policy) -> float:
-    """What suspending the task and starting it again costs, beside lost work."""
+    """Return the seconds that suspending the task and starting it again cost, without lost work."""
     return policy.restart_seconds if task.restart_seconds is None else task.restart_seconds
 
 
 def slice_seconds(task: SchedTask, policy: Policy) -> float:
-    """How long a run may keep its nodes against equals."""
+    """Return how long a run may keep its nodes while equals wait."""
     return max(policy.minimum_seconds, restart_seconds(task, policy) / policy.overhead_share)
 
 
 def slice_left(task: SchedTask, policy: Policy) -> float:
-    """How much of its slice a starting run has: a slice that was cut short is continued."""
+    """Return how much of its slice a run has left when it starts. A slice that was cut short is continued."""
     length = slice_seconds(task, policy)
     return length - task.run_seconds % length
 
 
 def turn_at(task: SchedTask, policy: Policy) -> float:
-    """When a task has waited for one slice."""
-    return since(task) + slice_seconds(task, policy)
+    """Return when a task has waited for one slice."""
+    return wait_began_at(task) + slice_seconds(task, policy)
 
 
-def _guard_ends(task: SchedTask, policy: Policy, began: float, least: float) -> tuple[float, float]:
-    """Until when a run is protected from all levels, and from equals (at least until `least`).
+def _protection_ends(
+    task: SchedTask, policy: Policy, began: float, least: float
+) -> tuple[float, float]:
+    """Return until when a run is protected from all levels, and from equals (at least until `least`).
 
-    A suspension counts for a day, so what the last n of them give ends, at the latest, a day after the first of these.
+    A suspension counts for one day. So the protection from the last n suspensions ends a day after the first of them at
+    the latest.
     """
     from_all, from_equals, higher = began, began + policy.minimum_seconds, 0
     for number, suspension in enumerate(reversed(task.suspensions), start=1):
@@ -165,17 +178,20 @@ def _guard_ends(task: SchedTask, policy: Policy, began: float, least: float) -> 
 
 
 def protection_for_lost_work(task: SchedTask) -> float:
-    """Seconds of lost work, a day at most, for which the next run is protected from equals. Otherwise equals that do
-    not save would suspend one another for ever.
+    """Return for how long a run is protected from equals because earlier runs lost work: as long as that work took.
+
+    Without this protection, equal tasks that do not save would suspend one another for ever.
     """
     return 0.0 if task.yields else min(task.lost_seconds, DAY)
 
 
-def merit_at(task: SchedTask, age: float, weight: float, history: History, policy: Policy) -> float:
-    """The merit of a task that requests `weight` nodes and has run for `age` seconds."""
+def compute_merit(
+    task: SchedTask, age: float, weight: float, history: History, policy: Policy
+) -> float:
+    """Return the merit of a task that requests `weight` nodes and has run for `age` seconds."""
     match policy.ranking:
         case Ranking.LEARNED:
-            return _step(history.curve(like(task)).index(bin_of(age))) / weight
+            return _step(history.curve(task_kind(task)).index(bin_of(age))) / weight
         case Ranking.ATTAINED:
             return 1.0 / (weight * STARTS[bin_of(age)] + 1.0)
         case Ranking.SUBMITTED:
@@ -183,8 +199,11 @@ def merit_at(task: SchedTask, age: float, weight: float, history: History, polic
 
 
 def _slices_waited(task: SchedTask, policy: Policy, now: float) -> tuple[int, float]:
-    """How many slices a task has waited, and when it will be one more. Where all tasks rank alike, one is enough."""
-    began, length = since(task), slice_seconds(task, policy)
+    """Return how many slices a task has waited, and when it will be one more.
+
+    If all tasks have the same merit, more than one slice changes nothing.
+    """
+    began, length = wait_began_at(task), slice_seconds(task, policy)
     most = 1 if policy.ranking is Ranking.SUBMITTED else _MAX_SLICES
     waited = min(most, max(0, int((now - began) / length)))
     waited += waited < most and began + (waited + 1) * length <= now
@@ -192,13 +211,14 @@ def _slices_waited(task: SchedTask, policy: Policy, now: float) -> tuple[int, fl
 
 
 def _step(index: float) -> float:
-    """Merits have steps of 9 %: nearly equal tasks rank by their wait, and small changes move none."""
+    """Round a merit to steps of 9 %, so that nearly equal tasks rank by their wait and small changes move no task."""
     return 2.0 ** (round(log2(index) * 8) / 8) if index > 0 else 0.0
 
 
 def _age(earlier: float, began: float, now: float) -> tuple[float, float]:
-    """The age of a run in full bins, and when it will be older: both from one sum, so that rounding cannot separate
-    them.
+    """Return the age of a run in full bins of the history, and when the run enters the next bin.
+
+    Both are computed from one sum, so that rounding errors cannot make them disagree.
     """
     born, now = began - earlier, max(now, began)
     bin = bin_of(max(0.0, now - born))

@@ -1,9 +1,8 @@
-"""The waiting tasks of one group, in the order in which they are offered nodes.
+"""The queued tasks of one group, in the order in which they are offered nodes.
 
-Tasks with equal requests form a line. A line has a lane for each user and level (levels from AUTO have their own
-lanes). What holds for the first task of a lane (too little quota) holds for all tasks of the lane, and what holds for a
-request (too few nodes) holds for the whole line. So a pass examines the heads of lines and what can start, not all
-waiting tasks.
+Tasks with equal requests form a line. A line has one lane for each user and level; tasks that requested AUTO have lanes
+of their own. If the first task of a lane lacks quota, all tasks of the lane do. If a request lacks nodes, all tasks of
+the line do. So a pass examines only tasks that start and the first tasks of lanes, and skips most of a long queue.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from operator import attrgetter
@@ -19,21 +18,23 @@ from operator import attrgetter
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler.capacity.requests import Request
-from hai_backend.scheduler.queue.precedence import since
+from hai_backend.scheduler.queue.precedence import wait_began_at
 
 Key = tuple[float, ...]
-"""Level (negative), merit (negative), begin of the wait, first submission, id: smallest first, never equal.
+"""Level (negative), merit (negative), start of the wait, first submission, id. The smallest key comes first.
 
-A task in the position of another task of its user has its own id behind that key: for a moment both may be there.
+A task that takes the position of another task of its user gets that task's key with its own id appended, so that keys
+are unique while the two exchange positions.
 """
 
 LaneName = tuple[str, Priority, bool]
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
-    """A queued task that competes for nodes. `quota_level` is the requested level, or what AUTO became; quota counts it
-    there.
+class QueueEntry:
+    """A queued task that competes for nodes.
+
+    `quota_level` is the requested level, or the level that AUTO was resolved to. Quota is counted at this level.
     """
 
     task: SchedTask
@@ -41,34 +42,34 @@ class Waiting:
     quota_level: Priority
     level: Priority
     merit: float
-    until: float  # level and merit hold
-    lifted: bool = False  # it has waited for too long
-    share: str = ""  # the user group whose share it counts for; empty: none
+    until: float  # when level or merit changes
+    lifted: bool = False  # it has waited longer than `Policy.patience_seconds`
+    share: str = ""  # the user group whose share it counts for; empty if there is none
     key: Key = field(init=False)
 
     @property
     def account(self) -> tuple[str, Priority]:
-        """The user and level whose quota it uses."""
+        """The user and the level whose quota it uses."""
         return (self.task.user, self.quota_level)
 
     @property
     def lane(self) -> LaneName:
-        """Equal for tasks of a line that are refused together."""
+        """The name of the task's lane within its line."""
         return (self.task.user, self.quota_level, self.task.priority is Priority.AUTO)
 
 
-def natural_key(waiting: Waiting) -> Key:
-    """Its position in the queue, before its user's order is applied."""
-    task = waiting.task
-    return (-waiting.level, -waiting.merit, since(task), task.created_at, task.id)
+def natural_key(entry: QueueEntry) -> Key:
+    """Return the key of a task that its user has not reordered."""
+    task = entry.task
+    return (-entry.level, -entry.merit, wait_began_at(task), task.created_at, task.id)
 
 
-class Verdict(Enum):
-    """What the refusal of one task says about the tasks behind it."""
+class RefusalScope(IntEnum):
+    """Which tasks are refused together with one task, the narrowest scope first."""
 
-    NEXT = auto()  # nothing: only this task is refused, or it was served
-    LANE = auto()  # no other task of its lane can start
-    LINE = auto()  # no other task of its line can start
+    TASK = 1  # only this task
+    LANE = 2  # all tasks of its lane
+    LINE = 3  # all tasks of its line
 
 
 _KEY = attrgetter("key")
@@ -76,37 +77,37 @@ _KEY = attrgetter("key")
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """Tasks of equal request and share."""
+    """Tasks with equal requests and shares."""
 
     request: Request
-    lanes: dict[LaneName, list[Waiting]] = field(default_factory=dict)  # each in order
-    heads: list[Waiting] = field(default_factory=list)  # the first of each lane, in order
+    lanes: dict[LaneName, list[QueueEntry]] = field(default_factory=dict)  # each in order
+    heads: list[QueueEntry] = field(default_factory=list)  # the first of each lane, in order
 
-    def add(self, waiting: Waiting) -> None:
-        lane = self.lanes[waiting.lane]
-        if not lane or waiting.key < lane[0].key:
+    def add(self, entry: QueueEntry) -> None:
+        lane = self.lanes[entry.lane]
+        if not lane or entry.key < lane[0].key:
             if lane:
                 self._remove_head(lane[0])
-            insort(self.heads, waiting, key=_KEY)
-        insort(lane, waiting, key=_KEY)
+            insort(self.heads, entry, key=_KEY)
+        insort(lane, entry, key=_KEY)
 
-    def _remove_head(self, head: Waiting) -> None:
+    def _remove_head(self, head: QueueEntry) -> None:
         del self.heads[bisect_left(self.heads, head.key, key=_KEY)]
 
-    def discard(self, waiting: Waiting) -> None:
-        lane = self.lanes[waiting.lane]
-        at = bisect_left(lane, waiting.key, key=_KEY)
+    def discard(self, entry: QueueEntry) -> None:
+        lane = self.lanes[entry.lane]
+        at = bisect_left(lane, entry.key, key=_KEY)
         del lane[at]
         if at == 0:
-            self._remove_head(waiting)
+            self._remove_head(entry)
             if lane:
                 insort(self.heads, lane[0], key=_KEY)
             else:
-                del self.lanes[waiting.lane]
+                del self.lanes[entry.lane]
 
 
-_UserLanes = dict[tuple[Line, LaneName], list[Waiting]]
-"""The lanes of one user."""
+_UserLanes = dict[tuple[Line, LaneName], list[QueueEntry]]
+"""The lanes of one user in all lines."""
 
 
 class Queue:
@@ -117,62 +118,62 @@ class Queue:
         self._fixed_level: dict[str, _UserLanes] = {}
         self._autos: dict[str, _UserLanes] = {}
 
-    def add(self, waiting: Waiting) -> None:
-        """Add a task. Its key must be set, and must not change while the task is here."""
-        line = self._line(waiting)
-        self._lane(line, waiting)
-        line.add(waiting)
+    def add(self, entry: QueueEntry) -> None:
+        """Add a task. Its key must be set, and must not change while the task is in the queue."""
+        line = self._line(entry)
+        self._lane(line, entry)
+        line.add(entry)
 
-    def _line(self, waiting: Waiting) -> Line:
-        name = (waiting.request, waiting.share)
+    def _line(self, entry: QueueEntry) -> Line:
+        name = (entry.request, entry.share)
         line = self._lines.get(name)
         if line is None:
-            line = self._lines[name] = Line(waiting.request)
+            line = self._lines[name] = Line(entry.request)
         return line
 
-    def append(self, alike: list[Waiting]) -> None:
-        """Add tasks of one lane to a queue that `arrange` will put in order at the end."""
-        first = alike[0]
-        self._lane(self._line(first), first).extend(alike)
+    def append(self, batch: list[QueueEntry]) -> None:
+        """Add tasks of one lane without sorting. `sort` must be called before any other method."""
+        first = batch[0]
+        self._lane(self._line(first), first).extend(batch)
 
-    def _lane(self, line: Line, waiting: Waiting) -> list[Waiting]:
-        name = waiting.lane
+    def _lane(self, line: Line, entry: QueueEntry) -> list[QueueEntry]:
+        name = entry.lane
         lane = line.lanes.get(name)
         if lane is None:
             lane = line.lanes[name] = []
-            self._of(waiting).setdefault(waiting.task.user, {})[line, name] = lane
+            self._of(entry).setdefault(entry.task.user, {})[line, name] = lane
         return lane
 
-    def _of(self, waiting: Waiting) -> dict[str, _UserLanes]:
-        return self._autos if waiting.task.priority is Priority.AUTO else self._fixed_level
+    def _of(self, entry: QueueEntry) -> dict[str, _UserLanes]:
+        return self._autos if entry.task.priority is Priority.AUTO else self._fixed_level
 
     def users(self) -> Iterator[str]:
-        """Those who have waiting tasks; some twice."""
+        """Yield the users who have queued tasks, some of them twice."""
         return chain(self._fixed_level, self._autos)
 
-    def lanes_of(self, user: str) -> list[list[Waiting]]:
-        """The waiting tasks of a user."""
+    def lanes_of(self, user: str) -> list[list[QueueEntry]]:
+        """Return the lanes of a user, each in order."""
         return [*self._fixed_level.get(user, {}).values(), *self._autos.get(user, {}).values()]
 
-    def autos_of(self, user: str) -> list[Waiting]:
-        """The waiting AUTO tasks of a user, in no order."""
+    def autos_of(self, user: str) -> list[QueueEntry]:
+        """Return the queued AUTO tasks of a user, in no order."""
         return [*chain.from_iterable(self._autos.get(user, {}).values())]
 
-    def arrange(self) -> None:
-        """Put in order what was appended."""
+    def sort(self) -> None:
+        """Sort the tasks that were appended."""
         for line in self._lines.values():
             for lane in line.lanes.values():
                 lane.sort(key=_KEY)
             line.heads = sorted((lane[0] for lane in line.lanes.values()), key=_KEY)
 
-    def discard(self, waiting: Waiting) -> None:
-        """Remove a task."""
-        line, name = self._line(waiting), waiting.lane
-        line.discard(waiting)
+    def discard(self, entry: QueueEntry) -> None:
+        """Remove a task that is in the queue."""
+        line, name = self._line(entry), entry.lane
+        line.discard(entry)
         if name not in line.lanes:
-            self._remove_user_lane(self._of(waiting), waiting.task.user, (line, name))
+            self._remove_user_lane(self._of(entry), entry.task.user, (line, name))
         if not line.heads:
-            del self._lines[waiting.request, waiting.share]
+            del self._lines[entry.request, entry.share]
 
     def _remove_user_lane(
         self, lanes_of_users: dict[str, _UserLanes], user: str, lane: tuple[Line, LaneName]
@@ -182,23 +183,26 @@ class Queue:
         if not lanes:
             del lanes_of_users[user]
 
-    def in_order(self) -> Iterator[Waiting]:
-        """All tasks, best first."""
+    def in_order(self) -> Iterator[QueueEntry]:
+        """Yield all tasks, the first in the queue first."""
         lanes = (lane for line in self._lines.values() for lane in line.lanes.values())
         return iter(sorted(chain.from_iterable(lanes), key=_KEY))
 
     def walk(
         self,
-        offer: Callable[[Waiting], Verdict],
-        usable: Callable[[Request], bool],
-        tier: Callable[[Waiting], int] = lambda waiting: 0,
+        offer: Callable[[QueueEntry], RefusalScope | None],
+        is_feasible: Callable[[Request], bool],
+        tier: Callable[[QueueEntry], int] = lambda entry: 0,
     ) -> None:
-        """Offer nodes to one task after the other, best first, without tasks that cannot start.
+        """Offer nodes to one task after the other, in order, and skip tasks that are refused with an earlier one.
 
-        `tier` orders the lines within a level; it may rise for a line as offers are taken.
+        `offer` returns None if the task got nodes. Lines whose request is not feasible are skipped.
+        `tier` orders the lines within a level. The tier of a line may rise when a task of the line gets nodes.
         """
         cursors = [
-            _Cursor(line) for line in self._lines.values() if line.heads and usable(line.request)
+            _Cursor(line)
+            for line in self._lines.values()
+            if line.heads and is_feasible(line.request)
         ]
         heap = [(_sort_key(cursor, tier), cursor) for cursor in cursors]
         heapify(heap)
@@ -207,37 +211,39 @@ class Queue:
             if (key := _sort_key(cursor, tier)) > old_key:
                 heappush(heap, (key, cursor))
                 continue
-            verdict = offer(cursor.current)
-            if verdict is not Verdict.LINE and cursor.advance(verdict):
+            scope = offer(cursor.current)
+            if scope is RefusalScope.LINE:
+                continue
+            if cursor.advance(skip_lane=scope is RefusalScope.LANE):
                 heappush(heap, (_sort_key(cursor, tier), cursor))
 
 
-def _sort_key(cursor: _Cursor, tier: Callable[[Waiting], int]) -> tuple[float, int, Key]:
+def _sort_key(cursor: _Cursor, tier: Callable[[QueueEntry], int]) -> tuple[float, int, Key]:
     return (cursor.key[0], tier(cursor.current), cursor.key)
 
 
 class _Cursor:
-    """The position of a walk in one line: the best task not yet visited of each lane that was not refused."""
+    """The position of a walk in one line: the next task of each lane that was not refused."""
 
     def __init__(self, line: Line) -> None:
         self._lanes = line.lanes
         self._heads = iter(line.heads)
-        self._behind: list[tuple[Key, Waiting, int]] = []  # next in lanes already visited; a heap
+        self._visited_lanes: list[tuple[Key, QueueEntry, int]] = []  # a heap of their next tasks
         self._move_to(next(self._heads))
-        self._head = next(self._heads, None)  # of the next lane
+        self._head = next(self._heads, None)  # of the first lane that was not visited
 
-    def _move_to(self, waiting: Waiting, at: int = 0) -> None:
-        self.key, self.current, self._at = waiting.key, waiting, at
+    def _move_to(self, entry: QueueEntry, at: int = 0) -> None:
+        self.key, self.current, self._at = entry.key, entry, at
 
-    def advance(self, verdict: Verdict) -> bool:
-        """Go to the next task; False at the end of the line."""
+    def advance(self, *, skip_lane: bool) -> bool:
+        """Go to the next task. Return False at the end of the line."""
         lane, at = self._lanes[self.current.lane], self._at + 1
-        if verdict is Verdict.NEXT and at < len(lane):
-            heappush(self._behind, (lane[at].key, lane[at], at))
+        if not skip_lane and at < len(lane):
+            heappush(self._visited_lanes, (lane[at].key, lane[at], at))
         head = self._head
-        if self._behind and (head is None or self._behind[0][0] < head.key):
-            _, waiting, at = heappop(self._behind)
-            self._move_to(waiting, at)
+        if self._visited_lanes and (head is None or self._visited_lanes[0][0] < head.key):
+            _, entry, at = heappop(self._visited_lanes)
+            self._move_to(entry, at)
             return True
         if head is not None:
             self._move_to(head)

@@ -20,10 +20,10 @@ from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, SchedulingState, Snapshot
 from hai_backend.scheduler import Policy, SchedulerCache
-from hai_backend.scheduler.policy.group_policy import in_force
+from hai_backend.scheduler.policy.group_policy import resolve_policy
 from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.queue.history import History
-from hai_backend.scheduler.queue.precedence import like
+from hai_backend.scheduler.queue.precedence import task_kind
 from hai_backend.sim.replay.world import SimulatedTask, VirtualCluster
 
 # spread of draws: of a future, and of a task within it (calibrated: tests/bench/scheduler/bench_forecast)
@@ -73,7 +73,7 @@ def past_of(snapshot: Snapshot, policy: Policy, group: str) -> Past:
 def _learned(endings: Sequence[Ending]) -> History:
     history = History()
     for ending in endings:
-        history.learn(like(ending.task), ending.seconds)
+        history.learn(task_kind(ending.task), ending.seconds)
     return history
 
 
@@ -116,10 +116,10 @@ class Future:
         now = past.snapshot.now
         cache = SchedulerCache(past.policy)
         cache.use_histories({past.group: past.history})
-        cache.update_rules(replace(Rules.of(past.snapshot), inactive_users=frozenset()))
+        cache.update_rules(replace(Rules.from_snapshot(past.snapshot), inactive_users=frozenset()))
         cache.update_nodes(past.snapshot.nodes)
         settings = past.snapshot.groups.get(past.group)
-        policy = in_force(settings, past.policy) if settings else past.policy
+        policy = resolve_policy(settings, past.policy) if settings else past.policy
         restart = max(0.0, policy.restart_seconds - _SUSPEND_SECONDS)
         world = VirtualCluster(cache, _SUSPEND_SECONDS, restart, learns=False, now=now)
         for task in past.snapshot.tasks:
@@ -148,7 +148,7 @@ class Future:
         """Random remaining run time in seconds, given the age."""
         task_draw = TASK_SPREAD * self._random.gauss(0.0, 1.0)
         share = _NORMAL.cdf(self._lean + task_draw)
-        return min(_LONGEST, self._view.curve(like(task)).remaining(age, share))
+        return min(_LONGEST, self._view.curve(task_kind(task)).remaining(age, share))
 
     def _draw_arrivals(self) -> Iterator[tuple[float, SchedTask]]:
         """Stretches of the past one after the other, each of a random one of the days known, or from anywhere.

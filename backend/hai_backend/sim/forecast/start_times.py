@@ -14,7 +14,7 @@ from math import ceil, floor, inf
 
 from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, Snapshot
 from hai_backend.scheduler import Policy
-from hai_backend.scheduler.queue.precedence import like
+from hai_backend.scheduler.queue.precedence import task_kind
 from hai_backend.sim.forecast.futures import DAY, Future, Past, past_of
 
 ENDINGS = 20  # of the group; with fewer, nothing is predicted
@@ -128,7 +128,7 @@ def _quantile(ordered: list[float], share: float) -> float | None:
 
 
 def _basis(past: Past, task: SchedTask, futures: int) -> str:
-    curve = past.history.curve(like(task))
+    curve = past.history.curve(task_kind(task))
     names = [str(part) for part in curve.kind[:-2] if part]
     alike = f" ({curve.endings} of {', '.join(names)})" if names else ""
     return (

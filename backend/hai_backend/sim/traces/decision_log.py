@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from hai_backend.domain.scheduling.snapshot import Ending, SchedTask
-from hai_backend.scheduler.admission import fault
-from hai_backend.scheduler.queue.precedence import since
+from hai_backend.scheduler.admission import find_fault
+from hai_backend.scheduler.queue.precedence import wait_began_at
 from hai_backend.scheduler.recorded_input import BEGIN, Begin, parse_line
 from hai_backend.sim.traces.rows import Reading, Row
 from hai_backend.sim.traces.snapshot import row
@@ -33,7 +33,7 @@ def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
         ended.update((e.task.id, e.seconds) for e in endings if e.task.id in observed)
     found = []
     for number, task in observed.values():
-        if fault(task):
+        if find_fault(task):
             reading.skipped["tasks that nobody could start"] += 1
         elif task.id not in ended:
             reading.skipped["tasks that have not ended, or never ran"] += 1
@@ -44,7 +44,7 @@ def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
 
 def _submitted_at(task: SchedTask) -> float:
     """When the task was submitted; `since` is reset when a task is requeued."""
-    return task.created_at if task.run_seconds > 0.0 else since(task)
+    return task.created_at if task.run_seconds > 0.0 else wait_began_at(task)
 
 
 def _facts(lines: Sequence[str], source: str) -> Iterator[_Facts]:

@@ -14,9 +14,9 @@ from random import Random
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, Snapshot
 from hai_backend.domain.scheduling.snapshot_json import BEGIN, parse
-from hai_backend.scheduler.admission import fault
+from hai_backend.scheduler.admission import find_fault
 from hai_backend.scheduler.queue.history import History
-from hai_backend.scheduler.queue.precedence import like
+from hai_backend.scheduler.queue.precedence import task_kind
 from hai_backend.sim.traces.rows import UNKNOWN_USER, Reading, Row, refuse
 
 _LONGEST = 30 * 86_400.0  # seconds; the tail of what history tells has no end
@@ -67,7 +67,7 @@ def _order(task: SchedTask) -> tuple[bool, float, int]:
 
 
 def _left_out(task: SchedTask, snapshot: Snapshot) -> str:
-    if fault(task):
+    if find_fault(task):
         return "tasks that nobody could start"
     if task.held:
         return "tasks that their users hold"
@@ -80,7 +80,7 @@ def _histories(snapshot: Snapshot) -> Mapping[str, History]:
     found: dict[str, History] = {task.group: History() for task in snapshot.tasks}
     for ending in snapshot.endings:
         if ending.task.group in found and ending.seconds >= 0:
-            found[ending.task.group].learn(like(ending.task), ending.seconds)
+            found[ending.task.group].learn(task_kind(ending.task), ending.seconds)
     return found
 
 
@@ -90,6 +90,6 @@ def _remaining(
     """Seconds until it would end by itself."""
     since = task.run_started_at
     age = max(0.0, task.run_seconds + (now - since if since is not None and now > since else 0.0))
-    curve = histories[task.group].curve(like(task))
+    curve = histories[task.group].curve(task_kind(task))
     seconds = curve.remaining(min(age, _LONGEST), draw.random())
     return _LONGEST if seconds == inf else min(seconds, _LONGEST)

@@ -18,7 +18,7 @@ from hai_backend.domain.node import Group
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import Snapshot
 from hai_backend.lifecycle import events as ev
-from hai_backend.scheduler.policy.group_policy import in_force
+from hai_backend.scheduler.policy.group_policy import resolve_policy
 from hai_backend.scheduler.policy.policy import Demotion, Policy, parse, to_mapping
 from tests.support.builders import a_spec
 
@@ -72,7 +72,7 @@ async def test_settings_are_kept_listed_and_unset(platform: Any) -> None:
     assert second.policy == policy_pb2.SchedulingPolicy(staying=2, demotion={})
     assert second.policy_in_force.urgent == Priority.HIGH
     (stored,) = await platform.store.groups()
-    assert in_force(stored, Policy()) == Policy(staying=2, demotion={})
+    assert resolve_policy(stored, Policy()) == Policy(staying=2, demotion={})
     third = await olga.nodes.UpdateGroup(request("policy", time_slices=False))
     assert third.policy == policy_pb2.SchedulingPolicy(time_slices=False)
     await olga.nodes.UpdateGroup(request("policy"))

@@ -54,7 +54,7 @@ def test_passes_that_change_something_are_checked(plan: Plan, due: bool) -> None
 def test_a_check_is_followed_by_a_rest(seconds: float, rest: float) -> None:
     time = Time()
     check = PlanCheck(Policy(), Metrics(), time)
-    board = SchedulerCache.of(snap(nodes(1), queued(1)), Policy())
+    board = SchedulerCache.from_snapshot(snap(nodes(1), queued(1)), Policy())
     time.step = seconds
     check.check(board, board.decide(NOW))
     time.step = 0.0
@@ -67,7 +67,9 @@ def test_a_check_is_followed_by_a_rest(seconds: float, rest: float) -> None:
 
 def test_a_good_pass_is_counted_and_breaks_no_rule() -> None:
     metrics = Metrics()
-    board = SchedulerCache.of(snap(nodes(2), running(9, "n00"), queued(1), queued(2)), Policy())
+    board = SchedulerCache.from_snapshot(
+        snap(nodes(2), running(9, "n00"), queued(1), queued(2)), Policy()
+    )
     plan = board.decide(NOW)
     PlanCheck(Policy(), metrics, Time()).check(board, plan)
     assert [type(decision) for decision in plan.decisions] == [Start]
@@ -77,7 +79,9 @@ def test_a_good_pass_is_counted_and_breaks_no_rule() -> None:
 
 def test_a_breach_is_counted_by_its_rule_and_logged() -> None:
     metrics = Metrics()
-    board = SchedulerCache.of(snap(nodes(2), running(9, "n00"), queued(1), queued(2, 3)), Policy())
+    board = SchedulerCache.from_snapshot(
+        snap(nodes(2), running(9, "n00"), queued(1), queued(2, 3)), Policy()
+    )
     board.decide(NOW)
     with capture_logs() as logs:
         PlanCheck(Policy(), metrics, Time()).check(board, STARTS)

@@ -18,7 +18,7 @@ from hai_backend.scheduler.cycle.cycle import Cycle
 from hai_backend.scheduler.cycle.reservation import Reservation, can_return_nodes, reserve
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.queue.history import History
-from hai_backend.scheduler.queue.precedence import like
+from hai_backend.scheduler.queue.precedence import task_kind
 from hai_backend.scheduler.testing import (
     NOW,
     leaving,
@@ -42,7 +42,7 @@ HIT = (Suspension(NOW - 7200, 5, higher=True),)
 
 
 def after(snapshot: Snapshot, policy: Policy = POLICY) -> Cycle:
-    cache = SchedulerCache.of(snapshot, policy)
+    cache = SchedulerCache.from_snapshot(snapshot, policy)
     cache.decide(NOW)
     found = cache.cycle_of(1)
     assert found is not None
@@ -52,7 +52,7 @@ def after(snapshot: Snapshot, policy: Policy = POLICY) -> Cycle:
 def reserved(snapshot: Snapshot, policy: Policy = POLICY) -> tuple[float, list[str]]:
     """For task 1: seconds until it is expected to start, and on which nodes."""
     cycle = after(snapshot, policy)
-    found: Reservation = reserve(cycle.group, cycle.group.waiting[1], NOW)
+    found: Reservation = reserve(cycle.group, cycle.group.entries[1], NOW)
     assert found.now == NOW
     return found.start - NOW, [node.name for node in found.nodes]
 
@@ -99,7 +99,7 @@ def test_when_and_where_the_first_task_is_expected_to_start(
 @pytest.mark.parametrize("began", [NOW, NOW + 50, None], ids=["now", "later", "unknown"])
 def test_of_a_run_that_has_just_begun_the_earlier_ones_count(began: float | None) -> None:
     fresh = running(9, "n00", HIGH, run_started_at=began, run_seconds=100.0)
-    expected = History().curve(like(fresh)).remaining(100.0, 0.5)
+    expected = History().curve(task_kind(fresh)).remaining(100.0, 0.5)
     start, _ = reserved(snap(nodes(1), fresh, queued(1)))
     assert start == pytest.approx(expected)
 
@@ -141,8 +141,8 @@ def test_named_parts_get_one_rank_a_node() -> None:
 )
 def test_who_gives_nodes_back(facts: dict[str, Any], policy: Policy, expected: bool) -> None:
     filler = queued(2, **{"count": 1, **facts})
-    waiting = after(snap(nodes(1), run(9, "n00", HIGH), queued(1), filler)).group.waiting
-    assert can_return_nodes(waiting[2], waiting[1], policy) is expected
+    entry = after(snap(nodes(1), run(9, "n00", HIGH), queued(1), filler)).group.entries
+    assert can_return_nodes(entry[2], entry[1], policy) is expected
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,9 @@ def test_with_slices_an_own_task_is_held_back_for_a_near_start_only(
     hunted = run(9, "n01", LOW, since=0.0, suspensions=HIT)
     own = queued(2, user="u1", run_seconds=1e6)
     policy = replace(POLICY, minimum_seconds=minimum)
-    plan = SchedulerCache.of(snap(nodes(2), hunted, queued(1, 2), own), policy).decide(NOW)
+    plan = SchedulerCache.from_snapshot(snap(nodes(2), hunted, queued(1, 2), own), policy).decide(
+        NOW
+    )
     assert [type(d) for d in plan.decisions] == [Start] * starts
 
 
@@ -164,22 +166,23 @@ def test_who_is_held_back_is_looked_at_again_after_the_minimum() -> None:
     hunted = run(9, "n01", LOW, since=SLICE - 899, suspensions=HIT)
     state = [nodes(2), hunted, queued(1, 2)]
     own = queued(2, user="u1", run_seconds=1e6)
-    held_back = SchedulerCache.of(snap(*state, own), replace(POLICY, minimum_seconds=SLICE)).decide(
-        NOW
-    )
+    held_back = SchedulerCache.from_snapshot(
+        snap(*state, own), replace(POLICY, minimum_seconds=SLICE)
+    ).decide(NOW)
     assert held_back.wake_at == NOW + 899
     patient = Policy(ranking=Ranking.SUBMITTED, time_slices=False, minimum_seconds=300.0)
     urgent = run(9, "n01", HIGH, since=400.0)
     both = [queued(1, 2, created_at=NOW), queued(2, user="u1", run_seconds=1e9, created_at=NOW)]
     assert (
-        SchedulerCache.of(snap(nodes(2), urgent, *both), patient).decide(NOW).wake_at == NOW + 300
+        SchedulerCache.from_snapshot(snap(nodes(2), urgent, *both), patient).decide(NOW).wake_at
+        == NOW + 300
     )
 
 
 def test_nobody_is_held_back_for_a_start_of_which_nobody_knows() -> None:
     endless = queued(2, 1, HIGH, run_seconds=1e9)
     state = snap(nodes(2), starting(9, "n01", HIGH), queued(1, 2, HIGH), endless)
-    (start,) = SchedulerCache.of(state, WHOLE_RUNS).decide(NOW).decisions
+    (start,) = SchedulerCache.from_snapshot(state, WHOLE_RUNS).decide(NOW).decisions
     assert start.task == 2
 
 
@@ -187,7 +190,7 @@ def test_who_needs_victims_takes_no_reserved_nodes_either() -> None:
     """Task 1 waits for n02; with the two free nodes task 2 would start on what it takes of task 9."""
     long = queued(2, 3, run_seconds=1e6)
     state = snap(nodes(4), running(8, "n02", HIGH), run(9, "n03", LOW), queued(1, 4), long)
-    assert not SchedulerCache.of(state, WHOLE_RUNS).decide(NOW).decisions
+    assert not SchedulerCache.from_snapshot(state, WHOLE_RUNS).decide(NOW).decisions
 
 
 def test_what_is_not_reserved_may_be_taken_from_others() -> None:
@@ -195,7 +198,7 @@ def test_what_is_not_reserved_may_be_taken_from_others() -> None:
     runs = [run(7, "a", LOW), running(8, "n01", HIGH)]
     long = queued(2, run_seconds=1e6)
     state = snap(nodes(2, zone="B"), elsewhere, runs, blocked, long)
-    (suspend,) = SchedulerCache.of(state, WHOLE_RUNS).decide(NOW).decisions
+    (suspend,) = SchedulerCache.from_snapshot(state, WHOLE_RUNS).decide(NOW).decisions
     assert suspend == Suspend(7, 2, suspend.reason)
 
 
@@ -214,7 +217,7 @@ def test_before_who_was_lifted_only_those_pass_who_are_gone_in_time(
     policy = replace(POLICY, patience_seconds=patience, minimum_seconds=minimum)
     hunted = run(9, "n01", LOW, since=SLICE - 500, suspensions=HIT)
     state = snap(nodes(2), hunted, queued(1, 2, created_at=NOW - 1500), queued(2, run_seconds=1e6))
-    plan = SchedulerCache.of(state, policy).decide(NOW)
+    plan = SchedulerCache.from_snapshot(state, policy).decide(NOW)
     assert [type(d) for d in plan.decisions] == [Start] * starts
 
 
@@ -234,7 +237,9 @@ def test_before_who_was_lifted_only_those_pass_who_would_leave(
     filler = queued(2, 1, level, user=user, run_seconds=1e6)
     urgent = running(9, "n01", HIGH, since=1000.0)  # expected to run for 3 000 s more
     state = [nodes(2), urgent, queued(1, 2, created_at=NOW - 1500), filler]
-    plan = SchedulerCache.of(snap(*state, *[share("u2", part)] * part), policy).decide(NOW)
+    plan = SchedulerCache.from_snapshot(snap(*state, *[share("u2", part)] * part), policy).decide(
+        NOW
+    )
     assert [type(d) for d in plan.decisions] == [Start] * starts
 
 
@@ -245,7 +250,7 @@ def test_nobody_is_held_back_for_nodes_that_can_not_be_taken() -> None:
     state = snap(
         nodes(4), runs, lifted, queued(2), share("u9", 2), share("u1", 0, 1), share("u2", 0, 1)
     )
-    (start,) = SchedulerCache.of(state, POLICY).decide(NOW).decisions
+    (start,) = SchedulerCache.from_snapshot(state, POLICY).decide(NOW).decisions
     assert start.task == 2
 
 

@@ -17,8 +17,7 @@ from hai_backend.scheduler.capacity.fit import ranks_on
 from hai_backend.scheduler.capacity.node_info import NodeInfo, Occupancy
 from hai_backend.scheduler.cycle.cycle import Cycle
 from hai_backend.scheduler.explain import reasons
-from hai_backend.scheduler.queue.queue import Waiting
-from hai_backend.scheduler.queue.rating import level_name
+from hai_backend.scheduler.queue.queue import QueueEntry
 from hai_backend.scheduler.testing import NOW, leaving, node, nodes, queued, quota, running, snap
 
 LOW, NORMAL, HIGH = Priority.LOW, Priority.NORMAL, Priority.HIGH
@@ -236,9 +235,9 @@ def test_stops_come_in_one_order_whatever_the_input() -> None:
     assert [d.task for d in plans[0].decisions] == [1, 2, 3]
 
 
-def numbers(cycle: Cycle, waiting: Waiting) -> str:
+def numbers(cycle: Cycle, entry: QueueEntry) -> str:
     """What is said of the nodes that suit, of which each is looked at."""
-    request, level = waiting.request, waiting.level
+    request, level = entry.request, entry.level
     nodes = cycle.group.pool.nodes_for(request)
 
     def below(node: NodeInfo) -> bool:
@@ -247,7 +246,9 @@ def numbers(cycle: Cycle, waiting: Waiting) -> str:
             for allocation in node.allocations
             if allocation.occupancy is not Occupancy.RELEASING
         ]
-        return all(allocation.rating and allocation.rating.level < level for allocation in held)
+        return all(
+            allocation.precedence and allocation.precedence.level < level for allocation in held
+        )
 
     empty = sum(node.occupancy is Occupancy.EMPTY for node in nodes)
     leaving = sum(node.occupancy is Occupancy.RELEASING for node in nodes)
@@ -272,12 +273,12 @@ def numbers(cycle: Cycle, waiting: Waiting) -> str:
 def test_the_numbers_are_those_of_a_look_at_every_node(
     snapshots: Callable[..., st.SearchStrategy[Snapshot]], data: st.DataObject
 ) -> None:
-    cache = SchedulerCache.of(data.draw(snapshots()), Policy())
+    cache = SchedulerCache.from_snapshot(data.draw(snapshots()), Policy())
     cache.decide(NOW)
     for wait in cache.waits("default"):
         cycle = cache.cycle_of(wait.task)
         if wait.why is WaitReason.NOT_ENOUGH_NODES and cycle is not None:
-            assert wait.message.endswith(", " + numbers(cycle, cycle.group.waiting[wait.task]))
+            assert wait.message.endswith(", " + numbers(cycle, cycle.group.entries[wait.task]))
 
 
 def test_hundreds_of_sizes_do_not_look_at_every_node_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,8 +286,10 @@ def test_hundreds_of_sizes_do_not_look_at_every_node_each(monkeypatch: pytest.Mo
     usual = reasons._below
     monkeypatch.setattr(reasons, "_below", lambda node, lv: looks.append(node) or usual(node, lv))
     runs = [running(100 + i, f"n{i:02}", HIGH, gpu=8) for i in range(20)]
-    waiting = [queued(i, gpu=1, cpu=i) for i in range(1, 41)]
-    cache = SchedulerCache.of(snap(PACKED, nodes(20, gpus=8, cpus=90), *runs, *waiting), Policy())
+    entry = [queued(i, gpu=1, cpu=i) for i in range(1, 41)]
+    cache = SchedulerCache.from_snapshot(
+        snap(PACKED, nodes(20, gpus=8, cpus=90), *runs, *entry), Policy()
+    )
     cache.decide(NOW)
     assert len([*cache.waits()]) == 40
     assert len(looks) <= 20

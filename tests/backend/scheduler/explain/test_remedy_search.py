@@ -18,7 +18,7 @@ from hai_backend.domain.scheduling.plan import Start, Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import SchedulingState, Snapshot
 from hai_backend.scheduler import Policy, schedule
 from hai_backend.scheduler.explain import remedy_search
-from hai_backend.scheduler.explain.remedy import Cause, Change, Remedy, applied
+from hai_backend.scheduler.explain.remedy import Cause, Change, Remedy, apply_remedy
 from hai_backend.scheduler.explain.remedy_search import find_remedies
 from hai_backend.scheduler.testing import NOW, leaving, node, nodes, queued, quota, running, snap
 
@@ -62,9 +62,12 @@ def check(snapshot: Snapshot) -> list[Remedy]:
     for task in snapshot.tasks:
         if task.standing is SchedulingState.QUEUED:
             for remedy in find_remedies(snapshot, task.id, POLICY):
-                assert served(applied(snapshot, task.id, remedy, POLICY), task.id), (task, remedy)
+                assert served(apply_remedy(snapshot, task.id, remedy, POLICY), task.id), (
+                    task,
+                    remedy,
+                )
                 for less in smaller(snapshot, task.id, remedy):
-                    changed = applied(snapshot, task.id, less, POLICY)
+                    changed = apply_remedy(snapshot, task.id, less, POLICY)
                     assert not served(changed, task.id), (task, remedy, less)
                 found.append(remedy)
     return found

@@ -17,11 +17,11 @@ from hai_backend.scheduler.explain.remedy import (
     Change,
     Remedy,
     allowed,
-    applied,
+    apply_remedy,
     candidates,
-    task_of,
+    find_task,
 )
-from hai_backend.scheduler.explain.remedy_times import Why, time_changes
+from hai_backend.scheduler.explain.remedy_times import Why, list_remedy_times
 from hai_backend.scheduler.explain.trial_pass import run_pass
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.queue.history import STARTS, bin_of
@@ -49,7 +49,7 @@ def found(task: SchedTask, *runs: Any, policy: Policy = POLICY) -> dict[float, W
     """Seconds from now."""
     cycle = run_pass(snap(nodes(3), task, *runs), task.id, policy).cycle
     assert cycle is not None
-    return {at - NOW: why for at, why in time_changes(task, cycle.group, NOW).items()}
+    return {at - NOW: why for at, why in list_remedy_times(task, cycle.group, NOW).items()}
 
 
 OWN = {SLICE - 1000: (Cause.TURN, 0), DAY - 1000: (Cause.LIFT, 0)}
@@ -104,7 +104,7 @@ STATE = snap(
 
 
 def changed(remedy: Remedy, task: int = 1, policy: Policy = POLICY) -> Any:
-    return applied(STATE, task, remedy, policy)
+    return apply_remedy(STATE, task, remedy, policy)
 
 
 def test_more_quota_is_added_to_the_largest_row_or_to_the_default() -> None:
@@ -116,16 +116,18 @@ def test_more_quota_is_added_to_the_largest_row_or_to_the_default() -> None:
     assert changed(Remedy(Change.QUOTA, rows=((LOW, 1),)), policy=limited).quotas[-1] == quota(
         "u", LOW, 3
     )
-    told = [allowed(STATE.quotas, task_of(STATE, 1), level, limited) for level in (HIGH, LOW, AUTO)]
+    told = [
+        allowed(STATE.quotas, find_task(STATE, 1), level, limited) for level in (HIGH, LOW, AUTO)
+    ]
     assert told == [2, 2, 0]
-    assert allowed(STATE.quotas, task_of(STATE, 1), LOW, POLICY) == 0
+    assert allowed(STATE.quotas, find_task(STATE, 1), LOW, POLICY) == 0
 
 
 def test_a_higher_limit_is_that_of_the_tasks_user_group() -> None:
     limits = {row.name: row.limit for row in changed(Remedy(Change.SHARE, count=2)).shares}
     assert limits == {"u v": 3, "w": 1}
     unlimited = snap(queued(1, user="u"), share("u"))
-    assert applied(unlimited, 1, Remedy(Change.SHARE, count=2), POLICY) == unlimited
+    assert apply_remedy(unlimited, 1, Remedy(Change.SHARE, count=2), POLICY) == unlimited
 
 
 def test_a_change_of_the_task_changes_nobody_else() -> None:
@@ -163,7 +165,7 @@ def test_of_equally_many_gpus_more_cpus_then_more_memory_make_a_larger_node() ->
         node("w", gpus=1, cpus=3, memory_bytes=1),
     )
     for one, other in ((small, more), (more, most)):
-        new = applied(
+        new = apply_remedy(
             snap(other, one, queued(1)), 1, Remedy(Change.MORE_NODES, count=1), POLICY
         ).nodes[-1]
         assert new.name == f"{other.name}~0"

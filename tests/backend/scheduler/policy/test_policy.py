@@ -1,4 +1,4 @@
-"""A policy as it is written down: every setting round, every fault told at once."""
+"""A policy as it is format_settings down: every setting round, every fault told at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from hai_backend.domain.node import Group
 from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.scheduling.plan import Start, Wait
 from hai_backend.scheduler import Policy, SchedulerCache, schedule
-from hai_backend.scheduler.policy.group_policy import in_force, readable, settings, written
+from hai_backend.scheduler.policy.group_policy import (
+    format_settings,
+    has_valid_policy,
+    resolve_policy,
+    settings,
+)
 from hai_backend.scheduler.policy.policy import Demotion, Ranking, parse, to_mapping
 from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.testing import node, nodes, queued, snap
@@ -137,15 +142,15 @@ def test_what_is_no_table_is_told() -> None:
 )
 def test_a_stored_text_that_cannot_be_read_sets_nothing(text: str) -> None:
     group = Group("default", policy=text)
-    assert in_force(group, Policy(staying=3)) == Policy(staying=3)
+    assert resolve_policy(group, Policy(staying=3)) == Policy(staying=3)
     assert settings(group) == {}
-    assert readable(group) is (text == "")
+    assert has_valid_policy(group) is (text == "")
     assert schedule(snap(nodes(1), group, queued(1))).decisions
 
 
 def test_a_group_sets_what_it_says_and_follows_the_server_in_the_rest() -> None:
-    group = Group("default", policy=written({"urgent": "LOW"}))
-    assert in_force(group, Policy(staying=3)) == Policy(staying=3, urgent=Priority.LOW)
+    group = Group("default", policy=format_settings({"urgent": "LOW"}))
+    assert resolve_policy(group, Policy(staying=3)) == Policy(staying=3, urgent=Priority.LOW)
 
 
 def test_each_group_is_passed_over_by_its_own_policy() -> None:
@@ -155,7 +160,7 @@ def test_each_group_is_passed_over_by_its_own_policy() -> None:
         for i in range(first, first + 2)
         for part in (node(f"n{i}", group=group), queued(i + 1, group=group, user="u"))
     ]
-    plan = schedule(snap(*parts, Group("strict", policy=written({"default_quota": 1}))))
+    plan = schedule(snap(*parts, Group("strict", policy=format_settings({"default_quota": 1}))))
     assert [type(d) for d in sorted(plan.decisions, key=lambda d: d.task)] == [
         *(Start, Start),
         *(Start, Wait),
@@ -163,8 +168,10 @@ def test_each_group_is_passed_over_by_its_own_policy() -> None:
 
 
 def test_a_new_policy_of_a_group_is_followed_in_the_next_pass() -> None:
-    state = snap(nodes(2), queued(1, 2), Group("default", policy=written({"default_quota": 1})))
-    cache = SchedulerCache.of(state, Policy())
+    state = snap(
+        nodes(2), queued(1, 2), Group("default", policy=format_settings({"default_quota": 1}))
+    )
+    cache = SchedulerCache.from_snapshot(state, Policy())
     assert cache.decide(state.now).decisions == ()
     cache.update_rules(Rules({"default": Group("default")}))
     (start,) = cache.decide(state.now).decisions
@@ -233,8 +240,11 @@ def test_levels_of_unlimited_quota_and_words_are_read() -> None:
 
 def test_equal_settings_are_stored_as_equal_texts() -> None:
     one, other = {"staying": 2, "urgent": "LOW"}, {"urgent": "LOW", "staying": 2}
-    assert written(one) == written(other)
-    assert (written({}), in_force(Group("g", policy=written({})), Policy(staying=3))) == (
+    assert format_settings(one) == format_settings(other)
+    assert (
+        format_settings({}),
+        resolve_policy(Group("g", policy=format_settings({})), Policy(staying=3)),
+    ) == (
         "",
         Policy(staying=3),
     )

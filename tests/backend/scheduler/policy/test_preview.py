@@ -15,7 +15,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Start, Suspend, Wait
 from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot
 from hai_backend.scheduler import Policy, schedule
-from hai_backend.scheduler.policy.group_policy import written
+from hai_backend.scheduler.policy.group_policy import format_settings
 from hai_backend.scheduler.policy.preview import Effect, preview
 from hai_backend.scheduler.testing import nodes, queued, running, snap
 
@@ -38,7 +38,7 @@ def ids(effect: Effect) -> tuple[list[int], ...]:
 
 
 def of(**found: Any) -> Group:
-    return Group("default", policy=written(found))
+    return Group("default", policy=format_settings(found))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_it_is_the_difference_of_two_whole_passes(
     two = elsewhere(two)
     both = replace(one, nodes=one.nodes + two.nodes, tasks=one.tasks + two.tasks)
     packed = any(group.packed for group in one.groups.values())
-    new = Group("default", packed, written(data.draw(st.sampled_from(SETTINGS))))
+    new = Group("default", packed, format_settings(data.draw(st.sampled_from(SETTINGS))))
     effect = preview(both, new, Policy())
     old = decided(both)
     now = decided(replace(both, groups={**both.groups, "default": new}))

@@ -29,9 +29,9 @@ from hai_backend.scheduler.preemption import victim_selection
 from hai_backend.scheduler.preemption.bounds import CapacityBound
 from hai_backend.scheduler.preemption.candidates import VictimCandidates, loss, work_lost
 from hai_backend.scheduler.preemption.eligibility import preemptible_at, refusal_scope
-from hai_backend.scheduler.preemption.victim_index import rating_of
-from hai_backend.scheduler.preemption.victim_selection import RankCount, victims
-from hai_backend.scheduler.queue.queue import Verdict, Waiting
+from hai_backend.scheduler.preemption.victim_index import precedence_of
+from hai_backend.scheduler.preemption.victim_selection import RankCount, select_victims
+from hai_backend.scheduler.queue.queue import QueueEntry, RefusalScope
 from hai_backend.scheduler.testing import NOW, node, nodes, queued, running, share, snap
 
 LOW, NORMAL, HIGH = Priority.LOW, Priority.NORMAL, Priority.HIGH
@@ -47,37 +47,41 @@ POLICIES = [
 class Slow:
     """Everybody is looked at, priced and sorted for each newcomer."""
 
-    def __init__(self, group: GroupState, waiting: Waiting, already: int, now: float) -> None:
-        self._group, self._waiting, self._now = group, waiting, now
-        self._tally = RankCount(group.pool, waiting.request, already)
-        self._refused = {Verdict.LINE}
+    def __init__(
+        self, group: GroupState, entry: QueueEntry, fitting_count: int, now: float
+    ) -> None:
+        self._group, self._entry, self._now = group, entry, now
+        self._rank_count = RankCount(group.pool, entry.request, fitting_count)
+        self._scopes = {RefusalScope.LINE}
         self._losses: dict[Allocation, tuple[float, float]] = {}
 
-    def victims(self) -> tuple[list[Allocation], Verdict]:
+    def victims(self) -> tuple[list[Allocation], RefusalScope]:
         chosen: list[Allocation] = []
         different_groups = bool(self._group.shares)
         with self._group.shares.trial() as leave:
-            for level, step in self._group.victim_index.below(self._waiting, different_groups):
+            for level, step in self._group.victim_index.runs_by_level(
+                self._entry, different_groups
+            ):
                 found = [allocation for allocation in step if self._eligible(allocation)]
-                self._price(found, equals=level == self._waiting.level)
+                self._price(found, equals=level == self._entry.level)
                 for victim in self._cheapest_first(found):
                     chosen.append(victim)
-                    self._tally.add(victim)
+                    self._rank_count.add(victim)
                     leave(victim)
-                    if self._tally.missing <= 0:
-                        return self._without_superfluous(chosen), Verdict.LINE
-        order = (Verdict.NEXT, Verdict.LANE, Verdict.LINE)
-        return [], min(self._refused, key=order.index)
+                    if self._rank_count.missing <= 0:
+                        return self._drop_unneeded(chosen), RefusalScope.LINE
+        return [], min(self._scopes)
 
     def _eligible(self, allocation: Allocation) -> bool:
-        policy, waiting = self._group.policy, self._waiting
-        if not self._tally.useful(allocation):
+        policy, entry = self._group.policy, self._entry
+        if not self._rank_count.is_useful(allocation):
             return False
-        if preemptible_at(allocation, waiting, policy, self._group.shares) > self._now:
+        if preemptible_at(allocation, entry, policy, self._group.shares) > self._now:
             return False
-        verdict = refusal_scope(waiting, allocation, policy, self._now)
-        self._refused.add(verdict)
-        return verdict is Verdict.LINE
+        scope = refusal_scope(entry, allocation, policy, self._now)
+        if scope is not None:
+            self._scopes.add(scope)
+        return scope is None
 
     def _price(self, found: list[Allocation], *, equals: bool) -> None:
         for allocation in found:
@@ -87,7 +91,7 @@ class Slow:
                     step *= 2
                 while lost and step > 2 * lost:
                     step /= 2
-                self._losses[allocation] = (step, rating_of(allocation).merit)
+                self._losses[allocation] = (step, precedence_of(allocation).merit)
             else:
                 self._losses[allocation] = (
                     loss(allocation.task, self._group.policy, self._now),
@@ -100,7 +104,7 @@ class Slow:
 
         def cost(allocation: Allocation) -> tuple[float, float, float, int]:
             useful, (lost, merit) = (
-                min(gains[allocation], self._tally.missing),
+                min(gains[allocation], self._rank_count.missing),
                 self._losses[allocation],
             )
             return (lost / useful if useful else inf, merit, lost, allocation.task.id)
@@ -120,23 +124,23 @@ class Slow:
         for size in {len(allocation.nodes) for allocation in order}:
             gained = 0
             for allocation in order:
-                if len(allocation.nodes) == size and gained < self._tally.missing:
-                    gains[allocation] = self._tally.gain(allocation)
+                if len(allocation.nodes) == size and gained < self._rank_count.missing:
+                    gains[allocation] = self._rank_count.gain(allocation)
                     gained += gains[allocation]
         return gains
 
-    def _without_superfluous(self, chosen: list[Allocation]) -> list[Allocation]:
-        def firmest_first(allocation: Allocation) -> tuple[int, float, float, int]:
+    def _drop_unneeded(self, chosen: list[Allocation]) -> list[Allocation]:
+        def descending_cost(allocation: Allocation) -> tuple[int, float, float, int]:
             lost, merit = self._losses[allocation]
-            return (-rating_of(allocation).level, -merit, -lost, allocation.task.id)
+            return (-precedence_of(allocation).level, -merit, -lost, allocation.task.id)
 
         kept = list(chosen)
-        for victim in sorted(chosen, key=firmest_first):
-            self._tally.drop(victim)
-            if self._tally.missing <= 0:
+        for victim in sorted(chosen, key=descending_cost):
+            self._rank_count.drop(victim)
+            if self._rank_count.missing <= 0:
                 kept.remove(victim)
             else:
-                self._tally.add(victim)
+                self._rank_count.add(victim)
         return kept
 
 
@@ -181,9 +185,9 @@ def a_cluster(draw: Random) -> Snapshot:
     found: list[Node] = [
         node(f"n{i:02}", gpus=4, zone=draw.choice(["", "A"])) for i in range(NODES)
     ]
-    waiting = [a_newcomer(draw, task, packed) for task in range(1, 13)]
+    entry = [a_newcomer(draw, task, packed) for task in range(1, 13)]
     shares = parts if draw.random() < 0.4 else []
-    return snap(Settings("default", packed), found, *shares, *filled(draw, packed), *waiting)
+    return snap(Settings("default", packed), found, *shares, *filled(draw, packed), *entry)
 
 
 def suspend(group: GroupState, victim: Allocation, cheapest: VictimCandidates) -> None:
@@ -196,7 +200,7 @@ def suspend(group: GroupState, victim: Allocation, cheapest: VictimCandidates) -
 
 def group_of(snapshot: Snapshot, policy: Policy) -> GroupState:
     """Ready for a pass."""
-    cache = SchedulerCache.of(replace(snapshot, tasks=()), policy)
+    cache = SchedulerCache.from_snapshot(replace(snapshot, tasks=()), policy)
     cache.decide(NOW)
     cache.update_tasks(snapshot.tasks, (), NOW)
     group = cache._edit("default")
@@ -211,11 +215,11 @@ def group_of(snapshot: Snapshot, policy: Policy) -> GroupState:
 def test_the_same_leave_as_when_everybody_is_looked_at(policy: Policy, seed: int) -> None:
     group = group_of(a_cluster(Random(seed)), policy)
     cheapest = VictimCandidates(group.victim_index, policy, NOW)
-    for waiting in group.queue.in_order():
-        already = fit.rank_capacity(group.pool, waiting.request, Occupancy.RELEASING)
-        if already < waiting.request.count:
-            found = victims(group, waiting, already, cheapest)
-            assert found == Slow(group, waiting, already, NOW).victims()
+    for entry in group.queue.in_order():
+        fitting_count = fit.rank_capacity(group.pool, entry.request, Occupancy.RELEASING)
+        if fitting_count < entry.request.count:
+            found = select_victims(group, entry, fitting_count, cheapest)
+            assert found == Slow(group, entry, fitting_count, NOW).victims()
             for victim in found[0]:
                 suspend(group, victim, cheapest)
 
@@ -231,8 +235,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Allocation]:
         asked.append(allocation)
         return usual(self, allocation)
 
-    usual: Callable[[RankCount, Allocation], bool] = RankCount.useful
-    monkeypatch.setattr(RankCount, "useful", noted)
+    usual: Callable[[RankCount, Allocation], bool] = RankCount.is_useful
+    monkeypatch.setattr(RankCount, "is_useful", noted)
     return asked
 
 
@@ -251,7 +255,7 @@ def test_a_burst_of_newcomers_does_not_look_at_all_runs_again_for_each(
     runs = [running(100 + i, f"n{i:02}", NORMAL, since=since, yields=True) for i in range(90)]
     burst = [queued(i, 1, level, created_at=NOW - 80_000 + i) for i in range(1, 41)]
     cluster = snap(nodes(90), *shares, *runs, *burst)
-    cache = SchedulerCache.of(cluster, Policy(ranking=Ranking.SUBMITTED))
+    cache = SchedulerCache.from_snapshot(cluster, Policy(ranking=Ranking.SUBMITTED))
     asked = counted(monkeypatch)
     assert len(cache.decide(NOW).decisions) == 40
     assert len(asked) < 4 * 40
@@ -262,10 +266,13 @@ def test_a_burst_of_newcomers_does_not_look_at_all_runs_again_for_each(
 @settings(max_examples=60, deadline=None)
 def test_whom_a_ceiling_refuses_would_have_found_nobody(policy: Policy, seed: int) -> None:
     snapshot = a_cluster(Random(seed))
-    cache, slow = SchedulerCache.of(snapshot, policy), SchedulerCache.of(snapshot, policy)
+    cache, slow = (
+        SchedulerCache.from_snapshot(snapshot, policy),
+        SchedulerCache.from_snapshot(snapshot, policy),
+    )
     decisions, waits = cache.decide(NOW).decisions, [*cache.waits()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CapacityBound, "refuses", lambda self, waiting: False)
+        patch.setattr(CapacityBound, "refuses", lambda self, entry: False)
         assert slow.decide(NOW).decisions == decisions
     assert [*slow.waits()] == waits
 
@@ -276,17 +283,17 @@ def test_sizes_for_which_there_is_too_little_room_do_not_all_look_for_victims(
     looks: list[int] = []
 
     def noted(
-        group: GroupState, waiting: Waiting, already: int, cheapest: VictimCandidates
+        group: GroupState, entry: QueueEntry, fitting_count: int, cheapest: VictimCandidates
     ) -> object:
-        looks.append(waiting.task.id)
-        return victims(group, waiting, already, cheapest)
+        looks.append(entry.task.id)
+        return select_victims(group, entry, fitting_count, cheapest)
 
-    monkeypatch.setattr(victim_selection, "victims", noted)
+    monkeypatch.setattr(victim_selection, "select_victims", noted)
     firm = [running(100 + i, f"n{i:02}", HIGH, gpu=6) for i in range(10)]
     small = [running(200 + i, f"n{i:02}", LOW, gpu=1) for i in range(10)]
     sizes = [queued(i, 1, HIGH, gpu=3, cpu=i) for i in range(1, 31)]
     found = nodes(10, gpus=8, cpus=64)
-    cache = SchedulerCache.of(
+    cache = SchedulerCache.from_snapshot(
         snap(Settings("default", packed=True), found, *firm, *small, *sizes), Policy()
     )
     assert cache.decide(NOW).decisions == ()
@@ -311,7 +318,11 @@ def test_who_is_refused_does_not_keep_a_smaller_one_from_what_it_may_take(
     firm = running(8, "n00", Priority.EXTREME_HIGH, gpu=4)
     asks = [queued(1, 1, level, gpu=8), queued(2, 1, level, gpu=4)]
     cluster = snap(Settings("default", packed=True), nodes(1, gpus=8), *shares, firm, run, *asks)
-    (suspend,) = SchedulerCache.of(cluster, Policy(ranking=Ranking.SUBMITTED)).decide(NOW).decisions
+    (suspend,) = (
+        SchedulerCache.from_snapshot(cluster, Policy(ranking=Ranking.SUBMITTED))
+        .decide(NOW)
+        .decisions
+    )
     assert isinstance(suspend, Suspend)
     assert (suspend.task, suspend.for_task) == (9, 2)
 
@@ -321,7 +332,11 @@ def test_a_run_may_hold_nodes_that_have_moved_to_another_group() -> None:
     runs = [running(8, "n00", HIGH, gpu=4), running(9, "n00 n01", LOW, gpu=2)]
     asks = [queued(1, 1, HIGH, gpu=8), queued(2, 1, HIGH, gpu=4)]
     cluster = snap(Settings("default", packed=True), Settings("other"), moved, *runs, *asks)
-    (suspend,) = SchedulerCache.of(cluster, Policy(ranking=Ranking.SUBMITTED)).decide(NOW).decisions
+    (suspend,) = (
+        SchedulerCache.from_snapshot(cluster, Policy(ranking=Ranking.SUBMITTED))
+        .decide(NOW)
+        .decisions
+    )
     assert isinstance(suspend, Suspend)
     assert (suspend.task, suspend.for_task) == (9, 2)
 
@@ -338,14 +353,14 @@ def test_who_is_eligible_only_because_others_would_leave_is_not_taken() -> None:
     policy = Policy(ranking=Ranking.ATTAINED, overhead_share=0.05)
     group = group_of(snap(nodes(4), *parts, *runs, asks), policy)
     group.shares.divide(4 * UNIT)
-    waiting = group.waiting[1]
+    entry = group.entries[1]
     cheapest = VictimCandidates(group.victim_index, policy, NOW)
-    assert victims(group, waiting, 0, cheapest) == Slow(group, waiting, 0, NOW).victims()
-    assert victims(group, waiting, 0, cheapest) == ([], Verdict.LINE)
+    assert select_victims(group, entry, 0, cheapest) == Slow(group, entry, 0, NOW).victims()
+    assert select_victims(group, entry, 0, cheapest) == ([], RefusalScope.LINE)
     smaller = group_of(snap(nodes(4), *parts, *runs, replace(asks, node_count=2)), policy)
     smaller.shares.divide(4 * UNIT)
-    found, _ = victims(
-        smaller, smaller.waiting[1], 0, VictimCandidates(smaller.victim_index, policy, NOW)
+    found, _ = select_victims(
+        smaller, smaller.entries[1], 0, VictimCandidates(smaller.victim_index, policy, NOW)
     )
     assert [allocation.task.id for allocation in found] == [7, 8]
 
@@ -359,7 +374,7 @@ def test_who_is_protected_from_equals_is_not_even_priced_for_them() -> None:
     asks = queued(1, 4, created_at=NOW - 90_000)
     policy = Policy(ranking=Ranking.SUBMITTED)
     group = group_of(snap(nodes(4), *runs, asks), policy)
-    steps = VictimCandidates(group.victim_index, policy, NOW).below(
-        group.waiting[1], different_groups=False
+    steps = VictimCandidates(group.victim_index, policy, NOW).rows_by_level(
+        group.entries[1], different_groups=False
     )
     assert [[price.task for row in rows for price in row] for rows in steps] == [[7], [9]]

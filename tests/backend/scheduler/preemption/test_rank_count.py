@@ -28,4 +28,4 @@ def test_of_several_nodes_only_those_that_suit_count() -> None:
         run.add(pool.add(node(name, zone=zone)))
     assert RankCount(pool, Request(3, zone="A"), total=0).gain(run) == 2
     assert RankCount(pool, Request(2, node_names=("b", "c")), total=0).gain(run) == 2
-    assert not RankCount(pool, Request(1, zone="C"), total=0).useful(run)
+    assert not RankCount(pool, Request(1, zone="C"), total=0).is_useful(run)

@@ -18,7 +18,7 @@ from hai_backend.scheduler.group_state import GroupState
 from hai_backend.scheduler.policy.policy import Ranking
 from hai_backend.scheduler.preemption.candidates import loss, work_lost
 from hai_backend.scheduler.preemption.eligibility import preemptible_at, refusal_scope
-from hai_backend.scheduler.queue.queue import Verdict, Waiting
+from hai_backend.scheduler.queue.queue import QueueEntry, RefusalScope
 from hai_backend.scheduler.testing import NOW, nodes, queued, running, share, snap
 
 LOW, NORMAL, HIGH, TOP = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.EXTREME_HIGH
@@ -48,18 +48,18 @@ def test_what_is_lost(facts: dict[str, Any], expected: float) -> None:
 
 
 def group(*parts: Any, policy: Policy = POLICY) -> GroupState:
-    cache = SchedulerCache.of(snap(nodes(9), *parts), policy)
+    cache = SchedulerCache.from_snapshot(snap(nodes(9), *parts), policy)
     cache.decide(NOW)
     return cache._groups["default"]
 
 
 def might(found: GroupState, policy: Policy = POLICY, *, different_groups: bool = False) -> int:
     """How many nodes might be freed for task 1."""
-    waiting = found.waiting[1]
+    entry = found.entries[1]
     return next(
         n
         for n in range(10)
-        if not found.victim_index.might_free(waiting, policy, n + 1, different_groups)
+        if not found.victim_index.might_free(entry, policy, n + 1, different_groups)
     )
 
 
@@ -108,7 +108,7 @@ def test_the_ladder_goes_up_from_the_lowest_level_to_equals_that_rank_below() ->
     below = {
         all_equals: [
             (level, [run.task.id for run in runs])
-            for level, runs in found.victim_index.below(found.waiting[1], all_equals)
+            for level, runs in found.victim_index.runs_by_level(found.entries[1], all_equals)
         ]
         for all_equals in (False, True)
     }
@@ -129,8 +129,8 @@ def test_from_when_on_a_run_may_be_taken(
     level: Priority, facts: dict[str, Any], asks: SchedTask, expected: float
 ) -> None:
     found = group(run(9, "n00", level, **{"since": 60, "suspensions": HIT, **facts}), *FULL, asks)
-    waiting: Waiting = found.waiting[1]
-    assert preemptible_at(found.allocations[9], waiting, POLICY, found.shares) - NOW == expected
+    entry: QueueEntry = found.entries[1]
+    assert preemptible_at(found.allocations[9], entry, POLICY, found.shares) - NOW == expected
 
 
 @pytest.mark.parametrize(
@@ -158,27 +158,29 @@ def test_parts_say_who_may_be_taken_from(
         *rows,
         policy=policy,
     )
-    found.waiting[1].merit = merit * 2
+    found.entries[1].merit = merit * 2
     assert (
-        preemptible_at(found.allocations[9], found.waiting[1], policy, found.shares) < inf
+        preemptible_at(found.allocations[9], found.entries[1], policy, found.shares) < inf
     ) is expected
 
 
 def test_who_ranks_alike_takes_nothing() -> None:
     found = group(run(9, "n00", HIGH, since=900.0), *FULL, queued(1, 9, priority=HIGH))
-    waiting, allocation = found.waiting[1], found.allocations[9]
-    assert allocation.rating is not None
-    waiting.level, waiting.merit = allocation.rating.level, allocation.rating.merit
-    assert preemptible_at(allocation, waiting, POLICY, found.shares) == inf
-    waiting.merit += 0.1
-    assert preemptible_at(allocation, waiting, POLICY, found.shares) < inf
+    entry, allocation = found.entries[1], found.allocations[9]
+    assert allocation.precedence is not None
+    entry.level, entry.merit = allocation.precedence.level, allocation.precedence.merit
+    assert preemptible_at(allocation, entry, POLICY, found.shares) == inf
+    entry.merit += 0.1
+    assert preemptible_at(allocation, entry, POLICY, found.shares) < inf
 
 
 def test_who_costs_least_for_each_node_leaves_though_others_lose_less_in_all() -> None:
     runs = [
         run(7, "n00", LOW, since=1000.0), run(8, "n01", LOW, since=1010.0), run(9, "n02 n03", LOW, since=800.0),
     ]  # fmt: skip
-    plan = SchedulerCache.of(snap(nodes(9), *runs, *FULL, queued(1, 2)), POLICY).decide(NOW)
+    plan = SchedulerCache.from_snapshot(snap(nodes(9), *runs, *FULL, queued(1, 2)), POLICY).decide(
+        NOW
+    )
     assert [d.task for d in plan.decisions if isinstance(d, Suspend)] == [9]
 
 
@@ -186,7 +188,7 @@ def test_who_frees_a_rank_alone_may_free_no_other_one_beside_a_neighbour() -> No
     """Each of the four would make room for one rank, but two on a node for no more than that."""
     runs = [running(6 + i, f"n{i // 2:02}", LOW, since=100.0 + i, gpu=1) for i in range(4)]
     state = snap(Settings("default", packed=True), nodes(2, gpus=3), *runs, queued(1, 2, gpu=2))
-    plan = SchedulerCache.of(state, POLICY).decide(NOW)
+    plan = SchedulerCache.from_snapshot(state, POLICY).decide(NOW)
     assert {d.task for d in plan.decisions if isinstance(d, Suspend)} == {6, 8}
 
 
@@ -198,7 +200,9 @@ def test_of_equals_that_turn_out_superfluous_the_highest_rank_is_spared() -> Non
         run(9, "n02 n03", since=4 * SLICE),
     ]
     policy = replace(POLICY, ranking=Ranking.ATTAINED)
-    plan = SchedulerCache.of(snap(nodes(9), *runs, *FULL, queued(1, 3)), policy).decide(NOW)
+    plan = SchedulerCache.from_snapshot(snap(nodes(9), *runs, *FULL, queued(1, 3)), policy).decide(
+        NOW
+    )
     assert {d.task for d in plan.decisions if isinstance(d, Suspend)} == {8, 9}
 
 
@@ -206,38 +210,38 @@ def test_of_equals_that_lose_about_as_much_for_each_node_the_lowest_rank_leaves(
     """The run on two nodes has used most, and loses twice as much as each of the others: two steps are one."""
     runs = [run(7, "n00"), run(8, "n01"), run(9, "n02 n03"), *FULL]
     policy = replace(POLICY, ranking=Ranking.ATTAINED)
-    plan = SchedulerCache.of(snap(nodes(9), *runs, queued(1, 2)), policy).decide(NOW)
+    plan = SchedulerCache.from_snapshot(snap(nodes(9), *runs, queued(1, 2)), policy).decide(NOW)
     assert [d.task for d in plan.decisions if isinstance(d, Suspend)] == [9]
 
 
 @pytest.mark.parametrize(
     ("run_facts", "asks", "expected"),
     [
-        pytest.param({}, {}, Verdict.LINE, id="nobody"),
-        pytest.param({"user": "u1"}, {}, Verdict.LANE, id="its own equal, as asked"),
-        pytest.param({"user": "u1", "priority": HIGH}, {}, Verdict.LANE, id="its own equal, as run"),
-        pytest.param({"user": "u1", "priority": NORMAL, "run_priority": HIGH}, {}, Verdict.LANE, id="as asked alone"),
-        pytest.param({"user": "u1", "priority": HIGH, "run_priority": HIGH}, {}, Verdict.LINE, id="another level"),
-        pytest.param({"since": SLICE - 1}, {"suspensions": (Suspension(NOW - SLICE + 1, 9),)}, Verdict.NEXT,
+        pytest.param({}, {}, None, id="nobody"),
+        pytest.param({"user": "u1"}, {}, RefusalScope.LANE, id="its own equal, as asked"),
+        pytest.param({"user": "u1", "priority": HIGH}, {}, RefusalScope.LANE, id="its own equal, as run"),
+        pytest.param({"user": "u1", "priority": NORMAL, "run_priority": HIGH}, {}, RefusalScope.LANE, id="by request"),
+        pytest.param({"user": "u1", "priority": HIGH, "run_priority": HIGH}, {}, None, id="another level"),
+        pytest.param({"since": SLICE - 1}, {"suspensions": (Suspension(NOW - SLICE + 1, 9),)}, RefusalScope.TASK,
                      id="for whom it had to leave lately"),
-        pytest.param({"since": SLICE}, {"suspensions": (Suspension(NOW - SLICE, 9),)}, Verdict.LINE, id="a slice ago"),
-        pytest.param({}, {"suspensions": (Suspension(NOW - 1, 8),)}, Verdict.LINE, id="for another one"),
-        pytest.param({}, {"suspensions": (Suspension(NOW - SLICE, 9), Suspension(NOW - 1, 9))}, Verdict.NEXT,
+        pytest.param({"since": SLICE}, {"suspensions": (Suspension(NOW - SLICE, 9),)}, None, id="a slice ago"),
+        pytest.param({}, {"suspensions": (Suspension(NOW - 1, 8),)}, None, id="for another task"),
+        pytest.param({}, {"suspensions": (Suspension(NOW - SLICE, 9), Suspension(NOW - 1, 9))}, RefusalScope.TASK,
                      id="the last time counts"),
     ],
 )  # fmt: skip
 def test_whom_a_run_is_spared_from(
-    run_facts: dict[str, Any], asks: dict[str, Any], expected: Verdict
+    run_facts: dict[str, Any], asks: dict[str, Any], expected: RefusalScope | None
 ) -> None:
     found = group(running(9, "n00", **run_facts), *FULL, queued(1, 9, **asks))
-    assert refusal_scope(found.waiting[1], found.allocations[9], POLICY, NOW) is expected
+    assert refusal_scope(found.entries[1], found.allocations[9], POLICY, NOW) is expected
 
 
 def test_who_left_for_a_run_is_looked_at_again_when_a_slice_is_over() -> None:
     """Nothing else may happen until then."""
     left = (Suspension(NOW - 100, 9, higher=True),)
     wants = queued(1, waiting_since=NOW, suspensions=left)
-    cache = SchedulerCache.of(
+    cache = SchedulerCache.from_snapshot(
         snap(nodes(1), running(9, "n00", LOW, since=2 * SLICE), wants), POLICY
     )
     plan = cache.decide(NOW)

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_backend.scheduler.queue.history import BINS, RATIO, STARTS, Curve, History, Like, bin_of
+from hai_backend.scheduler.queue.history import (
+    BINS,
+    RATIO,
+    STARTS,
+    Curve,
+    History,
+    TaskKind,
+    bin_of,
+)
 
 WIDTHS = [b - a for a, b in pairwise((*STARTS, 5 * STARTS[-1]))]
 LIKE = ("u", "train", 1, 8)
@@ -17,10 +25,10 @@ LIKE = ("u", "train", 1, 8)
 endings = st.lists(st.tuples(st.sampled_from(["u", "v"]), st.floats(0.0, 1e7)), max_size=30)
 
 
-def learned(*seconds: float, like: Like = LIKE) -> History:
+def learned(*seconds: float, task_kind: TaskKind = LIKE) -> History:
     history = History()
     for ended in seconds:
-        history.learn(like, ended)
+        history.learn(task_kind, ended)
     history.refresh()
     return history
 
@@ -72,8 +80,8 @@ def test_the_index_of_two_points_is_found_by_hand() -> None:
 
 def test_a_new_kind_leans_on_coarser_ones() -> None:
     quick = learned(*[20.0] * 100)
-    like = (LIKE, ("v", "train", 1, 8), ("v", "x", 1, 8), ("v", "x", 2, 8))
-    own, same_name, same_size, other = (quick.curve(kind).index(0) for kind in like)
+    task_kind = (LIKE, ("v", "train", 1, 8), ("v", "x", 1, 8), ("v", "x", 2, 8))
+    own, same_name, same_size, other = (quick.curve(kind).index(0) for kind in task_kind)
     assert own >= same_name >= same_size >= other > History().curve(LIKE).index(0)
     slow = History()
     for ended, kind in ((20.0, LIKE), (9e4, ("v", "x", 1, 8)), (9e5, ("v", "x", 2, 8))):
@@ -104,10 +112,10 @@ def test_curves_change_only_at_a_refresh() -> None:
     history = learned(20.0, 20.0, 20.0)
     before = history.curve(LIKE)
     history.learn(LIKE, 9000.0)
-    assert history.unread == 1
+    assert history.new_endings == 1
     assert history.curve(LIKE) is before
     history.refresh()
-    assert history.unread == 0
+    assert history.new_endings == 0
     assert history.curve(LIKE) != before
 
 
@@ -211,10 +219,10 @@ def test_curves_are_drawn_anew_a_few_at_a_time_coarse_ones_first() -> None:
     assert not history.rebuild(1)
     for _ in range(3):
         history.learn(LIKE, 20.0)
-    assert history.unread == 3
+    assert history.new_endings == 3
     assert [history.curve(kind) for kind in kinds] == before
     history.outdate()
-    assert history.unread == 0
+    assert history.new_endings == 0
     steps = [history.rebuild(1)]
     while steps[-1]:
         assert len(steps) < 10

@@ -15,13 +15,13 @@ from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler.policy.policy import Policy, Ranking
 from hai_backend.scheduler.queue.history import STARTS, History
 from hai_backend.scheduler.queue.precedence import (
-    Guard,
-    QueuedRating,
-    Rating,
-    like,
-    merit_at,
-    rate_queued,
-    rate_run,
+    Precedence,
+    Protection,
+    QueuedPrecedence,
+    compute_merit,
+    compute_queued_precedence,
+    compute_run_precedence,
+    task_kind,
 )
 from hai_backend.scheduler.testing import NOW, queued, running
 
@@ -32,8 +32,8 @@ HOUR, DAY, SLICE = 3600.0, 86_400.0, 6500.0
 ABOVE, NORMAL, LOW, HIGH = Priority.ABOVE_NORMAL, Priority.NORMAL, Priority.LOW, Priority.HIGH
 
 
-def of_run(task: SchedTask, policy: Policy = IN_ORDER, now: float = NOW) -> Rating:
-    return rate_run(task, float(max(1, task.node_count)), History(), policy, now)
+def of_run(task: SchedTask, policy: Policy = IN_ORDER, now: float = NOW) -> Precedence:
+    return compute_run_precedence(task, float(max(1, task.node_count)), History(), policy, now)
 
 
 def lately(*hours: float, higher: bool) -> tuple[Suspension, ...]:
@@ -43,64 +43,64 @@ def lately(*hours: float, higher: bool) -> tuple[Suspension, ...]:
 @pytest.mark.parametrize(
     ("run", "level", "guard", "merit", "lasts"),
     [
-        pytest.param(running(1, "a", since=0), NORMAL, Guard.EQUALS, 2.56, 900, id="just started"),
-        pytest.param(running(1, "a", since=899), NORMAL, Guard.EQUALS, 2.56, 1, id="at its minimum"),
-        pytest.param(running(1, "a", since=900), NORMAL, Guard.NONE, 2.56, 5600, id="past its minimum"),
-        pytest.param(running(1, "a", since=SLICE), NORMAL, Guard.NONE, 1.5984, inf, id="past its slice"),
-        pytest.param(running(1, "a", since=900, restart_seconds=130.0), NORMAL, Guard.NONE, 2.56, 12_100,
+        pytest.param(running(1, "a", since=0), NORMAL, Protection.EQUALS, 2.56, 900, id="just started"),
+        pytest.param(running(1, "a", since=899), NORMAL, Protection.EQUALS, 2.56, 1, id="at its minimum"),
+        pytest.param(running(1, "a", since=900), NORMAL, Protection.NONE, 2.56, 5600, id="past its minimum"),
+        pytest.param(running(1, "a", since=SLICE), NORMAL, Protection.NONE, 1.5984, inf, id="past its slice"),
+        pytest.param(running(1, "a", since=900, restart_seconds=130.0), NORMAL, Protection.NONE, 2.56, 12_100,
                      id="dear to suspend"),
-        pytest.param(running(1, "a", since=899, restart_seconds=1.0), NORMAL, Guard.EQUALS, 2.56, 1,
+        pytest.param(running(1, "a", since=899, restart_seconds=1.0), NORMAL, Protection.EQUALS, 2.56, 1,
                      id="a slice is no shorter than the minimum"),
-        pytest.param(running(1, "a", ABOVE, since=1000), ABOVE, Guard.NONE, 2.56, 800, id="not yet demoted"),
-        pytest.param(running(1, "a", ABOVE, since=1800), NORMAL, Guard.EQUALS, 2.56, 4700,
+        pytest.param(running(1, "a", ABOVE, since=1000), ABOVE, Protection.NONE, 2.56, 800, id="not yet demoted"),
+        pytest.param(running(1, "a", ABOVE, since=1800), NORMAL, Protection.EQUALS, 2.56, 4700,
                      id="demoted, it has its slice among its new equals"),
-        pytest.param(running(1, "a", ABOVE, since=SLICE), NORMAL, Guard.NONE, 1.5984, inf, id="demoted for long"),
-        pytest.param(running(1, "a", since=1000, suspensions=lately(2, higher=False)), NORMAL, Guard.EQUALS,
+        pytest.param(running(1, "a", ABOVE, since=SLICE), NORMAL, Protection.NONE, 1.5984, inf, id="demoted for long"),
+        pytest.param(running(1, "a", since=1000, suspensions=lately(2, higher=False)), NORMAL, Protection.EQUALS,
                      2.56, 800, id="suspended for an equal lately"),
-        pytest.param(running(1, "a", since=1000, suspensions=lately(2, higher=True)), NORMAL, Guard.ALL,
+        pytest.param(running(1, "a", since=1000, suspensions=lately(2, higher=True)), NORMAL, Protection.ALL,
                      2.56, 5500, id="suspended for a higher level lately"),
-        pytest.param(running(1, "a", since=6500, suspensions=lately(2, higher=True)), NORMAL, Guard.EQUALS,
+        pytest.param(running(1, "a", since=6500, suspensions=lately(2, higher=True)), NORMAL, Protection.EQUALS,
                      1.5984, 1800, id="then protected from equals"),
-        pytest.param(running(1, "a", since=1000, suspensions=lately(24, higher=True)), NORMAL, Guard.NONE,
+        pytest.param(running(1, "a", since=1000, suspensions=lately(24, higher=True)), NORMAL, Protection.NONE,
                      2.56, 5500, id="that was yesterday"),
-        pytest.param(running(1, "a", since=1000, suspensions=lately(23.9, higher=True)), NORMAL, Guard.ALL,
+        pytest.param(running(1, "a", since=1000, suspensions=lately(23.9, higher=True)), NORMAL, Protection.ALL,
                      2.56, 360, id="that is forgotten soon"),
         pytest.param(running(1, "a", LOW, since=DAY / 2, suspensions=lately(*[20] * 24, higher=False)), LOW,
-                     Guard.ALL, 1.5984, 4 * HOUR, id="at its daily budget"),
-        pytest.param(running(1, "a", LOW, since=1000, created_at=NOW - DAY - 1000), NORMAL, Guard.NONE, 2.56, 5500,
+                     Protection.ALL, 1.5984, 4 * HOUR, id="at its daily budget"),
+        pytest.param(running(1, "a", LOW, since=1000, created_at=NOW - DAY - 1000), NORMAL, Protection.NONE, 2.56, 5500,
                      id="lifted before it ran"),
-        pytest.param(running(1, "a", HIGH, since=1000, created_at=NOW - DAY - 1000), HIGH, Guard.NONE, 2.56, 5500,
+        pytest.param(running(1, "a", HIGH, since=1000, created_at=NOW - DAY - 1000), HIGH, Protection.NONE, 2.56, 5500,
                      id="lifted to less than its own level"),
-        pytest.param(running(1, "a", LOW, since=1000, created_at=NOW - DAY - 999), LOW, Guard.NONE, 2.56, 5500,
+        pytest.param(running(1, "a", LOW, since=1000, created_at=NOW - DAY - 999), LOW, Protection.NONE, 2.56, 5500,
                      id="not lifted"),
         pytest.param(running(1, "a", HIGH, since=1000, spot=True, created_at=0.0, suspensions=lately(2, higher=True)),
-                     Priority.AUTO, Guard.EQUALS, 2.56, 5500, id="spot: below all, protected from equals only"),
-        pytest.param(running(1, "a", ABOVE, since=1000, spot=True), Priority.AUTO, Guard.NONE, 2.56, 5500,
+                     Priority.AUTO, Protection.EQUALS, 2.56, 5500, id="spot: below all, protected from equals only"),
+        pytest.param(running(1, "a", ABOVE, since=1000, spot=True), Priority.AUTO, Protection.NONE, 2.56, 5500,
                      id="spot is not demoted"),
-        pytest.param(running(1, "a", since=1000, run_seconds=6000.0), NORMAL, Guard.NONE, 1.5984, inf,
+        pytest.param(running(1, "a", since=1000, run_seconds=6000.0), NORMAL, Protection.NONE, 1.5984, inf,
                      id="a slice that was cut short is finished"),
-        pytest.param(running(1, "a", since=1000, lost_seconds=5000.0), NORMAL, Guard.EQUALS, 2.56, 4000,
+        pytest.param(running(1, "a", since=1000, lost_seconds=5000.0), NORMAL, Protection.EQUALS, 2.56, 4000,
                      id="it has worked for nothing before"),
-        pytest.param(running(1, "a", since=1000, lost_seconds=1e6), NORMAL, Guard.EQUALS, 2.56, 5500,
+        pytest.param(running(1, "a", since=1000, lost_seconds=1e6), NORMAL, Protection.EQUALS, 2.56, 5500,
                      id="for long: its slice is over first"),
-        pytest.param(running(1, "a", since=SLICE, lost_seconds=1e6), NORMAL, Guard.EQUALS, 1.5984, DAY - SLICE,
+        pytest.param(running(1, "a", since=SLICE, lost_seconds=1e6), NORMAL, Protection.EQUALS, 1.5984, DAY - SLICE,
                      id="then protected for the rest of a day"),
-        pytest.param(running(1, "a", since=1000, lost_seconds=5000.0, yields=True), NORMAL, Guard.NONE, 2.56, 5500,
+        pytest.param(running(1, "a", since=1000, lost_seconds=5000.0, yields=True), NORMAL, Protection.NONE, 2.56, 5500,
                      id="it saves by now"),
-        pytest.param(running(1, "a", run_started_at=None), NORMAL, Guard.EQUALS, 2.56, 900, id="begins now"),
-        pytest.param(running(1, "a", Priority.AUTO, since=1000, priority=LOW), LOW, Guard.NONE, 2.56, 5500,
+        pytest.param(running(1, "a", run_started_at=None), NORMAL, Protection.EQUALS, 2.56, 900, id="begins now"),
+        pytest.param(running(1, "a", Priority.AUTO, since=1000, priority=LOW), LOW, Protection.NONE, 2.56, 5500,
                      id="the level it asked for, when nobody noted at which it runs"),
-        pytest.param(running(1, "a", Priority.AUTO, since=1000), NORMAL, Guard.NONE, 2.56, 5500,
+        pytest.param(running(1, "a", Priority.AUTO, since=1000), NORMAL, Protection.NONE, 2.56, 5500,
                      id="NORMAL when nobody knows"),
     ],
 )  # fmt: skip
 def test_what_a_run_is_worth_and_until_when(
-    run: SchedTask, level: Priority, guard: Guard, merit: float, lasts: float
+    run: SchedTask, level: Priority, protection: Protection, merit: float, lasts: float
 ) -> None:
-    rating = of_run(run)
-    assert (rating.level, rating.guard) == (level, guard)
-    assert rating.merit == pytest.approx(merit)
-    assert rating.until - NOW == pytest.approx(lasts)
+    precedence = of_run(run)
+    assert (precedence.level, precedence.protection) == (level, protection)
+    assert precedence.merit == pytest.approx(merit)
+    assert precedence.until - NOW == pytest.approx(lasts)
 
 
 @pytest.mark.parametrize(
@@ -118,11 +118,11 @@ def test_an_age_that_is_rounded_is_in_the_bin_that_lasts(
 ) -> None:
     born = began - before
     run = running(1, "a", run_seconds=before, run_started_at=began, restart_seconds=1e-12)
-    rating = of_run(replace(run, created_at=began), replace(ATTAINED, minimum_seconds=0.0), now)
+    precedence = of_run(replace(run, created_at=began), replace(ATTAINED, minimum_seconds=0.0), now)
     later = [born + start for start in STARTS if born + start > now]
     age = STARTS[len(STARTS) - len(later) - 1]
-    assert rating.until == min(later, default=inf)
-    assert rating.merit == pytest.approx(1.6 * 0.999 / (age + 1))
+    assert precedence.until == min(later, default=inf)
+    assert precedence.merit == pytest.approx(1.6 * 0.999 / (age + 1))
 
 
 @pytest.mark.parametrize(
@@ -143,13 +143,18 @@ def test_an_age_that_is_rounded_is_in_the_bin_that_lasts(
     ],
 )  # fmt: skip
 def test_what_a_waiting_task_claims(
-    facts: dict[str, float], turn: bool, expected: QueuedRating
+    facts: dict[str, float], turn: bool, expected: QueuedPrecedence
 ) -> None:
-    assert rate_queued(queued(1, 1, LOW, **facts), LOW, 0.5, POLICY, NOW, turn) == expected
+    assert (
+        compute_queued_precedence(queued(1, 1, LOW, **facts), LOW, 0.5, POLICY, NOW, turn)
+        == expected
+    )
 
 
 def test_a_lift_lowers_nobody() -> None:
-    level, *_ = rate_queued(queued(1, 1, HIGH, created_at=0.0), HIGH, 0.5, POLICY, NOW)
+    level, *_ = compute_queued_precedence(
+        queued(1, 1, HIGH, created_at=0.0), HIGH, 0.5, POLICY, NOW
+    )
     assert level is HIGH
 
 
@@ -198,30 +203,30 @@ def test_a_worth_holds_until_it_says_and_then_changes(
     moved = tuple(replace(s, at=s.at + shift) for s in run.suspensions)
     run = replace(run, run_started_at=began, created_at=began - 10, suspensions=moved)
     now = NOW + shift
-    rating = of_run(run, policy, now)
-    assert rating.until > now
-    if rating.until == inf:
-        assert of_run(run, policy, now + 400 * DAY) == rating
+    precedence = of_run(run, policy, now)
+    assert precedence.until > now
+    if precedence.until == inf:
+        assert of_run(run, policy, now + 400 * DAY) == precedence
         return
-    between = now + part * (rating.until - now)
-    for moment in (between, nextafter(rating.until, 0)):
-        if now <= moment < rating.until:
-            assert of_run(run, policy, moment) == rating
-    assert of_run(run, policy, rating.until) != rating
+    between = now + part * (precedence.until - now)
+    for moment in (between, nextafter(precedence.until, 0)):
+        if now <= moment < precedence.until:
+            assert of_run(run, policy, moment) == precedence
+    assert of_run(run, policy, precedence.until) != precedence
 
 
 def test_learned_merits_are_indices_in_steps_of_9_percent() -> None:
     history, task = History(), queued(1)
     for age in STARTS[:-1]:
-        index = history.curve(like(task)).index(STARTS.index(age))
-        merit = merit_at(task, age, 2.0, history, POLICY) * 2.0
+        index = history.curve(task_kind(task)).index(STARTS.index(age))
+        merit = compute_merit(task, age, 2.0, history, POLICY) * 2.0
         assert merit == pytest.approx(index, rel=2 ** (1 / 16) - 1)
         assert log2(merit) * 8 == pytest.approx(round(log2(merit) * 8))
 
 
 def test_where_all_rank_alike_one_slice_is_enough() -> None:
     late = queued(1, 1, LOW, created_at=NOW - 2 * SLICE)
-    assert rate_queued(late, LOW, 0.5, IN_ORDER, NOW, True) == (
+    assert compute_queued_precedence(late, LOW, 0.5, IN_ORDER, NOW, True) == (
         LOW,
         0.8,
         NOW + DAY - 2 * SLICE,

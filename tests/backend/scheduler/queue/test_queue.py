@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from hai_backend.domain.priority import Priority
 from hai_backend.scheduler.capacity.requests import Request
-from hai_backend.scheduler.queue.queue import Queue, Verdict, Waiting, natural_key
+from hai_backend.scheduler.queue.queue import Queue, QueueEntry, RefusalScope, natural_key
 from hai_backend.scheduler.testing import NOW, queued
 
 NEEDS = (Request(1), Request(2), Request(3))
 LEVELS = (Priority.HIGH, Priority.NORMAL)
 
-entries = st.lists(
+entry_lists = st.lists(
     st.tuples(
         st.sampled_from(NEEDS), st.sampled_from(LEVELS), st.sampled_from("uv"),
         st.sampled_from([0.5, 1.0, inf]), st.integers(0, 3), st.booleans(),
@@ -24,41 +24,41 @@ entries = st.lists(
 )  # fmt: skip
 
 
-def waiting(
+def entry(
     task: int, request: Request, level: Priority, user: str, merit: float, age: int, auto: bool
-) -> Waiting:
+) -> QueueEntry:
     asked = Priority.AUTO if auto else level
     facts = queued(task, request.count, asked, user=user, created_at=NOW - age)
-    entry = Waiting(facts, request, level, level, merit, inf)
+    entry = QueueEntry(facts, request, level, level, merit, inf)
     entry.key = natural_key(entry)
     return entry
 
 
 def filled(
     rows: list[tuple[Request, Priority, str, float, int, bool]],
-) -> tuple[Queue, list[Waiting]]:
-    queue, tasks = Queue(), [waiting(i, *row) for i, row in enumerate(rows)]
+) -> tuple[Queue, list[QueueEntry]]:
+    queue, tasks = Queue(), [entry(i, *row) for i, row in enumerate(rows)]
     for task in tasks:
         queue.add(task)
     return queue, tasks
 
 
-def visited(queue: Queue, answer: dict[int, Verdict] | None = None) -> list[int]:
+def visited(queue: Queue, answer: dict[int, RefusalScope] | None = None) -> list[int]:
     seen: list[int] = []
 
-    def offer(task: Waiting) -> Verdict:
+    def offer(task: QueueEntry) -> RefusalScope | None:
         seen.append(task.task.id)
-        return (answer or {}).get(task.task.id, Verdict.NEXT)
+        return (answer or {}).get(task.task.id)
 
     queue.walk(offer, lambda request: True)
     return seen
 
 
-def in_order(tasks: list[Waiting]) -> list[Waiting]:
+def in_order(tasks: list[QueueEntry]) -> list[QueueEntry]:
     return sorted(tasks, key=lambda task: task.key)
 
 
-@given(entries, st.sets(st.integers(0, 24)))
+@given(entry_lists, st.sets(st.integers(0, 24)))
 @settings(deadline=None)
 def test_everybody_is_offered_nodes_once_in_order(
     rows: list[tuple[Request, Priority, str, float, int, bool]], gone: set[int]
@@ -72,7 +72,7 @@ def test_everybody_is_offered_nodes_once_in_order(
     assert [task.task.id for task in queue.in_order()] == left
 
 
-@given(entries)
+@given(entry_lists)
 @settings(deadline=None)
 def test_filled_at_once_it_is_the_same_queue(
     rows: list[tuple[Request, Priority, str, float, int, bool]],
@@ -81,17 +81,17 @@ def test_filled_at_once_it_is_the_same_queue(
     other = Queue()
     for task in tasks:
         other.append([task])
-    other.arrange()
+    other.sort()
     assert visited(other) == visited(queue)
     for task in tasks:
         other.discard(task)
     assert visited(other) == list(other.in_order()) == []
 
 
-@given(entries, st.dictionaries(st.integers(0, 24), st.sampled_from(Verdict)))
+@given(entry_lists, st.dictionaries(st.integers(0, 24), st.sampled_from(RefusalScope)))
 @settings(deadline=None)
 def test_an_answer_leaves_out_only_whom_it_speaks_for(
-    rows: list[tuple[Request, Priority, str, float, int, bool]], answer: dict[int, Verdict]
+    rows: list[tuple[Request, Priority, str, float, int, bool]], answer: dict[int, RefusalScope]
 ) -> None:
     queue, tasks = filled(rows)
     lines: set[Request] = set()
@@ -103,9 +103,9 @@ def test_an_answer_leaves_out_only_whom_it_speaks_for(
             continue
         expected.append(task.task.id)
         verdict = answer.get(task.task.id)
-        if verdict is Verdict.LINE:
+        if verdict is RefusalScope.LINE:
             lines.add(task.request)
-        if verdict is Verdict.LANE:
+        if verdict is RefusalScope.LANE:
             lanes.add(lane)
     assert visited(queue, answer) == expected
 
@@ -114,9 +114,8 @@ def test_a_need_that_can_not_be_met_is_left_out() -> None:
     queue, _ = filled([(request, Priority.NORMAL, "u", 1.0, 0, False) for request in NEEDS[:2]])
     seen: list[int] = []
 
-    def offer(task: Waiting) -> Verdict:
+    def offer(task: QueueEntry) -> None:
         seen.append(task.task.id)
-        return Verdict.NEXT
 
     queue.walk(offer, lambda request: request is NEEDS[1])
     assert seen == [1]

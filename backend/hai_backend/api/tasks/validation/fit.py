@@ -11,7 +11,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import QuotaRow, ShareRow
 from hai_backend.domain.spec import ResourceSpec, RoleSpec, TaskSpec
 from hai_backend.scheduler.capacity.requests import UNIT
-from hai_backend.scheduler.policy.group_policy import in_force
+from hai_backend.scheduler.policy.group_policy import resolve_policy
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.scheduler.quota import Limit, Quotas, allows
 
@@ -61,9 +61,9 @@ def quota_lack(resource: ResourceSpec, priority: Priority, context: SubmitContex
     """Why the quota could never allow it, were nothing else held; empty when it could."""
     group = context.capacity[resource.group]
     rows = (row for row in context.quotas if row.group == resource.group)
-    quotas = Quotas(rows, in_force(group.settings, context.policy))
+    quotas = Quotas(rows, resolve_policy(group.settings, context.policy))
     units = group.units(resource, resource.node_count)
-    levels = quotas.candidates(context.user) if priority is Priority.AUTO else [priority]
+    levels = quotas.auto_levels(context.user) if priority is Priority.AUTO else [priority]
     limits = {level: quotas.limits(context.user, level) for level in levels}
     if any(allows(found, units) for found in limits.values()):
         return ""
