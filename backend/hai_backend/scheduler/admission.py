@@ -27,28 +27,28 @@ def find_fault(task: SchedTask) -> str:
     """Return what is wrong with the row of a queued task, or an empty text."""
     count, gpu, cpu, memory = task.node_count, task.gpu, task.cpu, task.memory
     if not (type(count) is type(gpu) is type(cpu) is type(memory) is int):
-        return "node_count, gpu, cpu and memory must be whole numbers"
+        return "node_count, gpu, cpu and memory must be integers."
     if type(task.priority) is not Priority:
-        return f"priority {task.priority!r} is none of {', '.join(p.name for p in Priority)}"
+        return f"priority {task.priority!r} must be one of {', '.join(p.name for p in Priority)}."
     if count <= 0 or gpu < 0 or cpu < 0 or memory < 0:
-        return f"asks for {task.node_count} nodes with {task.gpu} gpus, {task.cpu} cpus, {task.memory} GB"
+        return f"Requests {task.node_count} nodes with {task.gpu} gpus, {task.cpu} cpus, {task.memory} GB."
     since, restart = task.waiting_since or 0.0, task.restart_seconds or 0.0
     times = task.created_at + task.not_before + task.custom_rank + task.run_seconds
     if not isfinite(times + since + restart):
-        return "custom_rank or a time is not a finite number"
+        return "custom_rank or a time is not a finite number."
     if task.assigned_nodes and len(set(task.assigned_nodes)) != task.node_count:
-        return f"asks for {format_count(count, 'node')} but names {', '.join(task.assigned_nodes)}"
+        return f"Requests {format_count(count, 'node')} but names {', '.join(task.assigned_nodes)}."
     return ""
 
 
 def find_deferral(task: SchedTask, now: float) -> Refusal | None:
     """Return why a task may not start yet: it is held, depends on other tasks or backs off. None if it may start."""
     if task.held:
-        return WaitReason.HELD, "held by its user; resume it to put it back in the queue"
+        return WaitReason.HELD, "Held by its user. Resume it to put it back in the queue."
     if task.awaited:
-        return WaitReason.AFTER, f"waits for task {format_list(task.awaited)} to end"
+        return WaitReason.AFTER, f"Waits for task {format_list(task.awaited)} to end."
     if task.not_before > now:
-        return WaitReason.BACKING_OFF, f"may not start before {format_utc(task.not_before)}"
+        return WaitReason.BACKING_OFF, f"May not start before {format_utc(task.not_before)}."
     return None
 
 
@@ -109,20 +109,20 @@ class Feasibility:
 
     def _find_refusal(self, request: Request) -> Refusal | None:
         if not self._exists:
-            return WaitReason.NO_SUCH_GROUP, f"there is no node group {self._group!r}"
-        where = f"group {self._group}{'#' + request.zone if request.zone else ''}"
+            return WaitReason.NO_SUCH_GROUP, f"Node group {self._group!r} does not exist."
+        where = f"Group {self._group}{'#' + request.zone if request.zone else ''}"
         missing = [name for name in request.node_names if name not in self._nodes]
         if missing:
-            return WaitReason.NO_SUCH_NODE, f"{where} has no node {', '.join(missing)}"
+            return WaitReason.NO_SUCH_NODE, f"{where} has no node {', '.join(missing)}."
         most = self._ranks_in_group(request)
         if most < request.count:
             return (
                 WaitReason.GROUP_TOO_SMALL,
-                f"needs {request}; {where} has room for {most}",
+                f"Needs {request}. {where} has room for {most}.",
             )
         usable = self._pool.usable(request)
         if usable < request.count:
-            text = f"needs {request}; {usable} of {most} in {where} are ready and not cordoned"
+            text = f"Needs {request}. {where} has room for {most}; its ready and uncordoned nodes have room for {usable}."
             return WaitReason.NODES_UNUSABLE, text
         return None
 

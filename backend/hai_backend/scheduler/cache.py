@@ -182,7 +182,7 @@ class SchedulerCache:
     def _add_duplicates(self, tasks: Iterable[SchedTask]) -> None:
         for task in tasks:
             if task.standing is SchedulingState.QUEUED:
-                self._admission.refuse(task.id, "two tasks have this id")
+                self._admission.refuse(task.id, "Two tasks have this id.")
             else:
                 self._duplicates.append(
                     replace(task, standing=SchedulingState.LEAVING, leaves_free=False)

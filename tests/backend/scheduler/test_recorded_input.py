@@ -12,7 +12,7 @@ from hai_backend.domain.node import Group
 from hai_backend.domain.scheduling.plan import Plan, Start
 from hai_backend.domain.scheduling.snapshot import Ending
 from hai_backend.scheduler import Policy
-from hai_backend.scheduler.policy.group_policy import written
+from hai_backend.scheduler.policy.group_policy import format_settings
 from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.recorded_input import (
     Begin,
@@ -50,7 +50,7 @@ def test_a_pass_is_read_back() -> None:
 
 def test_a_board_is_shown_all_that_is_new() -> None:
     cache = BEGIN.cache()
-    rules = Rules({"default": Group("default", policy=written({"default_quota": 1}))})
+    rules = Rules({"default": Group("default", policy=format_settings({"default_quota": 1}))})
     news = PassInput(
         NOW + 5, rules, tuple(nodes(3)), (Ending(queued(7), 1.0),), (queued(1, 2),), (9,)
     )

@@ -146,7 +146,7 @@ def test_who_leaves_for_a_part_is_told_so() -> None:
     (suspend,) = [d for d in schedule(state, IN_ORDER).decisions if isinstance(d, Suspend)]
     assert suspend.reason == (
         "task 2 of a at NORMAL needs 2 nodes; "
-        "its user group has more of its part to come than that of this run"
+        "its user group uses less of its share than the user group of this run"
     )
 
 
@@ -185,7 +185,7 @@ def test_who_was_promised_nodes_for_its_part_stands_before_whom_it_passed() -> N
     found = run_pass(state, 1, IN_ORDER)
     assert found.cycle
     rule = find_blockers(found.cycle, 1, (2,)).rules[2]
-    assert rule.endswith("its user group holds less than what is guaranteed to it")
+    assert rule.endswith("its user group uses less than its guaranteed nodes")
 
 
 def test_who_has_no_part_comes_last_however_little_it_asks_for() -> None:
@@ -210,7 +210,7 @@ def test_the_sentence_names_the_limit_and_what_is_held() -> None:
     found = snap(nodes(4), has(1, "a", "n00"), wants(2, "a", 2), share("a", limit=2))
     wait = run_pass(found, 2, IN_ORDER).wait
     assert wait is not None
-    assert "user group a may hold 2 in default and holds 1" in wait.message
+    assert "User group a may hold 2 in group default and holds 1." in wait.message
 
 
 def test_a_higher_limit_is_suggested_and_suffices() -> None:

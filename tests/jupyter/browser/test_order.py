@@ -75,7 +75,7 @@ async def test_the_form_says_which_tasks_go_first_and_forgets_it_for_the_next_ti
     await field.fill("nonsense")
     await expect(page.locator(".hai-form .hai-failed")).to_contain_text("options.after[0].task")
     await field.fill(f"{first.id}:ended")
-    await expect(page.locator(".hai-outcome")).to_contain_text(f"waits for task {first.id} to end")
+    await expect(page.locator(".hai-outcome")).to_contain_text(f"Waits for task {first.id} to end.")
     await page.get_by_role("button", name="Submit task").click()
     await expect(row(page, "behind.py")).to_contain_text(f"after #{first.id}")
     await client.tasks.stop(first.id)

@@ -246,10 +246,11 @@ def _leaving(client: DemoClient, id: int) -> None:
 
 def _queue(client: DemoClient) -> None:
     sentence = {
-        9: "needs 8 nodes; 2 are free, 4 are being left, 9 are held at HIGH or protected",
-        10: "needs 2 nodes; the 2 free ones are promised to task 9",
-        11: "would hold 4 nodes at NORMAL; its quota is 2",
-        12: "needs 1 node; the 2 free ones are promised to task 9",
+        9: "Needs 8 nodes. Group train has 15 usable nodes; 2 are free, 4 are being released, "
+        "tasks at HIGH or above hold 9.",
+        10: "Needs 2 nodes. Group train has 15 usable nodes; 4 are being released, tasks at NORMAL or above hold 11.",
+        11: "Needs 4 nodes. User bob may hold 2 at NORMAL in group train and holds 0.",
+        12: "Needs 1 node. Group train has 15 usable nodes; 4 are being released, tasks at NORMAL or above hold 11.",
     }
     reasons = {11: "OUT_OF_QUOTA"}
     for place, (id, message) in enumerate(sentence.items(), start=1):

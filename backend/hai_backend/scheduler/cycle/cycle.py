@@ -234,9 +234,9 @@ class Cycle:
         need = f"task {task.id} of {task.user} at {level_name(level)} needs {entry.request}"
         victim_level = precedence_of(victim).level
         if moves:
-            return f"{need}; this run has had its slice and fits on other nodes: it moves there"
+            return f"{need}; this run has used its slice and moves to other nodes"
         if victim_level == level and self.group.shares.different_groups(entry, victim):
-            return f"{need}; its user group has more of its part to come than that of this run"
+            return f"{need}; its user group uses less of its share than the user group of this run"
         if victim_level == level:
             return f"{need}; it ranks higher within {level_name(level)} than this run does now"
         lost = loss(victim.task, self.group.policy, self.now)

@@ -1,6 +1,6 @@
-"""Why a task stays in the queue, after a pass and before its `undo`: a reason, a sentence with numbers, its position.
+"""Why a task stays in the queue: a reason, sentences with numbers, its position. Read after a pass, before its `undo`.
 
-Nodes that the pass has promised to other tasks count as taken.
+Nodes that the pass has given or promised to other tasks count as held by these tasks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COMPETES = (WaitReason.NOT_ENOUGH_NODES, WaitReason.WAITING_FOR_PREEMPTED)
 
 
 class Explanations:
-    """Why the tasks of a group wait after a pass. Sentences are written when they are needed, once for equal tasks."""
+    """Why the tasks of a group wait after a pass. Sentences are made when they are needed, once for equal tasks."""
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
@@ -37,9 +37,9 @@ class Explanations:
         self._lower: dict[tuple[NodeClass, Priority], int] = {}
 
     def all(self) -> dict[int, Wait]:
-        """One Wait for each task that was not started: first tasks that do not compete, then the queue in order.
+        """Return one Wait for each task that was not started: first tasks that do not compete, then the queue in order.
 
-        Only tasks that compete for nodes have positions before others.
+        Tasks that lack quota have positions, but are not counted in the positions of other tasks.
         """
         if self._all is None:
             waits = [*self._not_competing(), *self._competing()]
@@ -47,7 +47,7 @@ class Explanations:
         return self._all
 
     def one(self, task: int) -> Wait | None:
-        """The reason of one task, without its position; None: it does not wait."""
+        """Return why one task waits, without its position; None if it does not wait."""
         entry = self._group.entries.get(task)
         if entry is None or not self._feasible(entry):
             return self._wait_outside_queue(task)
@@ -93,7 +93,7 @@ class Explanations:
         return self._group.feasible.refusal(entry.request) is None
 
     def reason(self, entry: QueueEntry) -> tuple[WaitReason, str]:
-        """Why a feasible task was not started."""
+        """Return why a feasible task was not started."""
         group, request, level = self._group, entry.request, entry.level
         promised = self._cycle.promised.get(entry.task.id)
         if promised is not None:
@@ -111,7 +111,7 @@ class Explanations:
         return WaitReason.NOT_ENOUGH_NODES, text
 
     def _allocated_below(self, request: Request, level: Priority) -> int:
-        """How many of its nodes are allocated below a level: each class of nodes is counted once."""
+        """Return how many of the suitable nodes only tasks below a level hold. Each class of nodes is counted once."""
         pool = self._group.pool
         if request.node_names:
             return _count_below(pool.nodes_for(request), level)
@@ -123,24 +123,41 @@ class Explanations:
 
 
 def not_enough(pool: Pool, request: Request, level: Priority, group: str, lower: int) -> str:
-    """How many suitable nodes there are after the pass, and what occupies them. `lower`: allocated below the level."""
+    """Say how many usable nodes suit a request, and what occupies them after the pass.
+
+    `lower` is the number of nodes that only tasks below `level` hold.
+    """
     name, empty = level_name(level), pool.count(request, Occupancy.EMPTY)
-    leaving = pool.count(request, Occupancy.RELEASING) - empty
-    all_of_them = pool.count(request, Occupancy.ALLOCATED)
-    where = f"{group}#{request.zone}" if request.zone else group
-    enough = request.whole_nodes and empty + leaving + lower >= request.count
-    but = "not to be taken now" if enough else "too few"
-    counts = {
-        "free": empty,
-        "being left": leaving,
-        f"held below {name} but {but}": lower,
-        f"held at {name} or above or promised": all_of_them - empty - leaving - lower,
-    }
-    found = ", ".join(f"{count} {how}" for how, count in counts.items() if count)
-    text = f"needs {request}; of {all_of_them} that suit in {where}, {found}"
+    releasing = pool.count(request, Occupancy.RELEASING) - empty
+    total = pool.count(request, Occupancy.ALLOCATED)
+    would_suffice = request.whole_nodes and empty + releasing + lower >= request.count
+    parts = []
+    if empty:
+        parts.append(f"{_amount(empty, total)} {_are(empty)} free")
+    if releasing:
+        parts.append(f"{_amount(releasing, total)} {_are(releasing)} being released")
+    if lower:
+        protected = ", but are protected" if would_suffice else ""
+        parts.append(f"tasks below {name} hold {_amount(lower, total)}{protected}")
+    if rest := total - empty - releasing - lower:
+        parts.append(f"tasks at {name} or above hold {_amount(rest, total)}")
+    suitable = "usable node" if total == len(pool.nodes) else "suitable node"
+    zone = f"#{request.zone}" if request.zone else ""
+    text = f"Needs {request}. Group {group}{zone} has {format_count(total, suitable)}; {', '.join(parts)}."
     if request.whole_nodes:
         return text
-    return f"{text}, with room for {rank_capacity(pool, request, Occupancy.EMPTY)} of {request.count} now"
+    fitting_count = rank_capacity(pool, request, Occupancy.EMPTY)
+    return f"{text} There is room for {fitting_count} of {format_count(request.count, 'rank')} now."
+
+
+def _amount(count: int, total: int) -> str:
+    if count < total:
+        return str(count)
+    return f"all {total}" if total > 1 else "it"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _count_below(nodes: Iterable[NodeInfo], level: Priority) -> int:
@@ -156,34 +173,35 @@ def _below(node: NodeInfo, level: Priority) -> bool:
 
 
 def out_of_quota(limits: Iterable[Limit], entry: QueueEntry, group: str) -> tuple[WaitReason, str]:
-    """The first limit that the task exceeds, for now or for ever."""
+    """Say which limit the task exceeds, now or for ever."""
     units = entry.request.units
     limit = min(limits, key=lambda limit: (limit.allowed >= units, limit.available))
     row = "in total" if limit.row is Priority.AUTO else f"at {limit.row.name}"
     text = (
-        f"needs {format_count(units / UNIT, 'node')}; {entry.task.user} may hold {_nodes(limit.allowed)} {row} "
-        f"in {group} and holds {_nodes(limit.used)}"
+        f"Needs {format_count(units / UNIT, 'node')}. User {entry.task.user} may hold {_nodes(limit.allowed)} {row} "
+        f"in group {group} and holds {_nodes(limit.used)}."
     )
     exceeded = limit.allowed < units
     return (WaitReason.QUOTA_EXCEEDED if exceeded else WaitReason.OUT_OF_QUOTA), text
 
 
 def out_of_share(row: ShareRow, used: int, entry: QueueEntry) -> tuple[WaitReason, str]:
-    """The limit of its user group, exceeded for now or for ever."""
+    """Say that the task exceeds the limit of its user group, now or for ever."""
     assert row.limit is not None  # it is exceeded
     text = (
-        f"needs {format_count(entry.request.units / UNIT, 'node')}; user group {row.name} may hold {row.limit} "
-        f"in {row.group} and holds {_nodes(used)}"
+        f"Needs {format_count(entry.request.units / UNIT, 'node')}. User group {row.name} may hold {row.limit} "
+        f"in group {row.group} and holds {_nodes(used)}."
     )
     exceeded = row.limit * UNIT < entry.request.units
     return (WaitReason.SHARE_EXCEEDED if exceeded else WaitReason.OUT_OF_SHARE), text
 
 
 def nodes_promised(entry: QueueEntry, releasing: tuple[int, ...]) -> str:
-    """Which tasks are leaving the nodes that are promised to a task."""
+    """Say which tasks must leave the nodes that are promised to a task."""
     names = ", ".join(map(str, releasing[:10]))
     more = f" and {len(releasing) - 10} more" if len(releasing) > 10 else ""
-    return f"{entry.request} promised; starts when task {names}{more} has left"
+    tasks = f"task {names} has" if len(releasing) == 1 else f"tasks {names}{more} have"
+    return f"Is promised {entry.request}. Starts when {tasks} left."
 
 
 def _nodes(units: int) -> str:

@@ -63,7 +63,7 @@ class FakeTaskService:
     def _new(self, spec: TaskSpec) -> Task:
         group, _, zone = (spec.resource.group or "default").partition("#")
         awaited = _awaited(self._world, spec)
-        waits = f"waits for task {', '.join(map(str, awaited))} to end"
+        waits = f"Waits for task {', '.join(map(str, awaited))} to end."
         return Task(
             id=max(self._world.tasks, default=0) + 1,
             user=self._world.user,

@@ -195,7 +195,7 @@ async def test_a_dry_run_that_waits_says_what_would_help(platform: Any, make_spe
     await passes(platform, loop)
     answer = await dry_run(ada, make_spec("t", node_count=2))
     assert (answer.outcome, answer.waiting.reason) == ("WAITS", "NOT_ENOUGH_NODES")
-    assert answer.message.startswith("would wait at place 1: needs 2 nodes")
+    assert answer.message.startswith("would wait at place 1: Needs 2 nodes")
     assert [(f.change, f.count, f.starts) for f in answer.flips] == [
         ("FEWER_NODES", 1, True),
         ("LEVEL", 0, False),
@@ -213,7 +213,7 @@ async def test_a_dry_run_of_who_waits_for_another_names_no_place(
     spec.options.after.add(task=1)
     answer = await dry_run(ada, spec)
     assert (answer.outcome, answer.waiting.reason) == ("WAITS", "AFTER")
-    assert answer.message == "would wait: waits for task 1 to end"
+    assert answer.message == "would wait: Waits for task 1 to end."
 
 
 async def test_why_says_of_each_that_goes_first_how_it_has_to_end(
@@ -230,7 +230,7 @@ async def test_why_says_of_each_that_goes_first_how_it_has_to_end(
     await passes(platform, loop)
     answer = await ada.tasks.ExplainTask(pb.ExplainTaskRequest(id=3))
     assert list(answer.constraints) == [
-        "waits for task 1, 2 to end",
+        "Waits for task 1, 2 to end.",
         "task 1 (runs) has to have succeeded first; it runs",
         "task 2 (waits) has to have ended first; it waits",
     ]

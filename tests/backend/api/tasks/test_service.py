@@ -188,7 +188,7 @@ async def test_why_a_task_waits(platform: Any, make_spec: Any) -> None:
     ]
     assert [flip.message for flip in answer.flips] == list(answer.suggestions)
     assert [(a.id, a.name, a.user, a.rule) for a in answer.ahead] == [
-        (1, "", "bob", "ranks higher within NORMAL: it asks for less")
+        (1, "", "bob", "ranks higher within NORMAL: it requests fewer nodes")
     ]
 
 

@@ -88,7 +88,7 @@ def test_a_breach_is_counted_by_its_rule_and_logged() -> None:
     assert counted(metrics, "hai_scheduler_violations_total") == {"one_holder": 1}
     [line] = logs
     assert (line["log_level"], line["rule"]) == ("error", "one_holder")
-    assert line["what"] == "node n00 is booked twice, by task 1 at last"
+    assert line["what"] == "node n00 is allocated twice, the second time to task 1"
 
 
 def test_every_rule_is_shown_before_it_is_broken() -> None:

@@ -46,7 +46,7 @@ async def test_it_starts_when_the_last_of_them_has_ended(world: ControllerHarnes
     assert waits is not None
     assert (waits.why, waits.message) == (
         WaitReason.AFTER,
-        f"waits for task {one}, {two} to end",
+        f"Waits for task {one}, {two} to end.",
     )
     for task in (one, two):
         await world.attach_all(task)

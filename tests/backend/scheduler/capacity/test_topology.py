@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_backend.scheduler.capacity.topology import Domain, spread
+from hai_backend.scheduler.capacity.topology import Domain, choose_leaves
 
 A1, A2, B1 = ("a1", "a"), ("a2", "a"), ("b1", "b")
 
@@ -26,4 +26,4 @@ A1, A2, B1 = ("a1", "a"), ("a2", "a"), ("b1", "b")
 def test_where_a_gang_goes(
     empty: dict[Domain, int], count: int, taken: list[tuple[Domain, int]]
 ) -> None:
-    assert spread(empty, count) == taken
+    assert choose_leaves(empty, count) == taken

@@ -14,7 +14,7 @@ from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, ShareRow, 
 from hai_backend.scheduler import Policy
 from hai_backend.scheduler.explain.blockers import Blockers, NodeNumbers, QuotaUse, find_blockers
 from hai_backend.scheduler.explain.trial_pass import run_pass
-from hai_backend.scheduler.policy.group_policy import written
+from hai_backend.scheduler.policy.group_policy import format_settings
 from hai_backend.scheduler.testing import (
     NOW,
     leaving,
@@ -76,14 +76,14 @@ def found(snapshot: Snapshot, ahead: tuple[int, ...] = ()) -> Blockers:
             snap(nodes(1), running(9, "n00", LOW, since=9000),
                  queued(1, suspensions=(Suspension(NOW - 100, 9, higher=True),))),
             NodeNumbers(protected=1, protected_until=NOW + 6400, protected_runs=(9,),
-                        protected_why="it is left alone for a slice by the task, which had to leave for it"),
+                        protected_why="the task was suspended for this run, and may not suspend it for one slice"),
             id="left alone by who had to leave for it",
         ),
         pytest.param(
             snap(nodes(1), running(9, "n00", created_at=NOW, since=1000, run_seconds=9e5, lost_seconds=5000.0),
                  queued(1, created_at=NOW - 9e4)),
             NodeNumbers(protected=1, protected_until=NOW + 4000, protected_runs=(9,),
-                        protected_why="its earlier runs have worked for nothing"),
+                        protected_why="its earlier runs lost their work"),
             id="for lost work",
         ),
     ],
@@ -120,23 +120,26 @@ LONG = tuple(Ending(queued(90 + i, user="u1", name="l"), 1e6) for i in range(30)
     [
         pytest.param(queued(2, 1, HIGH), {}, {}, "higher priority: HIGH", id="level"),
         pytest.param(queued(2, 1, LOW, created_at=NOW - 1e5), {"priority": LOW}, {},
-                     "higher priority: NORMAL, having waited longest", id="lifted above"),
+                     "higher priority: NORMAL because it has waited too long", id="lifted above"),
         pytest.param(queued(2, created_at=NOW - 1e5), {}, {},
-                     "comes first within NORMAL, having waited longest", id="lifted"),
+                     "comes first within NORMAL because it has waited too long", id="lifted"),
         pytest.param(queued(2, user="u1", custom_rank=-1.0), {}, {}, "moved ahead by its owner", id="by hand"),
         pytest.param(queued(2, user="s", name="s"), {"name": "l"}, {},
-                     "ranks higher within NORMAL: history of tasks like it gives it better odds to end soon",
+                     "ranks higher within NORMAL: tasks like it are more likely to end soon",
                      id="learned"),
-        pytest.param(queued(2), {"node_count": 2}, {}, "ranks higher within NORMAL: it asks for less", id="size"),
+        pytest.param(queued(2), {"node_count": 2}, {}, "ranks higher within NORMAL: it requests fewer nodes",
+                     id="size"),
         pytest.param(queued(2, user="s", name="s"), {"node_count": 2, "name": "l"}, {},
-                     "ranks higher within NORMAL: history of tasks like it gives it better odds to end soon",
+                     "ranks higher within NORMAL: tasks like it are more likely to end soon",
                      id="smaller, and better for each node"),
         pytest.param(queued(2), {"run_seconds": 5000.0}, {"ranking": "attained"},
                      "ranks higher within NORMAL: it has used fewer node-seconds so far", id="attained"),
         pytest.param(queued(2, created_at=NOW - 8000), {}, {"ranking": "submitted"},
-                     "ranks higher within NORMAL: it is its user's turn, who holds nothing here", id="turn"),
+                     "ranks higher within NORMAL: its user has no nodes in this group, so it is this user's turn",
+                     id="turn"),
         pytest.param(queued(2, created_at=NOW - 6500), {}, {"ranking": "submitted"},
-                     "ranks higher within NORMAL: it is its user's turn, who holds nothing here", id="turn just now"),
+                     "ranks higher within NORMAL: its user has no nodes in this group, so it is this user's turn",
+                     id="turn just now"),
         pytest.param(queued(2, created_at=NOW - 2000), {}, {}, "submitted earlier", id="earlier"),
         pytest.param(queued(2, user="u1", created_at=NOW - 2000), {}, {}, "submitted earlier", id="an own one"),
         pytest.param(queued(2, created_at=NOW - 2000, waiting_since=NOW - 1500), {}, {},
@@ -146,7 +149,7 @@ LONG = tuple(Ending(queued(90 + i, user="u1", name="l"), 1e6) for i in range(30)
 def test_the_rule_that_puts_others_first_is_told(
     other: SchedTask, own: dict[str, object], settings: dict[str, object], words: str
 ) -> None:
-    group = Group("default", policy=written(settings))
+    group = Group("default", policy=format_settings(settings))
     state = snap(*BUSY, queued(1, **own), other, group, endings=SHORT + LONG)  # type: ignore[arg-type]
     assert found(replace(state), ahead=(2,)).rules == {2: words}
 
@@ -154,8 +157,8 @@ def test_the_rule_that_puts_others_first_is_told(
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (share("s", 1), "its user group holds less than what is guaranteed to it"),
-        (share("s", weight=1), "its user group holds less than its part"),
+        (share("s", 1), "its user group uses less than its guaranteed nodes"),
+        (share("s", weight=1), "its user group uses less than its part"),
     ],
 )
 def test_parts_of_user_groups_come_first(row: ShareRow, words: str) -> None:

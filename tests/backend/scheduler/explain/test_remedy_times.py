@@ -16,9 +16,9 @@ from hai_backend.scheduler.explain.remedy import (
     Cause,
     Change,
     Remedy,
-    allowed,
+    allowed_nodes,
     apply_remedy,
-    candidates,
+    candidate_nodes,
     find_task,
 )
 from hai_backend.scheduler.explain.remedy_times import Why, list_remedy_times
@@ -117,10 +117,11 @@ def test_more_quota_is_added_to_the_largest_row_or_to_the_default() -> None:
         "u", LOW, 3
     )
     told = [
-        allowed(STATE.quotas, find_task(STATE, 1), level, limited) for level in (HIGH, LOW, AUTO)
+        allowed_nodes(STATE.quotas, find_task(STATE, 1), level, limited)
+        for level in (HIGH, LOW, AUTO)
     ]
     assert told == [2, 2, 0]
-    assert allowed(STATE.quotas, find_task(STATE, 1), LOW, POLICY) == 0
+    assert allowed_nodes(STATE.quotas, find_task(STATE, 1), LOW, POLICY) == 0
 
 
 def test_a_higher_limit_is_that_of_the_tasks_user_group() -> None:
@@ -154,7 +155,7 @@ def test_nodes_come_back_or_are_added_like_the_largest_that_the_task_may_use() -
 
 @pytest.mark.parametrize(("zone", "names"), [("", ["a", "b"]), ("B", ["b"]), ("C", [])])
 def test_candidates_are_the_nodes_of_group_and_zone(zone: str, names: list[str]) -> None:
-    found: list[Node] = candidates(STATE, queued(1, zone=zone))
+    found: list[Node] = candidate_nodes(STATE, queued(1, zone=zone))
     assert [node.name for node in found] == names
 
 

@@ -41,7 +41,7 @@ def lately(*hours: float, higher: bool) -> tuple[Suspension, ...]:
 
 
 @pytest.mark.parametrize(
-    ("run", "level", "guard", "merit", "lasts"),
+    ("run", "level", "protection", "merit", "lasts"),
     [
         pytest.param(running(1, "a", since=0), NORMAL, Protection.EQUALS, 2.56, 900, id="just started"),
         pytest.param(running(1, "a", since=899), NORMAL, Protection.EQUALS, 2.56, 1, id="at its minimum"),
