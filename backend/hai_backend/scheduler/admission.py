@@ -122,7 +122,7 @@ class Feasibility:
             )
         usable = self._pool.usable(request)
         if usable < request.count:
-            text = f"Needs {request}. {where} has room for {most}; its ready and uncordoned nodes have room for {usable}."
+            text = f"Needs {request}. {where} has room for {most}; its ready, uncordoned nodes have room for {usable}."
             return WaitReason.NODES_UNUSABLE, text
         return None
 

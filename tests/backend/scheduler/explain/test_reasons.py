@@ -96,7 +96,7 @@ def wait_of(plan: Plan, task: int) -> Wait:
         pytest.param(snap(nodes(2), queued(1, 5)), "Needs 5 nodes. Group default has room for 2.", id="too small"),
         pytest.param(
             snap(nodes(2), node("x", cordoned=True), queued(1, 3)),
-            "Needs 3 nodes. Group default has room for 3; its ready and uncordoned nodes have room for 2.", id="unusable",
+            "Needs 3 nodes. Group default has room for 3; its ready, uncordoned nodes have room for 2.", id="unusable",
         ),
         pytest.param(snap(queued(1, group="g")), "Node group 'g' does not exist.", id="no such group"),
         pytest.param(snap(nodes(1), queued(1, 1, assigned_nodes=("q",))), "has no node q", id="no such node"),
