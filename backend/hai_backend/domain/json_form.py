@@ -28,29 +28,29 @@ _MAX_CHARS = 60  # characters of what was written
 _NUMBERS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}  # JSON has none
 
 
-def written(value: Any, kind: Any = None) -> Any:
+def to_json(value: Any, kind: Any = None) -> Any:
     """The value as lists, dicts, strings and numbers; `kind` is its type, by default that of the value."""
     form: Any = type(value) if kind is None else kind
     return _writer(form)(value)
 
 
-def text(found: Any) -> str:
+def dump_json(found: Any) -> str:
     """Like json.dumps, but in small steps, so that a long list does not block other threads."""
     if isinstance(found, dict):
-        return f"{{{', '.join(f'{json.dumps(key)}: {text(each)}' for key, each in found.items())}}}"
+        return f"{{{', '.join(f'{json.dumps(key)}: {dump_json(each)}' for key, each in found.items())}}}"
     if isinstance(found, list):
         return f"[{', '.join(json.dumps(each) for each in found)}]"
     return json.dumps(found)
 
 
-def read(kind: type[T], found: Any, where: str = "") -> T:
+def from_json(kind: type[T], found: Any, where: str = "") -> T:
     """Convert JSON back to a value. Raises Invalid."""
     form: Any = kind
     value: T = _reader(form)(found, where)
     return value
 
 
-def refused(where: str, message: str) -> Invalid:
+def invalid_value(where: str, message: str) -> Invalid:
     """The error for an invalid value at a path."""
     return Invalid((Violation(where, message),), reason="BAD_JSON")
 
@@ -209,9 +209,9 @@ def _object_reader(kind: Any) -> Read:
             return _wrong(found, where, "an object")
         before = f"{where}." if where else ""
         if missing := [name for name in needed if name not in found]:
-            raise refused(before + missing[0], "is missing")
+            raise invalid_value(before + missing[0], "is missing")
         if unknown := [name for name in found if name not in parts]:
-            raise refused(before + unknown[0], f"is not known; there are {', '.join(parts)}")
+            raise invalid_value(before + unknown[0], f"is not known; there are {', '.join(parts)}")
         return kind(**{name: parts[name](each, before + name) for name, each in found.items()})
 
     return read_object
@@ -220,4 +220,4 @@ def _object_reader(kind: Any) -> Read:
 def _wrong(found: Any, where: str, expected: str) -> Any:
     text = repr(found)
     text = text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 1] + "…"
-    raise refused(where, f"must be {expected}, not {text}")
+    raise invalid_value(where, f"must be {expected}, not {text}")

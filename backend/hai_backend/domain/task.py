@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntFlag, StrEnum
 
-from hai_backend.domain.goodput_facts import Progress
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Progress
 from hai_backend.domain.spec import TaskSpec
 
 

@@ -96,7 +96,7 @@ class Window:
     end: int
 
 
-def measured(
+def read_measurement(
     cpus: float, memory_bytes: int, gpu_utilisation: float | None, gpu_memory_bytes: int
 ) -> Use | None:
     """One measurement; None if its values are invalid, because agents are not trusted."""
@@ -110,7 +110,7 @@ def measured(
     return Use(1, cpus, cpus, memory, memory, 1, gpu, gpu, gpu_memory, gpu_memory)
 
 
-def folded(one: Use, other: Use) -> Use:
+def merge_uses(one: Use, other: Use) -> Use:
     """The sum of two measurements."""
     return Use(
         one.beats + other.beats,
@@ -126,17 +126,17 @@ def folded(one: Use, other: Use) -> Use:
     )
 
 
-def added(one: Load, other: Load) -> Load:
+def merge_loads(one: Load, other: Load) -> Load:
     """The sum of two loads of one group."""
     return Load._make(mine + theirs for mine, theirs in zip(one, other, strict=True))
 
 
-def begin(time: float, seconds: int) -> int:
+def bucket_start(time: float, seconds: int) -> int:
     """The start of the bucket of this length that contains a time."""
     return math.floor(time / seconds) * seconds
 
 
-def window(start: float, end: float, points: int, now: float) -> Window:
+def plan_window(start: float, end: float, points: int, now: float) -> Window:
     """A query of at most `points` (two or more) steps, from the finest suitable buckets that still exist."""
     step_seconds = max(end - start, 1.0) / (
         points - 1
@@ -144,10 +144,10 @@ def window(start: float, end: float, points: int, now: float) -> Window:
     level = max(_finest_level_for(now - start), _coarsest_level_for(step_seconds))
     seconds = LEVELS[level].seconds
     step = seconds * math.ceil(step_seconds / seconds)
-    return Window(level, step, begin(start, step), math.ceil(end / step) * step)
+    return Window(level, step, bucket_start(start, step), math.ceil(end / step) * step)
 
 
-def parts(query: Window, done: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+def split_by_level(query: Window, done: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """(level, from, to) of the buckets for a query; `done`: until when each level is complete."""
     start = query.start
     for level in range(query.level, -1, -1):
@@ -168,24 +168,24 @@ def _coarsest_level_for(step_seconds: float) -> int:
     return max((i for i, level in enumerate(LEVELS) if level.seconds <= step_seconds), default=0)
 
 
-def ranks_folded(buckets: Iterable[RankUse], step: int) -> list[RankUse]:
+def merge_rank_buckets(buckets: Iterable[RankUse], step: int) -> list[RankUse]:
     """Aggregate into steps, by rank, run and time."""
     found: dict[tuple[int, int, int, int], RankUse] = {}
     for one in buckets:
-        start = begin(one.start, step)
+        start = bucket_start(one.start, step)
         key = (one.rank, one.run, start, one.task_id)
         earlier = found.get(key)
-        use = one.use if earlier is None else folded(earlier.use, one.use)
+        use = one.use if earlier is None else merge_uses(earlier.use, one.use)
         found[key] = RankUse(one.task_id, one.run, one.rank, start, use)
     return [found[key] for key in sorted(found)]
 
 
-def groups_folded(buckets: Iterable[GroupLoad], step: int) -> list[GroupLoad]:
+def merge_group_buckets(buckets: Iterable[GroupLoad], step: int) -> list[GroupLoad]:
     """Aggregate into steps, by group and time."""
     found: dict[tuple[str, int], GroupLoad] = {}
     for one in buckets:
-        key = (one.group, begin(one.start, step))
+        key = (one.group, bucket_start(one.start, step))
         earlier = found.get(key)
-        load = one.load if earlier is None else added(earlier.load, one.load)
+        load = one.load if earlier is None else merge_loads(earlier.load, one.load)
         found[key] = GroupLoad(*key, load)
     return [found[key] for key in sorted(found)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hai_backend.domain.goodput_facts import Progress, smoothed
+from hai_backend.domain.progress import Progress, update_mean
 from hai_backend.domain.task import Outcome, Run, StopCode, Task
 
 _BY_SIGNAL = 128  # exit codes from here on: killed by a signal
@@ -35,15 +35,15 @@ def _work_ended_at(run: Run, now: float) -> float:
     return max(r.ended_at for r in run.ranks if r.ended_at is not None)
 
 
-def started(task: Task, run: Run, now: float) -> Task:
+def record_start(task: Task, run: Run, now: float) -> Task:
     """Account for a started program: the last one of a run gives the cost of a start."""
     if programs_started_at(run) is None:
         return task
-    seconds = smoothed(task.progress.start_seconds, max(0.0, now - run.created_at))
+    seconds = update_mean(task.progress.start_seconds, max(0.0, now - run.created_at))
     return replace(task, progress=replace(task.progress, start_seconds=seconds))
 
 
-def ended(task: Task, run: Run, now: float) -> Task:
+def record_end(task: Task, run: Run, now: float) -> Task:
     """Account for an ended run; `task` is the task after it."""
     progress, work = task.progress, work_seconds(run, now)
     saved = _yielded(task, run) or task.outcome is Outcome.SUCCEEDED
@@ -83,7 +83,7 @@ def _with_suspend_cost(progress: Progress, task: Task, run: Run, now: float) -> 
     """Account for the suspension: its cost, and whether the program saved when it was asked to."""
     if run.asked_at is None:
         return progress
-    seconds = smoothed(progress.suspend_seconds, max(0.0, now - run.asked_at))
+    seconds = update_mean(progress.suspend_seconds, max(0.0, now - run.asked_at))
     if task.outcome is Outcome.SUCCEEDED or run.stop_code & StopCode.NODE_FAILURE:
         return replace(progress, suspend_seconds=seconds)
     noticed = run.acknowledged or bool(task.spec.options.suspend_signal)

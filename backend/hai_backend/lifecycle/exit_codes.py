@@ -31,8 +31,11 @@ _HINTS = {
 }
 
 
-def meaning(exit_code: int, *, by_platform: bool = False) -> str:
-    """Say what an exit code means: `meaning(137) == "killed by SIGKILL (…)"`. `by_platform`: the platform ended it."""
+def describe_exit_code(exit_code: int, *, by_platform: bool = False) -> str:
+    """Say what an exit code means, such as "killed by SIGKILL (…)" for 137.
+
+    `by_platform` says whether the platform ended the program.
+    """
     if exit_code == 0:
         return "succeeded"
     if exit_code == 126:

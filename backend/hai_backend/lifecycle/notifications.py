@@ -10,11 +10,11 @@ from hai_backend.domain.task import Task, TaskState
 _REASON_CHARS = 500
 
 
-def notices(
+def make_notices(
     webhooks: Iterable[Webhook], before: Task, task: Task, now: float
 ) -> tuple[Notice, ...]:
     """One for each webhook of the owner that subscribes to this change."""
-    news = event_of(before, task)
+    news = webhook_event(before, task)
     if news is None:
         return ()
     facts, run = _facts(news, task), task.run.number if task.run else 0
@@ -25,7 +25,7 @@ def notices(
     )
 
 
-def event_of(before: Task, task: Task) -> WebhookEvent | None:
+def webhook_event(before: Task, task: Task) -> WebhookEvent | None:
     """What has happened to the task; of several changes at once the last one."""
     if task.state is not before.state and task.state is TaskState.FINISHED:
         return WebhookEvent.ENDED

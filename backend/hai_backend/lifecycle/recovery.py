@@ -19,7 +19,7 @@ from hai_backend.lifecycle.rules.transition import may_continue, may_run
 _STARTING = (RankState.CREATED, RankState.BUILDING)
 
 
-def relaunch(task: Task) -> Launch | None:
+def find_relaunch(task: Task) -> Launch | None:
     """Ranks whose launch may have been interrupted. Launching one that exists changes nothing."""
     run = task.run
     if task.state is not TaskState.RUNNING or run is None or run.state is not RunState.CREATED:
@@ -29,7 +29,7 @@ def relaunch(task: Task) -> Launch | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class Recovery:
     """What to do about ranks: `launch` them, count them as `gone`, or `kill` them and wait for their end.
 
     `unknown` ranks may run although the launcher does not see them. Their run has to save and leave before they are
@@ -42,26 +42,26 @@ class Resumed:
     unknown: tuple[int, ...] = ()
 
 
-def resumed(
+def plan_recovery(
     task: Task, missing: frozenset[int], *, launch_begun: bool, certain: bool = False
-) -> Resumed:
+) -> Recovery:
     """`missing`: ranks that the launcher does not see. `launch_begun`: their launch had begun, so they may exist.
 
     A rank that may exist is not launched again: its agent could attach beside the new one. If its rank counts as gone
     before it attaches, it gets no order to start. Must be called before agents may attach.
     `certain`: ranks that the launcher does not see do not run.
     """
-    run, launch = task.run, relaunch(task)
+    run, launch = task.run, find_relaunch(task)
     if run is None:
-        return Resumed(launch)
+        return Recovery(launch)
     unknown = frozenset() if certain else _unknown(run, missing)
     missing -= unknown
     if launch is not None and not (launch_begun and missing & set(launch.ranks)):
         kill = _in_order(missing - set(launch.ranks))
-        return Resumed(launch, kill=kill, unknown=_in_order(unknown))
+        return Recovery(launch, kill=kill, unknown=_in_order(unknown))
     never_attached = {r.index for r in run.ranks if r.state in _STARTING} & missing
     gone = never_attached if run.state in (RunState.CREATED, RunState.BUILDING) else frozenset()
-    return Resumed(None, _in_order(gone), _in_order(missing - gone), _in_order(unknown))
+    return Recovery(None, _in_order(gone), _in_order(missing - gone), _in_order(unknown))
 
 
 def _unknown(run: Run, missing: frozenset[int]) -> frozenset[int]:
@@ -73,7 +73,7 @@ def _in_order(ranks: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(ranks))
 
 
-def messages_on_attach(
+def instructions_on_attach(
     task: Task, rank: int, *, started: bool, limits: Limits = DEFAULTS
 ) -> tuple[Instruction, ...]:
     """The instructions for an agent that has attached (perhaps again), by the state of its run."""

@@ -37,29 +37,29 @@ _STARTED = (RunState.RUNNING, *_SUSPENDING)
 _ALIVE = (*_NOT_STARTED, *_STARTED)
 
 TABLE: dict[tuple[RunState, type], Handler] = {
-    (RunState.CREATED, ev.RunLaunched): running.launched,
-    **{(s, ev.RankAttached): running.attached for s in _NOT_STARTED},
-    **{(s, ev.ProgramStarted): running.program_started for s in _STARTED},
-    **{(s, ev.SuspendAcknowledged): running.acknowledged for s in _SUSPENDING},
-    **{(s, ev.Yielded): exits.yielded for s in _STARTED},
-    **{(s, ev.ProgramExited): exits.exited for s in _STARTED},
-    (RunState.TERMINATING, ev.ProgramExited): exits.exited_while_terminating,
-    **{(s, ev.StartFailed): failures.start_failed for s in _ALIVE},
-    **{(s, ev.WatchdogFired): failures.watchdog_fired for s in _STARTED},
-    **{(s, ev.NodeReported): failures.node_reported for s in _STARTED},
-    **{(s, ev.LaunchFailed): failures.launch_failed for s in (*_ALIVE, RunState.TERMINATING)},
-    **{(s, ev.RankGone): failures.rank_gone for s in (*_ALIVE, RunState.TERMINATING)},
-    **{(s, ev.NodeLost): failures.node_lost for s in (*_ALIVE, RunState.TERMINATING)},
+    (RunState.CREATED, ev.RunLaunched): running.on_launched,
+    **{(s, ev.RankAttached): running.on_attached for s in _NOT_STARTED},
+    **{(s, ev.ProgramStarted): running.on_program_started for s in _STARTED},
+    **{(s, ev.SuspendAcknowledged): running.on_acknowledged for s in _SUSPENDING},
+    **{(s, ev.Yielded): exits.on_yielded for s in _STARTED},
+    **{(s, ev.ProgramExited): exits.on_exited for s in _STARTED},
+    (RunState.TERMINATING, ev.ProgramExited): exits.on_exited_while_terminating,
+    **{(s, ev.StartFailed): failures.on_start_failed for s in _ALIVE},
+    **{(s, ev.WatchdogFired): failures.on_watchdog_fired for s in _STARTED},
+    **{(s, ev.NodeReported): failures.on_node_reported for s in _STARTED},
+    **{(s, ev.LaunchFailed): failures.on_launch_failed for s in (*_ALIVE, RunState.TERMINATING)},
+    **{(s, ev.RankGone): failures.on_rank_gone for s in (*_ALIVE, RunState.TERMINATING)},
+    **{(s, ev.NodeLost): failures.on_node_lost for s in (*_ALIVE, RunState.TERMINATING)},
     **{
-        (s, ev.WholeLifeStateChanged): running.state_changed
+        (s, ev.WholeLifeStateChanged): running.on_whole_life_state_changed
         for s in (*_STARTED, RunState.TERMINATING)
     },
-    **{(s, ev.AgentSilent): failures.agent_silent for s in (*_ALIVE, RunState.TERMINATING)},
-    **{(s, ev.AgentHeard): failures.agent_heard for s in (*_ALIVE, RunState.TERMINATING)},
-    **{(s, ev.Ticked): deadlines.build_overdue for s in _NOT_STARTED},
-    (RunState.RUNNING, ev.Ticked): deadlines.time_limit_reached,
-    **{(s, ev.Ticked): deadlines.suspend_overdue for s in _SUSPENDING},
-    (RunState.TERMINATING, ev.Ticked): deadlines.kill_overdue,
+    **{(s, ev.AgentSilent): failures.on_agent_silent for s in (*_ALIVE, RunState.TERMINATING)},
+    **{(s, ev.AgentHeard): failures.on_agent_heard for s in (*_ALIVE, RunState.TERMINATING)},
+    **{(s, ev.Ticked): deadlines.check_build_deadline for s in _NOT_STARTED},
+    (RunState.RUNNING, ev.Ticked): deadlines.check_time_limit,
+    **{(s, ev.Ticked): deadlines.check_suspend_deadline for s in _SUSPENDING},
+    (RunState.TERMINATING, ev.Ticked): deadlines.check_kill_deadline,
 }
 
 IGNORED: frozenset[tuple[RunState, type]] = frozenset(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hai_backend.domain.json_form import read, refused, text, written
+from hai_backend.domain.json_form import dump_json, from_json, invalid_value, to_json
 from hai_backend.domain.node import Node
 from hai_backend.domain.scheduling import snapshot_json
 from hai_backend.domain.scheduling.plan import Plan
@@ -72,7 +72,7 @@ def apply(cache: SchedulerCache, new: PassInput) -> Plan:
 
 def begin_line(begin: Begin) -> str:
     """Return the first line of a log, with its newline."""
-    snapshot = "".join(snapshot_json.lines(begin.snapshot)).replace("\n", "")
+    snapshot = "".join(snapshot_json.format_lines(begin.snapshot)).replace("\n", "")
     policy = json.dumps(to_mapping(begin.policy))
     release = json.dumps(begin.release)
     return f'{BEGIN}{VERSION}, "release": {release}, "policy": {policy}, "snapshot": {snapshot}}}\n'
@@ -80,7 +80,7 @@ def begin_line(begin: Begin) -> str:
 
 def pass_line(done: Pass) -> str:
     """Return the line of a pass, with its newline."""
-    return text(written(done)) + "\n"
+    return dump_json(to_json(done)) + "\n"
 
 
 def parse_line(line: str, where: str = "") -> Begin | Pass:
@@ -88,23 +88,25 @@ def parse_line(line: str, where: str = "") -> Begin | Pass:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise refused(
+        raise invalid_value(
             where, f"is not JSON, as each line of a log of decisions is: {error}"
         ) from error
     if isinstance(found, dict) and "format" in found:
         return _begin(found, where)
-    return read(Pass, found, where)
+    return from_json(Pass, found, where)
 
 
 def _begin(found: Mapping[str, Any], where: str) -> Begin:
     version = found.get("version")
     if found["format"] != FORMAT or version != VERSION:
-        raise refused(where, f"is {found['format']!r} {version!r}; known is {FORMAT!r} {VERSION}")
+        raise invalid_value(
+            where, f"is {found['format']!r} {version!r}; known is {FORMAT!r} {VERSION}"
+        )
     for name in ("policy", "snapshot"):
         if not isinstance(found.get(name), dict):
-            raise refused(f"{where}.{name}", "is missing")
+            raise invalid_value(f"{where}.{name}", "is missing")
     return Begin(
         parse(found["policy"], where),
-        snapshot_json.of_object(found["snapshot"], where),
+        snapshot_json.from_object(found["snapshot"], where),
         str(found.get("release", "")),
     )

@@ -1,4 +1,4 @@
-"""Folding forgets nothing, whatever is folded first; windows have as many steps as were asked for."""
+"""Folding forgets nothing, whatever is merge_uses first; windows have as many steps as were asked for."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hai_backend.domain.usage import (
     RankUse,
     Use,
     Window,
-    added,
-    begin,
-    folded,
-    groups_folded,
-    measured,
-    parts,
-    ranks_folded,
-    window,
+    bucket_start,
+    merge_group_buckets,
+    merge_loads,
+    merge_rank_buckets,
+    merge_uses,
+    plan_window,
+    read_measurement,
+    split_by_level,
 )
 
 NOW = 1_700_000_000.0
@@ -33,7 +33,7 @@ shares = st.integers(0, 64).map(lambda n: n / 64)
 
 
 def sound(cpus: float, memory: float, gpu: float | None, gpu_memory: float) -> Use:
-    found = measured(min(cpus, 1e6), int(memory), gpu, int(gpu_memory))
+    found = read_measurement(min(cpus, 1e6), int(memory), gpu, int(gpu_memory))
     assert found is not None
     return found
 
@@ -53,14 +53,14 @@ rank_uses = st.builds(
 
 @given(uses, uses, uses)
 def test_folding_is_associative_and_knows_no_order(a: Use, b: Use, c: Use) -> None:
-    assert folded(folded(a, b), c) == folded(a, folded(b, c))
-    assert folded(a, b) == folded(b, a)
+    assert merge_uses(merge_uses(a, b), c) == merge_uses(a, merge_uses(b, c))
+    assert merge_uses(a, b) == merge_uses(b, a)
 
 
 @given(loads, loads, loads)
 def test_adding_loads_is_associative_and_knows_no_order(a: Load, b: Load, c: Load) -> None:
-    assert added(added(a, b), c) == added(a, added(b, c))
-    assert added(a, b) == added(b, a)
+    assert merge_loads(merge_loads(a, b), c) == merge_loads(a, merge_loads(b, c))
+    assert merge_loads(a, b) == merge_loads(b, a)
 
 
 @given(st.lists(rank_uses, max_size=40), st.randoms())
@@ -69,8 +69,8 @@ def test_no_measurement_is_lost_and_order_does_not_matter(
 ) -> None:
     shuffled = buckets.copy()
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    coarse = ranks_folded(buckets, 600)
-    assert coarse == ranks_folded(shuffled, 600)
+    coarse = merge_rank_buckets(buckets, 600)
+    assert coarse == merge_rank_buckets(shuffled, 600)
     assert sum(one.use.beats for one in coarse) == len(buckets)
     assert sum(one.use.cpus for one in coarse) == sum(one.use.cpus for one in buckets)
     assert len({(one.run, one.rank, one.start) for one in coarse}) == len(coarse)
@@ -78,19 +78,21 @@ def test_no_measurement_is_lost_and_order_does_not_matter(
 
 @given(st.lists(rank_uses, max_size=40))
 def test_over_a_middle_level_or_at_once_is_the_same(buckets: list[RankUse]) -> None:
-    assert ranks_folded(ranks_folded(buckets, 600), 7200) == ranks_folded(buckets, 7200)
+    assert merge_rank_buckets(merge_rank_buckets(buckets, 600), 7200) == merge_rank_buckets(
+        buckets, 7200
+    )
 
 
 @given(st.lists(st.builds(GroupLoad, st.sampled_from("ab"), starts, loads), max_size=20))
 def test_groups_fold_alike(buckets: list[GroupLoad]) -> None:
-    coarse = groups_folded(groups_folded(buckets, 600), 7200)
-    assert coarse == groups_folded(buckets, 7200)
+    coarse = merge_group_buckets(merge_group_buckets(buckets, 600), 7200)
+    assert coarse == merge_group_buckets(buckets, 7200)
     assert sum(one.load.minutes for one in coarse) == len(buckets)
 
 
 @given(st.lists(uses, min_size=1))
 def test_a_mean_lies_below_its_maximum(several: list[Use]) -> None:
-    whole = reduce(folded, several)
+    whole = reduce(merge_uses, several)
     assert whole.cpus / whole.beats <= whole.cpus_max == max(one.cpus for one in several)
     assert whole.gpu_utilisation <= whole.gpu_utilisation_max * whole.gpu_beats
 
@@ -110,7 +112,7 @@ def test_a_mean_lies_below_its_maximum(several: list[Use]) -> None:
     ],
 )
 def test_what_makes_no_sense_is_not_measured(values: tuple[float, int, float | None, int]) -> None:
-    assert measured(*values) is None
+    assert read_measurement(*values) is None
 
 
 @given(st.floats(0, 3 * YEAR), st.floats(1e-3, 3 * YEAR), st.integers(2, 500))
@@ -118,7 +120,7 @@ def test_a_window_covers_what_was_asked_in_so_many_steps(
     age: float, span: float, points: int
 ) -> None:
     start = NOW - age
-    asked = window(start, start + span, points, NOW)
+    asked = plan_window(start, start + span, points, NOW)
     assert asked.start <= start
     assert asked.end >= start + span
     assert (asked.end - asked.start) % asked.step == 0
@@ -140,7 +142,7 @@ def test_a_window_covers_what_was_asked_in_so_many_steps(
     ],
 )
 def test_the_finest_that_is_kept_and_fits(ago: int, points: int, level: int, step: int) -> None:
-    asked = window(NOW - ago, NOW, points, NOW)
+    asked = plan_window(NOW - ago, NOW, points, NOW)
     assert (asked.level, asked.step) == (level, step)
 
 
@@ -148,10 +150,10 @@ def test_the_finest_that_is_kept_and_fits(ago: int, points: int, level: int, ste
 def test_every_moment_is_answered_by_one_level(level: int, ends: list[int]) -> None:
     """Until where a level is complete, it answers; after that the next finer one."""
     done = sorted((7200 * n for n in ends), reverse=True)  # finer ones are further
-    found = list(parts(Window(level, 7200, 0, 200 * 7200), done))
+    found = list(split_by_level(Window(level, 7200, 0, 200 * 7200), done))
     assert found[0][:2] == (level, 0)
     assert all(since == done[finer + 1] for finer, since, _ in found[1:])
 
 
 def test_buckets_begin_at_multiples_of_their_length() -> None:
-    assert [begin(t, 60) for t in (0.0, 59.9, 60.0, 61)] == [0, 0, 60, 60]
+    assert [bucket_start(t, 60) for t in (0.0, 59.9, 60.0, 61)] == [0, 0, 60, 60]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hai_backend.domain.goodput_facts import Progress
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Progress
 from hai_backend.domain.task import Outcome, Task, TaskState
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import step

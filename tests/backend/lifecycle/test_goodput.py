@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_backend.domain.goodput_facts import Progress, smoothed
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Progress, update_mean
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Rank, Run, RunState, Task, TaskState
 from hai_backend.lifecycle.goodput import DEFAULT_BETWEEN, History, advised_interval, goodput
@@ -143,7 +143,7 @@ def test_only_trainings_are_asked_for_checkpoints() -> None:
 
 
 def test_a_smoothed_value_weighs_the_newest_by_a_quarter() -> None:
-    assert smoothed(None, 8.0) == 8.0
-    assert smoothed(4.0, 8.0) == 5.0
-    assert smoothed(4.0, 8.0, count=2) == smoothed(smoothed(4.0, 8.0), 8.0) == 5.75
-    assert smoothed(4.0, 8.0, count=10**6) == 8.0
+    assert update_mean(None, 8.0) == 8.0
+    assert update_mean(4.0, 8.0) == 5.0
+    assert update_mean(4.0, 8.0, count=2) == update_mean(update_mean(4.0, 8.0), 8.0) == 5.75
+    assert update_mean(4.0, 8.0, count=10**6) == 8.0

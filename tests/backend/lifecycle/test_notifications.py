@@ -9,7 +9,7 @@ import pytest
 from hai_backend.domain.accounts.webhook import Format, Webhook, WebhookEvent
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Outcome, Run, RunState, Task, TaskState
-from hai_backend.lifecycle.notifications import event_of, notices
+from hai_backend.lifecycle.notifications import make_notices, webhook_event
 from tests.support.builders import a_task
 
 WAITS = replace(a_task(7, name="train"), tags=("sweep",))
@@ -51,7 +51,7 @@ CANCELED = replace(WAITS, state=TaskState.FINISHED, outcome=Outcome.CANCELED)
     ],
 )
 def test_news(before: Task, task: Task, news: WebhookEvent | None) -> None:
-    assert event_of(before, task) is news
+    assert webhook_event(before, task) is news
 
 
 def hook(name: str, *news: WebhookEvent, tag: str = "") -> Webhook:
@@ -77,11 +77,11 @@ HOOKS = [
     ],
 )
 def test_who_is_told(before: Task, task: Task, told: list[str]) -> None:
-    assert [notice.webhook for notice in notices(HOOKS, before, task, 99.0)] == told
+    assert [notice.webhook for notice in make_notices(HOOKS, before, task, 99.0)] == told
 
 
 def test_what_is_told() -> None:
-    (notice,) = notices(HOOKS[1:2], RUNS_AGAIN, ENDED, 99.0)
+    (notice,) = make_notices(HOOKS[1:2], RUNS_AGAIN, ENDED, 99.0)
     assert (notice.owner_name, notice.id, notice.time) == ("ada", "7.2.ended", 99.0)
     assert notice.facts == {
         "name": "train",
@@ -94,5 +94,5 @@ def test_what_is_told() -> None:
 
 
 def test_a_suspension_says_why() -> None:
-    (notice,) = notices(HOOKS[2:3], LEAVES, AWAY, 99.0)
+    (notice,) = make_notices(HOOKS[2:3], LEAVES, AWAY, 99.0)
     assert notice.facts["reason"] == "preempted by task 9"

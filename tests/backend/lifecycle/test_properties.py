@@ -17,7 +17,7 @@ from hai_backend.domain.spec import (
 )
 from hai_backend.domain.task import Outcome, RunState, Task, TaskState
 from hai_backend.lifecycle import events as ev
-from hai_backend.lifecycle import messages_on_attach, relaunch, step
+from hai_backend.lifecycle import find_relaunch, instructions_on_attach, step
 from hai_backend.lifecycle.instructions import KillRanks, Launch, StartPrograms
 from hai_backend.lifecycle.rules.transition import may_continue, may_run
 
@@ -146,7 +146,10 @@ def test_a_task_is_always_in_a_legal_state(
         told_to_go |= {(i.run) for i in done.instructions if isinstance(i, StartPrograms)}
         if isinstance(event, ev.ProgramStarted) and changed:
             assert event.run in told_to_go  # no program starts before its whole gang has attached
-        for repeated in (relaunch(done.task), *messages_on_attach(done.task, 0, started=False)):
+        for repeated in (
+            find_relaunch(done.task),
+            *instructions_on_attach(done.task, 0, started=False),
+        ):
             assert repeated is None or isinstance(repeated, Launch) or repeated.ranks == (0,)
         task = done.task
 

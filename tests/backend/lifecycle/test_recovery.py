@@ -6,9 +6,9 @@ import pytest
 
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
-from hai_backend.lifecycle import resumed
+from hai_backend.lifecycle import plan_recovery
 from hai_backend.lifecycle.instructions import Launch
-from hai_backend.lifecycle.recovery import Resumed
+from hai_backend.lifecycle.recovery import Recovery
 from hai_backend.lifecycle.rules.transition import may_run
 from tests.support.builders import a_spec
 
@@ -39,41 +39,47 @@ def a_task(state: RunState, *states: RankState) -> Task:
 
 NEW, MADE = (S.CREATED, S.CREATED), (S.BUILDING, S.BUILDING)
 LEFT = [  # run, ranks, those that are missing, whether their launch had begun
-    pytest.param(R.CREATED, NEW, {0, 1}, False, Resumed(Launch(1, (0, 1))), id="never begun"),
-    pytest.param(R.CREATED, NEW, {0, 1}, True, Resumed(gone=(0, 1)), id="may have been made"),
-    pytest.param(R.CREATED, NEW, {1}, True, Resumed(gone=(1,)), id="one may have been made"),
-    pytest.param(R.CREATED, NEW, set(), True, Resumed(Launch(1, (0, 1))), id="all are there"),
+    pytest.param(R.CREATED, NEW, {0, 1}, False, Recovery(Launch(1, (0, 1))), id="never begun"),
+    pytest.param(R.CREATED, NEW, {0, 1}, True, Recovery(gone=(0, 1)), id="may have been made"),
+    pytest.param(R.CREATED, NEW, {1}, True, Recovery(gone=(1,)), id="one may have been made"),
+    pytest.param(R.CREATED, NEW, set(), True, Recovery(Launch(1, (0, 1))), id="all are there"),
     pytest.param(
-        *(R.CREATED, (S.RUNNING, S.CREATED), {0, 1}, True, Resumed(gone=(1,), unknown=(0,))),
+        *(R.CREATED, (S.RUNNING, S.CREATED), {0, 1}, True, Recovery(gone=(1,), unknown=(0,))),
         id="one had attached",
     ),
     pytest.param(
-        *(R.CREATED, (S.RUNNING, S.CREATED), {0, 1}, False, Resumed(Launch(1, (1,)), unknown=(0,))),
+        *(
+            R.CREATED,
+            (S.RUNNING, S.CREATED),
+            {0, 1},
+            False,
+            Recovery(Launch(1, (1,)), unknown=(0,)),
+        ),
         id="one had attached, and somebody deleted the owner",
     ),
-    pytest.param(R.BUILDING, MADE, {0}, True, Resumed(gone=(0,)), id="made, and never attached"),
-    pytest.param(R.BUILDING, MADE, set(), True, Resumed(), id="made, and there"),
+    pytest.param(R.BUILDING, MADE, {0}, True, Recovery(gone=(0,)), id="made, and never attached"),
+    pytest.param(R.BUILDING, MADE, set(), True, Recovery(), id="made, and there"),
     pytest.param(
-        *(R.BUILDING, (S.RUNNING, S.BUILDING), {0, 1}, True, Resumed(gone=(1,), unknown=(0,))),
+        *(R.BUILDING, (S.RUNNING, S.BUILDING), {0, 1}, True, Recovery(gone=(1,), unknown=(0,))),
         id="one waits for the other",
     ),
-    pytest.param(R.RUNNING, (S.RUNNING,), {0}, True, Resumed(unknown=(0,)), id="it may run"),
-    pytest.param(R.SUSPENDING, (S.RUNNING,), {0}, True, Resumed(unknown=(0,)), id="it may save"),
+    pytest.param(R.RUNNING, (S.RUNNING,), {0}, True, Recovery(unknown=(0,)), id="it may run"),
+    pytest.param(R.SUSPENDING, (S.RUNNING,), {0}, True, Recovery(unknown=(0,)), id="it may save"),
     pytest.param(
         *(
             R.RUNNING,
             (S.FAILED_TERMINATING, S.RUNNING),
             {0, 1},
             True,
-            Resumed(kill=(0,), unknown=(1,)),
+            Recovery(kill=(0,), unknown=(1,)),
         ),
         id="one was given up",
     ),
     pytest.param(
-        *(R.TERMINATING, (S.RUNNING,), {0}, True, Resumed(kill=(0,))),
+        *(R.TERMINATING, (S.RUNNING,), {0}, True, Recovery(kill=(0,))),
         id="it ran, and was being ended",
     ),
-    pytest.param(R.TERMINATING, MADE, {0}, True, Resumed(kill=(0,)), id="it was being ended"),
+    pytest.param(R.TERMINATING, MADE, {0}, True, Recovery(kill=(0,)), id="it was being ended"),
 ]
 
 
@@ -83,12 +89,12 @@ def test_no_rank_that_may_have_been_made_is_made_again(
     states: tuple[RankState, ...],
     missing: set[int],
     begun: bool,
-    expected: Resumed,
+    expected: Recovery,
 ) -> None:
-    assert resumed(a_task(state, *states), frozenset(missing), launch_begun=begun) == expected
+    assert plan_recovery(a_task(state, *states), frozenset(missing), launch_begun=begun) == expected
 
 
 @pytest.mark.parametrize("state", [R.RUNNING, R.SUSPENDING, R.TERMINATING])
 def test_where_what_runs_is_to_be_seen_nothing_is_unknown(state: RunState) -> None:
-    left = resumed(a_task(state, S.RUNNING), frozenset({0}), launch_begun=True, certain=True)
-    assert left == Resumed(kill=(0,))
+    left = plan_recovery(a_task(state, S.RUNNING), frozenset({0}), launch_begun=True, certain=True)
+    assert left == Recovery(kill=(0,))

@@ -21,7 +21,7 @@ from hai_backend.domain.spec import (
 from hai_backend.domain.task import Outcome, RankState, RunState, StopCode, Task, TaskState
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import step, steps
-from hai_backend.lifecycle.exit_codes import meaning
+from hai_backend.lifecycle.exit_codes import describe_exit_code
 from hai_backend.lifecycle.instructions import (
     EndPrograms,
     KillRanks,
@@ -570,7 +570,7 @@ def test_a_program_that_yields_unasked_cannot_spin(happened: list[Any], not_befo
     + [(code, f"exit code {code}") for code in (1, 128, 193, 255)],
 )
 def test_exit_codes_in_words(code: int, words: str) -> None:
-    assert meaning(code).startswith(words)
+    assert describe_exit_code(code).startswith(words)
 
 
 @pytest.mark.parametrize(
@@ -583,7 +583,7 @@ def test_exit_codes_in_words(code: int, words: str) -> None:
     ],
 )
 def test_of_who_was_told_to_end_no_cause_is_guessed(code: int, words: str) -> None:
-    assert meaning(code, by_platform=True) == words
+    assert describe_exit_code(code, by_platform=True) == words
 
 
 def test_a_role_that_completes_at_once_does_not_restart_its_task_without_pause() -> None:

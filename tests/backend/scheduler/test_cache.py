@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group, Node, NodeState
 from hai_backend.domain.priority import LEVELS, Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.scheduling.plan import Decision, Plan, Start, Stop, Suspend, Wait
 from hai_backend.domain.scheduling.snapshot import (
     Ending,

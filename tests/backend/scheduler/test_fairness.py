@@ -9,7 +9,7 @@ import pytest
 
 from hai_backend.scheduler import Policy
 from hai_backend.scheduler.policy.policy import Ranking
-from hai_backend.sim.replay import world as module
+from hai_backend.sim.replay import virtual_cluster as module
 from hai_backend.sim.replay.job import Job, Outcome
 from hai_backend.sim.replay.replay import Cluster, replay
 
@@ -34,22 +34,22 @@ def replayed(
     began: list[tuple[int, float]] = []
     start = module.VirtualCluster._start
 
-    def noted(self, life, nodes, level):  # type: ignore[no-untyped-def]
-        began.append((life.task.id, self.now))
-        start(self, life, nodes, level)
+    def noted(self, simulated, nodes, level):  # type: ignore[no-untyped-def]
+        began.append((simulated.task.id, self.now))
+        start(self, simulated, nodes, level)
 
     monkeypatch.setattr(module.VirtualCluster, "_start", noted)
     jobs = [Job(i, "train", f"u{i}", 0.0, WORK, 8, 1) for i in range(1, users + 1)]
     outcome = replay(jobs, Cluster(1), policy)
-    last = max(fate.finished for fate in outcome.fates)
+    last = max(record.finished for record in outcome.records)
     wakeup_reasons = [*began, (0, last)]
     return outcome, [Stay(task, at, until) for (task, at), (_, until) in pairwise(wakeup_reasons)]
 
 
 def shares(stays: list[Stay], outcome: Outcome) -> dict[int, float]:
     """Seconds on the slot while everybody is still there."""
-    until = min(fate.finished for fate in outcome.fates)
-    found = {fate.job.id: 0.0 for fate in outcome.fates}
+    until = min(record.finished for record in outcome.records)
+    found = {record.job.id: 0.0 for record in outcome.records}
     for stay in stays:
         found[stay.task] += max(0.0, min(stay.until, until) - stay.began)
     return found
@@ -80,7 +80,7 @@ def test_equal_users_get_equal_shares(
     assert all(abs(seconds - fair) <= SLICE + GRACE for seconds in got.values())
     jain = sum(got.values()) ** 2 / users / sum(seconds**2 for seconds in got.values())
     assert jain >= 0.95
-    assert len(outcome.fates) == users
+    assert len(outcome.records) == users
 
 
 @pytest.mark.parametrize(("users", "policy"), CASES)
@@ -96,7 +96,7 @@ def test_no_run_is_cut_before_its_minimum(
     users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcome, stays = replayed(users, policy, monkeypatch)
-    ends = {fate.finished for fate in outcome.fates}
+    ends = {record.finished for record in outcome.records}
     cut = [stay for stay in stays if stay.until not in ends]
     assert all(stay.until - stay.began >= policy.minimum_seconds + GRACE for stay in cut)
 
@@ -105,14 +105,14 @@ def test_programs_that_lose_their_work_come_to_an_end(monkeypatch: pytest.Monkey
     """Each run of a task is twice as long as the one before; equals would else suspend one another for ever."""
     suspend = module.VirtualCluster._suspend
 
-    def losing(self, life, decision):  # type: ignore[no-untyped-def]
-        left = life.left
-        suspend(self, life, decision)
-        lost = life.task.lost_seconds + left - life.left
-        life.left = left
-        self._set(life, yields=False, lost_seconds=lost)
+    def losing(self, simulated, decision):  # type: ignore[no-untyped-def]
+        left = simulated.left
+        suspend(self, simulated, decision)
+        lost = simulated.task.lost_seconds + left - simulated.left
+        simulated.left = left
+        self._set(simulated, yields=False, lost_seconds=lost)
 
     monkeypatch.setattr(module.VirtualCluster, "_suspend", losing)
     jobs = [Job(i, "train", f"u{i}", 0.0, 3 * 3600.0, 8, 1) for i in (1, 2)]
     outcome = replay(jobs, Cluster(1), DEFAULT)
-    assert max(fate.finished for fate in outcome.fates) < 24 * 3600
+    assert max(record.finished for record in outcome.records) < 24 * 3600

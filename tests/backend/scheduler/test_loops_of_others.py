@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.scheduling.plan import Start, Suspend, WaitReason
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler import Policy, SchedulerCache, schedule
@@ -36,8 +36,8 @@ def job(task: int, submit: float, seconds: float, width: int, level: Priority = 
 
 def suspensions(jobs: list[Job], width: int, policy: Policy) -> dict[int, int]:
     outcome = replay(jobs, Cluster(width), policy)
-    assert len(outcome.fates) == len(jobs), "all end"
-    return {fate.job.id: fate.suspensions for fate in outcome.fates}
+    assert len(outcome.records) == len(jobs), "all end"
+    return {record.job.id: record.suspensions for record in outcome.records}
 
 
 @pytest.mark.parametrize("policy", POLICIES)

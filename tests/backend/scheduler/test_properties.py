@@ -10,9 +10,9 @@ from math import inf, nan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.scheduling.plan import Plan, Start, Suspend, Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import SchedTask, SchedulingState, Snapshot
 from hai_backend.scheduler import Policy, schedule

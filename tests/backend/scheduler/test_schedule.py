@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.scheduling.plan import Decision, Start, Stop, Suspend, Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot
 from hai_backend.domain.spec import TaskType

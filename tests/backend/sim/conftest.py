@@ -12,7 +12,7 @@ from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.priority import Priority
 from hai_backend.scheduler.policy.policy import Policy
 from hai_backend.sim.cli.engine import Engine
-from hai_backend.sim.replay.job import Fate, Job, Outcome, Progress, Usage
+from hai_backend.sim.replay.job import Job, JobRecord, Outcome, Progress, Usage
 from hai_backend.sim.report.metrics import metrics
 from hai_backend.sim.report.results import Result
 
@@ -54,16 +54,16 @@ def one_by_one(
     jobs: Sequence[Job], nodes: int, label: str, overhead: float = 0.0, suspensions: int = 0
 ) -> Outcome:
     """Each job when the one before it has ended."""
-    now, fates, usage = 0.0, [], []
+    now, records, usage = 0.0, [], []
     for i, job in enumerate(jobs):
         now = max(now, job.submit)
         finish = now + job.duration + overhead
         waiting = sum(other.nodes for other in jobs[i + 1 :] if other.submit <= now)
         usage.append(Usage(now, job.nodes, job.nodes + waiting))
         held = (job.duration + overhead) * job.nodes
-        fates.append(Fate(job, now, finish, suspensions, held))
+        records.append(JobRecord(job, now, finish, suspensions, held))
         now = finish
-    return Outcome(label, nodes, tuple(fates), (*usage, Usage(now, 0, 0)), (0.001, 0.003))
+    return Outcome(label, nodes, tuple(records), (*usage, Usage(now, 0, 0)), (0.001, 0.003))
 
 
 def job(id: int, submit: float, duration: float, **more: Any) -> Job:

@@ -153,7 +153,11 @@ def test_arrivals_repeat_those_of_earlier_days_at_the_same_time_of_day() -> None
     future = Future(past, seed=0)
     while future.world.now < NOW + 3 * DAY:
         assert future.step()
-    times = [at.task.created_at - NOW for at in future.world.lives.values() if at.task.id > 20_000]
+    times = [
+        at.task.created_at - NOW
+        for at in future.world.simulated_tasks.values()
+        if at.task.id > 20_000
+    ]
     assert [at % DAY for at in times] == [HOUR] * len(times)
     assert len(times) >= 3
 
@@ -165,7 +169,11 @@ def test_a_first_rush_is_not_repeated_without_end() -> None:
     while future.world.now < NOW + 6 * HOUR:
         assert future.step()
     assert past.span == "6 hours"
-    came = [life for life in future.world.lives.values() if life.task.id > 20_029]
+    came = [
+        simulated
+        for simulated in future.world.simulated_tasks.values()
+        if simulated.task.id > 20_029
+    ]
     assert len(came) <= 2 * 30
 
 
@@ -187,8 +195,11 @@ def test_a_run_that_leaves_comes_back_or_is_gone() -> None:
         future = Future(past_of(shown(*tasks, ended=endings(50)), CALM, "g"), seed=0)
         assert future.step()
         assert future.world.now == NOW + 5
-        assert (future.world.lives[1].finished < 0) is there
-        assert NOW + 5 in (future.world.lives[1].first_start, future.world.lives[2].first_start)
+        assert (future.world.simulated_tasks[1].finished < 0) is there
+        assert NOW + 5 in (
+            future.world.simulated_tasks[1].first_start,
+            future.world.simulated_tasks[2].first_start,
+        )
 
 
 @pytest.mark.parametrize(
@@ -199,6 +210,8 @@ def test_who_has_not_run_yet_starts_without_going_back_to_a_checkpoint(
     ran: float, again: bool
 ) -> None:
     waits = task(1, waiting_since=NOW - 10, run_seconds=ran)
-    life = Future(past_of(shown(waits, ended=endings(50)), CALM, "g"), seed=0).world.lives[1]
-    assert life.first_start == NOW
-    assert (life.starting > 0.0) is again
+    simulated = Future(
+        past_of(shown(waits, ended=endings(50)), CALM, "g"), seed=0
+    ).world.simulated_tasks[1]
+    assert simulated.first_start == NOW
+    assert (simulated.starting > 0.0) is again

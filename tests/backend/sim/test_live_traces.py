@@ -15,7 +15,7 @@ from hai_backend.domain.errors import Invalid
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Plan
 from hai_backend.domain.scheduling.snapshot import Ending, Snapshot
-from hai_backend.domain.scheduling.snapshot_json import lines
+from hai_backend.domain.scheduling.snapshot_json import format_lines
 from hai_backend.scheduler import Policy
 from hai_backend.scheduler.recorded_input import Begin, Pass, PassInput, begin_line, pass_line
 from hai_backend.scheduler.testing import NOW, node, nodes, queued, running, snap
@@ -30,7 +30,7 @@ DAY = 86_400.0
 def stored(tmp_path: Path) -> Callable[..., Path]:
     def store(snapshot: Snapshot) -> Path:
         path = tmp_path / "cluster.json"
-        path.write_text("".join(lines(snapshot)))
+        path.write_text("".join(format_lines(snapshot)))
         return path
 
     return store

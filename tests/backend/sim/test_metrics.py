@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_backend.domain.priority import Priority
-from hai_backend.sim.replay.job import Fate, Outcome, Usage
+from hai_backend.sim.replay.job import JobRecord, Outcome, Usage
 from hai_backend.sim.report.metrics import jain, metrics, percentile
 
 
@@ -21,10 +21,10 @@ def by_hand(make_job) -> Outcome:
     a = make_job(1, 0, 3600, user="ann")
     b = make_job(2, 1800, 3600, user="bob", nodes=2, gpus=16, priority=Priority.HIGH)
     c = make_job(3, 7200, 3600, user="ann")
-    fates = (
-        Fate(a, 0, 3600, 0, held=3600),
-        Fate(b, 3600, 7236, 1, held=2 * 3636),
-        Fate(c, 7236, 10836, 0, held=3600),
+    records = (
+        JobRecord(a, 0, 3600, 0, held=3600),
+        JobRecord(b, 3600, 7236, 1, held=2 * 3636),
+        JobRecord(c, 7236, 10836, 0, held=3600),
     )
     usage = (
         Usage(0, 1, 1),
@@ -34,7 +34,7 @@ def by_hand(make_job) -> Outcome:
         Usage(7236, 1, 1),
         Usage(10836, 0, 0),
     )
-    return Outcome("x", 2, fates, usage, (0.001, 0.002, 0.003))
+    return Outcome("x", 2, records, usage, (0.001, 0.002, 0.003))
 
 
 @pytest.mark.parametrize(
@@ -69,16 +69,16 @@ def test_a_case_worked_by_hand(by_hand: Outcome, key: str, wanted: object) -> No
 
 def test_where_nodes_are_shared_a_job_counts_by_its_gpus(make_job) -> None:
     small, cpu = make_job(1, 0, 100, gpus=2), make_job(2, 0, 100, gpus=0)
-    fates = (Fate(small, 0, 110, 0, held=0.25 * 110), Fate(cpu, 0, 100, 0, held=100))
-    outcome = Outcome("x", 1, fates, (Usage(0, 1.25, 1.25),))
+    records = (JobRecord(small, 0, 110, 0, held=0.25 * 110), JobRecord(cpu, 0, 100, 0, held=100))
+    outcome = Outcome("x", 1, records, (Usage(0, 1.25, 1.25),))
     found = metrics(outcome, gpus_per_node=8, packed=True)
     assert found["useful_share"] == pytest.approx(125 / 127.5)
     assert found["lost_node_hours"] == pytest.approx(2.5 / 3600)
 
 
 def test_short_jobs_count_as_ten_minutes_in_the_slowdown(make_job) -> None:
-    fates = (Fate(make_job(1, 0, 1), 1199, 1200), Fate(make_job(2, 0, 1), 0, 1))
-    found = metrics(Outcome("x", 1, fates, ()))
+    records = (JobRecord(make_job(1, 0, 1), 1199, 1200), JobRecord(make_job(2, 0, 1), 0, 1))
+    found = metrics(Outcome("x", 1, records, ()))
     assert found["slowdown_mean"] == pytest.approx((2 + 1) / 2)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hai_backend.domain.errors import Invalid
 from hai_backend.domain.priority import Priority
 from hai_backend.scheduler.policy.policy import Demotion, Policy, Ranking, to_mapping
-from hai_backend.sim.cli.engine import production, read_policy
+from hai_backend.sim.cli.engine import production_engine, read_policy
 
 TOML = """
 ranking = "attained"
@@ -48,14 +48,14 @@ WRITTEN = Policy(
 def test_a_file_is_read(tmp_path: Path, name: str, text: str, policy: Policy) -> None:
     path = tmp_path / name
     path.write_text(text)
-    assert read_policy(str(path), production()) == policy
+    assert read_policy(str(path), production_engine()) == policy
 
 
 def test_every_fault_of_a_file_is_told(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text("stayin = 2\nurgent = 'HIHG'\n")
     with pytest.raises(Invalid) as caught:
-        read_policy(str(path), production())
+        read_policy(str(path), production_engine())
     assert [str(violation) for violation in caught.value.violations] == [
         f"{path}: stayin: there is no such setting; did you mean staying?",
         f"{path}: urgent: there is no 'HIHG'; did you mean HIGH?",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from hai_backend.sim.cli.progress import watching
+from hai_backend.sim.cli.progress import progress_bars
 
 
 class Terminal(io.StringIO):
@@ -14,7 +14,7 @@ class Terminal(io.StringIO):
 
 def test_a_terminal_sees_a_bar_with_the_virtual_day() -> None:
     out = Terminal()
-    with watching(out) as watch:
+    with progress_bars(out) as watch:
         move = watch("two [b]policies")
         move(3, 10, 2 * 86400.0)
     assert "two [b]policies" in out.getvalue()
@@ -24,6 +24,6 @@ def test_a_terminal_sees_a_bar_with_the_virtual_day() -> None:
 
 def test_a_pipe_sees_nothing() -> None:
     out = io.StringIO()
-    with watching(out) as watch:
+    with progress_bars(out) as watch:
         watch("x")(3, 10, 0.0)
     assert out.getvalue() == ""

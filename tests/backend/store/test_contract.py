@@ -20,10 +20,10 @@ from hai_backend.domain.catalog.image import Image, Registry
 from hai_backend.domain.catalog.port import Port
 from hai_backend.domain.environment import Environment, EnvironmentState
 from hai_backend.domain.errors import Conflict, Invalid
-from hai_backend.domain.goodput_facts import Progress
 from hai_backend.domain.mounts.mount import HostPathType, MountAction, MountKind, MountRow
 from hai_backend.domain.node import Group, Node, NodeState
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Progress
 from hai_backend.domain.spec import (
     NodeResourceSpec,
     OnEnd,

@@ -19,8 +19,8 @@ from hai_backend.domain.scheduling.snapshot import SchedulingState, Snapshot
 from hai_backend.scheduler import Policy
 from hai_backend.sim.forecast.start_times import Effort, Forecast, forecast
 from hai_backend.sim.replay.job import Job
-from hai_backend.sim.replay.replay import Cluster, opened
-from hai_backend.sim.replay.world import VirtualCluster
+from hai_backend.sim.replay.replay import Cluster, open_cluster
+from hai_backend.sim.replay.virtual_cluster import VirtualCluster
 from hai_backend.sim.traces.reader import read
 from tests.bench.figures import Figure, percentile
 
@@ -58,10 +58,13 @@ def answers(name: str) -> list[Answer]:
     nodes, faster = SLICES[name]
     path = TRACES / f"{name}.csv.gz"
     jobs = read(path, gpus_per_node=8, time_scale=faster, flat_priority=True)
-    world = opened(jobs, Cluster(nodes), Policy())
+    world = open_cluster(jobs, Cluster(nodes), Policy())
     questions = list(_questions(world, jobs))
     chosen = questions[:: max(1, ceil(len(questions) / ASKED))]
-    return [_answer(snapshot, task, world.lives[task].first_start) for snapshot, task in chosen]
+    return [
+        _answer(snapshot, task, world.simulated_tasks[task].first_start)
+        for snapshot, task in chosen
+    ]
 
 
 def _questions(world: VirtualCluster, jobs: Sequence[Job]) -> Iterator[tuple[Snapshot, int]]:
@@ -79,14 +82,14 @@ def _questions(world: VirtualCluster, jobs: Sequence[Job]) -> Iterator[tuple[Sna
 
 
 def _unpromised(world: VirtualCluster, task: int) -> bool:
-    waits = world.lives[task].task.standing is SchedulingState.QUEUED
+    waits = world.simulated_tasks[task].task.standing is SchedulingState.QUEUED
     return waits and not any(found.suspended_for == task for found in world.changed.values())
 
 
 def _as_shown(world: VirtualCluster) -> Snapshot:
     """With what the last pass has decided."""
     shown = world.cache.snapshot()
-    return replace(shown, tasks=tuple(world.lives[task.id].task for task in shown.tasks))
+    return replace(shown, tasks=tuple(world.simulated_tasks[task.id].task for task in shown.tasks))
 
 
 def _answer(snapshot: Snapshot, task: int, started: float) -> Answer:

@@ -18,7 +18,7 @@ from pathlib import Path
 from hai_backend.controllers.metrics.usage import Usage
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
-from hai_backend.domain.usage import LEVELS, measured, window
+from hai_backend.domain.usage import LEVELS, plan_window, read_measurement
 from hai_backend.launch.base import RankKey
 from hai_backend.store.base import Store
 from hai_backend.store.connect import open_store
@@ -61,7 +61,7 @@ def beats(usage: Usage, clock: ManualClock) -> None:
         clock.advance(60 / BEATS)
         for task in range(1, TASKS + 1):
             for rank in range(RANKS):
-                use = measured(3.5, 1 << 34, 0.75 + beat / 100, 1 << 35)
+                use = read_measurement(3.5, 1 << 34, 0.75 + beat / 100, 1 << 35)
                 assert use is not None
                 usage.record(RankKey(task, 1, rank), use)
 
@@ -93,7 +93,7 @@ async def measure(directory: Path) -> list[Figure]:
         size = await asyncio.to_thread(_size, directory)
         clock.advance((LEVELS[0].keep_seconds or 0) - 20 * 60)
         spent = await minutes(usage, clock, 10)
-        asked = window(clock.now() - 3600, clock.now(), 100, clock.now())
+        asked = plan_window(clock.now() - 3600, clock.now(), 100, clock.now())
         begin = time.perf_counter()
         assert len(await store.task_usage(1, (), asked)) >= 9 * RANKS
         looked = time.perf_counter() - begin

@@ -12,7 +12,7 @@ from hai_backend.api.request import limits
 from hai_backend.controllers.cluster.agents import Session
 from hai_backend.controllers.tasks.checkpoints import Report
 from hai_backend.domain.errors import HaiError, NoLeader, Unavailable
-from hai_backend.domain.usage import Use, measured
+from hai_backend.domain.usage import Use, read_measurement
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
 
@@ -140,7 +140,7 @@ def _bounded(said: pb.ServicesReported) -> pb.ServicesReported:
 
 def _use(beat: pb.Heartbeat) -> Use | None:
     gpu = beat.gpu_utilisation if beat.HasField("gpu_utilisation") else None
-    return measured(beat.cpus, beat.memory_bytes, gpu, beat.gpu_memory_bytes)
+    return read_measurement(beat.cpus, beat.memory_bytes, gpu, beat.gpu_memory_bytes)
 
 
 _EVENTS: dict[str | None, Any] = {

@@ -24,7 +24,7 @@ from hai_backend.controllers.cluster.agents import Session
 from hai_backend.domain.errors import HaiError, Unauthenticated, Unavailable
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
-from hai_backend.lifecycle import messages_on_attach
+from hai_backend.lifecycle import instructions_on_attach
 
 log = structlog.get_logger(__name__)
 
@@ -131,7 +131,7 @@ class AgentService(rpc.AgentServiceServicer):
 
     async def _greet(self, key: RankKey, hello: pb.AgentHello) -> None:
         task = await self._p.current(key)
-        for instruction in messages_on_attach(task, key.rank, started=hello.started):
+        for instruction in instructions_on_attach(task, key.rank, started=hello.started):
             self._p.executor.perform(task, instruction)
         attached = ev.RankAttached(
             key.run, key.rank, hello.address[: limits.NAME_CHARS], hello.free_port

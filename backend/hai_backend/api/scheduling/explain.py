@@ -22,9 +22,9 @@ from hai_backend.api.scheduling.what_if import Insight
 from hai_backend.api.tasks import agent_silence
 from hai_backend.api.tasks.convert import task_to_proto, wait_to_proto
 from hai_backend.domain.formatting import format_count, format_utc
-from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Node, NodeStatus
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.scheduling.plan import Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import QuotaRow
 from hai_backend.domain.spec import AfterOutcome

@@ -19,8 +19,8 @@ async def dump(scheduling: Scheduling, *, anonymous: bool) -> AsyncIterator[byte
 
 
 def _parts(snapshot: Snapshot, anonymous: bool) -> list[bytes]:
-    told = snapshot_json.anonymous(snapshot) if anonymous else snapshot
-    return list(_bundled(snapshot_json.lines(told)))
+    told = snapshot_json.anonymize(snapshot) if anonymous else snapshot
+    return list(_bundled(snapshot_json.format_lines(told)))
 
 
 def _bundled(lines: Iterator[str]) -> Iterator[bytes]:

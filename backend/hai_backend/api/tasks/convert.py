@@ -20,7 +20,7 @@ from hai_backend.domain.task import (
     TaskEvent,
     TaskState,
 )
-from hai_backend.lifecycle.exit_codes import meaning
+from hai_backend.lifecycle.exit_codes import describe_exit_code
 
 _STATES = {s: pb.TaskState.Value(f"TASK_STATE_{s.name}") for s in TaskState}
 _OUTCOMES = {o: pb.TaskOutcome.Value(f"TASK_OUTCOME_{o.name}") for o in Outcome}
@@ -166,4 +166,4 @@ def _ended(rank: Rank) -> tuple[int | None, str]:
         return None, ""
     if rank.started_at is None and rank.exit_code > _BY_SIGNAL:
         return None, "never started"
-    return rank.exit_code, meaning(rank.exit_code, by_platform=rank.state in _TOLD)
+    return rank.exit_code, describe_exit_code(rank.exit_code, by_platform=rank.state in _TOLD)

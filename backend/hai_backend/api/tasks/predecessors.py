@@ -37,13 +37,15 @@ class Predecessors:
             task = await self._access.visible(identity, after.task)
         except NotFound as error:
             return str(error)
-        if task.outcome is None or dependencies.met(after, task.outcome):
+        if task.outcome is None or dependencies.is_met(after, task.outcome):
             return ""
-        return f"{dependencies.unmet(after, task.outcome)}; {_way_out(after, task.outcome)}"
+        return (
+            f"{dependencies.describe_unmet(after, task.outcome)}; {_way_out(after, task.outcome)}"
+        )
 
 
 def _way_out(after: AfterSpec, outcome: Outcome) -> str:
     """It will not end otherwise any more."""
     others = (replace(after, outcome=other) for other in AfterOutcome)
-    words = [f"`--after {o.task}:{o.outcome}`" for o in others if dependencies.met(o, outcome)]
+    words = [f"`--after {o.task}:{o.outcome}`" for o in others if dependencies.is_met(o, outcome)]
     return f"{' or '.join(words)} would let this one start"

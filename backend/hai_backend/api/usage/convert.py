@@ -7,7 +7,7 @@ from itertools import groupby
 
 from hai.v1 import usage_service_pb2 as pb
 from hai_backend.api.request.convert_time import timestamp
-from hai_backend.domain.usage import GroupLoad, Load, RankUse, Use, folded
+from hai_backend.domain.usage import GroupLoad, Load, RankUse, Use, merge_uses
 
 
 def rank_usage(buckets: Iterable[RankUse]) -> list[pb.RankUsage]:
@@ -24,7 +24,7 @@ def summed(buckets: Iterable[RankUse]) -> list[pb.UsagePoint]:
     for one in buckets:
         at_once = ranks.setdefault(one.start, {})
         known = at_once.get(one.rank)
-        at_once[one.rank] = one.use if known is None else folded(known, one.use)
+        at_once[one.rank] = one.use if known is None else merge_uses(known, one.use)
     return [_sum(start, list(ranks[start].values())) for start in sorted(ranks)]
 
 

@@ -20,7 +20,15 @@ from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.metrics.usage import Usage
 from hai_backend.domain.errors import NotFound
 from hai_backend.domain.task import Task
-from hai_backend.domain.usage import LEVELS, MINUTE, RankUse, Window, begin, ranks_folded, window
+from hai_backend.domain.usage import (
+    LEVELS,
+    MINUTE,
+    RankUse,
+    Window,
+    bucket_start,
+    merge_rank_buckets,
+    plan_window,
+)
 from hai_backend.store.base import Store
 
 _RECENT_SECONDS = LEVELS[0].keep_seconds or 0
@@ -55,7 +63,7 @@ class UsageService(UsageServiceServicer):
         asked, ranks = self._of_task(request, task), frozenset(request.ranks)
         kept = await self._store.task_usage(task.id, ranks, asked)
         begun = [one for one in self._usage.open(task.id) if _within(one, ranks, asked)]
-        steps = ranks_folded([*kept, *begun], asked.step)
+        steps = merge_rank_buckets([*kept, *begun], asked.step)
         if request.sum:
             return pb.ListTaskUsageResponse(sum=summed(steps), **_told(asked))
         return pb.ListTaskUsageResponse(ranks=rank_usage(steps), **_told(asked))
@@ -90,7 +98,7 @@ class UsageService(UsageServiceServicer):
         most = max(_FEWEST_POINTS, limits.USAGE_POINTS_IN_ALL // count)
         now = self._clock.now()
         start = task.started_at or task.created_at
-        end = task.finished_at or begin(now, MINUTE) + MINUTE  # with the open minute
+        end = task.finished_at or bucket_start(now, MINUTE) + MINUTE  # with the open minute
         return _window(request, min(start, end), end, now, min(most, limits.USAGE_POINTS))
 
 
@@ -113,7 +121,7 @@ def _window(
     if start > end:
         rules.add("start_time", "is after end_time; the other way round?")
     rules.check()
-    found = window(start, end, min(request.points or _USUAL_POINTS, most), now)
+    found = plan_window(start, end, min(request.points or _USUAL_POINTS, most), now)
     if found.step > _LONGEST_STEP:
         rules.add("start_time", "is too long before end_time for so few points")
     rules.check()

@@ -28,7 +28,7 @@ from hai_backend.launch.base import (
     RankTerminated,
 )
 from hai_backend.lifecycle import events as ev
-from hai_backend.lifecycle import resumed
+from hai_backend.lifecycle import plan_recovery
 from hai_backend.lifecycle.instructions import KillRanks
 
 log = structlog.get_logger(__name__)
@@ -174,7 +174,7 @@ class LaunchReconciler:
             return
         missing = frozenset(key.rank for key in _keys(task) if key not in listed.keys)
         begun = (task.id, run.number) in listed.launched_runs
-        recovery = resumed(task, missing, launch_begun=begun, certain=listed.complete)
+        recovery = plan_recovery(task, missing, launch_begun=begun, certain=listed.complete)
         for rank in recovery.gone:
             await self._task_manager.apply_when_stored(
                 task.id, ev.RankGone(run.number, rank, _MISSING)

@@ -17,7 +17,15 @@ from hai_backend.controllers.metrics.cluster_load import loads
 from hai_backend.domain.errors import HaiError
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.task import Task
-from hai_backend.domain.usage import MINUTE, GroupLoad, Minutes, RankUse, Use, begin, folded
+from hai_backend.domain.usage import (
+    MINUTE,
+    GroupLoad,
+    Minutes,
+    RankUse,
+    Use,
+    bucket_start,
+    merge_uses,
+)
 from hai_backend.launch.base import RankKey
 
 log = structlog.get_logger(__name__)
@@ -60,20 +68,20 @@ class Usage:
 
     def record(self, key: RankKey, use: Use) -> None:
         """One measurement."""
-        minute = begin(self._clock.now(), MINUTE)
+        minute = bucket_start(self._clock.now(), MINUTE)
         ranks = self._minutes.setdefault(minute, {}).setdefault(key.task_id, {})
         known = ranks.get((key.run, key.rank))
-        ranks[key.run, key.rank] = use if known is None else folded(known, use)
+        ranks[key.run, key.rank] = use if known is None else merge_uses(known, use)
 
     def open(self, task_id: int) -> list[RankUse]:
         """The open minute of a task, which the store does not know yet."""
-        minute = begin(self._clock.now(), MINUTE)
+        minute = bucket_start(self._clock.now(), MINUTE)
         ranks = self._minutes.get(minute, {}).get(task_id, {})
         return [RankUse(task_id, run, rank, minute, use) for (run, rank), use in ranks.items()]
 
     def recent(self, key: RankKey) -> Use | None:
         """What a rank used in the open minute, else in the one before."""
-        minute, place = begin(self._clock.now(), MINUTE), (key.run, key.rank)
+        minute, place = bucket_start(self._clock.now(), MINUTE), (key.run, key.rank)
         for ranks in (
             self._minutes.get(minute, {}),
             self._minutes.get(minute - MINUTE, self._last),
@@ -86,7 +94,7 @@ class Usage:
         """Write each minute when it is over."""
         while True:
             now = self._clock.now()
-            await asyncio.sleep(begin(now, MINUTE) + MINUTE - now + _LATE_SECONDS)
+            await asyncio.sleep(bucket_start(now, MINUTE) + MINUTE - now + _LATE_SECONDS)
             try:
                 await self.write()
             except HaiError as error:
@@ -94,7 +102,7 @@ class Usage:
 
     async def write(self) -> None:
         """Write the minutes that are over; they stay here until they are durable. Raises Unavailable."""
-        until = begin(self._clock.now(), MINUTE)
+        until = bucket_start(self._clock.now(), MINUTE)
         over = {minute: tasks for minute, tasks in self._minutes.items() if minute < until}
         self._forget(sorted(over)[:-_WAITING_MINUTES])
         self._last = over.get(until - MINUTE, {})

@@ -20,7 +20,7 @@ import structlog
 
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.errors import HaiError
-from hai_backend.domain.goodput_facts import Progress, smoothed
+from hai_backend.domain.progress import Progress, update_mean
 from hai_backend.domain.task import Run, RunState, Task
 from hai_backend.launch.base import RankKey
 
@@ -177,7 +177,7 @@ def merged(progress: Progress, run: Run, rank: int, report: Report, now: float) 
         progress,
         saved_at=when,
         saves=progress.saves + count,
-        save_seconds=smoothed(progress.save_seconds, seconds, count)
+        save_seconds=update_mean(progress.save_seconds, seconds, count)
         if seconds > 0
         else progress.save_seconds,
     )

@@ -22,7 +22,7 @@ from hai_backend.controllers.tasks.webhooks import Webhooks
 from hai_backend.domain.accounts.webhook import Format, Notice, Webhook, is_allowed, origin_of
 from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.task import Task
-from hai_backend.lifecycle.notifications import notices
+from hai_backend.lifecycle.notifications import make_notices
 from hai_backend.store.base import Store
 from hai_backend.webhooks.payload import WebhookRequest, build_request
 
@@ -89,7 +89,7 @@ class Notifications:
         webhooks = self._webhooks.of(task.user)
         if not webhooks:
             return ()
-        found = notices(webhooks, before, task, self._clock.now())
+        found = make_notices(webhooks, before, task, self._clock.now())
         return [notice for notice in found if _key(notice) not in self._full]
 
     def changed(self, before: Task | None, task: Task) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.spec import TaskType
 
 

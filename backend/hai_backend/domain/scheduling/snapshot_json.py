@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from hai_backend.domain.json_form import read, refused, written
+from hai_backend.domain.json_form import from_json, invalid_value, to_json
 from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot
 
 FORMAT = "hai.snapshot"
@@ -22,10 +22,10 @@ BEGIN = f'{{"format": "{FORMAT}", "version": '
 _LISTS = ("nodes", "tasks", "endings", "quotas", "shares")  # lists with one item per line
 
 
-def lines(snapshot: Snapshot) -> Iterator[str]:
+def format_lines(snapshot: Snapshot) -> Iterator[str]:
     """The text in parts. Equal snapshots have equal texts."""
     yield f"{BEGIN}{VERSION}"
-    found = written(snapshot)
+    found = to_json(snapshot)
     for name in (field.name for field in fields(Snapshot)):
         if name in found:
             yield f",\n{json.dumps(name)}: "
@@ -47,22 +47,22 @@ def parse(text: str, where: str = "") -> Snapshot:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise refused(where, f"is not JSON: {error}") from error
-    return of_object(found, where)
+        raise invalid_value(where, f"is not JSON: {error}") from error
+    return from_object(found, where)
 
 
-def of_object(found: Any, where: str = "") -> Snapshot:
+def from_object(found: Any, where: str = "") -> Snapshot:
     """Convert a snapshot that was parsed as JSON. Raises Invalid."""
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise refused(where, f"is not a snapshot: its `format` is not {FORMAT!r}")
+        raise invalid_value(where, f"is not a snapshot: its `format` is not {FORMAT!r}")
     if found.get("version") != VERSION:
         version = found.get("version")
-        raise refused(where, f"has version {version!r} of the format; known is {VERSION}")
+        raise invalid_value(where, f"has version {version!r} of the format; known is {VERSION}")
     facts = {name: each for name, each in found.items() if name not in ("format", "version")}
-    return read(Snapshot, facts, where)
+    return from_json(Snapshot, facts, where)
 
 
-def anonymous(snapshot: Snapshot) -> Snapshot:
+def anonymize(snapshot: Snapshot) -> Snapshot:
     """People are u1, u2, …, user groups g1, g2, … and names of tasks x1, x2, …, numbered in their order, so that the
     scheduler decides alike.
 

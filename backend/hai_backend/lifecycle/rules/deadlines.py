@@ -21,7 +21,9 @@ from hai_backend.lifecycle.rules.transition import (
 )
 
 
-def build_overdue(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Transition:
+def check_build_deadline(
+    task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits
+) -> Transition:
     if not _due(run, event, now):
         return Transition(task)
     missing = [r.index for r in run.ranks if r.state is not RankState.RUNNING]
@@ -31,7 +33,7 @@ def build_overdue(task: Task, run: Run, event: ev.Ticked, now: float, limits: Li
     return terminate(task, run, StopCode.INIT_FAILED, reason, now, limits)
 
 
-def time_limit_reached(
+def check_time_limit(
     task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits
 ) -> Transition:
     """The time to gather exit codes after a failure is over, or the time limit of the task is reached."""
@@ -53,7 +55,7 @@ def _suspend_container(task: Task, run: Run, now: float) -> Transition:
     return ask_to_suspend(replace(task, held=True), run, line, now)
 
 
-def suspend_overdue(
+def check_suspend_deadline(
     task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits
 ) -> Transition:
     """Neither acknowledged nor left in time; or it failed meanwhile, and the exit codes of other ranks are gathered."""
@@ -68,7 +70,9 @@ def suspend_overdue(
     return with_line(line, terminate(task, run, StopCode.NONE, run.reason, now, limits))
 
 
-def kill_overdue(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Transition:
+def check_kill_deadline(
+    task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits
+) -> Transition:
     """Kill the ranks, again and again until they are gone, which takes minutes on a lost node. One timeline line."""
     if not _due(run, event, now):
         return Transition(task)

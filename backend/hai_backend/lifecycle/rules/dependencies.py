@@ -8,18 +8,18 @@ from hai_backend.domain.formatting import format_list
 from hai_backend.domain.spec import AfterOutcome, AfterSpec
 from hai_backend.domain.task import Outcome, Task
 from hai_backend.lifecycle import events as ev
-from hai_backend.lifecycle.rules.run_end import finished
+from hai_backend.lifecycle.rules.run_end import as_finished
 from hai_backend.lifecycle.rules.transition import Line, Transition
 
 _OUTCOMES = {AfterOutcome.SUCCEEDED: Outcome.SUCCEEDED, AfterOutcome.FAILED: Outcome.FAILED}
 
 
-def met(after: AfterSpec, outcome: Outcome) -> bool:
+def is_met(after: AfterSpec, outcome: Outcome) -> bool:
     """Whether the outcome is the one that the dependency requires."""
     return after.outcome is AfterOutcome.ENDED or _OUTCOMES[after.outcome] is outcome
 
 
-def unmet(after: AfterSpec, outcome: Outcome) -> str:
+def describe_unmet(after: AfterSpec, outcome: Outcome) -> str:
     """Why a task that depends on it is cancelled."""
     return f"task {after.task} was to have {after.outcome} first, and ended {outcome.value}"
 
@@ -30,7 +30,7 @@ def _awaited_outcome(task: Task, first: int) -> AfterSpec:
     return next(matching, AfterSpec(first, AfterOutcome.ENDED))
 
 
-def ended(task: Task, event: ev.PredecessorEnded, now: float) -> Transition:
+def remove_dependency(task: Task, event: ev.PredecessorEnded, now: float) -> Transition:
     """Remove one dependency. The task's wait for nodes begins when it has none left.
 
     A task that was cancelled while it waited hands on its own dependencies, with any outcome: tasks that were to run
@@ -40,8 +40,8 @@ def ended(task: Task, event: ev.PredecessorEnded, now: float) -> Transition:
         return Transition(task)
     after = _awaited_outcome(task, event.task)
     remaining = tuple(other for other in task.awaited if other != event.task)
-    if not met(after, event.outcome):
-        return _cancel(replace(task, awaited=remaining), unmet(after, event.outcome), now)
+    if not is_met(after, event.outcome):
+        return _cancel(replace(task, awaited=remaining), describe_unmet(after, event.outcome), now)
     line = Line(
         "PredecessorEnded", f"task {event.task} has ended {event.outcome.value}{_handed_on(event)}"
     )
@@ -52,7 +52,7 @@ def ended(task: Task, event: ev.PredecessorEnded, now: float) -> Transition:
 
 def _cancel(task: Task, reason: str, now: float) -> Transition:
     line = Line("TaskFinished", f"{Outcome.CANCELED.value}: {reason}")
-    return Transition(finished(task, Outcome.CANCELED, reason, now), (), (line,))
+    return Transition(as_finished(task, Outcome.CANCELED, reason, now), (), (line,))
 
 
 def _handed_on(event: ev.PredecessorEnded) -> str:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from hai_backend.domain.spec import OnEnd
 from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Task
 from hai_backend.lifecycle import events as ev
-from hai_backend.lifecycle.exit_codes import meaning
+from hai_backend.lifecycle.exit_codes import describe_exit_code
 from hai_backend.lifecycle.limits import Limits
 from hai_backend.lifecycle.rules.run_end import with_back_off
 from hai_backend.lifecycle.rules.transition import (
     Line,
     Transition,
-    live,
+    is_live,
     terminate,
     with_cause,
     with_line,
@@ -22,7 +22,7 @@ from hai_backend.lifecycle.rules.transition import (
 )
 
 
-def yielded(task: Task, run: Run, event: ev.Yielded, now: float, limits: Limits) -> Transition:
+def on_yielded(task: Task, run: Run, event: ev.Yielded, now: float, limits: Limits) -> Transition:
     """go_suspend() of one rank ends the whole run, also if the run was not asked to leave."""
     if run.state is RunState.RUNNING and run.stop_code:
         return Transition(task)  # it is ending for another reason already
@@ -40,8 +40,10 @@ def _end_after_yield(
     return terminate(task, replace(run, yielded=True), code, "the program yielded", now, limits)
 
 
-def exited(task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Limits) -> Transition:
-    if not live(run.ranks[event.rank]):
+def on_exited(
+    task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Limits
+) -> Transition:
+    if not is_live(run.ranks[event.rank]):
         return Transition(task)  # repeated after a reconnect
     state = _exit_state(task, run, event)
     run = with_rank(
@@ -58,7 +60,10 @@ def exited(task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Li
 
 def _exit_line(event: ev.ProgramExited, *, by_platform: bool) -> Line:
     return Line(
-        "ProgramExited", meaning(event.exit_code, by_platform=by_platform), "agent", event.rank
+        "ProgramExited",
+        describe_exit_code(event.exit_code, by_platform=by_platform),
+        "agent",
+        event.rank,
     )
 
 
@@ -89,11 +94,11 @@ def _after_exit(
     return _end_if_none_live(task, run, now, limits)
 
 
-def exited_while_terminating(
+def on_exited_while_terminating(
     task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Limits
 ) -> Transition:
     """The platform has ended the program: it counts as stopped, whatever its exit code."""
-    if not live(run.ranks[event.rank]):
+    if not is_live(run.ranks[event.rank]):
         return Transition(task)
     run = with_rank(
         run,
@@ -106,24 +111,24 @@ def exited_while_terminating(
 
 
 def _failed(task: Task, run: Run, rank: Rank, now: float, limits: Limits) -> Transition:
-    reason = f"rank {rank.index} on {rank.node} failed: {meaning(rank.exit_code or 0)}"
-    verdict = policy_verdict(task, run, task.spec.policies.on_pod_failed)
+    reason = f"rank {rank.index} on {rank.node} failed: {describe_exit_code(rank.exit_code or 0)}"
+    verdict = decide_by_policy(task, run, task.spec.policies.on_pod_failed)
     if verdict is OnEnd.IGNORE:
         return _end_if_none_live(task, run, now, limits)
     if verdict is OnEnd.COMPLETE:
         return terminate(task, run, StopCode.STOP, f"{reason}; policy: complete", now, limits)
     code = StopCode.FAILED if verdict is OnEnd.FAIL else StopCode.FAILED | StopCode.HOOK_RESTART
-    if not any(live(r) for r in run.ranks):
+    if not any(is_live(r) for r in run.ranks):
         return terminate(task, run, code, reason, now, limits)
     if run.stop_code & StopCode.FAILED:
         return Transition(with_run(task, run))
     return Transition(with_run(task, with_cause(run, code, reason), deadline=now + limits.gather))
 
 
-def policy_verdict(task: Task, run: Run, policy: OnEnd) -> OnEnd:
+def decide_by_policy(task: Task, run: Run, policy: OnEnd) -> OnEnd:
     """The policy for a rank that has failed or is lost; IGNORE while enough of the gang runs."""
     least = task.spec.policies.min_available
-    available = sum(live(r) or r.exit_code == 0 for r in run.ranks)
+    available = sum(is_live(r) or r.exit_code == 0 for r in run.ranks)
     return OnEnd.IGNORE if least and available >= least else policy
 
 
@@ -142,7 +147,7 @@ def _succeeded(task: Task, run: Run, rank: Rank, now: float, limits: Limits) -> 
 
 
 def _end_if_none_live(task: Task, run: Run, now: float, limits: Limits) -> Transition:
-    if any(live(r) for r in run.ranks):
+    if any(is_live(r) for r in run.ranks):
         return Transition(with_run(task, run))
     if run.state is RunState.RUNNING:
         return terminate(task, run, StopCode.STOP, "all programs have ended", now, limits)

@@ -13,14 +13,14 @@ from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Ta
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import KillRanks
 from hai_backend.lifecycle.limits import Limits
-from hai_backend.lifecycle.rules.exits import policy_verdict
+from hai_backend.lifecycle.rules.exits import decide_by_policy
 from hai_backend.lifecycle.rules.run_end import end_if_all_gone, with_back_off
 from hai_backend.lifecycle.rules.transition import (
     Line,
     Transition,
     ask_to_stop,
     ask_to_suspend,
-    live,
+    is_live,
     may_continue,
     may_run,
     terminate,
@@ -30,7 +30,7 @@ from hai_backend.lifecycle.rules.transition import (
 )
 
 
-def start_failed(
+def on_start_failed(
     task: Task, run: Run, event: ev.StartFailed, now: float, limits: Limits
 ) -> Transition:
     """The agent could not start the program: a fault of the task, so it counts as a retry."""
@@ -42,7 +42,7 @@ def start_failed(
     return with_line(line, terminate(task, run, code, reason, now, limits))
 
 
-def watchdog_fired(
+def on_watchdog_fired(
     task: Task, run: Run, event: ev.WatchdogFired, now: float, limits: Limits
 ) -> Transition:
     reason = (
@@ -54,7 +54,7 @@ def watchdog_fired(
     return with_line(line, terminate(task, run, code, reason, now, limits))
 
 
-def node_reported(
+def on_node_reported(
     task: Task, run: Run, event: ev.NodeReported, now: float, limits: Limits
 ) -> Transition:
     """The program reports its node as broken: start again elsewhere, even if ranks have failed meanwhile."""
@@ -69,7 +69,7 @@ def node_reported(
     return with_line(line, terminate(task, run, code, reason, now, limits))
 
 
-def launch_failed(
+def on_launch_failed(
     task: Task, run: Run, event: ev.LaunchFailed, now: float, limits: Limits
 ) -> Transition:
     rank = run.ranks[event.rank]
@@ -85,7 +85,9 @@ def launch_failed(
     return with_line(line, _and_end(transition, now, limits))
 
 
-def rank_gone(task: Task, run: Run, event: ev.RankGone, now: float, limits: Limits) -> Transition:
+def on_rank_gone(
+    task: Task, run: Run, event: ev.RankGone, now: float, limits: Limits
+) -> Transition:
     rank = run.ranks[event.rank]
     if rank.state.terminated:
         return Transition(task)
@@ -115,7 +117,9 @@ _CODES = {
 }
 
 
-def node_lost(task: Task, run: Run, event: ev.NodeLost, now: float, limits: Limits) -> Transition:
+def on_node_lost(
+    task: Task, run: Run, event: ev.NodeLost, now: float, limits: Limits
+) -> Transition:
     """The node is unreachable, and the rank may run on. The run ends now; the node is free when the launcher is sure.
 
     While the rank's agent answers, its program is asked to save first: only the kubelet may have failed.
@@ -130,7 +134,7 @@ def node_lost(task: Task, run: Run, event: ev.NodeLost, now: float, limits: Limi
         if run.state is RunState.RUNNING and not run.stop_code and verdict is not OnEnd.IGNORE:
             return _ask_to_save(task, run, rank, event.reason, verdict, now)
     kill = KillRanks(run.number, (rank.index,))
-    if not live(rank) or rank.state in _FINAL or run.state is RunState.TERMINATING:
+    if not is_live(rank) or rank.state in _FINAL or run.state is RunState.TERMINATING:
         return Transition(task, (kill,))
     run = with_rank(run, event.rank, state=RankState.FAILED_TERMINATING, ended_at=now)
     line = Line("RankLost", f"node {rank.node} was lost: {event.reason}", "launcher", rank.index)
@@ -152,8 +156,8 @@ def _ask_to_save(
 def _verdict(task: Task, run: Run, lost: int) -> OnEnd:
     """The task's policy for a run that loses this rank."""
     without = with_rank(run, lost, state=RankState.FAILED)
-    verdict = policy_verdict(task, without, task.spec.policies.on_pod_evicted)
-    alone = not any(live(r) for r in without.ranks)
+    verdict = decide_by_policy(task, without, task.spec.policies.on_pod_evicted)
+    alone = not any(is_live(r) for r in without.ranks)
     return OnEnd.RESTART if verdict is OnEnd.IGNORE and alone else verdict
 
 
@@ -173,7 +177,7 @@ def _and_end(transition: Transition, now: float, limits: Limits) -> Transition:
     return replace(transition, task=ended.task, lines=(*transition.lines, *ended.lines))
 
 
-def agent_silent(
+def on_agent_silent(
     task: Task, run: Run, event: ev.AgentSilent, now: float, limits: Limits
 ) -> Transition:
     """The agent of a rank whose program may run was not heard for `Timing.silent_after`."""
@@ -187,7 +191,7 @@ def agent_silent(
     )
 
 
-def agent_heard(
+def on_agent_heard(
     task: Task, run: Run, event: ev.AgentHeard, now: float, limits: Limits
 ) -> Transition:
     """An agent that was silent is heard again."""

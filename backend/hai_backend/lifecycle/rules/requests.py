@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hai_backend.domain.errors import Conflict, InvalidTransition
-from hai_backend.domain.goodput_facts import Suspension, suspended
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension, add_suspension
 from hai_backend.domain.task import Outcome, Rank, Run, RunState, StopCode, Task, TaskState
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.instructions import Launch
 from hai_backend.lifecycle.limits import Limits, time_limit_at
 from hai_backend.lifecycle.rules import dependencies
-from hai_backend.lifecycle.rules.run_end import finished
+from hai_backend.lifecycle.rules.run_end import as_finished
 from hai_backend.lifecycle.rules.transition import (
     Line,
     Transition,
@@ -40,7 +40,7 @@ def apply(task: Task, event: ev.TaskRequest, now: float, limits: Limits) -> Tran
         case ev.ResumeAsked():
             return Transition(replace(task, held=False, not_before=0.0))
         case ev.PredecessorEnded():
-            return dependencies.ended(task, event, now)
+            return dependencies.remove_dependency(task, event, now)
         case ev.Renewed(by=by):
             return _renewed(task, by, now)
         case ev.PriorityChanged(priority=priority):
@@ -75,7 +75,7 @@ def _stop(task: Task, event: ev.StopAsked, now: float, limits: Limits) -> Transi
     run = task.run
     if task.waiting:
         outcome = event.outcome or (Outcome.CANCELED if run is None else Outcome.STOPPED)
-        return Transition(finished(task, outcome, _stop_reason(event), now))
+        return Transition(as_finished(task, outcome, _stop_reason(event), now))
     assert run is not None
     if task.wanted_outcome is not None:
         return Transition(task)
@@ -116,7 +116,7 @@ def _with_suspension(task: Task, event: ev.SuspendAsked, now: float) -> Task:
     if not event.for_task:
         return task
     new = Suspension(now, event.for_task, event.higher)
-    suspensions = suspended(task.progress.suspensions, new)
+    suspensions = add_suspension(task.progress.suspensions, new)
     return replace(task, progress=replace(task.progress, suspensions=suspensions))
 
 

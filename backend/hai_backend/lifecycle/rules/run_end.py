@@ -18,7 +18,7 @@ def end_if_all_gone(task: Task, run: Run, now: float, limits: Limits) -> Transit
     run = replace(run, state=RunState.ENDED, ended_at=now, deadline=None)
     task = replace(task, run=run, run_seconds=task.run_seconds + lasted)
     transition = _decide(task, run, now, limits)
-    return replace(transition, task=accounting.ended(transition.task, run, now))
+    return replace(transition, task=accounting.record_end(transition.task, run, now))
 
 
 def _decide(task: Task, run: Run, now: float, limits: Limits) -> Transition:
@@ -92,7 +92,7 @@ def _requeued_text(task: Task) -> str:
     return "held until it is resumed" if task.held else "back in the queue at its old position"
 
 
-def finished(task: Task, outcome: Outcome, reason: str, now: float) -> Task:
+def as_finished(task: Task, outcome: Outcome, reason: str, now: float) -> Task:
     """The task in its final state."""
     return replace(
         task,
@@ -106,7 +106,7 @@ def finished(task: Task, outcome: Outcome, reason: str, now: float) -> Task:
 
 
 def _finish(task: Task, outcome: Outcome, reason: str, now: float) -> Transition:
-    task = finished(task, outcome, reason, now)
+    task = as_finished(task, outcome, reason, now)
     lines = (
         Line("RunEnded", task.run.reason if task.run else ""),
         Line("TaskFinished", f"{outcome.value}: {reason}"),

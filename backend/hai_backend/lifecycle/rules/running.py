@@ -19,7 +19,9 @@ from hai_backend.lifecycle.rules.transition import (
 )
 
 
-def launched(task: Task, run: Run, event: ev.RunLaunched, now: float, limits: Limits) -> Transition:
+def on_launched(
+    task: Task, run: Run, event: ev.RunLaunched, now: float, limits: Limits
+) -> Transition:
     ranks = tuple(
         replace(r, state=RankState.BUILDING) if r.state is RankState.CREATED else r
         for r in run.ranks
@@ -27,7 +29,7 @@ def launched(task: Task, run: Run, event: ev.RunLaunched, now: float, limits: Li
     return Transition(with_run(task, run, state=RunState.BUILDING, ranks=ranks))
 
 
-def attached(
+def on_attached(
     task: Task, run: Run, event: ev.RankAttached, now: float, limits: Limits
 ) -> Transition:
     """The gang barrier: when the last rank has attached, all start."""
@@ -51,7 +53,7 @@ def _start(task: Task, run: Run, now: float) -> Transition:
     return Transition(task, (StartPrograms(run.number, existing_ranks(run)),), (line,))
 
 
-def program_started(
+def on_program_started(
     task: Task, run: Run, event: ev.ProgramStarted, now: float, limits: Limits
 ) -> Transition:
     if run.ranks[event.rank].started_at is not None:
@@ -61,10 +63,10 @@ def program_started(
         run = replace(run, environment_lock=event.environment_lock)
     run = with_rank(run, event.rank, started_at=now)
     task = replace(task, run=run, started_at=task.started_at or now)
-    return Transition(accounting.started(task, run, now), (), lines)
+    return Transition(accounting.record_start(task, run, now), (), lines)
 
 
-def acknowledged(
+def on_acknowledged(
     task: Task, run: Run, event: ev.SuspendAcknowledged, now: float, limits: Limits
 ) -> Transition:
     if run.acknowledged:
@@ -74,7 +76,7 @@ def acknowledged(
     )
 
 
-def state_changed(
+def on_whole_life_state_changed(
     task: Task, run: Run, event: ev.WholeLifeStateChanged, now: float, limits: Limits
 ) -> Transition:
     if task.whole_life_state == event.value:

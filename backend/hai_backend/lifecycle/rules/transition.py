@@ -82,20 +82,20 @@ def existing_ranks(run: Run) -> tuple[int, ...]:
     return tuple(r.index for r in run.ranks if not r.state.terminated)
 
 
-def live(rank: Rank) -> bool:
+def is_live(rank: Rank) -> bool:
     """Whether the rank's program runs or may still start."""
     return rank.exit_code is None and not rank.state.terminated
 
 
 def may_run(rank: Rank) -> bool:
     """Whether its program may run: its agent has attached, and has not reported the end of the program."""
-    return live(rank) and rank.state not in _UNATTACHED
+    return is_live(rank) and rank.state not in _UNATTACHED
 
 
 def may_continue(run: Run, rank: Rank) -> bool:
     """Whether the rank's program may go on: its run does not end now, and the program has not exited."""
     ending = run.state in (RunState.TERMINATING, RunState.ENDED)
-    return not ending and live(rank) and rank.state not in _EXITED
+    return not ending and is_live(rank) and rank.state not in _EXITED
 
 
 def with_cause(run: Run, code: StopCode, reason: str) -> Run:
@@ -157,7 +157,7 @@ def ask_to_stop(task: Task, run: Run, code: StopCode, line: Line, now: float) ->
 
 
 def _ask_to_save(task: Task, run: Run, line: Line, now: float) -> Transition:
-    options, ranks = task.spec.options, tuple(r.index for r in run.ranks if live(r))
+    options, ranks = task.spec.options, tuple(r.index for r in run.ranks if is_live(r))
     run = replace(
         run,
         reason=line.reason,

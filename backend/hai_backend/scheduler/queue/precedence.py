@@ -10,8 +10,8 @@ from enum import IntEnum
 from math import inf, log2
 from typing import NamedTuple
 
-from hai_backend.domain.goodput_facts import DAY
 from hai_backend.domain.priority import LEVELS, Priority
+from hai_backend.domain.progress import DAY
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler.policy.policy import Policy, Ranking
 from hai_backend.scheduler.queue.history import BINS, STARTS, History, TaskKind, bin_of

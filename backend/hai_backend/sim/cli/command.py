@@ -16,14 +16,13 @@ from typing import Any
 import click
 
 from hai_backend.domain.errors import Invalid
-from hai_backend.sim.cli.engine import Engine, production
-from hai_backend.sim.cli.experiment import Inputs, inputs, run
+from hai_backend.sim.cli.engine import Engine, production_engine
+from hai_backend.sim.cli.experiment import Inputs, read_inputs, run
 from hai_backend.sim.cli.options import STDOUT, CommandLine, Request, parse
-from hai_backend.sim.cli.progress import watching
-from hai_backend.sim.replay.verify import document as verdicts_document
-from hai_backend.sim.replay.verify import verdict_lines, verify
+from hai_backend.sim.cli.progress import progress_bars
+from hai_backend.sim.replay.verify import format_verdict, verdicts_to_json, verify
 from hai_backend.sim.report import comparison as compare
-from hai_backend.sim.report.results import document
+from hai_backend.sim.report.results import results_to_json
 from hai_backend.sim.traces.snapshot import read_snapshot
 
 FAILURE, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
@@ -47,7 +46,9 @@ OPTIONS = (
 """`hai simulate` has the same options and documents them."""
 
 
-def main(argv: Sequence[str] | None = None, *, engine: Callable[[], Engine] = production) -> int:
+def main(
+    argv: Sequence[str] | None = None, *, engine: Callable[[], Engine] = production_engine
+) -> int:
     """Run one command line and return the exit code. Tests pass their own engine."""
     try:
         request = parse(_command_line(sys.argv[1:] if argv is None else argv))
@@ -84,7 +85,7 @@ def _simulate(request: Request, engine: Engine) -> int:
     if request.synthetic is not None:
         _time_passes(request, request.synthetic, engine)
     else:
-        _replay(request, engine, inputs(request, engine))
+        _replay(request, engine, read_inputs(request, engine))
     return 0
 
 
@@ -102,13 +103,13 @@ def _time_passes(request: Request, source: Mapping[str, int] | Path, engine: Eng
 
 def _verify(request: Request) -> int:
     """Exit code 0 if every replayed decision equals the recorded one."""
-    with watching(sys.stderr) as watch:
+    with progress_bars(sys.stderr) as watch:
         verdicts = [verify(path, watch(path)) for path in request.traces]
     if request.json != STDOUT:
         click.echo(
-            "".join(f"{line}\n" for each in verdicts for line in verdict_lines(each)), nl=False
+            "".join(f"{line}\n" for each in verdicts for line in format_verdict(each)), nl=False
         )
-    found = verdicts_document(verdicts)
+    found = verdicts_to_json(verdicts)
     _write_json(request, found)
     return 0 if found["equal"] else FAILURE
 
@@ -117,12 +118,12 @@ def _replay(request: Request, engine: Engine, source: Inputs) -> None:
     for trace in source.traces:
         for reason, count in trace.skipped.items():
             click.echo(f"{trace.source}: left out {count}: {reason}", err=True)
-    with watching(sys.stderr) as watch:
+    with progress_bars(sys.stderr) as watch:
         results = run(request, source, engine, watch)
     if request.json != STDOUT:
         compare.show(results, sys.stdout)
     settings = _settings(request)
-    _write_json(request, document(results, settings))
+    _write_json(request, results_to_json(results, settings))
     if request.report:
         from hai_backend.sim.report.html import report
 

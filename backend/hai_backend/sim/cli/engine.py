@@ -41,7 +41,7 @@ class Engine:
     parse_policy: Callable[[Mapping[str, Any], str], Policy]
 
 
-def production() -> Engine:
+def production_engine() -> Engine:
     """The production engine. Its modules load only when they are needed."""
     from hai_backend.scheduler.policy import policy
     from hai_backend.sim import pass_timing

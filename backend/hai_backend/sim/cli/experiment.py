@@ -36,7 +36,7 @@ class _Case:
     nodes: int
 
 
-def inputs(request: Request, engine: Engine) -> Inputs:
+def read_inputs(request: Request, engine: Engine) -> Inputs:
     """Read all files. Raises Invalid with the problems of all of them, and of jobs too large for a cluster."""
     found: list[Violation] = []
     traces, policies = [], {}

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.sim.traces.reader import FORMATS
-from hai_backend.sim.traces.rows import as_float
+from hai_backend.sim.traces.rows import to_float
 
 SYNTHETIC: Mapping[str, int] = {
     "nodes": 10_000,
@@ -27,7 +27,7 @@ SYNTHETIC: Mapping[str, int] = {
 _MAY_BE_0 = ("waiting", "running")
 
 
-def unreadable(path: Path) -> str:
+def read_problem(path: Path) -> str:
     """Why a file cannot be read; empty when it can."""
     if path.is_dir():
         return "is a directory; name a file"
@@ -36,7 +36,7 @@ def unreadable(path: Path) -> str:
     return "" if os.access(path, os.R_OK) else "you may not read it"
 
 
-def unwritable(path: Path) -> str:
+def write_problem(path: Path) -> str:
     """Why a file cannot be written, checked before a replay of minutes; empty when it can."""
     if path.is_dir():
         return "is a directory; name a file"
@@ -46,12 +46,12 @@ def unwritable(path: Path) -> str:
     return "" if writable else "you may not write there"
 
 
-def positive(text: str) -> int:
+def parse_positive(text: str) -> int:
     """A whole number from 1. Raises ValueError."""
     return _number(text, at_least=1)
 
 
-def number(text: str) -> int:
+def parse_count(text: str) -> int:
     """A whole number from 0. Raises ValueError."""
     return _number(text, at_least=0)
 
@@ -66,9 +66,9 @@ def _number(text: str, *, at_least: int) -> int:
     return value
 
 
-def factor(text: str) -> float:
+def parse_factor(text: str) -> float:
     """A number above 0. Raises ValueError."""
-    value = as_float(text)
+    value = to_float(text)
     if not (math.isfinite(value) and value > 0):
         raise ValueError(
             f"{text!r} is not a number above 0; 5 lets the jobs come five times as fast"
@@ -76,23 +76,23 @@ def factor(text: str) -> float:
     return value
 
 
-def format_name(text: str) -> str:
+def parse_format(text: str) -> str:
     """A format of traces. Raises ValueError."""
     if text not in FORMATS:
         raise ValueError(f"no format {text!r}; there are {', '.join(FORMATS)}")
     return text
 
 
-def passes(text: str) -> Mapping[str, int] | Path:
+def parse_synthetic_or_snapshot(text: str) -> Mapping[str, int] | Path:
     """The numbers of --synthetic, or the file of a snapshot. Raises ValueError with all that is wrong."""
     if not text.endswith(".json"):
-        return synthetic(text)
-    if problem := unreadable(Path(text)):
+        return parse_synthetic(text)
+    if problem := read_problem(Path(text)):
         raise ValueError(f"{text}: {problem}")
     return Path(text)
 
 
-def synthetic(text: str) -> Mapping[str, int]:
+def parse_synthetic(text: str) -> Mapping[str, int]:
     """The numbers of --synthetic, the ones left out as well. Raises ValueError with all that is wrong."""
     found, problems = dict(SYNTHETIC), []
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -161,10 +161,10 @@ class Request:
 class _Check:
     """Converts, and keeps what could not be converted."""
 
-    found: list[Violation] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
 
-    def problems(self, option: str, message: str) -> None:
-        self.found.append(Violation(option, message))
+    def add(self, option: str, message: str) -> None:
+        self.violations.append(Violation(option, message))
 
     def value(self, option: str, text: str | None, convert: Callable[[str], T], default: T) -> T:
         if text is None:
@@ -172,7 +172,7 @@ class _Check:
         try:
             return convert(text)
         except ValueError as error:
-            self.problems(option, str(error))
+            self.add(option, str(error))
             return default
 
 
@@ -184,22 +184,26 @@ def parse(arguments: CommandLine) -> Request:
     request = Request(
         traces=tuple(dict.fromkeys(arguments.traces)),
         nodes=tuple(
-            dict.fromkeys(check.value("--nodes", text, positive, 1) for text in arguments.nodes)
+            dict.fromkeys(
+                check.value("--nodes", text, parse_positive, 1) for text in arguments.nodes
+            )
         ),
         policies=tuple(dict.fromkeys(arguments.policies)),
-        gpus_per_node=check.value("--gpus-per-node", arguments.gpus_per_node, positive, 8),
-        time_scale=check.value("--time-scale", arguments.time_scale, factor, 1.0),
-        format=check.value("--format", arguments.format, format_name, None),
-        seed=check.value("--seed", arguments.seed, number, 1),
+        gpus_per_node=check.value("--gpus-per-node", arguments.gpus_per_node, parse_positive, 8),
+        time_scale=check.value("--time-scale", arguments.time_scale, parse_factor, 1.0),
+        format=check.value("--format", arguments.format, parse_format, None),
+        seed=check.value("--seed", arguments.seed, parse_count, 1),
         packed=arguments.packed,
         flat_priority=arguments.flat_priority,
-        synthetic=check.value("--synthetic", arguments.synthetic, passes, None),
+        synthetic=check.value(
+            "--synthetic", arguments.synthetic, parse_synthetic_or_snapshot, None
+        ),
         json=arguments.json,
         report=arguments.report,
         verify=arguments.verify,
     )
-    if check.found:
-        raise Invalid(tuple(check.found), reason="BAD_OPTIONS")
+    if check.violations:
+        raise Invalid(tuple(check.violations), reason="BAD_OPTIONS")
     return request
 
 
@@ -209,17 +213,17 @@ def _check_purpose(check: _Check, arguments: CommandLine) -> None:
         _check_alone(check, "--synthetic", {"TRACE": arguments.traces, **_replay_only(arguments)})
         return
     if not arguments.traces:
-        check.problems("TRACE", "missing; name a trace, or give --synthetic")
+        check.add("TRACE", "missing; name a trace, or give --synthetic")
     if arguments.verify:
         _check_alone(check, "--verify", _replay_only(arguments))
     elif not arguments.nodes:
-        check.problems("--nodes", "missing; say how many nodes the cluster shall have")
+        check.add("--nodes", "missing; say how many nodes the cluster shall have")
 
 
 def _check_alone(check: _Check, purpose: str, others: Mapping[str, Any]) -> None:
     for option, given in others.items():
         if given:
-            check.problems(option, f"has no meaning with {purpose}; leave one of them out")
+            check.add(option, f"has no meaning with {purpose}; leave one of them out")
 
 
 def _replay_only(arguments: CommandLine) -> Mapping[str, Any]:
@@ -239,12 +243,12 @@ def _replay_only(arguments: CommandLine) -> Mapping[str, Any]:
 def _check_files(check: _Check, arguments: CommandLine) -> None:
     for option, paths in (("TRACE", arguments.traces), ("--policy", arguments.policies)):
         for path in dict.fromkeys(paths):
-            if problem := unreadable(Path(path)):
-                check.problems(option, f"{path}: {problem}")
+            if problem := read_problem(Path(path)):
+                check.add(option, f"{path}: {problem}")
     for option, out in (("--json", arguments.json), ("--report", arguments.report)):
-        if out and out != STDOUT and (problem := unwritable(Path(out))):
-            check.problems(option, f"{out}: {problem}")
+        if out and out != STDOUT and (problem := write_problem(Path(out))):
+            check.add(option, f"{out}: {problem}")
     if arguments.report == STDOUT:
-        check.problems("--report", "is written to a file; name one, such as report.html")
+        check.add("--report", "is written to a file; name one, such as report.html")
     elif arguments.report and find_spec("matplotlib") is None:
-        check.problems("--report", "needs matplotlib: pip install 'hai-platform[backend]'")
+        check.add("--report", "needs matplotlib: pip install 'hai-platform[backend]'")

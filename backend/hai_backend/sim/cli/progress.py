@@ -13,7 +13,7 @@ Watch = Callable[[str], Progress]
 
 
 @contextmanager
-def watching(out: TextIO) -> Iterator[Watch]:
+def progress_bars(out: TextIO) -> Iterator[Watch]:
     """Bars below one another, while the block runs."""
     if not out.isatty():
         yield lambda label: _silent

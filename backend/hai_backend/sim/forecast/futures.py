@@ -24,7 +24,7 @@ from hai_backend.scheduler.policy.group_policy import resolve_policy
 from hai_backend.scheduler.policy.rules import Rules
 from hai_backend.scheduler.queue.history import History
 from hai_backend.scheduler.queue.precedence import task_kind
-from hai_backend.sim.replay.world import SimulatedTask, VirtualCluster
+from hai_backend.sim.replay.virtual_cluster import SimulatedTask, VirtualCluster
 
 # spread of draws: of a future, and of a task within it (calibrated: tests/bench/scheduler/bench_forecast)
 COMMON_SPREAD, TASK_SPREAD = 1.0, 0.6
@@ -133,16 +133,16 @@ class Future:
         world.changed[task.id] = task
         began = world.now if task.run_started_at is None else min(task.run_started_at, world.now)
         ran = world.now - began
-        life = SimulatedTask(task, task.node_count, self._draw(task, task.run_seconds + ran))
-        life.suspensions = int(task.run_seconds > 0.0)
-        world.lives[task.id] = life
+        simulated = SimulatedTask(task, task.node_count, self._draw(task, task.run_seconds + ran))
+        simulated.suspensions = int(task.run_seconds > 0.0)
+        world.simulated_tasks[task.id] = simulated
         match task.standing:
             case SchedulingState.RUNNING:
-                life.since, life.left = began, life.left + ran
-                world.schedule_end(life, world.now + life.left - ran)
+                simulated.since, simulated.left = began, simulated.left + ran
+                world.schedule_end(simulated, world.now + simulated.left - ran)
             case SchedulingState.LEAVING:
-                life.since = began
-                world.schedule_release(life, requeue=task.suspended_for != 0)
+                simulated.since = began
+                world.schedule_release(simulated, requeue=task.suspended_for != 0)
 
     def _draw(self, task: SchedTask, age: float) -> float:
         """Random remaining run time in seconds, given the age."""

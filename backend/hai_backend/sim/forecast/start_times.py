@@ -93,7 +93,7 @@ def _starts(past: Past, task_ids: Collection[int], effort: Effort) -> Mapping[in
         future = Future(past, seed)
         _run(future, task_ids, effort, began + each * (seed + 1))
         for number in task_ids:
-            at = future.world.lives[number].first_start
+            at = future.world.simulated_tasks[number].first_start
             starts[number].append(inf if at < 0 else at)
     return starts
 
@@ -101,8 +101,10 @@ def _starts(past: Past, task_ids: Collection[int], effort: Effort) -> Mapping[in
 def _run(future: Future, task_ids: Collection[int], effort: Effort, deadline: float) -> None:
     world, passes = future.world, 0
     end = world.now + effort.horizon
-    pending = [world.lives[number] for number in task_ids]
-    while (pending := [life for life in pending if life.first_start < 0]) and world.now < end:
+    pending = [world.simulated_tasks[number] for number in task_ids]
+    while (
+        pending := [simulated for simulated in pending if simulated.first_start < 0]
+    ) and world.now < end:
         passes += 1
         late = passes % 20 == 0 and time.monotonic() > deadline
         if passes > effort.passes or late or not future.step():

@@ -26,7 +26,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class JobRecord:
     """The result of one job."""
 
     job: Job
@@ -51,6 +51,6 @@ class Outcome:
 
     label: str
     nodes: int
-    fates: tuple[Fate, ...]
+    records: tuple[JobRecord, ...]
     usage: tuple[Usage, ...]  # ascending by time, one entry per change
     pass_seconds: tuple[float, ...] = field(default=(), repr=False)

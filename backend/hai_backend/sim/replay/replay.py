@@ -10,8 +10,8 @@ from hai_backend.domain.node import Group, Node
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler import Policy, SchedulerCache
 from hai_backend.scheduler.policy.rules import Rules
-from hai_backend.sim.replay.job import Fate, Job, Outcome, Progress
-from hai_backend.sim.replay.world import SimulatedTask, VirtualCluster
+from hai_backend.sim.replay.job import Job, JobRecord, Outcome, Progress
+from hai_backend.sim.replay.virtual_cluster import SimulatedTask, VirtualCluster
 
 _GROUP = "default"
 
@@ -56,33 +56,35 @@ def replay(
     progress: Progress = lambda done, total, now: None,
 ) -> Outcome:
     """Run all jobs to their end. Raises ValueError for a job that could never run on this cluster."""
-    world = opened(jobs, cluster, policy)
+    world = open_cluster(jobs, cluster, policy)
     while len(world.ended) < len(jobs):
         if not world.advance():
             raise RuntimeError(f"{len(jobs) - len(world.ended)} jobs wait for ever")
         world.decide()
         progress(len(world.ended), len(jobs), world.now)
     known = {job.id: job for job in jobs}
-    fates = tuple(_fate(known[life.task.id], life) for life in world.ended)
-    return Outcome(label, cluster.nodes, fates, tuple(world.usage), tuple(world.pass_seconds))
+    records = tuple(_record(known[simulated.task.id], simulated) for simulated in world.ended)
+    return Outcome(label, cluster.nodes, records, tuple(world.usage), tuple(world.pass_seconds))
 
 
-def opened(jobs: Sequence[Job], cluster: Cluster, policy: Policy) -> VirtualCluster:
+def open_cluster(jobs: Sequence[Job], cluster: Cluster, policy: Policy) -> VirtualCluster:
     """An empty cluster to which these jobs will be submitted. Raises ValueError as `replay` does."""
     cache = SchedulerCache(policy)
     cache.update_rules(Rules({_GROUP: Group(_GROUP, cluster.packed)}))
     cache.update_nodes(cluster.members())
     world = VirtualCluster(cache, cluster.suspend_seconds, cluster.restart_seconds)
     for job in jobs:
-        world.schedule_submission(_life(job, cluster), job.submit)
+        world.schedule_submission(_simulate_task(job, cluster), job.submit)
     return world
 
 
-def _fate(job: Job, life: SimulatedTask) -> Fate:
-    return Fate(job, life.first_start, life.finished, life.suspensions, life.held)
+def _record(job: Job, simulated: SimulatedTask) -> JobRecord:
+    return JobRecord(
+        job, simulated.first_start, simulated.finished, simulated.suspensions, simulated.held
+    )
 
 
-def _life(job: Job, cluster: Cluster) -> SimulatedTask:
+def _simulate_task(job: Job, cluster: Cluster) -> SimulatedTask:
     ranks, gpus = cluster.shape(job)
     if ranks > cluster.nodes:
         raise ValueError(f"job {job.id} needs {ranks} nodes; the cluster has {cluster.nodes}")

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from hai_backend.domain.json_form import refused, written
+from hai_backend.domain.json_form import invalid_value, to_json
 from hai_backend.scheduler import SchedulerCache
 from hai_backend.scheduler.recorded_input import Begin, Pass, apply, parse_line
 from hai_backend.sim.replay.job import Progress
@@ -65,7 +65,7 @@ def verify(path: str, progress: Progress = lambda done, total, now: None) -> Ver
     return replay.verdict()
 
 
-def verdict_lines(verdict: Verdict) -> Iterator[str]:
+def format_verdict(verdict: Verdict) -> Iterator[str]:
     """The verdict as lines of text."""
     counted = f"{verdict.passes} passes and {verdict.decisions} decisions compared"
     if verdict.difference is None:
@@ -80,7 +80,7 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
         yield f"{verdict.source}: it was recorded by version {', '.join(releases)}"
 
 
-def document(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def verdicts_to_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """The verdicts as one JSON object."""
     return {
         "equal": all(verdict.difference is None for verdict in verdicts),
@@ -106,7 +106,7 @@ class _Replay:
             self._beginnings += 1
             self._releases[found.release] = None
         elif self._cache is None:
-            raise refused(position, "comes before the beginning of a log")
+            raise invalid_value(position, "comes before the beginning of a log")
         else:
             self._compare(position, self._cache, found)
 
@@ -115,14 +115,16 @@ class _Replay:
         self._began = recorded.shown.now if self._began is None else self._began
         self.seconds = recorded.shown.now - self._began
         self._decisions += len(recorded.plan.decisions)
-        now, before = recorded.shown.now, written(recorded.plan)
-        after = written(apply(cache, recorded.shown))
+        now, before = recorded.shown.now, to_json(recorded.plan)
+        after = to_json(apply(cache, recorded.shown))
         if json.dumps(before) != json.dumps(after):
             self.difference = Difference(position, now, before, after)
 
     def verdict(self) -> Verdict:
         if not self._beginnings:
-            raise refused(self.source, "holds no beginning of a log, so nothing can be replayed")
+            raise invalid_value(
+                self.source, "holds no beginning of a log, so nothing can be replayed"
+            )
         return Verdict(
             self.source, self._beginnings, self._passes, self._decisions, self.torn,
             tuple(self._releases), self.difference,
@@ -133,7 +135,7 @@ def _text(line: bytes, position: str) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError as error:
-        raise refused(position, "is not text in UTF-8") from error
+        raise invalid_value(position, "is not text in UTF-8") from error
 
 
 def _decision_texts(plan: dict[str, Any]) -> Iterator[str]:

@@ -94,7 +94,7 @@ def _facts(results: Sequence[Result], settings: Mapping[str, Any]) -> str:
 
 
 def _jobs(result: Result) -> str:
-    jobs = [fate.job for fate in result.outcome.fates]
+    jobs = [record.job for record in result.outcome.records]
     users = len({job.user for job in jobs})
     days = max((job.submit for job in jobs), default=0.0) / 86400
     return f"{len(jobs):,} of {users:,} users in {days:.1f} days"

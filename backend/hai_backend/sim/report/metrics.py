@@ -20,7 +20,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from hai_backend.domain.priority import LEVELS
-from hai_backend.sim.replay.job import Fate, Job, Outcome, Usage
+from hai_backend.sim.replay.job import Job, JobRecord, Outcome, Usage
 
 HOUR = 3600.0
 _SHORT = 600.0
@@ -31,46 +31,46 @@ def metrics(
     outcome: Outcome, *, gpus_per_node: int = 8, packed: bool = False
 ) -> dict[str, float | dict[str, float]]:
     """Every figure of a replay; hours unless the name says otherwise."""
-    fates = outcome.fates
-    size = sizes(fates, gpus_per_node, packed)
+    records = outcome.records
+    size = sizes(records, gpus_per_node, packed)
     return {
-        "jobs": len(fates),
+        "jobs": len(records),
         "nodes": outcome.nodes,
-        **_spread("jct", [jct(fate) / HOUR for fate in fates]),
-        **_spread("wait", [wait(fate) / HOUR for fate in fates]),
-        "first_wait_mean_h": _mean(f.first_start - f.job.submit for f in fates) / HOUR,
-        "slowdown_mean": _mean(slowdown(fate) for fate in fates),
+        **_spread("jct", [jct(record) / HOUR for record in records]),
+        **_spread("wait", [wait(record) / HOUR for record in records]),
+        "first_wait_mean_h": _mean(f.first_start - f.job.submit for f in records) / HOUR,
+        "slowdown_mean": _mean(slowdown(record) for record in records),
         **_capacity(outcome),
-        **_work(fates, size),
-        "suspensions": sum(fate.suspensions for fate in fates),
-        "suspensions_per_job": _mean(fate.suspensions for fate in fates),
-        "suspensions_max": max((fate.suspensions for fate in fates), default=0),
-        "makespan_h": end(fates) / HOUR,
-        "jain": jain(list(user_shares(fates, size).values())),
-        "wait_by_priority_h": _wait_by_priority(fates),
+        **_work(records, size),
+        "suspensions": sum(record.suspensions for record in records),
+        "suspensions_per_job": _mean(record.suspensions for record in records),
+        "suspensions_max": max((record.suspensions for record in records), default=0),
+        "makespan_h": end(records) / HOUR,
+        "jain": jain(list(user_shares(records, size).values())),
+        "wait_by_priority_h": _wait_by_priority(records),
         "pass_p50_ms": 1e3 * percentile(sorted(outcome.pass_seconds), 50),
         "pass_p99_ms": 1e3 * percentile(sorted(outcome.pass_seconds), 99),
     }
 
 
-def jct(fate: Fate) -> float:
+def jct(record: JobRecord) -> float:
     """Seconds from submission to end."""
-    return fate.finished - fate.job.submit
+    return record.finished - record.job.submit
 
 
-def wait(fate: Fate) -> float:
+def wait(record: JobRecord) -> float:
     """Seconds of its existence in which a job made no progress."""
-    return jct(fate) - fate.job.duration
+    return jct(record) - record.job.duration
 
 
-def slowdown(fate: Fate) -> float:
+def slowdown(record: JobRecord) -> float:
     """Bounded slowdown."""
-    return max(1.0, jct(fate) / max(fate.job.duration, _SHORT))
+    return max(1.0, jct(record) / max(record.job.duration, _SHORT))
 
 
-def end(fates: Sequence[Fate]) -> float:
+def end(records: Sequence[JobRecord]) -> float:
     """When the last job has ended."""
-    return max((fate.finished for fate in fates), default=0.0)
+    return max((record.finished for record in records), default=0.0)
 
 
 def percentile(ascending: Sequence[float], percent: float) -> float:
@@ -83,18 +83,18 @@ def percentile(ascending: Sequence[float], percent: float) -> float:
     return ascending[low] + (ascending[high] - ascending[low]) * (position - low)
 
 
-def sizes(fates: Sequence[Fate], gpus_per_node: int, packed: bool) -> list[float]:
+def sizes(records: Sequence[JobRecord], gpus_per_node: int, packed: bool) -> list[float]:
     """Nodes of every job; where nodes are shared, parts of nodes."""
-    return [_size(fate.job, gpus_per_node, packed) for fate in fates]
+    return [_size(record.job, gpus_per_node, packed) for record in records]
 
 
-def user_shares(fates: Sequence[Fate], size: Sequence[float]) -> dict[str, float]:
+def user_shares(records: Sequence[JobRecord], size: Sequence[float]) -> dict[str, float]:
     """Of the node-time for which a user's jobs existed, the part in which they made progress."""
     work_node_seconds: defaultdict[str, float] = defaultdict(float)
     job_node_seconds: defaultdict[str, float] = defaultdict(float)
-    for fate, nodes in zip(fates, size, strict=True):
-        work_node_seconds[fate.job.user] += fate.job.duration * nodes
-        job_node_seconds[fate.job.user] += jct(fate) * nodes
+    for record, nodes in zip(records, size, strict=True):
+        work_node_seconds[record.job.user] += record.job.duration * nodes
+        job_node_seconds[record.job.user] += jct(record) * nodes
     return {
         user: work_node_seconds[user] / total
         for user, total in job_node_seconds.items()
@@ -111,9 +111,9 @@ def jain(shares: Sequence[float]) -> float:
     return sum(parts) ** 2 / (len(parts) * sum(part * part for part in parts))
 
 
-def lost(fates: Sequence[Fate], size: Sequence[float]) -> float:
+def lost(records: Sequence[JobRecord], size: Sequence[float]) -> float:
     """Node-seconds held without progress."""
-    return sum(f.held - f.job.duration * n for f, n in zip(fates, size, strict=True))
+    return sum(f.held - f.job.duration * n for f, n in zip(records, size, strict=True))
 
 
 def _size(job: Job, gpus_per_node: int, packed: bool) -> float:
@@ -133,8 +133,8 @@ def _spread(name: str, values: Iterable[float]) -> dict[str, float]:
 
 def _capacity(outcome: Outcome) -> dict[str, float]:
     """How much of the cluster was held; when all jobs came at once, until the end."""
-    finish = end(outcome.fates)
-    last = max((fate.job.submit for fate in outcome.fates), default=0.0) or finish
+    finish = end(outcome.records)
+    last = max((record.job.submit for record in outcome.records), default=0.0) or finish
     held = held_until_last = attainable = 0.0
     for use, until in _stretches(outcome, finish):
         held += use.held * (until - use.at)
@@ -154,19 +154,19 @@ def _stretches(outcome: Outcome, finish: float) -> Iterable[tuple[Usage, float]]
         yield outcome.usage[-1], max(finish, outcome.usage[-1].at)
 
 
-def _work(fates: Sequence[Fate], size: Sequence[float]) -> dict[str, float]:
-    held = sum(fate.held for fate in fates)
-    waste = lost(fates, size)
+def _work(records: Sequence[JobRecord], size: Sequence[float]) -> dict[str, float]:
+    held = sum(record.held for record in records)
+    waste = lost(records, size)
     return {
         "useful_share": 1 - waste / held if held else 1.0,
         "lost_node_hours": waste / HOUR,
     }
 
 
-def _wait_by_priority(fates: Sequence[Fate]) -> dict[str, float]:
-    present = {fate.job.priority for fate in fates}
+def _wait_by_priority(records: Sequence[JobRecord]) -> dict[str, float]:
+    present = {record.job.priority for record in records}
     return {
-        level.name: _mean(wait(f) for f in fates if f.job.priority is level) / HOUR
+        level.name: _mean(wait(f) for f in records if f.job.priority is level) / HOUR
         for level in LEVELS
         if level in present
     }

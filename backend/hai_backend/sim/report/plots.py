@@ -38,10 +38,10 @@ def _look(i: int) -> dict[str, Any]:
 def waits(axes: Axes, results: Sequence[Result]) -> None:
     """Waits of all jobs, cumulated."""
     for i, result in enumerate(results):
-        values = [max(1.0, wait(fate)) for fate in result.outcome.fates]
+        values = [max(1.0, wait(record)) for record in result.outcome.records]
         _share_below(axes, values, result.label, i)
     axes.set_xscale("log")
-    longest = max((wait(f) for r in results for f in r.outcome.fates), default=1.0)
+    longest = max((wait(f) for r in results for f in r.outcome.records), default=1.0)
     ticks = [seconds for seconds in _TIMES if seconds < max(60.0, longest) * 2]
     axes.set_xticks(ticks, [_TIMES[seconds] for seconds in ticks])
     axes.minorticks_off()
@@ -52,7 +52,7 @@ def waits(axes: Axes, results: Sequence[Result]) -> None:
 def slowdowns(axes: Axes, results: Sequence[Result]) -> None:
     """Slowdowns of all jobs, cumulated."""
     for i, result in enumerate(results):
-        _share_below(axes, [slowdown(fate) for fate in result.outcome.fates], result.label, i)
+        _share_below(axes, [slowdown(record) for record in result.outcome.records], result.label, i)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}×"))
     axes.set_xlim(left=0.95)
@@ -70,7 +70,7 @@ def _share_below(axes: Axes, values: Sequence[float], label: str, i: int) -> Non
 
 def occupancy(axes: Axes, results: Sequence[Result]) -> None:
     """Nodes held over time."""
-    last = max((f.job.submit for r in results for f in r.outcome.fates), default=0.0)
+    last = max((f.job.submit for r in results for f in r.outcome.records), default=0.0)
     for i, result in enumerate(results):
         days, shares = _held(result)
         axes.plot(days, shares, label=result.label, alpha=0.9, **_look(i))
@@ -92,7 +92,7 @@ def occupancy(axes: Axes, results: Sequence[Result]) -> None:
 
 def _held(result: Result) -> tuple[list[float], list[float]]:
     """Days, and the mean share of the nodes held around each."""
-    step = (end(result.outcome.fates) or 1.0) / _BINS
+    step = (end(result.outcome.records) or 1.0) / _BINS
     total = [0.0, *_integral(result, step)]
     means = [100 * (b - a) / step / result.outcome.nodes for a, b in pairwise(total)]
     return [(i + 0.5) * step / 86400 for i in range(_BINS)], means
@@ -124,8 +124,8 @@ def suspensions(axes: Axes, results: Sequence[Result]) -> None:
 
 
 def _between(result: Result, low: int, high: int) -> float:
-    fates = result.outcome.fates
-    return 100 * sum(low <= fate.suspensions <= high for fate in fates) / max(1, len(fates))
+    records = result.outcome.records
+    return 100 * sum(low <= record.suspensions <= high for record in records) / max(1, len(records))
 
 
 def _count_name(low: int, high: int) -> str:
@@ -175,8 +175,8 @@ def lost(axes: Axes, results: Sequence[Result]) -> None:
 def users(axes: Axes, results: Sequence[Result]) -> None:
     """Shares of all users, ascending."""
     for i, result in enumerate(results):
-        size = sizes(result.outcome.fates, result.gpus_per_node, result.packed)
-        shares = sorted(100 * s for s in user_shares(result.outcome.fates, size).values())
+        size = sizes(result.outcome.records, result.gpus_per_node, result.packed)
+        shares = sorted(100 * s for s in user_shares(result.outcome.records, size).values())
         steps = [100 * k / max(1, len(shares) - 1) for k in range(len(shares))]
         axes.plot(steps, shares, label=f"{result.label}: {result.number('jain'):.3f}", **_look(i))
     axes.set_ylim(0, 103)
@@ -225,7 +225,7 @@ _Draw = Callable[[Axes, Sequence[Result]], None]
 
 def plots(results: Sequence[Result]) -> list[Plot]:
     """Every plot that says something about these outcomes."""
-    levels = {fate.job.priority for result in results for fate in result.outcome.fates}
+    levels = {record.job.priority for result in results for record in result.outcome.records}
     with mpl.rc_context(_STYLE):
         return [
             Plot(title, text, _svg(draw, results))

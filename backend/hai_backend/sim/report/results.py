@@ -32,7 +32,7 @@ class Result:
         return value
 
 
-def document(results: Sequence[Result], settings: Mapping[str, Any]) -> dict[str, Any]:
+def results_to_json(results: Sequence[Result], settings: Mapping[str, Any]) -> dict[str, Any]:
     """`trace` is a list when there are several; the figures of an only result stand at the top level as well."""
     traces = list(dict.fromkeys(result.trace for result in results))
     only = dict(results[0].figures) if len(results) == 1 else {}

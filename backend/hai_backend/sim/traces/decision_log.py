@@ -11,7 +11,7 @@ from hai_backend.domain.scheduling.snapshot import Ending, SchedTask
 from hai_backend.scheduler.admission import find_fault
 from hai_backend.scheduler.queue.precedence import wait_began_at
 from hai_backend.scheduler.recorded_input import BEGIN, Begin, parse_line
-from hai_backend.sim.traces.rows import Reading, Row
+from hai_backend.sim.traces.rows import ReadLog, Row
 from hai_backend.sim.traces.snapshot import row
 
 _Facts = tuple[Iterable[SchedTask], Iterable[Ending]]
@@ -22,11 +22,11 @@ def recognises(first_line: str) -> bool:
     return first_line.startswith(BEGIN)
 
 
-def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
+def rows(lines: Sequence[str], log: ReadLog) -> list[Row]:
     """One row per task that the log contains before its end."""
     observed: dict[int, tuple[int, SchedTask]] = {}
     ended: dict[int, float] = {}
-    for number, (tasks, endings) in enumerate(_facts(lines, reading.source), 1):
+    for number, (tasks, endings) in enumerate(_facts(lines, log.source), 1):
         for task in tasks:
             if task.id not in observed or observed[task.id][1].awaited:
                 observed[task.id] = number, task
@@ -34,9 +34,9 @@ def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
     found = []
     for number, task in observed.values():
         if find_fault(task):
-            reading.skipped["tasks that nobody could start"] += 1
+            log.skipped["tasks that nobody could start"] += 1
         elif task.id not in ended:
-            reading.skipped["tasks that have not ended, or never ran"] += 1
+            log.skipped["tasks that have not ended, or never ran"] += 1
         else:
             found.append(row(number, task, ended[task.id], _submitted_at(task)))
     return found

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from hai_backend.domain.priority import Priority
 from hai_backend.sim.traces.rows import (
     UNKNOWN_USER,
-    Reading,
+    ReadLog,
     Row,
+    bad_trace,
     duration,
     level,
-    missing_columns,
-    refuse,
+    require_columns,
     seconds,
     whole,
 )
@@ -30,48 +30,46 @@ def recognises(first_line: str) -> bool:
     return "submit_s" in (name.strip() for name in first_line.split(","))
 
 
-def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
+def rows(lines: Sequence[str], log: ReadLog) -> list[Row]:
     """One row per job. Raises Invalid when the header lacks a column."""
     table = csv.reader(lines)
     found: list[Row] = []
     try:
         header = [name.strip() for name in next((line for line in table if line), [])]
-        missing_columns(reading.source, table.line_num, header, _NEEDED)
+        require_columns(log.source, table.line_num, header, _NEEDED)
         for cells in table:
-            _add(found, table.line_num, header, cells, reading)
+            _add(found, table.line_num, header, cells, log)
     except csv.Error as error:
-        raise refuse(f"{reading.source}:{table.line_num}", f"not CSV: {error}") from error
+        raise bad_trace(f"{log.source}:{table.line_num}", f"not CSV: {error}") from error
     return found
 
 
 def _add(
-    found: list[Row], line: int, header: Sequence[str], cells: Sequence[str], reading: Reading
+    found: list[Row], line: int, header: Sequence[str], cells: Sequence[str], log: ReadLog
 ) -> None:
     if not any(cell.strip() for cell in cells):
         return
     if len(cells) != len(header):
-        reading.wrong(
+        log.wrong(
             line,
             "",
             f"{len(cells)} columns, the header has {len(header)}; quote cells that hold a comma",
         )
         return
-    found.append(_row(line, dict(zip(header, map(str.strip, cells), strict=True)), reading))
+    found.append(_row(line, dict(zip(header, map(str.strip, cells), strict=True)), log))
 
 
-def _row(line: int, cell: Mapping[str, str], reading: Reading) -> Row:
+def _row(line: int, cell: Mapping[str, str], log: ReadLog) -> Row:
     column, text = _filled(cell, ("priority", "priority_synth"))
     return Row(
         line=line,
         name=cell.get("group_or_vc", ""),
         user=_filled(cell, ("user", "user_synth"))[1] or UNKNOWN_USER,
-        submit=reading.value(line, "submit_s", cell["submit_s"], seconds, 0.0),
-        duration=reading.value(line, "duration_s", cell["duration_s"], duration, 0.0),
-        gpus=reading.value(line, "gpus", cell["gpus"], whole, 0),
-        nodes=reading.value(line, NODES, cell[NODES], whole, None) if cell.get(NODES) else None,
-        priority=reading.value(line, column, text, level, Priority.NORMAL)
-        if text
-        else Priority.NORMAL,
+        submit=log.value(line, "submit_s", cell["submit_s"], seconds, 0.0),
+        duration=log.value(line, "duration_s", cell["duration_s"], duration, 0.0),
+        gpus=log.value(line, "gpus", cell["gpus"], whole, 0),
+        nodes=log.value(line, NODES, cell[NODES], whole, None) if cell.get(NODES) else None,
+        priority=log.value(line, column, text, level, Priority.NORMAL) if text else Priority.NORMAL,
     )
 
 

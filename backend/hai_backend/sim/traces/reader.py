@@ -15,11 +15,11 @@ from hai_backend.sim.traces import hai_csv as trace_csv
 from hai_backend.sim.traces import sacct as trace_sacct
 from hai_backend.sim.traces import snapshot as trace_snapshot
 from hai_backend.sim.traces import swf as trace_swf
-from hai_backend.sim.traces.rows import Reading, Row, refuse
+from hai_backend.sim.traces.rows import ReadLog, Row, bad_trace
 
 _GZIP = b"\x1f\x8b"
 
-Parser = Callable[[Sequence[str], Reading], list[Row]]
+Parser = Callable[[Sequence[str], ReadLog], list[Row]]
 
 FORMATS: Mapping[str, Parser] = {
     "csv": trace_csv.rows,
@@ -77,16 +77,16 @@ def load(
     seed: int = 1,
 ) -> Trace:
     """The jobs of a file, with what was left out. Raises Invalid with every problem, or OSError."""
-    reading = Reading(str(path), seed)
+    log = ReadLog(str(path), seed)
     lines = _text(Path(path)).replace("\r\n", "\n").split("\n")
-    kind = format or _recognise(lines, reading.source)
-    rows = FORMATS[kind](lines, reading)
-    nodes = [_nodes(row, kind, gpus_per_node, reading) for row in rows]
-    reading.check()
+    kind = format or _recognise(lines, log.source)
+    rows = FORMATS[kind](lines, log)
+    nodes = [_nodes(row, kind, gpus_per_node, log) for row in rows]
+    log.check()
     if not rows:
-        raise refuse(reading.source, f"no job in it{_left_out(reading)}")
+        raise bad_trace(log.source, f"no job in it{_left_out(log)}")
     jobs = _jobs(rows, nodes, time_scale, flat_priority)
-    return Trace(reading.source, kind, jobs, dict(reading.skipped))
+    return Trace(log.source, kind, jobs, dict(log.skipped))
 
 
 def _text(path: Path) -> str:
@@ -96,12 +96,12 @@ def _text(path: Path) -> str:
             data = gzip.decompress(data)
         return data.decode("utf-8-sig")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise refuse(
+        raise bad_trace(
             str(path), f"the gzip file is damaged ({error}); copy or make it anew"
         ) from error
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise refuse(
+        raise bad_trace(
             f"{path}:{line}", "not text in UTF-8; a trace is a text file, gzipped or not"
         ) from error
 
@@ -110,7 +110,7 @@ def _recognise(lines: Sequence[str], source: str) -> str:
     first = next((line for line in lines if line.strip()), "")
     found = next((kind for kind, is_it in _RECOGNISED.items() if is_it(first)), None)
     if found is None:
-        raise refuse(
+        raise bad_trace(
             source,
             f"not recognised: its first line is {first[:80]!r}; it should be the header of our CSV"
             " (…,submit_s,…) or of `sacct --parsable2` (JobID|…), or begin as SWF does with `;`, or as a"
@@ -120,13 +120,13 @@ def _recognise(lines: Sequence[str], source: str) -> str:
     return found
 
 
-def _nodes(row: Row, kind: str, gpus_per_node: int, reading: Reading) -> int:
+def _nodes(row: Row, kind: str, gpus_per_node: int, log: ReadLog) -> int:
     """Whole nodes; what the CSV says about nodes of 8 GPUs must agree with what we count."""
     if row.gpus == 0:
         return max(1, row.nodes or 1)
     nodes = -(-row.gpus // gpus_per_node)
     if kind == "csv" and gpus_per_node == 8 and row.nodes not in (None, nodes):
-        reading.wrong(
+        log.wrong(
             row.line,
             trace_csv.NODES,
             f"{row.nodes}, but {row.gpus} GPUs take {nodes} nodes of 8; correct one of the two",
@@ -155,6 +155,6 @@ def _jobs(
     )
 
 
-def _left_out(reading: Reading) -> str:
-    told = ", ".join(f"{count} {reason}" for reason, count in reading.skipped.items())
+def _left_out(log: ReadLog) -> str:
+    told = ", ".join(f"{count} {reason}" for reason, count in log.skipped.items())
     return f"; left out: {told}" if told else ""

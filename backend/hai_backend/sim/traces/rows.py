@@ -35,8 +35,8 @@ class Row:
 
 
 @dataclass(slots=True)
-class Reading:
-    """The notes of one reading: what is wrong, and what was left out on purpose."""
+class ReadLog:
+    """The notes of one log: what is wrong, and what was left out on purpose."""
 
     source: str
     seed: int = 1  # of what is drawn, where a file does not tell it
@@ -51,7 +51,7 @@ class Reading:
     def value(
         self, line: int, column: str, text: str, convert: Callable[[str], T], otherwise: T
     ) -> T:
-        """The converted text; a problem is noted, and reading goes on with `otherwise`."""
+        """The converted text; a problem is noted, and log goes on with `otherwise`."""
         try:
             return convert(text)
         except ValueError as error:
@@ -67,15 +67,15 @@ class Reading:
         raise Invalid((*self.problems[:MAX_PROBLEMS], *more), reason="BAD_TRACE")
 
 
-def refuse(source: str, message: str) -> Invalid:
+def bad_trace(source: str, message: str) -> Invalid:
     """The error for a file that is wrong as a whole."""
     return Invalid((Violation(source, message),), reason="BAD_TRACE")
 
 
-def missing_columns(source: str, line: int, present: Sequence[str], needed: Sequence[str]) -> None:
+def require_columns(source: str, line: int, present: Sequence[str], needed: Sequence[str]) -> None:
     """Raise Invalid when a header lacks a column that we cannot do without."""
     if lacking := [name for name in needed if name not in present]:
-        raise refuse(
+        raise bad_trace(
             f"{source}:{line}",
             f"the header lacks {', '.join(lacking)}; it has {', '.join(present)}",
         )
@@ -83,12 +83,12 @@ def missing_columns(source: str, line: int, present: Sequence[str], needed: Sequ
 
 def seconds(text: str) -> float:
     """A finite number. Raises ValueError with a sentence."""
-    if not math.isfinite(value := as_float(text)):
+    if not math.isfinite(value := to_float(text)):
         raise ValueError(f"{text!r} is not a number of seconds; write one such as 3600 or 0.5")
     return value
 
 
-def as_float(text: str) -> float:
+def to_float(text: str) -> float:
     """What a text says; NaN where it is no number."""
     try:
         return float(text)
@@ -106,7 +106,7 @@ def duration(text: str) -> float:
 
 def whole(text: str) -> int:
     """A whole number from 0; spreadsheets write 8 as 8.0. Raises ValueError."""
-    value = as_float(text)
+    value = to_float(text)
     if not (math.isfinite(value) and value >= 0 and value.is_integer()):
         raise ValueError(f"{text!r} is not a whole number; write 0, 1, 2, …")
     return int(value)
@@ -120,7 +120,7 @@ def level(text: str) -> Priority:
     level_name = text.strip().upper()
     if level_name in _LEVELS:
         return _LEVELS[level_name]
-    value = as_float(level_name)
+    value = to_float(level_name)
     if not Priority.LOW <= value <= Priority.EXTREME_HIGH:
         levels = ", ".join(f"{int(p)} {name}" for name, p in _LEVELS.items())
         raise ValueError(f"{text!r} is not a priority; levels are {levels}")

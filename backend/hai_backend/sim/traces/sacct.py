@@ -10,7 +10,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from hai_backend.domain.priority import LEVELS, Priority
-from hai_backend.sim.traces.rows import UNKNOWN_USER, Reading, Row, missing_columns, refuse, whole
+from hai_backend.sim.traces.rows import (
+    UNKNOWN_USER,
+    ReadLog,
+    Row,
+    bad_trace,
+    require_columns,
+    whole,
+)
 
 _NEEDED = ("JobID", "Submit", "Start", "End")
 _SIZES = ("AllocTRES", "NNodes")
@@ -30,17 +37,17 @@ def recognises(first_line: str) -> bool:
     return "JobID" in first_line.strip().split("|")
 
 
-def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
+def rows(lines: Sequence[str], log: ReadLog) -> list[Row]:
     """One row per job that has run. Raises Invalid when the header lacks a column."""
     start = next((i for i, line in enumerate(lines) if line.strip()), 0)
     header = _cells(lines[start].strip().removesuffix("|"))
-    missing_columns(reading.source, start + 1, header, _NEEDED)
+    require_columns(log.source, start + 1, header, _NEEDED)
     if not set(_SIZES) & set(header):
-        raise refuse(f"{reading.source}:{start + 1}", f"the header lacks {' or '.join(_SIZES)}")
+        raise bad_trace(f"{log.source}:{start + 1}", f"the header lacks {' or '.join(_SIZES)}")
     found: list[Row] = []
     for number, line in enumerate(lines[start + 1 :], start + 2):
         if line.strip():
-            _add(found, number, header, _cells(line), reading)
+            _add(found, number, header, _cells(line), log)
     return found
 
 
@@ -49,12 +56,12 @@ def _cells(line: str) -> list[str]:
 
 
 def _add(
-    found: list[Row], line: int, header: Sequence[str], cells: list[str], reading: Reading
+    found: list[Row], line: int, header: Sequence[str], cells: list[str], log: ReadLog
 ) -> None:
     if len(cells) == len(header) + 1 and not cells[-1]:
         cells = cells[:-1]  # --parsable ends each line with one more bar than --parsable2
     if len(cells) != len(header):
-        reading.wrong(
+        log.wrong(
             line,
             "",
             f"{len(cells)} columns, the header has {len(header)};"
@@ -63,9 +70,9 @@ def _add(
         return
     cell = dict(zip(header, cells, strict=True))
     if reason := _no_job(cell):
-        reading.skipped[reason] += 1
+        log.skipped[reason] += 1
     else:
-        found.append(_row(line, cell, reading))
+        found.append(_row(line, cell, log))
 
 
 def _no_job(cell: Mapping[str, str]) -> str:
@@ -77,13 +84,13 @@ def _no_job(cell: Mapping[str, str]) -> str:
     return "not ended" if cell["End"].lower() in _NEVER else ""
 
 
-def _row(line: int, cell: Mapping[str, str], reading: Reading) -> Row:
+def _row(line: int, cell: Mapping[str, str], log: ReadLog) -> Row:
     submit, start, end = (
-        reading.value(line, column, cell[column], _timestamp, 0.0)
+        log.value(line, column, cell[column], _timestamp, 0.0)
         for column in ("Submit", "Start", "End")
     )
     if submit and start and 0 < end < start:
-        reading.wrong(line, "End", f"{cell['End']} is before the start, {cell['Start']}")
+        log.wrong(line, "End", f"{cell['End']} is before the start, {cell['Start']}")
     nodes = cell.get("NNodes")
     return Row(
         line=line,
@@ -92,7 +99,7 @@ def _row(line: int, cell: Mapping[str, str], reading: Reading) -> Row:
         submit=submit,
         duration=max(0.0, end - start),
         gpus=_gpus(cell.get("AllocTRES", "")),
-        nodes=reading.value(line, "NNodes", nodes, whole, None) if nodes else None,
+        nodes=log.value(line, "NNodes", nodes, whole, None) if nodes else None,
         priority=_level(cell),
     )
 

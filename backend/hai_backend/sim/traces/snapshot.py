@@ -17,7 +17,7 @@ from hai_backend.domain.scheduling.snapshot_json import BEGIN, parse
 from hai_backend.scheduler.admission import find_fault
 from hai_backend.scheduler.queue.history import History
 from hai_backend.scheduler.queue.precedence import task_kind
-from hai_backend.sim.traces.rows import UNKNOWN_USER, Reading, Row, refuse
+from hai_backend.sim.traces.rows import UNKNOWN_USER, ReadLog, Row, bad_trace
 
 _LONGEST = 30 * 86_400.0  # seconds; the tail of what history tells has no end
 
@@ -31,18 +31,18 @@ def read_snapshot(path: Path) -> Snapshot:
     """The snapshot in a file. Raises Invalid, OSError."""
     found = parse(path.read_text("ascii", "replace"), str(path))
     if not found.tasks:
-        raise refuse(str(path), "no task in it")
+        raise bad_trace(str(path), "no task in it")
     return found
 
 
-def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
+def rows(lines: Sequence[str], log: ReadLog) -> list[Row]:
     """One row per task that may run."""
-    snapshot = parse("\n".join(lines), reading.source)
-    histories, draw = _histories(snapshot), Random(reading.seed)
+    snapshot = parse("\n".join(lines), log.source)
+    histories, draw = _histories(snapshot), Random(log.seed)
     found = []
     for number, task in enumerate(sorted(snapshot.tasks, key=_order), 1):
         if why := _left_out(task, snapshot):
-            reading.skipped[why] += 1
+            log.skipped[why] += 1
         else:
             found.append(row(number, task, _remaining(task, snapshot.now, histories, draw)))
     return found

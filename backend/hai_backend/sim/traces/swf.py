@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hai_backend.sim.traces.rows import UNKNOWN_USER, Reading, Row, seconds
+from hai_backend.sim.traces.rows import UNKNOWN_USER, ReadLog, Row, seconds
 
 _COLUMNS = 18
 _SUBMIT, _RUN, _PROCESSORS, _REQUESTED, _USER, _PROGRAM, _QUEUE = 1, 3, 4, 7, 11, 13, 14
@@ -31,7 +31,7 @@ def recognises(first_line: str) -> bool:
     )
 
 
-def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
+def rows(lines: Sequence[str], log: ReadLog) -> list[Row]:
     """One row per job of known run time and size."""
     found: list[Row] = []
     for number, line in enumerate(lines, 1):
@@ -39,21 +39,19 @@ def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
         if not columns or columns[0].startswith(";"):
             continue
         if len(columns) == _COLUMNS:
-            _add(found, number, columns, reading)
+            _add(found, number, columns, log)
         else:
-            reading.wrong(number, "", f"{len(columns)} columns, SWF has {_COLUMNS}")
+            log.wrong(number, "", f"{len(columns)} columns, SWF has {_COLUMNS}")
     return found
 
 
-def _add(found: list[Row], line: int, columns: Sequence[str], reading: Reading) -> None:
-    number = {
-        i: reading.value(line, name, columns[i], seconds, _UNKNOWN) for i, name in _NAMES.items()
-    }
+def _add(found: list[Row], line: int, columns: Sequence[str], log: ReadLog) -> None:
+    number = {i: log.value(line, name, columns[i], seconds, _UNKNOWN) for i, name in _NAMES.items()}
     size = number[_PROCESSORS] if number[_PROCESSORS] > 0 else number[_REQUESTED]
     if number[_RUN] < 0:
-        reading.skipped["without a run time"] += 1
+        log.skipped["without a run time"] += 1
     elif size <= 0:
-        reading.skipped["without processors"] += 1
+        log.skipped["without processors"] += 1
     else:
         found.append(_row(line, number, int(size)))
 

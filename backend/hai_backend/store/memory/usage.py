@@ -11,10 +11,10 @@ from hai_backend.domain.usage import (
     Minutes,
     RankUse,
     Window,
-    begin,
-    groups_folded,
-    parts,
-    ranks_folded,
+    bucket_start,
+    merge_group_buckets,
+    merge_rank_buckets,
+    split_by_level,
 )
 
 Bucket = TypeVar("Bucket", bound=RankUse | GroupLoad)
@@ -43,12 +43,14 @@ class _Series(Generic[Bucket]):
 
     def ask(self, wanted: Callable[[Bucket], bool], asked: Window) -> list[Bucket]:
         done = [self._complete(level) for level in range(len(LEVELS))]
-        found = [b for part in parts(asked, done) for b in self._between(*part) if wanted(b)]
+        found = [
+            b for part in split_by_level(asked, done) for b in self._between(*part) if wanted(b)
+        ]
         return self._fold(found, asked.step)
 
     def _roll_up(self, level: int, until: int) -> None:
         seconds = LEVELS[level].seconds
-        finer = self._between(level - 1, self._complete(level), begin(until, seconds))
+        finer = self._between(level - 1, self._complete(level), bucket_start(until, seconds))
         self._put(level, self._fold(finer, seconds))
 
     def _put(self, level: int, buckets: Iterable[Bucket]) -> None:
@@ -66,8 +68,10 @@ class MemoryUsage:
     """See store/base.py for what each verb promises."""
 
     def __init__(self) -> None:
-        self._ranks = _Series[RankUse](lambda one: (one.task_id, one.run, one.rank), ranks_folded)
-        self._groups = _Series[GroupLoad](lambda one: one.group, groups_folded)
+        self._ranks = _Series[RankUse](
+            lambda one: (one.task_id, one.run, one.rank), merge_rank_buckets
+        )
+        self._groups = _Series[GroupLoad](lambda one: one.group, merge_group_buckets)
 
     def add(self, minutes: Minutes) -> None:
         self._ranks.add(minutes.ranks, minutes.until)

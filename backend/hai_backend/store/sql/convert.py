@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from hai.redaction import redact
-from hai_backend.domain.goodput_facts import Progress, Suspension
 from hai_backend.domain.node import Labels
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Progress, Suspension
 from hai_backend.domain.task import (
     Outcome,
     Rank,

@@ -35,8 +35,8 @@ from hai_backend.domain.usage import (
     RankUse,
     Use,
     Window,
-    begin,
-    parts,
+    bucket_start,
+    split_by_level,
 )
 from hai_backend.store.sql.transaction import Transaction
 from hai_backend.store.tables.usage import GROUP_USAGE, USAGE
@@ -90,7 +90,8 @@ def _steps(
     # The sums hide the key: SQLite would go through the time of all tasks, not through the rows of one.
     at, of_level = table.c.start + _constant(0), table.c.level + _constant(0)
     which = [
-        and_(of_level == level, at >= start, at < end) for level, start, end in parts(asked, done)
+        and_(of_level == level, at >= start, at < end)
+        for level, start, end in split_by_level(asked, done)
     ]
     return _folded(table, asked.step, and_(wanted, or_(*which)))
 
@@ -104,7 +105,7 @@ def _complete(connection: Connection, table: Table, level: int) -> int:
 
 def _roll_up(connection: Connection, table: Table, level: int, until: int) -> None:
     seconds = LEVELS[level].seconds
-    since, to = _complete(connection, table, level), begin(until, seconds)
+    since, to = _complete(connection, table, level), bucket_start(until, seconds)
     if since >= to:
         return
     at = table.c.start

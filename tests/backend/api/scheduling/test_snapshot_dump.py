@@ -8,7 +8,7 @@ from typing import Any
 from hai.v1 import node_service_pb2 as pb
 from hai_backend.api.request import limits
 from hai_backend.domain.scheduling.snapshot import Snapshot
-from hai_backend.domain.scheduling.snapshot_json import anonymous, parse
+from hai_backend.domain.scheduling.snapshot_json import anonymize, parse
 from hai_backend.scheduler.testing import nodes, queued, snap
 
 
@@ -33,4 +33,4 @@ async def test_a_large_one_comes_in_parts_and_whole(platform: Any) -> None:
 async def test_it_can_be_anonymous(platform: Any) -> None:
     platform.scheduling.given = given = snap(nodes(2), queued(1, user="ada"))
     text = b"".join(await dumped(platform, anonymous=True)).decode()
-    assert parse(text) == anonymous(given) != given
+    assert parse(text) == anonymize(given) != given

@@ -12,7 +12,7 @@ from hai.v1 import usage_service_pb2 as pb
 from hai.v1.task_service_pb2 import CreateTaskRequest, StopTaskRequest
 from hai_backend.api.request.convert_time import timestamp
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.usage import GroupLoad, Load, Minutes, RankUse, Use, measured
+from hai_backend.domain.usage import GroupLoad, Load, Minutes, RankUse, Use, read_measurement
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
 from tests.support.builders import a_spec
@@ -21,7 +21,7 @@ NOW = 1_700_006_400
 
 
 def use(cpus: float, gpu: float | None = None) -> Use:
-    found = measured(cpus, 1024, gpu, 2048 if gpu is not None else 0)
+    found = read_measurement(cpus, 1024, gpu, 2048 if gpu is not None else 0)
     assert found is not None
     return found
 

@@ -12,7 +12,7 @@ from hai_backend.domain.spec import AfterSpec
 from hai_backend.domain.task import Outcome, Run, RunState, Task, TaskState
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle import step
-from hai_backend.lifecycle.accounting import ended
+from hai_backend.lifecycle.accounting import record_end
 from hai_backend.metrics.prometheus import Metrics
 from tests.support.builders import a_task
 
@@ -24,7 +24,7 @@ def after_another() -> Task:
 
 def after_a_run() -> Task:
     run = Run(1, RunState.ENDED, (), 100.0, Priority.NORMAL, ended_at=700.0)
-    return ended(replace(a_task(), run=run), run, 700.0)
+    return record_end(replace(a_task(), run=run), run, 700.0)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.spec import ResourceSpec
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
-from hai_backend.domain.usage import GroupLoad, Load, Minutes, Use, measured
+from hai_backend.domain.usage import GroupLoad, Load, Minutes, Use, read_measurement
 from hai_backend.launch.base import RankKey
 from hai_backend.testing import ManualClock
 from tests.support.builders import a_task
@@ -25,7 +25,7 @@ KEY = RankKey(1, 1, 0)
 
 
 def use(cpus: float = 1.0, gpu: float | None = None) -> Use:
-    found = measured(cpus, 1024, gpu, 0)
+    found = read_measurement(cpus, 1024, gpu, 0)
     assert found is not None
     return found
 

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_backend.controllers.scheduling.decision_log import DecisionLog, Recorder, Unrecorded
-from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import LEVELS, Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.scheduling.plan import Plan, Start, Suspend
 from hai_backend.domain.scheduling.snapshot import Ending, QuotaRow, SchedTask, SchedulingState
 from hai_backend.scheduler import Policy, SchedulerCache

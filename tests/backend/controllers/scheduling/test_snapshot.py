@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from hai_backend.controllers.scheduling.snapshot import Changes, pattern, sched_task
-from hai_backend.domain.goodput_facts import Progress, Suspension
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Progress, Suspension
 from hai_backend.domain.task import Rank, Run, RunState, Task, TaskState
 from tests.support.builders import a_task
 

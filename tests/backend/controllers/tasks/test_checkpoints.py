@@ -15,9 +15,9 @@ from hai_backend.controllers.metrics.interruptions import Interruptions
 from hai_backend.controllers.tasks.checkpoints import Checkpoints, Report, merged
 from hai_backend.controllers.tasks.task_manager import TaskManager
 from hai_backend.domain.errors import Unavailable
-from hai_backend.domain.goodput_facts import Progress
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Progress
 from hai_backend.domain.task import Rank, Run, RunState, Task, TaskState
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher

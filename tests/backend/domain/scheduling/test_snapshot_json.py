@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_backend.domain.errors import Invalid
-from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group, Node, NodeState
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.scheduling.snapshot import (
     Ending,
     QuotaRow,
@@ -22,7 +22,7 @@ from hai_backend.domain.scheduling.snapshot import (
     SchedulingState,
     Snapshot,
 )
-from hai_backend.domain.scheduling.snapshot_json import anonymous, lines, parse
+from hai_backend.domain.scheduling.snapshot_json import anonymize, format_lines, parse
 from hai_backend.domain.spec import TaskType
 
 words = st.text(max_size=4)
@@ -80,7 +80,7 @@ snapshots = st.builds(
 
 
 def text(snapshot: Snapshot) -> str:
-    return "".join(lines(snapshot))
+    return "".join(format_lines(snapshot))
 
 
 @given(snapshots)
@@ -178,10 +178,10 @@ def test_pseudonyms_hide_people_and_sort_as_they_do() -> None:
         quotas=(QuotaRow("eve", "g", Priority.LOW, 3),),
         inactive_users=frozenset({"ada"}),
     )
-    hidden = anonymous(given)
+    hidden = anonymize(given)
     assert [task.user for task in hidden.tasks] == ["u4", "u1", "", "u2"]
     assert [task.name for task in hidden.tasks] == ["x4", "x1", "", "x3"]
     assert (hidden.quotas[0].user, hidden.inactive_users) == ("u3", frozenset({"u1"}))
     assert (hidden.endings[0].task.user, hidden.endings[0].task.name) == ("u1", "x2")
     assert not any(word in text(hidden) for word in ("ada", "bob", "zoe", "eve", "bert"))
-    assert hidden == anonymous(given)
+    assert hidden == anonymize(given)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.scheduling.plan import Start, Suspend
 from hai_backend.domain.scheduling.snapshot import SchedTask, Snapshot
 from hai_backend.scheduler import Policy, SchedulerCache
@@ -260,5 +260,5 @@ def test_a_gang_starts_in_a_stream_of_small_tasks_when_its_patience_is_over() ->
     gang = Job(1, "gang", "u", 600.0, 3600.0, 32, 4)
     small = [Job(i, "small", f"u{i % 4}", i * 145.0, 600.0, 8, 1) for i in range(2, 400)]
     outcome = replay([gang, *small], Cluster(4), policy)
-    (fate,) = (fate for fate in outcome.fates if fate.job is gang)
-    assert fate.first_start - gang.submit < policy.patience_seconds + 2 * policy.minimum_seconds
+    (record,) = (record for record in outcome.records if record.job is gang)
+    assert record.first_start - gang.submit < policy.patience_seconds + 2 * policy.minimum_seconds

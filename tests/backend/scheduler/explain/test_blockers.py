@@ -7,9 +7,9 @@ from math import inf
 
 import pytest
 
-from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, ShareRow, Snapshot
 from hai_backend.scheduler import Policy
 from hai_backend.scheduler.explain.blockers import Blockers, NodeNumbers, QuotaUse, find_blockers

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group
 from hai_backend.domain.priority import LEVELS, Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.scheduling.plan import Start, Wait, WaitReason
 from hai_backend.domain.scheduling.snapshot import SchedulingState, Snapshot
 from hai_backend.scheduler import Policy, schedule

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group as Settings
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import LEVELS, Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.scheduling.plan import Suspend
 from hai_backend.domain.scheduling.snapshot import SchedTask, ShareRow, Snapshot
 from hai_backend.scheduler import Policy, SchedulerCache

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.node import Group as Settings
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.scheduling.plan import Suspend
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler import Policy, SchedulerCache

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_backend.domain.goodput_facts import Suspension
 from hai_backend.domain.priority import LEVELS, Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.scheduling.snapshot import SchedTask
 from hai_backend.scheduler.policy.policy import Policy, Ranking
 from hai_backend.scheduler.queue.history import STARTS, History

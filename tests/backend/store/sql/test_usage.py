@@ -15,8 +15,8 @@ from hai_backend.domain.usage import (
     RankUse,
     Use,
     Window,
-    measured,
-    window,
+    plan_window,
+    read_measurement,
 )
 from hai_backend.store.base import Store
 
@@ -47,7 +47,7 @@ async def kept(store: Store, start: int, end: int, *numbers: int) -> None:
 
 async def test_minutes_come_back_by_rank_and_time(store: Store) -> None:
     await kept(store, T0, T0 + 180, 0, 1)
-    asked = window(T0, T0 + 180, 100, now=T0 + 180)
+    asked = plan_window(T0, T0 + 180, 100, now=T0 + 180)
     assert asked == Window(0, 60, T0, T0 + 180)
     minutes = range(T0, T0 + 180, 60)
     assert await store.task_usage(1, (), asked) == sorted(
@@ -66,7 +66,7 @@ async def test_a_minute_that_is_written_again_is_replaced(store: Store) -> None:
 
 
 async def test_what_no_gpu_measured_comes_back_so(store: Store) -> None:
-    plain = measured(1.5, 1 << 40, None, 0)
+    plain = read_measurement(1.5, 1 << 40, None, 0)
     assert plain is not None
     await store.add_usage(Minutes(T0 + 60, [RankUse(1, 1, 0, T0, plain)]))
     (found,) = await store.task_usage(1, (), Window(0, 60, T0, T0 + 60))
@@ -133,5 +133,5 @@ async def test_what_a_wrong_clock_wrote_ahead_does_not_stay(store: Store) -> Non
 @pytest.mark.parametrize("points", [2, 10, 100, 500])
 async def test_never_more_points_than_asked_for(store: Store, points: int) -> None:
     await kept(store, T0, T0 + 2 * HOUR, 0)
-    asked = window(T0 + 31, T0 + 2 * HOUR - 7, points, now=T0 + 2 * HOUR)
+    asked = plan_window(T0 + 31, T0 + 2 * HOUR - 7, points, now=T0 + 2 * HOUR)
     assert 0 < len(await store.task_usage(1, (), asked)) <= points

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import inf
 
-from hai_backend.domain.goodput_facts import Suspension, suspended
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension, add_suspension
 from hai_backend.domain.scheduling.plan import Plan, Start, Suspend
 from hai_backend.domain.scheduling.snapshot import Ending, SchedTask, SchedulingState
 from hai_backend.scheduler import SchedulerCache
@@ -45,7 +45,7 @@ class VirtualCluster:
     restart_seconds: float
     learns: bool = True
     now: float = 0.0
-    lives: dict[int, SimulatedTask] = field(default_factory=dict)
+    simulated_tasks: dict[int, SimulatedTask] = field(default_factory=dict)
     events: list[tuple[float, int, int, int]] = field(default_factory=list)  # at, kind, task, run
     changed: dict[int, SchedTask] = field(default_factory=dict)
     removed: list[int] = field(default_factory=list)
@@ -56,19 +56,19 @@ class VirtualCluster:
     pass_seconds: list[float] = field(default_factory=list)
     wake_at: float = inf
 
-    def schedule_submission(self, life: SimulatedTask, at: float) -> None:
+    def schedule_submission(self, simulated: SimulatedTask, at: float) -> None:
         """Submit the task at this time."""
-        self.lives[life.task.id] = life
-        heappush(self.events, (at, _SUBMIT, life.task.id, 0))
+        self.simulated_tasks[simulated.task.id] = simulated
+        heappush(self.events, (at, _SUBMIT, simulated.task.id, 0))
 
-    def schedule_end(self, life: SimulatedTask, at: float) -> None:
+    def schedule_end(self, simulated: SimulatedTask, at: float) -> None:
         """End the run at this time unless it is suspended before."""
-        heappush(self.events, (at, _END, life.task.id, life.run))
+        heappush(self.events, (at, _END, simulated.task.id, simulated.run))
 
-    def schedule_release(self, life: SimulatedTask, *, requeue: bool = True) -> None:
+    def schedule_release(self, simulated: SimulatedTask, *, requeue: bool = True) -> None:
         """Free its nodes after `suspend_seconds`; then requeue or end the task."""
         at = self.now + self.suspend_seconds
-        heappush(self.events, (at, _LEFT if requeue else _END, life.task.id, life.run))
+        heappush(self.events, (at, _LEFT if requeue else _END, simulated.task.id, simulated.run))
 
     def advance(self) -> bool:
         """Go to the time of the next event and handle all events of that time. False: there are none."""
@@ -78,9 +78,9 @@ class VirtualCluster:
         self.now = at
         while self.events and self.events[0][0] <= self.now:
             _, kind, task, run = heappop(self.events)
-            life = self.lives[task]
-            if run == life.run:
-                _HANDLERS[kind](self, life)
+            simulated = self.simulated_tasks[task]
+            if run == simulated.run:
+                _HANDLERS[kind](self, simulated)
         return True
 
     def decide(self) -> None:
@@ -99,59 +99,59 @@ class VirtualCluster:
         for decision in plan.decisions:
             match decision:
                 case Start(task=task, nodes=nodes, priority=level):
-                    self._start(self.lives[task], nodes, level)
+                    self._start(self.simulated_tasks[task], nodes, level)
                 case Suspend(task=task):
-                    self._suspend(self.lives[task], decision)
+                    self._suspend(self.simulated_tasks[task], decision)
                 case _:
                     raise AssertionError(f"nobody waits for {decision}")
 
-    def _start(self, life: SimulatedTask, nodes: tuple[str, ...], level: Priority) -> None:
-        life.run += 1
-        life.since = self.now
-        life.starting = self.restart_seconds if life.suspensions else 0.0
-        if life.first_start < 0:
-            life.first_start = self.now
+    def _start(self, simulated: SimulatedTask, nodes: tuple[str, ...], level: Priority) -> None:
+        simulated.run += 1
+        simulated.since = self.now
+        simulated.starting = self.restart_seconds if simulated.suspensions else 0.0
+        if simulated.first_start < 0:
+            simulated.first_start = self.now
         self._set(
-            life,
+            simulated,
             standing=SchedulingState.RUNNING,
             placed=nodes,
             run_priority=level,
             run_started_at=self.now,
         )
-        self.held += life.weight
-        self.schedule_end(life, self.now + life.starting + life.left)
+        self.held += simulated.weight
+        self.schedule_end(simulated, self.now + simulated.starting + simulated.left)
 
-    def _suspend(self, life: SimulatedTask, decision: Suspend) -> None:
-        life.left -= max(0.0, self.now - life.since - life.starting)
-        life.run += 1
-        life.suspensions += 1
+    def _suspend(self, simulated: SimulatedTask, decision: Suspend) -> None:
+        simulated.left -= max(0.0, self.now - simulated.since - simulated.starting)
+        simulated.run += 1
+        simulated.suspensions += 1
         new = Suspension(self.now, decision.for_task, decision.higher)
         self._set(
-            life,
+            simulated,
             standing=SchedulingState.LEAVING,
             suspended_for=decision.for_task,
-            suspensions=suspended(life.task.suspensions, new),
+            suspensions=add_suspension(simulated.task.suspensions, new),
         )
-        self.schedule_release(life)
+        self.schedule_release(simulated)
 
-    def _on_submitted(self, life: SimulatedTask) -> None:
-        self.changed[life.task.id] = life.task
-        self.wanted += life.weight
+    def _on_submitted(self, simulated: SimulatedTask) -> None:
+        self.changed[simulated.task.id] = simulated.task
+        self.wanted += simulated.weight
 
-    def _on_ended(self, life: SimulatedTask) -> None:
-        seconds = self._release_nodes(life)
-        self.wanted -= life.weight
-        self.changed.pop(life.task.id, None)
-        self.removed.append(life.task.id)
+    def _on_ended(self, simulated: SimulatedTask) -> None:
+        seconds = self._release_nodes(simulated)
+        self.wanted -= simulated.weight
+        self.changed.pop(simulated.task.id, None)
+        self.removed.append(simulated.task.id)
         if self.learns:
-            self.cache.learn((Ending(life.task, seconds),))
-        life.finished = self.now
-        self.ended.append(life)
+            self.cache.learn((Ending(simulated.task, seconds),))
+        simulated.finished = self.now
+        self.ended.append(simulated)
 
-    def _on_left(self, life: SimulatedTask) -> None:
-        seconds = self._release_nodes(life)
+    def _on_left(self, simulated: SimulatedTask) -> None:
+        seconds = self._release_nodes(simulated)
         self._set(
-            life,
+            simulated,
             standing=SchedulingState.QUEUED,
             placed=(),
             run_priority=Priority.AUTO,
@@ -161,15 +161,15 @@ class VirtualCluster:
             waiting_since=self.now,
         )
 
-    def _release_nodes(self, life: SimulatedTask) -> float:
+    def _release_nodes(self, simulated: SimulatedTask) -> float:
         """Free its nodes; returns the seconds it spent on nodes over all runs."""
-        duration = self.now - life.since
-        life.held += duration * life.weight
-        self.held -= life.weight
-        return life.task.run_seconds + duration
+        duration = self.now - simulated.since
+        simulated.held += duration * simulated.weight
+        self.held -= simulated.weight
+        return simulated.task.run_seconds + duration
 
-    def _set(self, life: SimulatedTask, **facts: object) -> None:
-        life.task = self.changed[life.task.id] = replace(life.task, **facts)  # type: ignore[arg-type]
+    def _set(self, simulated: SimulatedTask, **facts: object) -> None:
+        simulated.task = self.changed[simulated.task.id] = replace(simulated.task, **facts)  # type: ignore[arg-type]
 
 
 _SUBMIT, _END, _LEFT = 0, 1, 2

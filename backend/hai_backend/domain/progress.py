@@ -44,12 +44,12 @@ class Progress:
         return self.start_seconds + self.suspend_seconds
 
 
-def suspended(earlier: tuple[Suspension, ...], new: Suspension) -> tuple[Suspension, ...]:
+def add_suspension(earlier: tuple[Suspension, ...], new: Suspension) -> tuple[Suspension, ...]:
     """The suspensions of the last day, including a new one."""
     return (*(s for s in earlier if new.at - s.at < DAY), new)
 
 
-def smoothed(earlier: float | None, measured: float, count: int = 1) -> float:
+def update_mean(earlier: float | None, measured: float, count: int = 1) -> float:
     """An exponentially weighted mean after `count` more measurements of this (mean) value."""
     if earlier is None:
         return measured
