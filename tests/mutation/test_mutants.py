@@ -45,7 +45,7 @@ _EXPECTED = [
 ]  # fmt: skip
 
 
-def test_these_errors_and_no_others() -> None:
+def test_texts_that_are_not_images_are_rejected() -> None:
     assert [mutant.name for mutant in mutants("m", _SAMPLE)] == _EXPECTED
 
 
@@ -71,7 +71,7 @@ def test_what_acts_on_import_concerns_all_tests_and_a_default_those_of_its_funct
         ("x = {1: 5}\nx[1] = 6", [{1: 5}]),
     ],
 )
-def test_what_an_error_does(source: str, after: list[object]) -> None:
+def test_an_error_ends_the_command_with_its_exit_code(source: str, after: list[object]) -> None:
     """Those of numbers apart."""
     found = []
     for mutant in mutants("m", source):
@@ -90,7 +90,7 @@ def test_equal_errors_of_one_line_are_told_apart() -> None:
     )
 
 
-def test_what_is_listed_as_equal_is_still_there() -> None:
+def test_listed_equivalent_mutants_exist() -> None:
     """Else its line has changed: name the new one in equivalent.txt if it is equal, too, or strike it."""
     stale = equivalents().keys() - {mutant.name for mutant in all_mutants()}
     assert sorted(stale) == []

@@ -52,13 +52,13 @@ rank_uses = st.builds(
 
 
 @given(uses, uses, uses)
-def test_folding_is_associative_and_knows_no_order(a: Use, b: Use, c: Use) -> None:
+def test_merging_is_associative_and_commutative(a: Use, b: Use, c: Use) -> None:
     assert merge_uses(merge_uses(a, b), c) == merge_uses(a, merge_uses(b, c))
     assert merge_uses(a, b) == merge_uses(b, a)
 
 
 @given(loads, loads, loads)
-def test_adding_loads_is_associative_and_knows_no_order(a: Load, b: Load, c: Load) -> None:
+def test_merging_loads_is_associative_and_commutative(a: Load, b: Load, c: Load) -> None:
     assert merge_loads(merge_loads(a, b), c) == merge_loads(a, merge_loads(b, c))
     assert merge_loads(a, b) == merge_loads(b, a)
 
@@ -77,14 +77,14 @@ def test_no_measurement_is_lost_and_order_does_not_matter(
 
 
 @given(st.lists(rank_uses, max_size=40))
-def test_over_a_middle_level_or_at_once_is_the_same(buckets: list[RankUse]) -> None:
+def test_merging_in_two_steps_equals_merging_at_once(buckets: list[RankUse]) -> None:
     assert merge_rank_buckets(merge_rank_buckets(buckets, 600), 7200) == merge_rank_buckets(
         buckets, 7200
     )
 
 
 @given(st.lists(st.builds(GroupLoad, st.sampled_from("ab"), starts, loads), max_size=20))
-def test_groups_fold_alike(buckets: list[GroupLoad]) -> None:
+def test_group_buckets_are_merged(buckets: list[GroupLoad]) -> None:
     coarse = merge_group_buckets(merge_group_buckets(buckets, 600), 7200)
     assert coarse == merge_group_buckets(buckets, 7200)
     assert sum(one.load.minutes for one in coarse) == len(buckets)
@@ -111,12 +111,12 @@ def test_a_mean_lies_below_its_maximum(several: list[Use]) -> None:
         pytest.param((1.0, 0, 0.5, -1), id="negative GPU memory"),
     ],
 )
-def test_what_makes_no_sense_is_not_measured(values: tuple[float, int, float | None, int]) -> None:
+def test_invalid_measurements_are_rejected(values: tuple[float, int, float | None, int]) -> None:
     assert read_measurement(*values) is None
 
 
 @given(st.floats(0, 3 * YEAR), st.floats(1e-3, 3 * YEAR), st.integers(2, 500))
-def test_a_window_covers_what_was_asked_in_so_many_steps(
+def test_a_window_covers_the_query_in_at_most_so_many_steps(
     age: float, span: float, points: int
 ) -> None:
     start = NOW - age
@@ -141,13 +141,15 @@ def test_a_window_covers_what_was_asked_in_so_many_steps(
         pytest.param(365 * 24 * 3600, 100, 2, 45 * 7200, id="a year"),
     ],
 )
-def test_the_finest_that_is_kept_and_fits(ago: int, points: int, level: int, step: int) -> None:
+def test_a_window_uses_the_finest_level_that_is_kept_and_fits(
+    ago: int, points: int, level: int, step: int
+) -> None:
     asked = plan_window(NOW - ago, NOW, points, NOW)
     assert (asked.level, asked.step) == (level, step)
 
 
 @given(st.integers(0, 2), st.lists(st.integers(0, 100), min_size=3, max_size=3))
-def test_every_moment_is_answered_by_one_level(level: int, ends: list[int]) -> None:
+def test_every_time_is_read_from_one_level(level: int, ends: list[int]) -> None:
     """Until where a level is complete, it answers; after that the next finer one."""
     done = sorted((7200 * n for n in ends), reverse=True)  # finer ones are further
     found = list(split_by_level(Window(level, 7200, 0, 200 * 7200), done))

@@ -92,7 +92,7 @@ def test_references_are_read_and_written(text: str, reference: Reference | None)
         "haiworkspace://w@1@2",
     ],
 )
-def test_what_refers_to_nothing_is_refused(text: str) -> None:
+def test_unknown_attributes_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="must look like"):
         parse_reference(text)
 

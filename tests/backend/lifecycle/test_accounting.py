@@ -82,7 +82,7 @@ YIELDED = (103.0, ev.Yielded(1, 0))
                      id="it had not begun"),
     ],
 )  # fmt: skip
-def test_what_is_known_at_the_end_of_a_run(story: tuple[Timed, ...], known: dict[str, Any]) -> None:
+def test_the_end_of_a_run_is_accounted(story: tuple[Timed, ...], known: dict[str, Any]) -> None:
     task = play(a_task(nodes=2), *story)
     assert task.state is not TaskState.RUNNING
     assert {name: getattr(task.progress, name) for name in known} == known
@@ -116,12 +116,12 @@ def with_save(task: Task, at: float) -> Task:
         pytest.param(-500.0, 90.0, id="a checkpoint of an earlier run"),
     ],
 )
-def test_only_what_no_checkpoint_kept_is_lost(saved_at: float, lost: float) -> None:
+def test_only_work_after_the_last_checkpoint_is_lost(saved_at: float, lost: float) -> None:
     task = with_save(play(a_task(nodes=2), *run()), saved_at)
     assert play(task, *exits(100, 1), *gone(103)).progress.lost_seconds == lost
 
 
-def test_costs_are_smoothed_and_sums_go_on_over_runs() -> None:
+def test_costs_are_averaged_and_sums_span_all_runs() -> None:
     first = play(a_task(nodes=2), *run(), ASKED, SEEN, YIELDED, *exits(104, 143), *gone(105))
     assert first.progress.start_seconds == 10.0
     assert first.progress.restart_seconds == 15.0
@@ -131,6 +131,6 @@ def test_costs_are_smoothed_and_sums_go_on_over_runs() -> None:
     assert (second.progress.yields, second.progress.held_seconds) == (True, 105.0)
 
 
-def test_what_was_measured_once_only_has_no_restart_cost() -> None:
+def test_the_restart_cost_needs_both_measurements() -> None:
     assert Progress(start_seconds=3.0).restart_seconds is None
     assert Progress(suspend_seconds=3.0).restart_seconds is None

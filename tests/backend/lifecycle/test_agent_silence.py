@@ -44,7 +44,7 @@ RUNNING = steps(attached(0, 1), STARTED, NOW - 90).task
         pytest.param([ev.NodeLost(1, 1, "no power")], id="its node is lost"),
     ],
 )
-def test_silence_is_known_and_changes_nothing_else(happened: list[ev.Event]) -> None:
+def test_silence_changes_only_silent_since(happened: list[ev.Event]) -> None:
     before = steps(RUNNING, happened, NOW).task
     silent = step(before, SILENT, NOW)
     assert since(silent.task) == [None, NOW - 10]
@@ -58,7 +58,7 @@ def test_silence_is_known_and_changes_nothing_else(happened: list[ev.Event]) -> 
     ]
 
 
-def test_the_timeline_says_which_agent_and_since_when() -> None:
+def test_the_timeline_names_the_silent_agent_and_the_time() -> None:
     silent = step(RUNNING, SILENT, NOW)
     assert (
         silent.events[0].reason == "agent of rank 1 on n2 is silent since 2027-01-15 07:59:50 UTC"
@@ -77,7 +77,7 @@ def test_the_timeline_says_which_agent_and_since_when() -> None:
         pytest.param(RUNNING, ev.AgentSilent(2, 1, NOW), id="of another run"),
     ],
 )
-def test_what_says_nothing_new_changes_nothing(before: Task, event: ev.Event) -> None:
+def test_events_without_news_change_nothing(before: Task, event: ev.Event) -> None:
     assert step(before, event, NOW).task is before
 
 
@@ -88,5 +88,5 @@ def test_what_says_nothing_new_changes_nothing(before: Task, event: ev.Event) ->
         pytest.param(ev.RankGone(1, 1), id="it is gone"),
     ],
 )
-def test_a_rank_of_which_nothing_runs_is_not_silent(event: ev.Event) -> None:
+def test_a_rank_without_a_running_program_is_never_silent(event: ev.Event) -> None:
     assert since(steps(RUNNING, [SILENT, event], NOW).task) == [None, None]

@@ -43,11 +43,13 @@ def deadline(task: Task) -> float | None:
         pytest.param({"lifetime": 100, "time_limit": 500}, 110.0, id="lifetime first"),
     ],
 )
-def test_when_a_run_has_used_its_time(options: dict[str, float], ends: float | None) -> None:
+def test_a_run_that_reached_its_time_limit_is_stopped(
+    options: dict[str, float], ends: float | None
+) -> None:
     assert deadline(container(**options)) == ends
 
 
-def test_at_the_end_of_its_lifetime_it_is_put_away_and_held() -> None:
+def test_a_container_is_suspended_and_held_at_the_end_of_its_lifetime() -> None:
     made = step(container(lifetime=100), ev.Ticked(1), 110.0)
     assert made.task.run is not None
     assert made.task.held
@@ -66,7 +68,7 @@ def test_a_limit_still_ends_the_task() -> None:
     assert made.task.run.stop_code is StopCode.TIMEOUT
 
 
-def test_renewing_counts_from_now_and_moves_no_limit() -> None:
+def test_renewing_extends_the_lifetime_but_no_time_limit() -> None:
     renewed = step(container(lifetime=100, timeout=150), ev.Renewed("ada"), 40.0)
     assert deadline(renewed.task) == 140.0
     assert [e.kind for e in renewed.events] == ["Renewed"]
@@ -75,7 +77,7 @@ def test_renewing_counts_from_now_and_moves_no_limit() -> None:
     assert again.task is renewed.task
 
 
-def test_what_cannot_be_renewed() -> None:
+def test_only_running_tasks_can_be_renewed() -> None:
     plain = container()
     assert step(plain, ev.Renewed("ada"), 40.0).task is plain
     away = replace(container(lifetime=100), state=TaskState.SUSPENDED)
@@ -93,7 +95,7 @@ def test_what_cannot_be_renewed() -> None:
         pytest.param(ev.SuspendAsked("server", "idle", hold=True), False, id="idleness"),
     ],
 )
-def test_who_need_not_be_warned(event: ev.TaskRequest, by_owner: bool) -> None:
+def test_suspensions_that_need_no_warning(event: ev.TaskRequest, by_owner: bool) -> None:
     (told,) = step(container(), event, 20.0).instructions
     assert isinstance(told, SuspendPrograms)
     assert told.by_owner is by_owner

@@ -50,14 +50,14 @@ def test_every_end(wanted: AfterOutcome, outcome: Outcome, goes_on: bool) -> Non
         assert task.reason == f"task 7 was to have {wanted} first, and ended {outcome}"
 
 
-def test_it_waits_for_all_of_them_and_for_itself_from_the_last_on() -> None:
+def test_a_task_waits_for_all_dependencies_and_then_for_nodes() -> None:
     task = ended(waiting(AfterSpec(7), AfterSpec(8, ENDED)), 8, Outcome.FAILED)
     assert (task.awaited, task.progress.queued_at) == ((7,), None)
     task = ended(task, 7, Outcome.SUCCEEDED)
     assert (task.awaited, task.progress.queued_at) == ((), NOW)
 
 
-def test_one_that_never_ran_hands_on_what_it_waited_for() -> None:
+def test_a_canceled_task_hands_on_its_dependencies() -> None:
     end = ev.PredecessorEnded(7, Outcome.CANCELED, (5, 8))
     made = step(waiting(AfterSpec(7, ENDED), AfterSpec(8)), end, NOW)
     assert made.task.awaited == (8, 5)
@@ -71,24 +71,24 @@ def test_one_that_never_ran_hands_on_what_it_waited_for() -> None:
 
 
 @pytest.mark.parametrize("first", [5, 7], ids=["nobody it knows", "told twice"])
-def test_what_says_nothing_new_changes_nothing(first: int) -> None:
+def test_events_without_news_change_nothing(first: int) -> None:
     task = ended(waiting(AfterSpec(7)), 7, Outcome.SUCCEEDED)
     assert ended(task, first, Outcome.FAILED) is task
 
 
-def test_a_task_that_was_stopped_meanwhile_hears_nothing() -> None:
+def test_a_stopped_task_ignores_the_end_of_its_dependencies() -> None:
     task = step(waiting(AfterSpec(7)), ev.StopAsked("ada"), NOW).task
     assert ended(task, 7, Outcome.FAILED) is task
 
 
-def test_the_timeline_says_it() -> None:
+def test_the_timeline_names_the_environment() -> None:
     made = step(waiting(AfterSpec(7)), ev.PredecessorEnded(7, Outcome.SUCCEEDED), NOW)
     assert [(e.actor, e.kind, e.reason) for e in made.events] == [
         ("server", "PredecessorEnded", "task 7 has ended SUCCEEDED")
     ]
 
 
-def test_what_many_hand_on_is_waited_for_once() -> None:
+def test_dependencies_handed_on_by_many_tasks_are_counted_once() -> None:
     task = waiting(AfterSpec(7, ENDED), AfterSpec(8, ENDED), AfterSpec(2, ENDED))
     for first, awaited in ((7, (1, 2)), (8, (2, 3))):
         event = ev.PredecessorEnded(first, Outcome.CANCELED, awaited)

@@ -62,7 +62,9 @@ def told(task: Task, *locks: str) -> tuple[str, list[tuple[str, str]]]:
         pytest.param("", ("", ""), "", ["EnvironmentMissing"] * 2, id="without it"),
     ],
 )
-def test_what_is_told(before: str, locks: tuple[str, ...], lock: str, kinds: list[str]) -> None:
+def test_instructions_on_attach(
+    before: str, locks: tuple[str, ...], lock: str, kinds: list[str]
+) -> None:
     kept, lines = told(running(before), *locks)
     assert kept == lock
     assert [kind for kind, _ in lines] == kinds
@@ -76,7 +78,7 @@ def test_a_change_names_both_locks() -> None:
     )
 
 
-def test_a_task_without_an_environment_is_told_of_none() -> None:
+def test_a_task_without_an_environment_gets_no_line_about_it() -> None:
     task = running()
     options = replace(task.spec.options, py_venv="")
     assert told(replace(task, spec=replace(task.spec, options=options)), "", "") == ("", [])

@@ -71,7 +71,7 @@ def test_advice_is_positive_and_never_more_than_youngs_nor_far_beyond_an_interru
         pytest.param(task(held_seconds=100, lost_seconds=500), 0.0, 100.0, 0.0, id="never below 0"),
     ],
 )  # fmt: skip
-def test_the_share_of_time_whose_work_was_kept(
+def test_goodput_is_the_share_of_time_whose_work_is_saved(
     given_task: Task, share: float | None, held: float, overhead: float
 ) -> None:
     found = goodput(given_task, History(), NOW)
@@ -79,7 +79,7 @@ def test_the_share_of_time_whose_work_was_kept(
     assert (found.held_seconds, found.overhead_seconds) == (held, overhead)
 
 
-def test_an_asked_run_works_no_more() -> None:
+def test_work_ends_when_a_run_is_asked_to_leave() -> None:
     leaving = running(NOW - 100, NOW - 90)
     assert leaving.run is not None
     leaving = replace(leaving, run=replace(leaving.run, asked_at=NOW - 30))
@@ -130,19 +130,19 @@ WORK = 43_200.0
         pytest.param({"held_seconds": 700.0, "saves": 2, "save_seconds": 90.0}, "", id="two are too few to judge"),
     ],
 )  # fmt: skip
-def test_who_saves_too_rarely_or_too_often_is_told(progress: dict[str, float], says: str) -> None:
+def test_saving_too_rarely_or_too_often_is_noted(progress: dict[str, float], says: str) -> None:
     note = goodput(task(**progress), History(), NOW).note
     assert note.startswith(says)
     assert bool(note) == bool(says)
 
 
-def test_only_trainings_are_asked_for_checkpoints() -> None:
+def test_only_training_tasks_are_advised_to_save() -> None:
     notebook = task(held_seconds=WORK)
     notebook = replace(notebook, spec=replace(notebook.spec, task_type=TaskType.JUPYTER))
     assert goodput(notebook, History(), NOW).note == ""
 
 
-def test_a_smoothed_value_weighs_the_newest_by_a_quarter() -> None:
+def test_a_new_measurement_has_a_weight_of_one_quarter() -> None:
     assert update_mean(None, 8.0) == 8.0
     assert update_mean(4.0, 8.0) == 5.0
     assert update_mean(4.0, 8.0, count=2) == update_mean(update_mean(4.0, 8.0), 8.0) == 5.75

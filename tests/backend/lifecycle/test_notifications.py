@@ -50,7 +50,7 @@ CANCELED = replace(WAITS, state=TaskState.FINISHED, outcome=Outcome.CANCELED)
         pytest.param(WAITS, CANCELED, WebhookEvent.ENDED, id="it never ran"),
     ],
 )
-def test_news(before: Task, task: Task, news: WebhookEvent | None) -> None:
+def test_webhook_events(before: Task, task: Task, news: WebhookEvent | None) -> None:
     assert webhook_event(before, task) is news
 
 
@@ -76,11 +76,11 @@ HOOKS = [
         pytest.param(BUILDS, RUNS, [], id="started"),
     ],
 )
-def test_who_is_told(before: Task, task: Task, told: list[str]) -> None:
+def test_webhooks_subscribe_to_events(before: Task, task: Task, told: list[str]) -> None:
     assert [notice.webhook for notice in make_notices(HOOKS, before, task, 99.0)] == told
 
 
-def test_what_is_told() -> None:
+def test_instructions_on_attach() -> None:
     (notice,) = make_notices(HOOKS[1:2], RUNS_AGAIN, ENDED, 99.0)
     assert (notice.owner_name, notice.id, notice.time) == ("ada", "7.2.ended", 99.0)
     assert notice.facts == {
@@ -93,6 +93,6 @@ def test_what_is_told() -> None:
     }
 
 
-def test_a_suspension_says_why() -> None:
+def test_the_reason_of_a_suspension_names_the_task_and_the_cost() -> None:
     (notice,) = make_notices(HOOKS[2:3], LEAVES, AWAY, 99.0)
     assert notice.facts["reason"] == "preempted by task 9"

@@ -156,7 +156,7 @@ def test_a_task_is_always_in_a_legal_state(
 
 @settings(max_examples=200, deadline=None)
 @given(stories)
-def test_every_story_can_be_brought_to_an_end(story: list[tuple[float, ev.Event]]) -> None:
+def test_every_task_can_be_stopped_in_any_state(story: list[tuple[float, ev.Event]]) -> None:
     """However it got there: a stop, time, and ranks that go away finish the task."""
     spec = TaskSpec("t", ProgramSpec("t.py"), resource=ResourceSpec(node_count=NODES))
     task, now = Task(1, "ada", spec, TaskState.WAITING_INIT, Priority.LOW, 0.0), 0.0

@@ -125,7 +125,7 @@ def test_a_program_that_we_kill_once_it_had_its_time_has_not_failed(
         pytest.param(ev.Yielded(1, 0), SUSPENDED, SUSPEND.reason, id="it yields"),
     ],
 )
-def test_whatever_decides_while_it_is_asked_to_leave_is_the_reason(
+def test_the_strongest_cause_while_leaving_is_the_reason(
     event: ev.Event, then: str, why: str
 ) -> None:
     end, _ = story(running(), SUSPEND, event)
@@ -140,7 +140,7 @@ def test_the_first_of_several_failures_is_the_reason() -> None:
     assert end.reason == "rank 1 on n1 failed: exit code 3"
 
 
-def test_what_hangs_after_a_sibling_has_failed_is_not_said_to_save_too_slowly() -> None:
+def test_a_rank_that_hangs_after_a_failure_is_not_blamed_for_slow_saving() -> None:
     gathered = (NOW + 6, ev.Ticked(1))
     end, lines = story(running(4), SUSPEND, exited(1, 3), gathered)
     assert (became(end), end.reason) == (FAILED, "rank 1 on n1 failed: exit code 3")

@@ -84,7 +84,7 @@ LEFT = [  # run, ranks, those that are missing, whether their launch had begun
 
 
 @pytest.mark.parametrize(("state", "states", "missing", "begun", "expected"), LEFT)
-def test_no_rank_that_may_have_been_made_is_made_again(
+def test_a_rank_that_may_exist_is_not_launched_again(
     state: RunState,
     states: tuple[RankState, ...],
     missing: set[int],
@@ -95,6 +95,6 @@ def test_no_rank_that_may_have_been_made_is_made_again(
 
 
 @pytest.mark.parametrize("state", [R.RUNNING, R.SUSPENDING, R.TERMINATING])
-def test_where_what_runs_is_to_be_seen_nothing_is_unknown(state: RunState) -> None:
+def test_a_launcher_that_sees_all_ranks_leaves_none_unknown(state: RunState) -> None:
     left = plan_recovery(a_task(state, S.RUNNING), frozenset({0}), launch_begun=True, certain=True)
     assert left == Recovery(kill=(0,))

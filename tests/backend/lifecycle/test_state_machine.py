@@ -234,7 +234,7 @@ def test_a_task_finishes(start: Task, happened: list[Any], outcome: Outcome) -> 
     assert end.reason
 
 
-def test_a_rank_on_a_lost_node_keeps_its_place_until_the_launcher_is_sure() -> None:
+def test_a_rank_on_a_lost_node_exists_until_the_launcher_reports_its_end() -> None:
     lost = step(after(running(), SILENT), ev.NodeLost(1, 1, "no power"), NOW)
     assert lost.task.run is not None
     assert (lost.task.state, lost.task.run.state) == (TaskState.RUNNING, RunState.TERMINATING)
@@ -277,7 +277,9 @@ def test_while_an_agent_answers_the_program_on_a_lost_node_is_asked_to_save() ->
         pytest.param([], OnEnd.IGNORE, RunState.RUNNING, id="evicted=ignore: without it"),
     ],
 )
-def test_what_a_lost_node_means(before: list[Any], policy: OnEnd, state: RunState) -> None:
+def test_the_policy_decides_what_a_lost_node_means(
+    before: list[Any], policy: OnEnd, state: RunState
+) -> None:
     start = after(running(policies=PolicySpec(on_pod_evicted=policy)), *before)
     lost = step(start, LOST, NOW)
     assert lost.task.run is not None
@@ -435,7 +437,7 @@ def test_suspending_asks_every_live_rank_and_waits() -> None:
     assert acknowledged.run.deadline == NOW + 1 + 9
 
 
-def test_asking_to_suspend_twice_tells_nobody_again() -> None:
+def test_a_second_suspend_request_sends_nothing() -> None:
     once = step(running(), SUSPEND, NOW).task
     again = step(once, SUSPEND, NOW)
     assert again.task is once
@@ -457,7 +459,7 @@ def test_ranks_that_never_attached_are_ended_by_force() -> None:
     assert done.instructions[1] == KillRanks(1, (0,))
 
 
-def test_ranks_that_do_not_end_are_killed_and_killed_again_but_it_is_told_once() -> None:
+def test_ranks_that_do_not_end_are_killed_repeatedly_with_one_line() -> None:
     terminating = after(running(), SUSPEND, YIELD, *gone(0))
     killed = step(terminating, TICK, NOW + 8)
     assert killed.instructions == (KillRanks(1, (1,)),)
@@ -469,7 +471,7 @@ def test_ranks_that_do_not_end_are_killed_and_killed_again_but_it_is_told_once()
     assert again.task.revision == killed.task.revision + 1
 
 
-def test_a_deadline_has_passed_when_a_clock_that_nobody_sets_says_so() -> None:
+def test_a_deadline_has_passed_when_the_monotonic_clock_says_so() -> None:
     asked = after(running(), SUSPEND)
     deadline = asked.run.deadline
     day = 86_400  # so far the clock is set back
@@ -487,7 +489,7 @@ def test_a_run_that_ends_when_the_clock_was_set_back_has_taken_no_time() -> None
     assert (back.run_seconds, back.not_before) == (0.0, then + 10)
 
 
-def test_who_ends_its_agent_again_and_again_is_started_ever_more_seldom() -> None:
+def test_a_program_that_ends_its_agent_is_started_less_and_less_often() -> None:
     start, not_before = running(nodes=1), []
     for number in (1, 2, 3):
         start = step(start, ev.RankGone(number, 0), NOW + 1).task
@@ -504,7 +506,7 @@ def test_a_rank_that_succeeds_gives_its_node_back_early() -> None:
     assert half.run.ranks[0].state is RankState.SUCCEEDED
 
 
-def test_the_next_run_has_the_next_number_and_the_state_that_the_program_kept() -> None:
+def test_the_next_run_has_the_next_number_and_the_whole_life_state() -> None:
     kept = step(running(), ev.WholeLifeStateChanged(1, 0, 42), NOW)
     assert kept.instructions == (SendWholeLifeState(1, (1,), 42),)
     second = after(ends(kept.task, SUSPEND, YIELD), placed())
@@ -529,7 +531,7 @@ def report_at(seconds: float, number: int, start: Task) -> Task:
     return after(start, *begun, *((NOW + seconds, event) for event in ending))
 
 
-def test_a_program_that_blames_every_node_is_started_ever_more_seldom() -> None:
+def test_a_program_that_reports_every_node_is_started_less_and_less_often() -> None:
     one, waits = task(1), []
     for number in range(1, 9):
         one = report_at(0.5, number, one)
@@ -538,7 +540,7 @@ def test_a_program_that_blames_every_node_is_started_ever_more_seldom() -> None:
     assert (one.node_failure_count, one.failure_count) == (8, 0)  # costs no retry
 
 
-def test_what_ran_for_long_on_a_broken_node_comes_back_at_once() -> None:
+def test_a_long_run_on_a_broken_node_is_resumed_at_once() -> None:
     back = report_at(3600.0, 1, task(1))
     assert back.state is TaskState.SUSPENDED
     assert back.not_before < NOW + 3600
@@ -559,7 +561,9 @@ def test_a_delay_that_a_person_asked_for_outlasts_a_report() -> None:
         pytest.param([SUSPEND, YIELD], 0.0, id="it was asked to: back at once"),
     ],
 )
-def test_a_program_that_yields_unasked_cannot_spin(happened: list[Any], not_before: float) -> None:
+def test_a_program_that_yields_without_being_asked_is_delayed(
+    happened: list[Any], not_before: float
+) -> None:
     assert ends(running(), *happened).not_before == not_before
 
 
@@ -569,7 +573,7 @@ def test_a_program_that_yields_unasked_cannot_spin(happened: list[Any], not_befo
     + [(126, "exit code 126: the program is not"), (127, "exit code 127: the program was")]
     + [(code, f"exit code {code}") for code in (1, 128, 193, 255)],
 )
-def test_exit_codes_in_words(code: int, words: str) -> None:
+def test_exit_codes_are_described(code: int, words: str) -> None:
     assert describe_exit_code(code).startswith(words)
 
 
@@ -582,7 +586,7 @@ def test_exit_codes_in_words(code: int, words: str) -> None:
         (3, "exit code 3"),
     ],
 )
-def test_of_who_was_told_to_end_no_cause_is_guessed(code: int, words: str) -> None:
+def test_no_cause_is_guessed_for_a_program_that_the_platform_ended(code: int, words: str) -> None:
     assert describe_exit_code(code, by_platform=True) == words
 
 
@@ -592,7 +596,7 @@ def test_a_role_that_completes_at_once_does_not_restart_its_task_without_pause()
     assert ends(start, exited(0)).not_before == NOW + 10
 
 
-def test_launches_that_fail_again_and_again_end_the_task_with_the_reason() -> None:
+def test_repeated_launch_failures_end_the_task() -> None:
     one = task(1)
     for number in range(1, 6):
         one = after(one, placed(1), ev.RunLaunched(number), ev.LaunchFailed(number, 0, "no image"))
@@ -600,7 +604,7 @@ def test_launches_that_fail_again_and_again_end_the_task_with_the_reason() -> No
     assert "no image" in one.reason
 
 
-def test_what_nodes_refuse_costs_no_try() -> None:
+def test_a_refusal_by_a_node_does_not_count_as_a_launch_failure() -> None:
     """The kubelets know of pods that nobody else sees; the task goes elsewhere, and not in a circle."""
     one = task(1)
     for number in range(1, 20):
@@ -611,7 +615,7 @@ def test_what_nodes_refuse_costs_no_try() -> None:
     assert "no room (cpu)" in one.reason
 
 
-def test_a_held_task_stays_held_over_its_suspension_until_it_is_resumed() -> None:
+def test_a_held_task_stays_held_after_its_suspension_until_it_is_resumed() -> None:
     held = ends(running(), ev.SuspendAsked("ada", "by ada", hold=True), YIELD)
     assert held.held
     assert not after(held, ev.ResumeAsked("ada")).held
@@ -642,9 +646,7 @@ def test_stopping_a_finished_task_changes_nothing_but_resuming_it_is_a_conflict(
         pytest.param([], STOP, id="stop"),
     ],
 )
-def test_what_is_said_again_changes_nothing_and_does_nothing(
-    happened: list[Any], again: ev.Event
-) -> None:
+def test_repeated_events_change_nothing(happened: list[Any], again: ev.Event) -> None:
     before = after(running(), *happened)
     once = step(before, again, NOW).task
     assert once is not before
@@ -669,16 +671,14 @@ def test_a_program_starts_once() -> None:
         pytest.param([exited(0, 1)], id="gathering"),
     ],
 )
-def test_time_that_is_not_over_changes_nothing(happened: list[Any]) -> None:
+def test_a_deadline_that_has_not_passed_changes_nothing(happened: list[Any]) -> None:
     before = after(running(), *happened)
     assert step(before, TICK, NOW + 0.5).task is before
     created = after(task(), placed())
     assert step(created, TICK, NOW + 0.5).task is created
 
 
-def test_while_reasons_of_a_failure_are_gathered_a_yield_or_another_failure_changes_no_verdict() -> (
-    None
-):
+def test_a_later_yield_or_failure_does_not_change_the_outcome_of_a_failure() -> None:
     gathering = after(running(3), exited(0, 1))
     assert step(gathering, ev.Yielded(1, 1), NOW + 1).task is gathering
     failed = after(gathering, (NOW + 1, exited(1, 2)))
@@ -704,7 +704,7 @@ def test_events_of_an_older_run_change_nothing() -> None:
 
 @pytest.mark.parametrize("event", get_args(ev.RunEvent), ids=lambda e: e.__name__)
 @pytest.mark.parametrize("state", list(RunState))
-def test_every_pair_of_state_and_event_is_either_ruled_or_ignored_or_a_bug_with_a_story(
+def test_every_pair_of_state_and_event_has_a_rule_or_is_ignored_or_raises_an_error(
     state: RunState, event: type
 ) -> None:
     pair = (state, event)
@@ -731,7 +731,7 @@ def _any(event: type) -> ev.Event:
     return known[event]
 
 
-def test_every_change_leaves_a_line_that_says_who_and_why() -> None:
+def test_every_change_adds_a_line_with_actor_and_reason() -> None:
     done = step(running(), SUSPEND, NOW)
     (line,) = done.events
     assert (line.actor, line.kind, line.reason, line.run) == (

@@ -274,7 +274,7 @@ RANKINGS = [
 @pytest.mark.parametrize("policy", RANKINGS)
 @given(stories)
 @settings(max_examples=60, deadline=None)
-def test_a_board_that_followed_every_change_decides_as_a_fresh_one(
+def test_a_cache_that_followed_every_change_decides_as_a_new_cache(
     policy: Policy, story: list[tuple[int, int, int, int, bool]]
 ) -> None:
     facts = Facts(SchedulerCache(policy), policy)

@@ -84,7 +84,7 @@ def test_equal_users_get_equal_shares(
 
 
 @pytest.mark.parametrize(("users", "policy"), CASES)
-def test_nobody_waits_longer_than_the_slices_of_the_others(
+def test_no_user_waits_longer_than_the_slices_of_the_others(
     users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, stays = replayed(users, policy, monkeypatch)
@@ -92,7 +92,7 @@ def test_nobody_waits_longer_than_the_slices_of_the_others(
 
 
 @pytest.mark.parametrize(("users", "policy"), CASES)
-def test_no_run_is_cut_before_its_minimum(
+def test_no_run_is_suspended_for_an_equal_before_its_minimum(
     users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcome, stays = replayed(users, policy, monkeypatch)

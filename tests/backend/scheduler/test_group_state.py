@@ -50,7 +50,7 @@ def cordoned(found: list[Node], *names: str) -> list[Node]:
     return [replace(node, cordoned=node.name in names) for node in found]
 
 
-def test_a_closed_node_changes_the_places_of_a_user_who_reorders() -> None:
+def test_cordoning_a_node_moves_the_reordered_tasks_of_a_user() -> None:
     """Task 1 can start only with both nodes, and then lends its place to task 3."""
     own = [queued(1, 2, user="u"), queued(3, user="u", custom_rank=-1.0)]
     cache = board_of(snap(nodes(2), *busy(2), *own, queued(2)))
@@ -63,7 +63,7 @@ def test_a_closed_node_changes_the_places_of_a_user_who_reorders() -> None:
     assert places(cache) == [3, 2, 1]
 
 
-def test_who_takes_the_ranks_back_stands_where_it_stood() -> None:
+def test_removing_custom_ranks_restores_the_positions() -> None:
     own = [
         queued(1, user="u"),
         queued(3, user="u", custom_rank=-1.0),
@@ -79,7 +79,7 @@ def test_who_takes_the_ranks_back_stands_where_it_stood() -> None:
     assert places(cache) == [1, 2, 3]
 
 
-def test_who_has_a_rank_left_reorders_those_who_come_later_too() -> None:
+def test_one_custom_rank_keeps_a_user_reordered() -> None:
     own = [queued(1, user="u"), queued(3, user="u", custom_rank=-1.0)]
     gone = queued(4, user="u", custom_rank=-1.0)
     cache = board_of(snap(nodes(1), *busy(1), *own, queued(2), gone))
@@ -104,7 +104,7 @@ def test_whoever_is_moved_ahead_the_turn_is_of_who_has_waited_longest() -> None:
     assert places(cache) == [3, 2, 1, 4]
 
 
-def test_a_run_that_turns_up_ends_the_turn_of_its_user() -> None:
+def test_a_new_run_ends_the_turn_of_its_user() -> None:
     late = queued(1, user="u", created_at=NOW - SLICE)
     other = running(9, "n00", since=SLICE)
     cache = SchedulerCache.from_snapshot(
@@ -117,7 +117,7 @@ def test_a_run_that_turns_up_ends_the_turn_of_its_user() -> None:
     assert victims(cache.decide(NOW)) == {9: 1}
 
 
-def test_a_turn_that_has_just_come_goes_when_a_run_turns_up() -> None:
+def test_a_new_run_ends_a_turn_that_has_just_begun() -> None:
     late = queued(1, user="u", created_at=NOW - SLICE)
     runs = [running(8, "n01", TOP), running(9, "n00", since=SLICE)]
     cache = SchedulerCache.from_snapshot(snap(nodes(2), *runs, late), IN_ORDER)
@@ -134,7 +134,7 @@ def test_a_run_that_ends_gives_its_user_a_turn() -> None:
     assert victims(cache.decide(NOW)) == {9: 1}
 
 
-def test_a_run_that_turns_up_takes_a_level_of_auto() -> None:
+def test_a_new_run_uses_quota_of_auto_tasks() -> None:
     auto = queued(1, 1, Priority.AUTO, user="u")
     rows = [quota("u", HIGH, 1), quota("u", NORMAL, 5)]
     cache = board_of(snap(nodes(2), running(8, "n00", TOP), running(9, "n01", TOP), auto, *rows))
@@ -161,12 +161,12 @@ def test_a_run_that_turns_up_takes_a_level_of_auto() -> None:
         pytest.param([queued(1, held=True), running(8, "n01", since=60)], NOW + 840, id="of a run, for who is held"),
     ],
 )  # fmt: skip
-def test_when_to_look_again(parts: list[Any], wake_at: float | None) -> None:
+def test_wake_up_times(parts: list[Any], wake_at: float | None) -> None:
     state = snap(nodes(2), running(9, "n00", TOP, since=DAY), *parts)
     assert SchedulerCache.from_snapshot(state, IN_ORDER).decide(NOW).wake_at == wake_at
 
 
-def test_time_alone_is_enough_for_a_pass() -> None:
+def test_a_wake_up_causes_a_pass() -> None:
     cache = board_of(
         snap(nodes(1), running(9, "n00", since=SLICE - 1), queued(1, created_at=NOW - SLICE))
     )
@@ -207,18 +207,18 @@ def learns(name: str) -> list[float]:
     return found
 
 
-def test_ranks_follow_what_was_learned_now_and_then_and_not_in_all_groups_at_once() -> None:
+def test_groups_update_their_merits_at_different_times() -> None:
     found = {name: learns(name) for name in ("default", "g", "h", "x")}
     assert all(750 <= seconds <= 1270 for both in found.values() for seconds in both), found
     assert len({first for first, _ in found.values()}) > 2
 
 
-def test_groups_learn_at_64_moments_from_three_quarters_of_the_usual_time_on() -> None:
+def test_groups_have_64_different_refresh_intervals() -> None:
     found = {stagger_factor(f"group{i}") for i in range(1000)}
     assert sorted(found) == [0.75 + i / 128 for i in range(64)]
 
 
-def test_the_first_pass_knows_all_endings() -> None:
+def test_the_first_pass_uses_all_endings() -> None:
     busy_one = [nodes(1), running(9, "n00", TOP)]
     cache = board_of(
         snap(*busy_one, queued(1), queued(2, user="v", name="quick"), endings=QUICK), LEARNED
@@ -226,7 +226,7 @@ def test_the_first_pass_knows_all_endings() -> None:
     assert places(cache) == [2, 1]
 
 
-def test_an_ending_before_its_beginning_is_not_learned() -> None:
+def test_an_ending_with_a_negative_time_is_ignored() -> None:
     odd = tuple(replace(ending, seconds=-1.0) for ending in QUICK)
     cache = board_of(
         snap(
@@ -242,12 +242,12 @@ def test_an_ending_before_its_beginning_is_not_learned() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.5])
-def test_an_ending_at_once_is_learned(seconds: float) -> None:
+def test_an_ending_after_no_time_is_learned(seconds: float) -> None:
     ending = replace(QUICK[0], seconds=seconds)
     assert board_of(snap(endings=(ending,))).snapshot().endings == (ending,)
 
 
-def test_a_board_tells_why_one_task_waits() -> None:
+def test_a_cache_returns_why_one_task_waits() -> None:
     cache = board_of(
         snap(nodes(1), *busy(1), queued(1), queued(2, -1), queued(3, held=True), Group("default"))
     )
@@ -263,7 +263,7 @@ def test_a_board_tells_why_one_task_waits() -> None:
     assert isinstance(cache.wait(2), Wait)
 
 
-def test_what_holds_for_all_tasks_of_a_size_is_counted_over_the_nodes_once() -> None:
+def test_feasibility_is_computed_once_per_request() -> None:
     cache = board_of(snap(nodes(1), *busy(1), queued(1), queued(2)))
     first, other = cache.wait(1), cache.wait(2)
     assert first
@@ -272,7 +272,7 @@ def test_what_holds_for_all_tasks_of_a_size_is_counted_over_the_nodes_once() -> 
     assert [wait.message is first.message for wait in cache.waits()] == [True, True]
 
 
-def test_what_nobody_waits_for_wakes_nobody() -> None:
+def test_there_is_no_wake_up_without_queued_tasks() -> None:
     cache = board_of(snap(nodes(1), running(9, "n00", since=60)))
     (group,) = cache._groups.values()
     assert group.wakeups.next_at() == NOW + 840
@@ -302,7 +302,7 @@ def test_a_group_that_is_built_anew_knows_all_endings() -> None:
     assert places(cache) == [2, 1]
 
 
-def test_a_board_may_know_what_another_one_has_learned() -> None:
+def test_a_cache_may_use_the_histories_of_another_cache() -> None:
     history = History()
     for ending in QUICK:
         history.learn(task_kind(ending.task), ending.seconds)
@@ -332,7 +332,7 @@ def test_a_run_on_a_node_that_was_moved_frees_it_for_the_other_group() -> None:
     assert (start.task, cache.decide(NOW).decisions) == (1, (start,))
 
 
-def test_a_run_on_a_node_that_was_moved_keeps_it_when_a_group_is_built_anew() -> None:
+def test_a_run_keeps_a_moved_node_when_its_group_is_built_again() -> None:
     for group in ("other", "default"):
         cache = board_of(snap(*MOVED))
         cache.update_rules(Rules(quotas=(quota("x", LOW, 1, group),)))
@@ -341,7 +341,7 @@ def test_a_run_on_a_node_that_was_moved_keeps_it_when_a_group_is_built_anew() ->
         assert len(cache.decide(NOW).decisions) == 1
 
 
-def test_news_of_a_node_that_change_nothing_for_tasks_need_no_pass() -> None:
+def test_irrelevant_changes_of_a_node_need_no_pass() -> None:
     cache = board_of(snap(nodes(1), *busy(1), queued(1)))
     (group,) = cache._groups.values()
     cache.update_nodes([replace(nodes(1)[0], updated_at=NOW, reason="ok")])
@@ -351,7 +351,7 @@ def test_news_of_a_node_that_change_nothing_for_tasks_need_no_pass() -> None:
 
 @pytest.mark.parametrize("beside", [[], [8]], ids=["alone", "beside one of the group"])
 @pytest.mark.parametrize("level", [LOW, TOP])
-def test_a_moved_node_is_closed_and_opened_with_the_run_of_another_group(
+def test_a_moved_node_is_disabled_and_enabled_with_the_run_of_another_group(
     level: Priority, beside: list[int]
 ) -> None:
     closed, waits = node("a", group="other", cordoned=True), queued(1, group="other", user="u")
@@ -368,7 +368,7 @@ def test_a_moved_node_is_closed_and_opened_with_the_run_of_another_group(
         assert [d.task for d in cache.decide(NOW).decisions] == [1] * opened
 
 
-def test_a_node_is_opened_with_the_runs_that_stand_on_it() -> None:
+def test_a_node_is_enabled_with_the_runs_on_it() -> None:
     cache = board_of(snap(nodes(2), *busy(2), queued(1)))
     cache.update_nodes(cordoned(nodes(2), "n01"))
     cache.decide(NOW)
@@ -379,7 +379,7 @@ def test_a_node_is_opened_with_the_runs_that_stand_on_it() -> None:
     assert start.nodes == ("n01",)
 
 
-def test_each_rank_is_promised_room_of_its_own() -> None:
+def test_each_rank_is_promised_separate_room() -> None:
     """On n00 half of the node stays taken."""
     stay, leave = running(7, "n00", TOP, gpu=4), leaving(8, "n00", gpu=4)
     state = snap(
@@ -404,7 +404,7 @@ def test_each_rank_is_promised_room_of_its_own() -> None:
         pytest.param((7, 8), "n00", id="both for others"),
     ],
 )
-def test_nodes_are_promised_to_whom_they_are_left_for(
+def test_releasing_nodes_are_promised_to_the_task_that_they_are_reserved_for(
     claims: tuple[int, int], name: str, gpu: int
 ) -> None:
     left = [
@@ -418,7 +418,7 @@ def test_nodes_are_promised_to_whom_they_are_left_for(
     assert [spot.name for spot in place.nodes] == [name]
 
 
-def test_a_run_that_weighs_next_to_nothing_ranks_as_it_did_when_it_waited() -> None:
+def test_a_tiny_run_keeps_the_merit_that_it_had_in_the_queue() -> None:
     """Of nodes that declare no cpus a cpu is the least part that there is."""
     packed = Group("default", packed=True)
     tasks = running(9, "n00", cpu=1, since=1000.0), queued(1, cpu=1, run_seconds=1000.0)
@@ -428,7 +428,7 @@ def test_a_run_that_weighs_next_to_nothing_ranks_as_it_did_when_it_waited() -> N
     assert precedence.merit == pytest.approx(group.entries[1].merit * LEARNED.staying**2)
 
 
-def test_who_can_not_start_any_more_is_told_in_the_order_of_its_own_wait() -> None:
+def test_a_task_that_cannot_start_has_its_natural_position() -> None:
     """Task 1 had taken the place of task 3."""
     own = [queued(1, user="u", custom_rank=1.0), queued(3, 2, user="u")]
     rows = [quota("u", NORMAL, 2)]
@@ -440,14 +440,14 @@ def test_who_can_not_start_any_more_is_told_in_the_order_of_its_own_wait() -> No
     assert list(cache.waits()) == list(fresh.waits())
 
 
-def test_what_equal_tasks_have_run_before_tells_them_apart() -> None:
+def test_equal_tasks_differ_by_their_earlier_run_time() -> None:
     cache = board_of(
         snap(nodes(1), *busy(1), queued(1, user="u", run_seconds=9e5), queued(2, user="u")), LEARNED
     )
     assert places(cache) == [2, 1]
 
 
-def test_learning_is_due_at_its_moment_and_not_before() -> None:
+def test_a_history_refresh_is_due_after_its_interval() -> None:
     cache = board_of(
         snap(nodes(1), *busy(1), queued(1), queued(2, user="v", name="quick")), LEARNED
     )
@@ -460,7 +460,7 @@ def test_learning_is_due_at_its_moment_and_not_before() -> None:
         assert places(cache) == order
 
 
-def test_who_comes_just_before_a_lesson_is_ranked_by_it() -> None:
+def test_a_task_added_before_a_refresh_gets_the_new_merit() -> None:
     tasks = [queued(1), queued(2, user="v", name="quick")]
     cache = board_of(snap(nodes(1), *busy(1), *tasks), LEARNED)
     cache.learn(QUICK)
@@ -471,12 +471,12 @@ def test_who_comes_just_before_a_lesson_is_ranked_by_it() -> None:
     assert places(cache) == [2, 1]
 
 
-def test_a_board_that_was_shown_nothing_knows_nothing() -> None:
+def test_a_new_cache_has_no_tasks() -> None:
     found = SchedulerCache(Policy()).snapshot()
     assert (found.now, found.tasks, found.nodes) == (-inf, (), ())
 
 
-def test_who_has_waited_for_too_long_is_lifted_just_then() -> None:
+def test_a_task_is_lifted_when_its_patience_ends() -> None:
     late = queued(1, 1, LOW, user="u", created_at=NOW - DAY + 10)
     runs = [running(8, "n01", TOP, user="u"), running(9, "n00", Priority.UNDER_NORMAL)]
     cache = board_of(snap(nodes(2), *runs, late))
@@ -484,7 +484,7 @@ def test_who_has_waited_for_too_long_is_lifted_just_then() -> None:
     assert victims(cache.decide(NOW + 10)) == {9: 1}
 
 
-def test_the_level_of_an_auto_task_that_is_gone_goes_to_the_next() -> None:
+def test_the_level_of_a_removed_auto_task_goes_to_the_next() -> None:
     autos = [queued(i, 1, Priority.AUTO, user="u") for i in (1, 2)]
     cache = board_of(snap(nodes(1), *busy(1), *autos, quota("u", HIGH, 1), quota("u", NORMAL, 5)))
     assert {wait.task: wait.priority for wait in cache.waits()} == {1: HIGH, 2: NORMAL}
@@ -493,7 +493,7 @@ def test_the_level_of_an_auto_task_that_is_gone_goes_to_the_next() -> None:
     assert {wait.task: wait.priority for wait in cache.waits()} == {2: HIGH}
 
 
-def test_an_auto_task_that_can_not_start_takes_no_level_from_the_next() -> None:
+def test_an_auto_task_that_cannot_start_uses_no_level() -> None:
     nowhere = queued(1, 1, Priority.AUTO, user="u", zone="nowhere")
     auto = queued(2, 1, Priority.AUTO, user="u")
     rows = quota("u", HIGH, 1), quota("u", NORMAL, 5)
@@ -501,7 +501,7 @@ def test_an_auto_task_that_can_not_start_takes_no_level_from_the_next() -> None:
     assert {wait.task: wait.priority for wait in cache.waits()}[2] is HIGH
 
 
-def test_names_of_tasks_that_are_gone_are_forgotten() -> None:
+def test_old_task_names_are_dropped() -> None:
     """Nothing ends, so nothing is learned either."""
     cache = board_of(snap(nodes(1)), LEARNED)
     for i in range(25_000):

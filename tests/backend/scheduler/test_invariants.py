@@ -214,7 +214,7 @@ PARTS = [
 
 
 @pytest.mark.parametrize(("snapshot", "decisions", "policy", "says"), PARTS)
-def test_what_a_plan_breaks(
+def test_violations_of_a_plan_are_reported(
     snapshot: Snapshot, decisions: tuple[Decision, ...], policy: Policy, says: list[str]
 ) -> None:
     found = [broken.message for broken in violations(snapshot, Plan(0, decisions), policy)]

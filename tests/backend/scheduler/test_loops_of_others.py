@@ -41,7 +41,7 @@ def suspensions(jobs: list[Job], width: int, policy: Policy) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_two_that_need_the_whole_cluster_do_not_evict_each_other_all_day(policy: Policy) -> None:
+def test_two_tasks_on_the_whole_cluster_do_not_alternate_too_often(policy: Policy) -> None:
     """Kueue #13662, #7101: with equal claims each is the other's victim at once."""
     found = suspensions([job(1, 0, 8 * HOUR, 4), job(2, 1, 8 * HOUR, 4)], 4, policy)
     slices = 16 * HOUR / 6500
@@ -49,7 +49,7 @@ def test_two_that_need_the_whole_cluster_do_not_evict_each_other_all_day(policy:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_a_victim_leaves_over_does_not_bring_it_back_as_a_preemptor(policy: Policy) -> None:
+def test_a_victim_does_not_suspend_the_task_that_it_left_for(policy: Policy) -> None:
     """Kueue #3779: a victim is requeued, finds room by evicting a third one, and so on around."""
     ring = [job(i, i, 6 * HOUR, 2) for i in range(1, 5)]
     found = suspensions(ring, 3, policy)
@@ -76,7 +76,7 @@ def test_urgent_tasks_may_suspend_as_often_as_they_come() -> None:
     assert not [d for d in decisions if isinstance(d, Suspend)]
 
 
-def test_quota_that_is_given_back_does_not_ping_pong() -> None:
+def test_released_quota_does_not_make_tasks_alternate() -> None:
     """Volcano #561: A is evicted since B is below its share; then B since A is; both are at their shares here."""
     parts = [nodes(2), quota("a", NORMAL, 1), quota("b", NORMAL, 1)]
     runs = [running(8, "n00", user="a", since=9e4), running(9, "n01", user="b", since=9e4)]
@@ -84,7 +84,7 @@ def test_quota_that_is_given_back_does_not_ping_pong() -> None:
     assert not [d for d in plan.decisions if isinstance(d, Suspend)]
 
 
-def test_a_demoted_run_is_not_evicted_by_its_victim_and_back() -> None:
+def test_a_demoted_run_and_its_victim_do_not_suspend_each_other() -> None:
     """A level that changes with time is the simplest source of a loop: both are ABOVE_NORMAL, both are demoted."""
     found = suspensions([job(1, 0, 6 * HOUR, 1, ABOVE), job(2, 5, 6 * HOUR, 1, ABOVE)], 1, Policy())
     assert max(found.values()) <= 12 * HOUR / 1800
@@ -102,7 +102,7 @@ def test_a_demoted_run_is_not_evicted_by_its_victim_and_back() -> None:
         ),
     ],
 )
-def test_what_can_not_be_met_is_neither_retried_nor_paid_for_by_others(bad: SchedTask) -> None:
+def test_an_infeasible_task_is_not_tried_and_suspends_no_run(bad: SchedTask) -> None:
     """KAI #848: asked again and again, the answer is the same, no run leaves, and no alarm is set."""
     parts = [nodes(2), node("down", up=False), quota("broke", HIGH, 1), running(9, "n00", LOW)]
     cache = SchedulerCache.from_snapshot(snap(*parts, bad, queued(2, 1, LOW)), Policy())
@@ -114,7 +114,7 @@ def test_what_can_not_be_met_is_neither_retried_nor_paid_for_by_others(bad: Sche
     assert wait.why not in (WaitReason.WAITING_FOR_PREEMPTED, WaitReason.NOT_ENOUGH_NODES)
 
 
-def test_refused_decisions_are_made_again_and_starve_nobody() -> None:
+def test_rejected_decisions_are_made_again() -> None:
     """KAI #2074: a start that is not carried out stays a proposal, and the rest goes on beside it."""
     cache = SchedulerCache.from_snapshot(snap(nodes(2), queued(1), queued(2)), Policy())
     first = cache.decide(NOW)

@@ -26,7 +26,7 @@ STATE = snap(
 
 
 @pytest.mark.parametrize(("group", "names"), [("g", "gh"), ("h", "gh"), ("k", "k"), ("x", "")])
-def test_a_part_is_a_group_and_those_that_runs_connect_to_it(group: str, names: str) -> None:
+def test_a_selected_group_includes_the_groups_connected_by_runs(group: str, names: str) -> None:
     found = select_group(STATE, group)
     assert [node.group for node in found.nodes] == list(names)
     assert [task.id for task in found.tasks] == {"gh": [1, 2], "k": [3, 4], "": []}[names]
@@ -46,11 +46,11 @@ def test_a_part_is_a_group_and_those_that_runs_connect_to_it(group: str, names: 
         ([{"b", "c"}, {"d", "c"}, {"a", "b"}], "abcd"),
     ],
 )
-def test_ties_reach_far(links: list[set[str]], names: str) -> None:
+def test_connections_are_transitive(links: list[set[str]], names: str) -> None:
     assert find_connected(["a"], links) == set(names)
 
 
-def test_a_node_that_is_moved_back_ties_no_more() -> None:
+def test_a_node_that_is_moved_back_connects_no_groups() -> None:
     run, home, links = running(1, "a", group="g"), node("a", group="g"), GroupLinks()
     links.rebuild([run], {"a": replace(home, group="h")})
     assert links.connected("g") == {"g", "h"}
@@ -74,7 +74,7 @@ BEFORE = Rules({"g": Group("g")}, (quota("u", LOW, 1, "h"),), frozenset("z"), (S
         pytest.param(replace(BEFORE, shares=()), ["k"], id="a share is gone"),
     ],
 )  # fmt: skip
-def test_which_groups_new_rules_concern(now: Rules, names: list[str]) -> None:
+def test_changed_groups_of_new_rules(now: Rules, names: list[str]) -> None:
     assert sorted(set(now.changed_groups(BEFORE))) == names
     assert Rules.from_snapshot(STATE) == Rules(
         STATE.groups, STATE.quotas, STATE.inactive_users, STATE.shares

@@ -155,7 +155,9 @@ def test_only_lower_levels_and_equals_past_their_minimum_are_suspended_and_never
 
 
 @data
-def test_nobody_is_suspended_without_a_fit(snapshots: Snapshots, data: st.DataObject) -> None:
+def test_runs_are_suspended_only_if_the_task_fits_then(
+    snapshots: Snapshots, data: st.DataObject
+) -> None:
     snapshot = data.draw(snapshots())
     plan, tasks = schedule(snapshot), by_id(snapshot)
     gone = going(snapshot) | {suspend.task for suspend in of(plan, Suspend)}
@@ -171,7 +173,7 @@ def test_nobody_is_suspended_without_a_fit(snapshots: Snapshots, data: st.DataOb
 
 
 @data
-def test_no_victim_can_be_spared(snapshots: Snapshots, data: st.DataObject) -> None:
+def test_every_victim_is_needed(snapshots: Snapshots, data: st.DataObject) -> None:
     snapshot = data.draw(snapshots(most=1))
     plan, tasks = schedule(snapshot), by_id(snapshot)
     victims = {suspend.task for suspend in of(plan, Suspend)}
@@ -181,7 +183,7 @@ def test_no_victim_can_be_spared(snapshots: Snapshots, data: st.DataObject) -> N
 
 
 @data
-def test_one_newcomer_gets_nodes_exactly_when_it_may(
+def test_one_task_gets_nodes_exactly_when_the_rules_allow_it(
     snapshots: Snapshots, data: st.DataObject
 ) -> None:
     """No priority inversion, and no suspension while leaving nodes suffice."""
@@ -275,9 +277,7 @@ def test_quota_holds_at_every_instant(snapshots: Snapshots, data: st.DataObject)
 
 
 @data
-def test_the_same_whatever_the_order_of_the_input(
-    snapshots: Snapshots, data: st.DataObject
-) -> None:
+def test_the_order_of_the_input_does_not_matter(snapshots: Snapshots, data: st.DataObject) -> None:
     snapshot = data.draw(snapshots())
     shuffled = replace(
         snapshot,
@@ -327,7 +327,7 @@ HOSTILE = st.builds(
 
 
 @data
-def test_a_hostile_task_that_can_never_run_changes_nothing_for_the_others(
+def test_a_task_that_can_never_run_does_not_affect_other_tasks(
     snapshots: Snapshots, data: st.DataObject
 ) -> None:
     snapshot = replace(data.draw(snapshots()), quotas=(quota("hostile", Priority.AUTO, 0),))
@@ -348,7 +348,7 @@ NEVER = {
 
 
 @data
-def test_a_bad_row_changes_nothing_for_the_others(
+def test_an_invalid_row_does_not_affect_other_tasks(
     snapshots: Snapshots, data: st.DataObject
 ) -> None:
     snapshot, bad = data.draw(snapshots()), data.draw(BAD)

@@ -45,7 +45,7 @@ def holds(user: str, count: int) -> Allocation:
         pytest.param(1, (0, 1, 0), (0, 1, 0), UNIT, id="amounts that no node has weigh nothing"),
     ],
 )
-def test_what_ranks_weigh(count: int, ask: Any, largest: Any, expected: int) -> None:
+def test_units_of_quota(count: int, ask: Any, largest: Any, expected: int) -> None:
     assert units_of(count, ask, largest) == expected
 
 
@@ -64,7 +64,7 @@ def test_what_ranks_weigh(count: int, ask: Any, largest: Any, expected: int) -> 
         pytest.param([quota("v", LOW, 1)], None, LOW, [], id="of another user"),
     ],
 )  # fmt: skip
-def test_which_limits_bind(rows: Any, default: Any, level: Any, expected: Any) -> None:
+def test_limits_of_a_user(rows: Any, default: Any, level: Any, expected: Any) -> None:
     quotas = Quotas(rows, Policy(default_quota=default))
     quotas.add_used("u", level, 5)
     quotas.add_used("u", level, -2)
@@ -76,7 +76,7 @@ def test_which_limits_bind(rows: Any, default: Any, level: Any, expected: Any) -
 TOP = Priority.EXTREME_HIGH
 
 
-def test_who_holds_something() -> None:
+def test_uses_any() -> None:
     quotas = Quotas([], Policy())
     assert not quotas.uses_any("u")
     quotas.add_used("u", LOW, 1)
@@ -85,7 +85,7 @@ def test_who_holds_something() -> None:
     assert not quotas.uses_any("u")
 
 
-def test_all_limits_must_be_met_now_or_ever() -> None:
+def test_all_limits_must_allow_the_units() -> None:
     tight, wide = Limit(LOW, 2, 1), Limit(AUTO, 9, 0)
     assert (tight.available, wide.available) == (1, 9)
     assert (fits([tight, wide], 1), fits([wide, tight], 2)) == (True, False)
@@ -112,7 +112,7 @@ def test_all_limits_must_be_met_now_or_ever() -> None:
         pytest.param([quota("u", AUTO, 3)], [wants(1, 2)], {}, id="one level is no choice"),
     ],
 )  # fmt: skip
-def test_what_auto_becomes(
+def test_auto_is_resolved_to_the_highest_level_with_room(
     rows: Any, tasks: list[QueueEntry], expected: dict[int, Priority]
 ) -> None:
     found = auto_levels("u", tasks, Quotas(rows, Policy()))
@@ -146,7 +146,7 @@ auto_tasks = st.lists(st.tuples(st.integers(1, 5), st.sampled_from([0.0, 1.0])),
 
 
 @given(st.lists(auto_rows, min_size=1, max_size=5), auto_tasks, st.integers(0, 4))
-def test_what_auto_becomes_is_what_each_task_would_find(
+def test_auto_levels_equal_those_computed_one_by_one(
     rows: list[QuotaRow], asked: list[tuple[int, float]], held: int
 ) -> None:
     quotas = Quotas([quota("u", HIGH, 3), *rows], Policy())
@@ -190,7 +190,7 @@ def divided(capacity: int, *rows: Any) -> Shares:
         pytest.param([share("u", 2, weight=1), share("v", 20)], 0, 3, Tier.BEYOND, id="guarantees beyond all nodes"),
     ],
 )  # fmt: skip
-def test_where_a_task_stands(rows: Any, kept: int, count: int, expected: Tier) -> None:
+def test_the_tier_of_a_task(rows: Any, kept: int, count: int, expected: Tier) -> None:
     shares = divided(10, *rows)
     shares.add_retained("u", kept * UNIT)
     assert shares.tier(wants(1, count)) is expected
@@ -200,14 +200,14 @@ def test_where_a_task_stands(rows: Any, kept: int, count: int, expected: Tier) -
     ("kept", "count", "expected"),
     [(2, 1, Tier.GUARANTEED), (3, 1, Tier.WEIGHTED), (6, 1, Tier.WEIGHTED), (7, 1, Tier.BEYOND), (7, 2, Tier.WEIGHTED)],
 )  # fmt: skip
-def test_where_a_run_stands(kept: int, count: int, expected: Tier) -> None:
+def test_the_tier_of_a_run(kept: int, count: int, expected: Tier) -> None:
     """Guaranteed are 2, and 4 of the other 8 come by weight."""
     shares = divided(10, share("u", 2, weight=1), share("v", weight=1))
     shares.add_retained("u", kept * UNIT)
     assert shares.tier_of(holds("u", count)) is expected
 
 
-def test_who_is_in_no_user_group_is_beyond() -> None:
+def test_a_user_without_a_share_has_tier_beyond() -> None:
     shares = divided(10, share("u", 2, weight=1))
     assert (shares.share_of("u"), shares.share_of("x")) == ("u", "")
     outsider = wants(1, 1, "x")
@@ -233,7 +233,7 @@ def test_the_limit_counts_what_is_held() -> None:
     assert divided(10, share("u")).exceeded(wants(1, 99)) is None
 
 
-def test_what_is_tried_is_taken_back() -> None:
+def test_trial_releases_are_undone() -> None:
     shares = divided(10, share("u", 2))
     shares.add_retained("u", 3 * UNIT)
     run = holds("u", 1)

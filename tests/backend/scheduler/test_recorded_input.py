@@ -30,7 +30,7 @@ BEGIN = Begin(Policy(staying=3.0), STATE, "1.2")
 OLD: dict[str, Any] = json.loads(begin_line(BEGIN))
 
 
-def test_a_beginning_is_read_back_and_is_a_board_that_has_seen_it() -> None:
+def test_a_begin_line_is_parsed_back_to_an_equal_cache() -> None:
     line = begin_line(BEGIN)
     assert line.index("\n") == len(line) - 1
     assert parse_line(line) == BEGIN
@@ -40,7 +40,7 @@ def test_a_beginning_is_read_back_and_is_a_board_that_has_seen_it() -> None:
     )
 
 
-def test_a_pass_is_read_back() -> None:
+def test_a_pass_line_is_parsed_back() -> None:
     shown = PassInput(NOW + 1, Rules(), (), (Ending(queued(7), 1.0),), (queued(1),), (9,))
     done = Pass(shown, Plan(0, (Start(1, ("n01",), queued(1).priority, "why"),)))
     line = pass_line(done)
@@ -48,7 +48,7 @@ def test_a_pass_is_read_back() -> None:
     assert parse_line(line) == done
 
 
-def test_a_board_is_shown_all_that_is_new() -> None:
+def test_a_cache_applies_every_update() -> None:
     cache = BEGIN.cache()
     rules = Rules({"default": Group("default", policy=format_settings({"default_quota": 1}))})
     news = PassInput(
@@ -61,7 +61,7 @@ def test_a_board_is_shown_all_that_is_new() -> None:
     assert (len(found.nodes), len(found.endings)) == (3, 2)
 
 
-def test_what_is_not_shown_stays_as_it_was() -> None:
+def test_rules_that_are_not_updated_stay() -> None:
     cache = BEGIN.cache()
     (start,) = apply(cache, PassInput(NOW + 5, tasks=(queued(1),))).decisions
     assert isinstance(start, Start)
@@ -83,7 +83,7 @@ def test_what_is_not_shown_stays_as_it_was() -> None:
         pytest.param("{}", "LOG:3", "", id="nothing"),
     ],
 )
-def test_what_is_no_line_of_a_log_is_refused_with_its_place(
+def test_an_invalid_log_line_is_rejected_with_its_position(
     line: str, field: str, message: str
 ) -> None:
     with pytest.raises(Invalid) as caught:

@@ -744,9 +744,7 @@ R13 = [
      *R2, *R3, *AUTO_CASES, *R4_R5, *R6, *R7, *R7_MORE, *R8, *R9, *R10_R12, *R13, *OTHERS, *BAD_ROWS,
      *HAI_DEFECTS],
 )  # fmt: skip
-def test_what_becomes_of_each_task(
-    snapshot: Snapshot, policy: Policy, expected: Mapping[int, Fate]
-) -> None:
+def test_decisions(snapshot: Snapshot, policy: Policy, expected: Mapping[int, Fate]) -> None:
     found = fates(snapshot, policy)
     assert found.keys() == expected.keys(), found
     for task, fate in expected.items():

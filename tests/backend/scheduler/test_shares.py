@@ -141,7 +141,7 @@ def test_parts_of_user_groups(
     assert fates(snap(*parts), policy) == expected
 
 
-def test_who_leaves_for_a_part_is_told_so() -> None:
+def test_a_suspension_for_a_share_says_so() -> None:
     state = snap(nodes(2), has(1, "x", "n00 n01"), wants(2, "a", 2), A)
     (suspend,) = [d for d in schedule(state, IN_ORDER).decisions if isinstance(d, Suspend)]
     assert suspend.reason == (
@@ -150,7 +150,7 @@ def test_who_leaves_for_a_part_is_told_so() -> None:
     )
 
 
-def test_who_leaves_for_a_higher_level_is_told_so_though_parts_count() -> None:
+def test_a_suspension_for_a_higher_level_says_so_in_a_divided_group() -> None:
     state = snap(nodes(2), has(1, "x", "n00 n01", Priority.LOW), wants(2, "a", 2), A)
     (suspend,) = [d for d in schedule(state, IN_ORDER).decisions if isinstance(d, Suspend)]
     assert suspend.reason == (
@@ -159,13 +159,13 @@ def test_who_leaves_for_a_higher_level_is_told_so_though_parts_count() -> None:
     )
 
 
-def test_who_has_waited_for_too_long_comes_before_parts() -> None:
+def test_a_lifted_task_comes_before_shares() -> None:
     late = queued(1, 2, user="x", created_at=1.0)
     found = snap(nodes(2), late, wants(2, "a", 2), share("a", 2))
     assert fates(found, IN_ORDER) == {1: True, 2: FULL}
 
 
-def test_places_in_the_queue_follow_the_parts() -> None:
+def test_positions_in_the_queue_follow_the_shares() -> None:
     full = has(9, "y", "n00 n01", Priority.EXTREME_HIGH)
     entry = [wants(1, "x", 2), wants(2, "a", 2), wants(3, "a", 2), wants(4, "x", 2)]
     plan = schedule(snap(nodes(2), full, entry, share("a", 2)), IN_ORDER)
@@ -173,7 +173,7 @@ def test_places_in_the_queue_follow_the_parts() -> None:
     assert [waits[place] for place in sorted(waits)] == [2, 1, 3, 4]
 
 
-def test_who_was_promised_nodes_for_its_part_stands_before_whom_it_passed() -> None:
+def test_a_task_promised_nodes_for_its_share_comes_before_the_task_it_passed() -> None:
     hopeless = queued(3, 9, user="a", created_at=0.0)
     entry = [wants(1, "x"), wants(2, "a", 2), hopeless]
     state = snap(nodes(2), leaving(9, "n01"), entry, share("a", 2))
@@ -188,7 +188,7 @@ def test_who_was_promised_nodes_for_its_part_stands_before_whom_it_passed() -> N
     assert rule.endswith("its user group uses less than its guaranteed nodes")
 
 
-def test_who_has_no_part_comes_last_however_little_it_asks_for() -> None:
+def test_users_without_a_share_come_last() -> None:
     """Of nodes that declare no cpus a cpu is the least part that there is."""
     full = has(9, "a", "n00", Priority.EXTREME_HIGH)
     small = [queued(1, user="x", cpu=1), queued(2, user="a", cpu=1)]
@@ -198,7 +198,7 @@ def test_who_has_no_part_comes_last_however_little_it_asks_for() -> None:
     assert {d.task: d.place for d in plan.decisions if isinstance(d, Wait)} == {2: 1, 1: 2}
 
 
-def test_what_is_asked_to_leave_counts_for_no_part_any_more() -> None:
+def test_a_run_that_was_asked_to_leave_is_not_retained() -> None:
     lent = has(1, "a", "n00 n01", Priority.LOW)
     entry = [wants(2, "y", 2, Priority.HIGH), wants(3, "x", 2), wants(4, "a", 2)]
     plan = schedule(snap(nodes(2), lent, entry, share("a", 2)), IN_ORDER)
@@ -219,7 +219,7 @@ def test_a_higher_limit_is_suggested_and_suffices() -> None:
     assert Remedy(Change.SHARE, count=2, starts=True) in find_remedies(found, 1, IN_ORDER)
 
 
-def test_nobody_is_looked_at_without_end_when_parts_exceed_the_nodes() -> None:
+def test_shares_above_the_capacity_do_not_loop() -> None:
     found = snap(nodes(1), wants(1, "a"), wants(2, "b"), share("a", 10), share("b", 10))
     plan = schedule(found, IN_ORDER)
     assert fates(found, IN_ORDER) == {1: True, 2: FULL}

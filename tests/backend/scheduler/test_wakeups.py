@@ -26,13 +26,13 @@ SETTERS: dict[str, Callable[[Wakeups, float], None]] = {
         pytest.param(inf, inf, id="never"),
     ],
 )
-def test_what_is_past_or_never_is_not_set(how: str, at: float, expected: float) -> None:
+def test_past_and_infinite_wake_ups_are_not_stored(how: str, at: float, expected: float) -> None:
     wakeups = Wakeups()
     SETTERS[how](wakeups, at)
     assert wakeups.next_at() == expected
 
 
-def test_they_come_in_order_each_once() -> None:
+def test_due_wake_ups_come_in_order_and_once() -> None:
     wakeups = Wakeups()
     wakeups.append([(9.0, 3), (7.0, 1)])
     wakeups.sort()
@@ -43,7 +43,7 @@ def test_they_come_in_order_each_once() -> None:
     assert wakeups.next_at() == inf
 
 
-def test_others_may_be_set_while_they_come() -> None:
+def test_wake_ups_may_be_set_while_due_ones_are_popped() -> None:
     wakeups = Wakeups()
     wakeups.set(6.0, 1, NOW)
     for task in wakeups.pop_due(7.0):
@@ -51,7 +51,7 @@ def test_others_may_be_set_while_they_come() -> None:
     assert wakeups.next_at() == 9.0
 
 
-def test_who_asks_again_and_again_is_woken_once_and_may_ask_anew_afterwards() -> None:
+def test_a_repeated_wake_up_is_stored_once() -> None:
     wakeups = Wakeups()
     for _ in range(3):
         wakeups.set_once(6.0, 1, NOW)

@@ -164,7 +164,7 @@ PARTS = [
     parts=st.sampled_from(PARTS),
 )
 @settings(max_examples=25, deadline=None)
-def test_no_rule_is_ever_broken_nothing_bounces_and_everything_ends(
+def test_simulated_clusters_break_no_rule_and_end(
     policy: Policy,
     coming: list[tuple[int, int, Priority, str, int, int, bool]],
     slowness: float,

@@ -27,7 +27,7 @@ def run(fakes, capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
-def test_a_trace_is_replayed_and_told_in_a_table(run: Run, fakes, csv) -> None:
+def test_a_trace_is_replayed_and_shown_in_a_table(run: Run, fakes, csv) -> None:
     code, out, err = run(csv(*LINES), "--nodes", 2, "--gpus-per-node", 8, "--packed")
     assert (code, err) == (0, "")
     assert "JCT mean, h" in out
@@ -77,7 +77,7 @@ def test_the_figures_of_an_only_result_stand_at_the_top(run: Run, csv, serial, t
     assert set(metrics(serial([], 1, "x"))) <= set(found)
 
 
-def test_figures_of_several_results_stand_in_the_list_only(run: Run, csv) -> None:
+def test_figures_of_several_results_are_only_in_the_list(run: Run, csv) -> None:
     code, out, _ = run(csv(*LINES), "--nodes", 2, "--nodes", 3, "--json", "-")
     found = json.loads(out)
     assert code == 0
@@ -109,17 +109,17 @@ def test_passes_are_timed_on_a_made_up_cluster(run: Run, fakes) -> None:
     assert fakes.timed[0]["nodes"] == 100
 
 
-def test_times_of_passes_are_told_in_lines(run: Run) -> None:
+def test_times_of_passes_are_printed_as_lines(run: Run) -> None:
     assert run("--synthetic", "nodes=100")[1].splitlines()[0].split() == ["cold_s", "0.500"]
 
 
-def test_what_was_left_out_is_said(run: Run, tmp_path: Path) -> None:
+def test_skipped_rows_are_reported(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("JobID|Submit|Start|End|NNodes\n1|0|1|2|1\n1.batch|0|1|2|1\n")
     assert run(path, "--nodes", 1)[2] == f"{path}: left out 1: steps of jobs\n"
 
 
-def test_all_wrong_options_are_told_at_once(run: Run, fakes, tmp_path: Path) -> None:
+def test_all_invalid_options_are_reported_at_once(run: Run, fakes, tmp_path: Path) -> None:
     code, out, err = run(
         *(
             tmp_path,
@@ -173,7 +173,7 @@ def test_wrong_options(run: Run, argv: list[str], said: str) -> None:
     assert said in err
 
 
-def test_all_wrong_files_are_told_at_once(run: Run, fakes, csv, tmp_path: Path) -> None:
+def test_all_invalid_files_are_reported_at_once(run: Run, fakes, csv, tmp_path: Path) -> None:
     policy, odd = tmp_path / "p.toml", tmp_path / "p.ini"
     policy.write_text("restart_second = 1")
     odd.write_text("")
@@ -197,7 +197,7 @@ def test_all_wrong_files_are_told_at_once(run: Run, fakes, csv, tmp_path: Path) 
     ]
 
 
-def test_an_only_problem_stands_on_one_line(run: Run, csv) -> None:
+def test_a_single_problem_is_printed_on_one_line(run: Run, csv) -> None:
     assert run(csv(*LINES), "--nodes", 1)[2].startswith("hai: /")
 
 
@@ -220,7 +220,7 @@ def test_ctrl_c_ends_it_quietly(csv, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == "interrupted\n"
 
 
-def test_a_full_disk_is_said(run: Run, csv) -> None:
+def test_a_full_disk_is_reported(run: Run, csv) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     code, _, err = run(csv(*LINES), "--nodes", 2, "--json", "/dev/full")

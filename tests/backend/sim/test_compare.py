@@ -34,22 +34,22 @@ def test_one_result_is_not_the_best_of_anything(result) -> None:
     assert "*" not in plain([result("only")])
 
 
-def test_levels_are_told_only_where_there_are_several(result) -> None:
+def test_levels_are_listed_only_if_there_are_several(result) -> None:
     assert "wait mean of" not in plain([result("flat", levels=False)])
 
 
-def test_a_level_that_one_trace_lacks_is_a_dash(result) -> None:
+def test_a_level_that_one_trace_lacks_is_shown_as_a_dash(result) -> None:
     text = plain([result("flat", levels=False), result("two")])
     assert line(text, "wait mean of HIGH, h") == ["-", "0.49"]
 
 
-def test_replays_compete_within_their_trace(result) -> None:
+def test_best_values_are_marked_per_trace(result) -> None:
     other = replace(result("fast"), trace="other.csv")
     (row,) = (r for r in rows([result("slow", overhead=60), other]) if r.title == "JCT mean, h")
     assert row.best == frozenset()
 
 
-def test_all_that_look_best_are(result) -> None:
+def test_equal_best_values_are_all_marked(result) -> None:
     found = rows([result("a"), result("b"), result("c", overhead=3600)])
     assert next(r for r in found if r.title == "JCT mean, h").best == {0, 1}
 

@@ -51,7 +51,7 @@ def shown(*tasks: SchedTask, nodes: int = 1, ended: tuple[Ending, ...] = ()) -> 
 BUSY = shown(running(1, "n1", NOW - HOUR / 2), task(2), ended=endings(2000))
 
 
-def test_a_waiter_starts_when_the_run_before_it_ends_as_all_have_ended() -> None:
+def test_a_forecast_uses_the_usual_run_time_of_the_task_ahead() -> None:
     found = forecast(BUSY, CALM, "g", [2])[2]
     bin = bin_of(HOUR)
     begin = NOW - HOUR / 2
@@ -60,7 +60,7 @@ def test_a_waiter_starts_when_the_run_before_it_ends_as_all_have_ended() -> None
     assert found.p90 <= begin + STARTS[bin + 1] + 60
 
 
-def test_the_basis_is_told() -> None:
+def test_a_forecast_states_its_basis() -> None:
     basis = forecast(BUSY, CALM, "g", [2])[2].basis
     assert basis == (
         "19 futures; run times of 2000 ended tasks of group g (2000 of ada, train), "
@@ -73,7 +73,7 @@ def test_the_same_question_has_the_same_answer() -> None:
     assert forecast(BUSY, CALM, "g", [2], calm) == forecast(BUSY, CALM, "g", [2], calm)
 
 
-def test_one_set_of_futures_answers_for_all() -> None:
+def test_one_set_of_futures_serves_all_tasks() -> None:
     both = replace(BUSY, tasks=(*BUSY.tasks, task(3, created_at=NOW - 30)))
     calm = Effort(seconds=1e9)
     together = forecast(both, CALM, "g", [2, 3], calm)
@@ -177,7 +177,7 @@ def test_a_first_rush_is_not_repeated_without_end() -> None:
     assert len(came) <= 2 * 30
 
 
-def test_who_all_came_at_one_moment_is_not_searched_for_without_end() -> None:
+def test_arrivals_at_one_moment_do_not_loop() -> None:
     """A sweep of ten hours ago, and nobody since: hardly a stretch of six hours has it."""
     begin = NOW - 10 * HOUR
     sweep = [task(id, created_at=begin + id / 10) for id in range(2, 60)]
@@ -188,7 +188,7 @@ def test_who_all_came_at_one_moment_is_not_searched_for_without_end() -> None:
         assert future.world.now < NOW + 7 * DAY
 
 
-def test_a_run_that_leaves_comes_back_or_is_gone() -> None:
+def test_a_leaving_run_is_requeued_or_ends() -> None:
     leaving = replace(running(1, "n1", NOW - HOUR), standing=SchedulingState.LEAVING)
     for promised, there in ((2, True), (0, False)):
         tasks = (replace(leaving, suspended_for=promised), task(2))
@@ -206,9 +206,7 @@ def test_a_run_that_leaves_comes_back_or_is_gone() -> None:
     ("ran", "again"),
     [pytest.param(0.0, False, id="others had to end first"), pytest.param(9.0, True, id="it ran")],
 )
-def test_who_has_not_run_yet_starts_without_going_back_to_a_checkpoint(
-    ran: float, again: bool
-) -> None:
+def test_a_first_start_costs_no_restart(ran: float, again: bool) -> None:
     waits = task(1, waiting_since=NOW - 10, run_seconds=ran)
     simulated = Future(
         past_of(shown(waits, ended=endings(50)), CALM, "g"), seed=0

@@ -40,7 +40,7 @@ def of(path: Path, **options: int) -> Trace:
     return load(path, gpus_per_node=8, **options)  # type: ignore[arg-type]
 
 
-def test_who_runs_and_who_waits_is_submitted_now(stored: Callable[..., Path]) -> None:
+def test_running_and_queued_tasks_are_submitted(stored: Callable[..., Path]) -> None:
     tasks = [
         queued(1, 2, Priority.AUTO, user="ada", name="x-#"),
         running(2, "n00 n01", Priority.HIGH),
@@ -64,7 +64,7 @@ def test_who_runs_and_who_waits_is_submitted_now(stored: Callable[..., Path]) ->
     }
 
 
-def test_run_times_are_drawn_from_what_its_kind_has_shown(stored: Callable[..., Path]) -> None:
+def test_run_times_are_drawn_from_the_history_of_the_kind(stored: Callable[..., Path]) -> None:
     kinds = {"short": 300.0, "long": DAY}
     endings = [Ending(queued(i, user="u", name=n), s) for i in range(300) for n, s in kinds.items()]
     tasks = [queued(i, user="u", name=n) for i, n in enumerate(sorted(kinds) * 200, 1)]
@@ -76,7 +76,7 @@ def test_run_times_are_drawn_from_what_its_kind_has_shown(stored: Callable[..., 
     assert max(job.duration for job in drawn) <= 30 * DAY
 
 
-def test_what_it_has_run_already_counts(stored: Callable[..., Path]) -> None:
+def test_the_time_that_a_task_has_run_counts(stored: Callable[..., Path]) -> None:
     endings = tuple(Ending(queued(i, user="u"), DAY) for i in range(300))
     runs = [
         running(i, f"n{i}", user="u", since=0.9 * DAY, run_seconds=0.05 * DAY) for i in range(99)
@@ -85,7 +85,7 @@ def test_what_it_has_run_already_counts(stored: Callable[..., Path]) -> None:
     assert median(job.duration for job in of(stored(given)).jobs) < 0.3 * DAY
 
 
-def test_a_seed_makes_the_draws(stored: Callable[..., Path]) -> None:
+def test_equal_seeds_draw_equal_run_times(stored: Callable[..., Path]) -> None:
     path = stored(snap(nodes(1), *(queued(i) for i in range(1, 9))))
     one, same, other = of(path, seed=1), of(path, seed=1), of(path, seed=2)
     assert one == same
@@ -104,7 +104,7 @@ def test_a_snapshot_is_replayed_and_its_passes_are_timed(
     assert found["steady_p50_ms"] > 0
 
 
-def test_passes_go_on_from_any_state() -> None:
+def test_passes_continue_from_any_state() -> None:
     busy = replace(running(1, "n00"), id=5)
     assert time_passes(snap(nodes(2), busy, queued(9, 9)))["running"] == 1
 

@@ -67,7 +67,7 @@ def test_a_case_worked_by_hand(by_hand: Outcome, key: str, wanted: object) -> No
     assert metrics(by_hand)[key] == pytest.approx(wanted)
 
 
-def test_where_nodes_are_shared_a_job_counts_by_its_gpus(make_job) -> None:
+def test_on_packed_nodes_a_job_counts_by_its_gpus(make_job) -> None:
     small, cpu = make_job(1, 0, 100, gpus=2), make_job(2, 0, 100, gpus=0)
     records = (JobRecord(small, 0, 110, 0, held=0.25 * 110), JobRecord(cpu, 0, 100, 0, held=100))
     outcome = Outcome("x", 1, records, (Usage(0, 1.25, 1.25),))
@@ -89,7 +89,7 @@ def test_short_jobs_count_as_ten_minutes_in_the_slowdown(make_job) -> None:
         pytest.param(Outcome("x", 0, (), (Usage(0, 0, 0),)), id="no node"),
     ],
 )
-def test_nothing_gives_numbers_all_the_same(outcome: Outcome) -> None:
+def test_no_jobs_give_figures(outcome: Outcome) -> None:
     found = metrics(outcome)
     numbers = [value for value in found.values() if not isinstance(value, dict)]
     assert all(math.isfinite(number) for number in numbers)
@@ -110,12 +110,12 @@ def test_percentiles_are_those_of_numpy(found: list[float], percent: float) -> N
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
-def test_jain_is_between_one_of_all_and_one(shares: list[float]) -> None:
+def test_the_jain_index_is_between_1_over_n_and_1(shares: list[float]) -> None:
     assert 1 / len(shares) - 1e-9 <= jain(shares) <= 1 + 1e-9
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**5), st.integers(0, 10**4)), min_size=1, max_size=20))
-def test_shares_stay_shares(serial, make_job, facts) -> None:
+def test_metrics_that_are_shares_are_between_0_and_1(serial, make_job, facts) -> None:
     jobs = [make_job(i, s, d) for i, (s, d) in enumerate(sorted(facts), 1)]
     found = metrics(serial(jobs, nodes=1, label="x"))
     for key in ("occupancy", "saturation", "useful_share", "jain"):

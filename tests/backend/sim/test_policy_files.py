@@ -51,7 +51,7 @@ def test_a_file_is_read(tmp_path: Path, name: str, text: str, policy: Policy) ->
     assert read_policy(str(path), production_engine()) == policy
 
 
-def test_every_fault_of_a_file_is_told(tmp_path: Path) -> None:
+def test_every_violation_of_a_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text("stayin = 2\nurgent = 'HIHG'\n")
     with pytest.raises(Invalid) as caught:

@@ -12,7 +12,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_sees_a_bar_with_the_virtual_day() -> None:
+def test_a_terminal_shows_a_bar_with_the_virtual_day() -> None:
     out = Terminal()
     with progress_bars(out) as watch:
         move = watch("two [b]policies")
@@ -22,7 +22,7 @@ def test_a_terminal_sees_a_bar_with_the_virtual_day() -> None:
     assert "day 2.0" in out.getvalue()
 
 
-def test_a_pipe_sees_nothing() -> None:
+def test_there_is_no_progress_bar_in_a_pipe() -> None:
     out = io.StringIO()
     with progress_bars(out) as watch:
         watch("x")(3, 10, 0.0)

@@ -61,7 +61,7 @@ def test_the_same_outcomes_give_the_same_page(result) -> None:
     assert report([result("fifo")], SETTINGS) == report([result("fifo")], SETTINGS)
 
 
-def test_waits_by_priority_are_drawn_only_where_there_are_several_levels(result) -> None:
+def test_waits_by_priority_are_plotted_only_with_several_levels(result) -> None:
     assert len(IMAGE.findall(report([result("flat", levels=False)], SETTINGS))) == 6
 
 

@@ -35,7 +35,7 @@ def test_a_line_of_our_csv_is_a_job(csv) -> None:
     )
 
 
-def test_own_columns_beat_synthetic_ones(csv) -> None:
+def test_columns_of_the_file_override_synthetic_ones(csv) -> None:
     (job,) = read(csv("j1,bob,vc1,10,3600,16,2,,,50,ann,30"), gpus_per_node=8)
     assert (job.user, job.priority) == ("bob", Priority.EXTREME_HIGH)
 
@@ -96,7 +96,7 @@ def test_levels(text: str, wanted: Priority) -> None:
     assert level(text) is wanted
 
 
-def test_every_problem_is_told_with_its_place_and_nothing_is_read(csv) -> None:
+def test_every_problem_is_reported_with_its_position(csv) -> None:
     path = csv(
         GOOD,
         "j2,,v,nan,-5,1.5,1,,,99,u,",
@@ -117,7 +117,7 @@ def test_every_problem_is_told_with_its_place_and_nothing_is_read(csv) -> None:
     ]
 
 
-def test_beyond_twenty_problems_only_their_number_is_told(csv) -> None:
+def test_beyond_twenty_problems_only_their_number_is_reported(csv) -> None:
     told = problems(csv(*["j,,v,x,1,1,1,,,,u,"] * 23))
     assert len(told) == 21
     assert told[-1] == "jobs.csv: and 3 more problems"
@@ -180,7 +180,7 @@ def test_steps_and_jobs_that_have_not_run_are_left_out_and_counted(tmp_path: Pat
     assert trace.skipped == {"steps of jobs": 2, "never started": 2, "not ended": 1}
 
 
-def test_parsable_with_a_bar_at_the_end_and_times_since_1970(tmp_path: Path) -> None:
+def test_sacct_with_a_trailing_bar_and_epoch_times_is_read(tmp_path: Path) -> None:
     path = sacct(tmp_path, "1|100|200|260|4|", header="JobID|Submit|Start|End|NNodes|")
     assert read(path, gpus_per_node=8) == (Job(1, "", "unknown", 0.0, 60.0, gpus=0, nodes=4),)
 

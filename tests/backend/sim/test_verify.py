@@ -44,9 +44,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_log_that_comes_out_again_is_told_and_ends_with_0(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verifying_an_equal_log_exits_with_0(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(log), "--verify"]) == 0
     assert capsys.readouterr() == (
         f"{log}: 2 passes and 2 decisions compared, all as recorded\n",
@@ -54,7 +52,7 @@ def test_a_log_that_comes_out_again_is_told_and_ends_with_0(
     )
 
 
-def test_the_first_pass_that_comes_out_otherwise_is_told_in_full(
+def test_the_first_different_pass_is_reported_in_full(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = passes()
@@ -101,7 +99,7 @@ NO_LINE = "is not JSON, as each line of a log of decisions is"
         pytest.param(BEGIN.replace("staying", "x"), "LOG:1: x: there is no such", id="policy"),
     ],
 )
-def test_what_is_no_log_is_refused(
+def test_a_file_that_is_not_a_log_is_rejected(
     log: Path, text: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log.write_bytes(text.encode("latin-1"))
@@ -109,7 +107,7 @@ def test_what_is_no_log_is_refused(
     assert capsys.readouterr().err.replace(str(log), "LOG").startswith(f"hai: {message}")
 
 
-def test_nothing_else_goes_with_it(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_options_are_rejected(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(log), "--verify", "--nodes", "3", "--packed"]) == 2
     assert "--nodes: has no meaning with --verify" in capsys.readouterr().err
     assert main(["--verify"]) == 2

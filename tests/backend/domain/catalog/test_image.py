@@ -58,13 +58,13 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG)
-def test_what_is_no_reference_is_told_why(text: str, said: str) -> None:
+def test_an_invalid_reference_is_rejected_with_a_reason(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse_image(text)
 
 
 @given(st.text("ab/.:@-_ A", max_size=20))
-def test_what_passes_comes_back_as_it_was(text: str) -> None:
+def test_a_valid_path_is_returned_unchanged(text: str) -> None:
     try:
         found = parse_image(text)
     except ValueError:

@@ -60,7 +60,7 @@ HOLDS = {
 
 
 @pytest.mark.parametrize(("text", "expected"), HOLDS.items())
-def test_conditions_hold_or_not(text: str, expected: bool) -> None:
+def test_conditions_are_evaluated(text: str, expected: bool) -> None:
     assert parse_condition(text).holds(FACTS) is expected
 
 
@@ -118,7 +118,7 @@ def test_every_error_has_its_column(text: str, column: int, said: str) -> None:
     assert caught.value.column == column
 
 
-def test_what_it_asks_for_is_known() -> None:
+def test_placeholders_of_a_template_are_known() -> None:
     found = parse_condition("user.name == 'ada' or 'x' in task.tags or task is None")
     assert found.mentions == {"user.name", "task.tags"}
 
@@ -129,7 +129,7 @@ words = st.sampled_from(SIGNS.split())
 
 @given(st.text(max_size=40) | st.lists(words, max_size=12).map(" ".join))
 @example("user.name == '" * 3)
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     column, answer = 1, True
     try:
         answer = parse_condition(text).holds(FACTS)

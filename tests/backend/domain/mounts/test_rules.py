@@ -143,7 +143,7 @@ def test_without_a_task_rows_that_ask_for_one_are_left_out(row: MountRow, shown:
     assert bool(seen(row, task=None)) is shown
 
 
-def test_conflicts_are_told_without_sources() -> None:
+def test_conflicts_are_reported_without_sources() -> None:
     rows = (add("/a", "/secret", id=3), add("/a", "/y", id=5))
     _, notes = resolve(rows, ADA, TASK)
     assert notes == ("rows 3, 5 all mount /a: none of them is used; remove all but one",)
@@ -153,7 +153,7 @@ def test_a_user_without_groups_has_no_mount_named_by_one() -> None:
     assert seen(add("/g/{user.group}"), user=replace(ADA, groups=())) == {}
 
 
-def test_a_row_is_taken_over_as_it_is() -> None:
+def test_a_row_becomes_a_mount_unchanged() -> None:
     row = add(
         "/a", "/x", host_type=HostPathType.DIRECTORY, read_only=False, kind=MountKind.HOST_PATH
     )
@@ -185,7 +185,7 @@ BROKEN = [
 @pytest.mark.parametrize(
     ("row", "said"), [pytest.param(row, said, id=ident) for ident, row, said in BROKEN]
 )
-def test_what_cannot_be_done_stops_the_task(row: MountRow, said: str) -> None:
+def test_an_unmet_dependency_cancels_the_task(row: MountRow, said: str) -> None:
     with pytest.raises(Invalid, match=said):
         resolve((replace(row, id=7),), User("hai"), TASK)
 
@@ -209,7 +209,7 @@ def test_the_order_of_rows_changes_nothing(found: list[MountRow], random: Any) -
 
 
 @given(st.lists(rows, max_size=8))
-def test_rows_of_others_change_nothing(found: list[MountRow]) -> None:
+def test_rows_of_other_users_have_no_effect(found: list[MountRow]) -> None:
     ours = [row for row in found if row.owners != ("bob",)]
     assert resolve(found, ADA, TASK) == resolve(ours, ADA, TASK)
 

@@ -37,7 +37,7 @@ def row(**given: Any) -> MountRow:
 
 
 @pytest.mark.parametrize("given", [pytest.param(g, id=ident) for ident, g in SOUND.items()])
-def test_sound_rows_pass(given: dict[str, Any]) -> None:
+def test_valid_rows_are_accepted(given: dict[str, Any]) -> None:
     check_row(row(**given))
 
 
@@ -98,7 +98,9 @@ BROKEN: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("given", "field", "said"), BROKEN)
-def test_broken_rows_are_told_where(given: dict[str, Any], field: str, said: str) -> None:
+def test_invalid_rows_are_reported_with_their_fields(
+    given: dict[str, Any], field: str, said: str
+) -> None:
     with pytest.raises(Invalid) as caught:
         check_row(row(**{"source": "/x", **given}))
     (violation,) = [v for v in caught.value.violations if v.field == field]
@@ -106,7 +108,7 @@ def test_broken_rows_are_told_where(given: dict[str, Any], field: str, said: str
     assert caught.value.reason == "BAD_MOUNT"
 
 
-def test_everything_is_said_at_once() -> None:
+def test_all_violations_are_reported_at_once() -> None:
     with pytest.raises(Invalid) as caught:
         check_row(row(owners=(), mount_path="a", source="b", conditions=("", "user.x")))
     fields = [violation.field for violation in caught.value.violations]

@@ -85,7 +85,7 @@ def text(snapshot: Snapshot) -> str:
 
 @given(snapshots)
 @settings(max_examples=200, deadline=None)
-def test_a_snapshot_comes_back_as_it_was(snapshot: Snapshot) -> None:
+def test_a_snapshot_is_converted_to_json_and_back_without_loss(snapshot: Snapshot) -> None:
     again = parse(text(snapshot))
     # repr tells 0, 0.0, -0.0 and nan apart; of sets it tells no order that means anything
     assert repr(replace(again, inactive_users=frozenset())) == repr(
@@ -97,7 +97,7 @@ def test_a_snapshot_comes_back_as_it_was(snapshot: Snapshot) -> None:
 
 @given(snapshots)
 @settings(max_examples=50, deadline=None)
-def test_the_text_is_json_for_everybody(snapshot: Snapshot) -> None:
+def test_the_text_is_standard_json(snapshot: Snapshot) -> None:
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is not JSON")
 
@@ -108,7 +108,7 @@ ONE = SchedTask(7, "ada", "g", 2, Priority.HIGH, 5.0, name="bert-#")
 SMALL = Snapshot(9.0, (Node("n1", reason="ask bob"),), (ONE,))
 
 
-def test_what_is_as_by_default_is_left_out() -> None:
+def test_default_values_are_omitted() -> None:
     found = json.loads(text(SMALL))
     assert set(found) == {"format", "version", "now", "nodes", "tasks"}
     assert found["tasks"] == [
@@ -152,7 +152,7 @@ def of_the_task(**facts: Any) -> Callable[[dict[str, Any]], None]:
         ),
     ],
 )
-def test_what_we_do_not_write_is_refused_with_its_place(
+def test_unexpected_json_is_rejected_with_its_path(
     change: Callable[[dict[str, Any]], None], message: str
 ) -> None:
     found = json.loads(text(SMALL))
@@ -163,7 +163,7 @@ def test_what_we_do_not_write_is_refused_with_its_place(
 
 
 @pytest.mark.parametrize("broken", ["", "{", "[" * 100_000, "3", "[]"])
-def test_what_is_no_snapshot_is_refused(broken: str) -> None:
+def test_a_text_that_is_not_a_snapshot_is_rejected(broken: str) -> None:
     with pytest.raises(Invalid):
         parse(broken, "f")
 

@@ -50,7 +50,7 @@ def counts(found: Pool) -> tuple[int, int]:
         ((8, 8, 8), (0, 0, 0), UNLIMITED),
     ],
 )
-def test_how_many_ranks_fit(have: Resources, resources: Resources, expected: int) -> None:
+def test_rank_capacity(have: Resources, resources: Resources, expected: int) -> None:
     assert ranks_in(have, resources) == expected
 
 
@@ -65,7 +65,7 @@ def test_how_many_ranks_fit(have: Resources, resources: Resources, expected: int
         ((-1, 2, -3), True, (0, 2, 0)),
     ],
 )
-def test_what_a_rank_takes(asked: Resources, packed: bool, expected: Resources | None) -> None:
+def test_requested_resources(asked: Resources, packed: bool, expected: Resources | None) -> None:
     assert requested_resources(*asked, packed=packed) == expected
 
 
@@ -80,7 +80,7 @@ def test_each_amount_must_be_covered(larger: Resources) -> None:
     assert not covers((0, 2, 3), larger)
 
 
-def test_a_run_takes_gives_notice_comes_back_and_goes() -> None:
+def test_shares_count_a_run_from_its_start_to_its_end() -> None:
     found, run = pool(), Allocation(queued(1), Occupancy.ALLOCATED, resources=(1, 2, GB))
     node = found.nodes["a"]
     run.add(node)
@@ -101,7 +101,7 @@ def test_a_run_takes_gives_notice_comes_back_and_goes() -> None:
     assert (run.nodes, node.allocations, found.partly_free) == ([], [], {2: {}, 3: {}})
 
 
-def test_what_a_leaving_run_holds_is_there_soon_already() -> None:
+def test_nodes_of_a_leaving_run_count_as_future_free() -> None:
     found, run = pool(), Allocation(queued(1), Occupancy.RELEASING, resources=(1, 0, 0))
     node = found.nodes["a"]
     run.add(node)
@@ -110,13 +110,13 @@ def test_what_a_leaving_run_holds_is_there_soon_already() -> None:
     assert (node.free[0], node.future_free) == (4, node.node_class.size)
 
 
-def test_a_whole_run_takes_all_of_a_packed_node() -> None:
+def test_a_run_on_whole_nodes_uses_all_of_a_packed_node() -> None:
     found, run = pool(), Allocation(queued(1), Occupancy.ALLOCATED)
     run.add(found.nodes["a"])
     assert found.nodes["a"].free == (0, 0, 0)
 
 
-def test_a_node_that_is_left_for_two_tasks_is_left_for_none_alone() -> None:
+def test_a_node_released_for_two_tasks_is_reserved_for_neither() -> None:
     found = pool()
     for task in (1, 2):
         Allocation(queued(task), Occupancy.RELEASING, reserved_for=task).add(found.nodes["a"])
@@ -142,7 +142,7 @@ def test_a_node_that_is_left_for_two_tasks_is_left_for_none_alone() -> None:
         pytest.param((1, 1, 5 * GB), {}, id="more memory than there is"),
     ],
 )
-def test_partly_taken_nodes_are_found_by_their_free_gpus(
+def test_partly_free_nodes_are_indexed_by_free_gpus(
     taken: Resources, shelf: dict[int, str]
 ) -> None:
     found = pool()
@@ -150,7 +150,7 @@ def test_partly_taken_nodes_are_found_by_their_free_gpus(
     assert {g: node.name for g, nodes in found.partly_free.items() for node in nodes} == shelf
 
 
-def test_a_closed_node_counts_nowhere_and_its_runs_forget_it() -> None:
+def test_a_disabled_node_leaves_the_pool_and_its_allocations() -> None:
     found, run, other = (
         pool(),
         Allocation(queued(1), Occupancy.ALLOCATED, resources=(1, 1, 1)),
@@ -170,14 +170,14 @@ def test_a_closed_node_counts_nowhere_and_its_runs_forget_it() -> None:
     assert counts(found) == (1, 1)
 
 
-def test_a_partly_taken_node_that_is_closed_is_on_no_shelf() -> None:
+def test_a_partly_free_node_that_is_disabled_leaves_the_index() -> None:
     found = pool()
     Allocation(queued(1), Occupancy.ALLOCATED, resources=(1, 1, 1)).add(found.nodes["a"])
     found.remove("a")
     assert found.partly_free == {3: {}}
 
 
-def test_which_nodes_suit() -> None:
+def test_nodes_for_a_request() -> None:
     found = pool()
     in_a, large = Request(1, zone="A"), Request(1, whole_nodes=False, resources=(5, 0, 0))
     named, elsewhere = (
@@ -192,14 +192,14 @@ def test_which_nodes_suit() -> None:
     assert (found.usable(GPU), found.usable(WHOLE), found.usable(large)) == (16, 3, 1)
 
 
-def test_a_new_kind_of_node_is_found_by_needs_that_were_asked_before() -> None:
+def test_a_new_class_of_nodes_serves_requests_made_before() -> None:
     found, tall = pool(), Request(1, whole_nodes=False, resources=(9, 0, 0))
     assert found.classes_for(tall) == ()
     found.add(node("d", gpus=9))
     assert [node.name for node in found.nodes_for(tall)] == ["d"]
 
 
-def test_named_nodes_are_counted_by_who_keeps_them() -> None:
+def test_named_nodes_are_counted_by_what_occupies_them() -> None:
     found, named = pool(), Request(3, node_names=("a", "b", "c"))
     Allocation(queued(1), Occupancy.ALLOCATED).add(found.nodes["a"])
     Allocation(queued(2), Occupancy.RELEASING).add(found.nodes["b"])
@@ -210,7 +210,7 @@ def test_named_nodes_are_counted_by_who_keeps_them() -> None:
 @pytest.mark.parametrize(
     ("packed", "runs", "shared"), [(True, 0, True), (False, 1, False), (False, 2, True)]
 )
-def test_a_node_is_shared_in_packed_groups_or_when_two_runs_stand_on_it(
+def test_a_node_is_shared_in_packed_groups_or_with_two_runs_on_it(
     packed: bool, runs: int, shared: bool
 ) -> None:
     found = pool(packed=packed)
@@ -219,7 +219,7 @@ def test_a_node_is_shared_in_packed_groups_or_when_two_runs_stand_on_it(
     assert found.shared is shared
 
 
-def test_the_firmest_holder_says_how_a_node_is_kept() -> None:
+def test_the_occupancy_of_a_node_is_the_highest_of_its_allocations() -> None:
     found = pool(packed=False)
     leaving, held = (
         Allocation(queued(1), Occupancy.RELEASING),
@@ -234,7 +234,7 @@ def test_the_firmest_holder_says_how_a_node_is_kept() -> None:
     assert (found.nodes["a"].occupancy, counts(found)) == (Occupancy.RELEASING, (2, 3))
 
 
-def test_a_need_that_says_nothing_is_one_of_whole_nodes() -> None:
+def test_a_request_without_resources_is_for_whole_nodes() -> None:
     assert (WHOLE.whole_nodes, WHOLE.resources, WHOLE.zone, WHOLE.node_names) == (
         True,
         (0, 0, 0),
@@ -244,7 +244,7 @@ def test_a_need_that_says_nothing_is_one_of_whole_nodes() -> None:
     assert (WHOLE.units, WHOLE.spread) == (0, False)
 
 
-def test_for_whom_a_node_was_left_is_forgotten_once_somebody_stays() -> None:
+def test_a_node_with_an_allocated_task_is_reserved_for_nobody() -> None:
     """Whatever the order in which they were seen."""
     for order in (1, -1):
         found = pool()

@@ -23,7 +23,7 @@ A1, A2, B1 = ("a1", "a"), ("a2", "a"), ("b1", "b")
         pytest.param({A1: 1, (): 2}, 2, [((), 2)], id="some nodes have no topology"),
     ],
 )  # fmt: skip
-def test_where_a_gang_goes(
+def test_a_gang_gets_the_smallest_domain_that_fits(
     empty: dict[Domain, int], count: int, taken: list[tuple[Domain, int]]
 ) -> None:
     assert choose_leaves(empty, count) == taken

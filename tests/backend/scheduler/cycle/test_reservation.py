@@ -88,7 +88,7 @@ def run(task: int, on: str, level: Priority = NORMAL, **settings: Any) -> SchedT
                      30_000, ["n00", "n01"], id="an unknown start counts as now"),
     ],
 )  # fmt: skip
-def test_when_and_where_the_first_task_is_expected_to_start(
+def test_the_reservation_of_the_first_blocked_task(
     snapshot: Snapshot, start: float | None, names: list[str]
 ) -> None:
     found, nodes = reserved(snapshot)
@@ -97,14 +97,14 @@ def test_when_and_where_the_first_task_is_expected_to_start(
 
 
 @pytest.mark.parametrize("began", [NOW, NOW + 50, None], ids=["now", "later", "unknown"])
-def test_of_a_run_that_has_just_begun_the_earlier_ones_count(began: float | None) -> None:
+def test_a_new_run_counts_its_earlier_runs(began: float | None) -> None:
     fresh = running(9, "n00", HIGH, run_started_at=began, run_seconds=100.0)
     expected = History().curve(task_kind(fresh)).remaining(100.0, 0.5)
     start, _ = reserved(snap(nodes(1), fresh, queued(1)))
     assert start == pytest.approx(expected)
 
 
-def test_of_several_runs_on_a_node_the_last_one_counts() -> None:
+def test_the_last_run_of_a_node_decides_when_it_is_free() -> None:
     runs = [
         run(8, "n00", LOW, since=500, suspensions=HIT),
         run(9, "n00", LOW, since=900, suspensions=HIT),
@@ -112,7 +112,7 @@ def test_of_several_runs_on_a_node_the_last_one_counts() -> None:
     assert reserved(snap(nodes(1), *runs, queued(1))) == (SLICE - 500, ["n00"])
 
 
-def test_parts_count_the_room_that_each_run_gives_back() -> None:
+def test_the_bound_counts_the_room_that_each_run_frees() -> None:
     """Room for one rank now, for a second when task 9 may be taken, for a third when task 8 may."""
     runs = [
         run(8, "n00", LOW, gpu=3, since=500, suspensions=HIT),
@@ -139,7 +139,9 @@ def test_named_parts_get_one_rank_a_node() -> None:
         pytest.param({"user": "u1"}, POLICY, False, id="an own equal"),
     ],
 )
-def test_who_gives_nodes_back(facts: dict[str, Any], policy: Policy, expected: bool) -> None:
+def test_which_fillers_can_return_nodes(
+    facts: dict[str, Any], policy: Policy, expected: bool
+) -> None:
     filler = queued(2, **{"count": 1, **facts})
     entry = after(snap(nodes(1), run(9, "n00", HIGH), queued(1), filler)).group.entries
     assert can_return_nodes(entry[2], entry[1], policy) is expected
@@ -162,7 +164,7 @@ def test_with_slices_an_own_task_is_held_back_for_a_near_start_only(
     assert [type(d) for d in plan.decisions] == [Start] * starts
 
 
-def test_who_is_held_back_is_looked_at_again_after_the_minimum() -> None:
+def test_a_delayed_task_is_tried_again_after_the_minimum() -> None:
     hunted = run(9, "n01", LOW, since=SLICE - 899, suspensions=HIT)
     state = [nodes(2), hunted, queued(1, 2)]
     own = queued(2, user="u1", run_seconds=1e6)
@@ -179,21 +181,21 @@ def test_who_is_held_back_is_looked_at_again_after_the_minimum() -> None:
     )
 
 
-def test_nobody_is_held_back_for_a_start_of_which_nobody_knows() -> None:
+def test_an_unknown_start_delays_no_task() -> None:
     endless = queued(2, 1, HIGH, run_seconds=1e9)
     state = snap(nodes(2), starting(9, "n01", HIGH), queued(1, 2, HIGH), endless)
     (start,) = SchedulerCache.from_snapshot(state, WHOLE_RUNS).decide(NOW).decisions
     assert start.task == 2
 
 
-def test_who_needs_victims_takes_no_reserved_nodes_either() -> None:
+def test_a_task_that_needs_victims_uses_no_reserved_nodes() -> None:
     """Task 1 waits for n02; with the two free nodes task 2 would start on what it takes of task 9."""
     long = queued(2, 3, run_seconds=1e6)
     state = snap(nodes(4), running(8, "n02", HIGH), run(9, "n03", LOW), queued(1, 4), long)
     assert not SchedulerCache.from_snapshot(state, WHOLE_RUNS).decide(NOW).decisions
 
 
-def test_what_is_not_reserved_may_be_taken_from_others() -> None:
+def test_victims_may_be_on_nodes_that_are_not_reserved() -> None:
     elsewhere, blocked = node("a", zone="A"), queued(1, 2, zone="B")
     runs = [run(7, "a", LOW), running(8, "n01", HIGH)]
     long = queued(2, run_seconds=1e6)
@@ -210,7 +212,7 @@ def test_what_is_not_reserved_may_be_taken_from_others() -> None:
         pytest.param(1000.0, 100.0, True, id="its minimum is over by then"),
     ],
 )
-def test_before_who_was_lifted_only_those_pass_who_are_gone_in_time(
+def test_only_tasks_that_end_in_time_pass_a_lifted_task(
     patience: float, minimum: float, starts: bool
 ) -> None:
     """Task 1 may take the node of task 9 in 500 s."""
@@ -230,7 +232,7 @@ def test_before_who_was_lifted_only_those_pass_who_are_gone_in_time(
         pytest.param(NORMAL, "u2", 1, False, id="nor does one within its guaranteed part"),
     ],
 )
-def test_before_who_was_lifted_only_those_pass_who_would_leave(
+def test_only_tasks_that_can_be_suspended_in_time_pass_a_lifted_task(
     level: Priority, user: str, part: int, starts: bool
 ) -> None:
     policy = replace(POLICY, patience_seconds=1000.0)
@@ -243,7 +245,7 @@ def test_before_who_was_lifted_only_those_pass_who_would_leave(
     assert [type(d) for d in plan.decisions] == [Start] * starts
 
 
-def test_nobody_is_held_back_for_nodes_that_can_not_be_taken() -> None:
+def test_a_reservation_that_cannot_be_met_delays_no_task() -> None:
     """Of the three runs of user u9 one may be taken: two are guaranteed to it. Task 1 needs two of them."""
     runs = [run(6 + i, f"n0{i}", user="u9", since=5000.0) for i in range(3)]
     lifted = queued(1, 3, created_at=NOW - 9e4)

@@ -88,7 +88,7 @@ def found(snapshot: Snapshot, ahead: tuple[int, ...] = ()) -> Blockers:
         ),
     ],
 )  # fmt: skip
-def test_nodes_are_counted_by_what_keeps_them(snapshot: Snapshot, expected: NodeNumbers) -> None:
+def test_nodes_are_counted_by_what_occupies_them(snapshot: Snapshot, expected: NodeNumbers) -> None:
     assert found(snapshot).nodes == expected
 
 
@@ -101,11 +101,11 @@ def test_quota_and_reservation() -> None:
     assert said.reserved_for == 2
 
 
-def test_where_nobody_lacks_nodes_none_are_reserved() -> None:
+def test_nothing_is_reserved_if_no_task_lacks_nodes() -> None:
     assert found(snap(nodes(2), quota("u1", NORMAL, 0), queued(1))).reserved_for == 0
 
 
-def test_nothing_is_said_of_a_task_that_stands_aside() -> None:
+def test_a_deferred_task_gets_no_forecast() -> None:
     assert found(snap(nodes(1), queued(1, held=True))) == Blockers()
     assert (Blockers().nodes.protected_until, Blockers().reserved_for) == (inf, 0)
 
@@ -146,7 +146,7 @@ LONG = tuple(Ending(queued(90 + i, user="u1", name="l"), 1e6) for i in range(30)
                      "has waited longer", id="wait"),
     ],
 )  # fmt: skip
-def test_the_rule_that_puts_others_first_is_told(
+def test_the_reason_why_a_task_comes_first_is_stated(
     other: SchedTask, own: dict[str, object], settings: dict[str, object], words: str
 ) -> None:
     group = Group("default", policy=format_settings(settings))
@@ -167,6 +167,6 @@ def test_parts_of_user_groups_come_first(row: ShareRow, words: str) -> None:
 
 
 @pytest.mark.parametrize("row", [share("u1 s", 9), share("u1 s", weight=1), share("x", 1)])
-def test_where_parts_are_alike_the_wait_counts(row: ShareRow) -> None:
+def test_with_equal_shares_the_wait_decides(row: ShareRow) -> None:
     state = snap(*BUSY, queued(1), queued(2, user="s", created_at=NOW - 2000), row)
     assert found(state, ahead=(2,)).rules == {2: "submitted earlier"}

@@ -58,13 +58,13 @@ def check_truth(snapshot: Snapshot, task: SchedTask) -> DryRun:
 
 @given(data=st.data())
 @settings(max_examples=300, deadline=None)
-def test_a_trial_says_what_the_next_pass_does(
+def test_a_dry_run_predicts_the_next_pass(
     snapshots: Callable[..., st.SearchStrategy[Snapshot]], data: st.DataObject
 ) -> None:
     check_truth(data.draw(snapshots(most=4)), data.draw(newcomers()))
 
 
-def test_what_starts_takes_from_the_quota() -> None:
+def test_starts_use_quota() -> None:
     rows = [quota("u1", HIGH, 3), quota("u1", AUTO, 9)]
     parts = [running(8, "n00", HIGH, user="u1"), running(9, "n01", LOW, user="u1")]
     said = dry_run(snap(nodes(4), *rows, *parts), queued(500, 2, HIGH, user="u1"), POLICY)
@@ -73,7 +73,7 @@ def test_what_starts_takes_from_the_quota() -> None:
     )
 
 
-def test_victims_are_named_with_what_they_lose() -> None:
+def test_a_dry_run_lists_victims_and_their_losses() -> None:
     runs = [running(8, "n00", LOW, since=100), leaving(9, "n01", since=50)]
     said = dry_run(snap(nodes(2), *runs), queued(500, 2, HIGH, created_at=NOW), POLICY)
     assert (said.outcome, said.nodes) == (Outcome.PROMISED, ("n00", "n01"))
@@ -94,7 +94,7 @@ def test_victims_are_named_with_what_they_lose() -> None:
                      WaitReason.QUOTA_EXCEEDED, Outcome.NEVER, id="no quota"),
     ],
 )  # fmt: skip
-def test_what_does_not_start_says_why(
+def test_every_task_that_does_not_start_has_a_reason(
     snapshot: Snapshot, task: SchedTask, why: WaitReason, outcome: Outcome
 ) -> None:
     said = dry_run(snapshot, task, POLICY)

@@ -119,47 +119,47 @@ def test_the_reason_has_numbers(snapshot: Snapshot, words: str) -> None:
     assert words in wait_of(schedule(snapshot), 1).message
 
 
-def test_places_count_only_tasks_that_compete_for_nodes() -> None:
+def test_positions_count_only_tasks_that_compete_for_nodes() -> None:
     waits = [queued(1), queued(2, user="u"), queued(3, held=True), queued(4, 9), queued(5)]
     plan = schedule(snap(nodes(1), quota("u", NORMAL, 0), running(9, "n00"), *waits))
     places = {w.task: (w.place, w.ahead) for w in plan.decisions if isinstance(w, Wait)}
     assert places == {1: (1, ()), 2: (0, ()), 3: (0, ()), 4: (0, ()), 5: (2, (1,))}
 
 
-def test_a_task_out_of_quota_learns_the_place_that_it_would_have() -> None:
+def test_a_task_out_of_quota_has_the_position_that_it_would_have() -> None:
     parts = [quota("u", NORMAL, 1), running(8, "n00", user="u"), running(9, "n01"), queued(1)]
     plan = schedule(snap(nodes(2), *parts, queued(2, user="u"), queued(3)))
     assert (wait_of(plan, 2).why, wait_of(plan, 2).place) == (WaitReason.OUT_OF_QUOTA, 2)
     assert wait_of(plan, 3).ahead == (1,)
 
 
-def test_places_are_counted_in_each_group_from_one() -> None:
+def test_positions_are_counted_per_group_from_1() -> None:
     busy = [node("a", group="g"), node("b"), running(8, "a", group="g"), running(9, "b")]
     plan = schedule(snap(*busy, queued(1), queued(2, group="g"), queued(3)))
     assert {t: wait_of(plan, t).place for t in (1, 2, 3)} == {1: 1, 2: 1, 3: 2}
 
 
-def test_at_most_twenty_ahead_are_named_from_the_head_of_the_queue() -> None:
+def test_at_most_twenty_tasks_ahead_are_listed_from_the_head_of_the_queue() -> None:
     plan = schedule(snap(nodes(1), running(99, "n00"), *(queued(i) for i in range(1, 31))))
     assert wait_of(plan, 30).place == 30
     assert wait_of(plan, 30).ahead == tuple(range(1, 21))
     assert wait_of(plan, 3).ahead == (1, 2)
 
 
-def test_the_effective_level_of_auto_is_told() -> None:
+def test_the_wait_of_an_auto_task_has_its_effective_level() -> None:
     parts = [nodes(1), quota("u", HIGH, 1), running(9, "n00", Priority.EXTREME_HIGH)]
     plan = schedule(snap(*parts, queued(1, 1, Priority.AUTO, user="u")))
     assert wait_of(plan, 1).priority is HIGH
 
 
-def test_a_start_says_its_level() -> None:
+def test_the_reason_of_a_start_names_its_level() -> None:
     (start,) = schedule(snap(nodes(1), queued(1, 1, Priority.AUTO))).decisions
     assert isinstance(start, Start)
     assert start.priority is NORMAL
     assert start.reason == "1 node free in default, first in the queue at NORMAL"
 
 
-def test_a_victim_learns_for_whom_and_why() -> None:
+def test_a_suspension_names_the_task_and_the_reason() -> None:
     plan = schedule(
         snap(nodes(1), running(9, "n00", LOW, since=40), queued(1, 1, HIGH, user="eve"))
     )
@@ -169,7 +169,7 @@ def test_a_victim_learns_for_whom_and_why() -> None:
     )
 
 
-def test_a_stop_says_who_is_not_active() -> None:
+def test_the_reason_of_a_stop_names_the_inactive_user() -> None:
     (stop,) = schedule(snap(nodes(1), queued(1, user="u"), inactive_users=frozenset("u"))).decisions
     assert stop == Stop(1, "user u is not active")
 
@@ -210,11 +210,13 @@ def test_a_stop_says_who_is_not_active() -> None:
         ),
     ],
 )  # fmt: skip
-def test_when_time_alone_changes_something(snapshot: Snapshot, wake_at: float | None) -> None:
+def test_wake_at_is_the_next_time_that_changes_a_decision(
+    snapshot: Snapshot, wake_at: float | None
+) -> None:
     assert schedule(snapshot, Policy(overhead_share=0.01)).wake_at == wake_at
 
 
-def test_the_policy_may_name_fewer_ahead_and_another_auto_level() -> None:
+def test_the_policy_sets_ahead_limit_and_auto_level() -> None:
     policy = Policy(ahead_limit=1, auto_level_when_unlimited=LOW)
     plan = schedule(
         snap(nodes(1), running(9, "n00"), *(queued(i, 1, Priority.AUTO) for i in (1, 2, 3))), policy
@@ -258,7 +260,7 @@ def expected_counts(cycle: Cycle, entry: QueueEntry) -> list[int]:
 
 @given(data=st.data())
 @settings(max_examples=80, deadline=None)
-def test_the_numbers_are_those_of_a_look_at_every_node(
+def test_the_numbers_equal_a_count_of_every_node(
     snapshots: Callable[..., st.SearchStrategy[Snapshot]], data: st.DataObject
 ) -> None:
     cache = SchedulerCache.from_snapshot(data.draw(snapshots()), Policy())
@@ -271,7 +273,9 @@ def test_the_numbers_are_those_of_a_look_at_every_node(
             assert found == expected_counts(cycle, cycle.group.entries[wait.task])
 
 
-def test_hundreds_of_sizes_do_not_look_at_every_node_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hundreds_of_request_sizes_do_not_each_examine_every_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     looks: list[NodeInfo] = []
     usual = reasons._below
     monkeypatch.setattr(reasons, "_below", lambda node, lv: looks.append(node) or usual(node, lv))

@@ -75,7 +75,7 @@ def check(snapshot: Snapshot) -> list[Remedy]:
 
 @given(data=st.data())
 @settings(max_examples=300, deadline=None)
-def test_every_flip_works_and_is_minimal(
+def test_every_remedy_suffices_and_is_minimal(
     snapshots: Callable[..., st.SearchStrategy[Snapshot]], data: st.DataObject
 ) -> None:
     check(data.draw(snapshots(most=3)))
@@ -226,12 +226,12 @@ def test_every_flip_works_and_is_minimal(
         pytest.param(snap(nodes(1)), [], id="is not there"),
     ],
 )  # fmt: skip
-def test_which_changes_are_suggested(snapshot: Snapshot, expected: list[Remedy]) -> None:
+def test_suggested_remedies(snapshot: Snapshot, expected: list[Remedy]) -> None:
     assert list(find_remedies(snapshot, 1, POLICY)) == expected
     check(snapshot)
 
 
-def test_a_moment_between_two_known_ones_is_looked_for_so_far_only(
+def test_the_number_of_tried_wake_ups_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hunted = running(9, "n00", LOW, suspensions=(Suspension(NOW - 60, 5, higher=True),))
@@ -240,7 +240,7 @@ def test_a_moment_between_two_known_ones_is_looked_for_so_far_only(
     assert found[-1] == Remedy(Change.TIME, at=NOW + 6440, cause=Cause.PROTECTION, task=9)
 
 
-def test_a_moment_between_two_known_ones_is_looked_for_from_the_first_on(
+def test_wake_ups_between_two_known_times_are_tried_in_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Task 2 will take more than it needs; the known moments are the ends of the minimum of both runs."""
@@ -254,7 +254,7 @@ def test_a_moment_between_two_known_ones_is_looked_for_from_the_first_on(
 @pytest.mark.parametrize(
     ("count", "expected"), [(1, 16), (3, 16), (4, 16), (5, 20)], ids=lambda n: str(n)
 )
-def test_so_many_nodes_are_added_at_most(count: int, expected: int) -> None:
+def test_the_number_of_added_nodes_is_limited(count: int, expected: int) -> None:
     """So many tasks of a higher level, and with them the last place, take new nodes first."""
     for ahead, found in ((expected - count, True), (expected - count + 1, False)):
         first = [queued(10 + i, 1, HIGH) for i in range(ahead)]
@@ -285,7 +285,7 @@ def test_the_number_of_passes_is_bounded(tasks: int, nodes: int, expected: int) 
     assert remedy_search._passes(state) == expected
 
 
-def test_what_was_found_before_the_last_pass_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remedies_found_before_the_last_pass_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     state = snap(nodes(3), running(9, "n00", HIGH, since=1e6), queued(1, 3))
     all_of_them = find_remedies(state, 1, POLICY)
     assert len(all_of_them) == 3
@@ -299,7 +299,7 @@ def test_what_was_found_before_the_last_pass_is_told(monkeypatch: pytest.MonkeyP
     assert [counted.index(n) for n in (1, 2, 3)] == [3, 8, 11]
 
 
-def test_a_search_ends_when_it_shall_not_go_on() -> None:
+def test_a_search_ends_when_may_continue_returns_false() -> None:
     state = snap(nodes(3), running(9, "n00", HIGH, since=1e6), queued(1, 3))
     all_of_them = find_remedies(state, 1, POLICY)
     counted: list[int] = []
@@ -314,7 +314,7 @@ def test_a_search_ends_when_it_shall_not_go_on() -> None:
 
 
 @pytest.mark.parametrize("runs", [1, 2, 3, 4, 5, 8])
-def test_of_many_moments_the_first_that_suffices_is_found(runs: int) -> None:
+def test_the_first_of_many_times_that_suffices_is_found(runs: int) -> None:
     """The protection of each run ends 100 s after that of the one before; as many must end as nodes are wanted."""
     hit = (Suspension(NOW - 7200, 5, higher=True),)
     hunted = [
@@ -348,7 +348,7 @@ def test_numbers_double_up_to_the_most() -> None:
     assert list(remedy_search._doubling(10)) == [1, 3, 7, 10]
 
 
-def test_nothing_is_tried_for_who_waits_for_the_end_of_another() -> None:
+def test_no_remedy_is_tried_for_a_task_with_dependencies() -> None:
     state = snap(nodes(2), running(9, "n00"), queued(1, awaited=(9,)))
     asked: list[None] = []
     assert find_remedies(state, 1, POLICY, lambda: not asked.append(None)) == ()  # type: ignore[func-returns-value]

@@ -78,14 +78,14 @@ OWN = {SLICE - 1000: (Cause.TURN, 0), DAY - 1000: (Cause.LIFT, 0)}
                      id="of several for one moment the first"),
     ],
 )  # fmt: skip
-def test_the_moments_that_matter_to_a_waiting_task(
+def test_the_remedy_times_of_a_queued_task(
     task: SchedTask, runs: list[Any], expected: dict[float, Why]
 ) -> None:
     assert found(task, *runs) == expected
     assert list(found(task, *runs)) == sorted(expected)
 
 
-def test_ranks_that_will_change_are_moments_of_the_least_cause() -> None:
+def test_rank_is_the_least_preferred_cause() -> None:
     policy = Policy(overhead_share=0.01, ranking=Ranking.ATTAINED)
     causes = [
         cause for cause, _ in found(TASK, running(9, "n00", since=1000), policy=policy).values()
@@ -131,7 +131,7 @@ def test_a_higher_limit_is_that_of_the_tasks_user_group() -> None:
     assert apply_remedy(unlimited, 1, Remedy(Change.SHARE, count=2), POLICY) == unlimited
 
 
-def test_a_change_of_the_task_changes_nobody_else() -> None:
+def test_a_change_of_one_task_changes_no_other_task() -> None:
     one, two = STATE.tasks
     fewer, level = (
         changed(remedy).tasks for remedy in (Remedy(Change.FEWER_NODES, count=2), Remedy(Change.LEVEL, level=HIGH))
@@ -143,7 +143,7 @@ def test_a_change_of_the_task_changes_nobody_else() -> None:
     assert changed(Remedy(Change.TIME, at=NOW + 5)).now == NOW + 5
 
 
-def test_nodes_come_back_or_are_added_like_the_largest_that_the_task_may_use() -> None:
+def test_nodes_are_uncordoned_or_added_like_the_largest_node() -> None:
     back = changed(Remedy(Change.UNCORDON, nodes=("a",))).nodes
     assert [node.cordoned for node in back] == [False, True, False]
     more = changed(Remedy(Change.MORE_NODES, count=2)).nodes[3:]
@@ -172,13 +172,13 @@ def test_of_equally_many_gpus_more_cpus_then_more_memory_make_a_larger_node() ->
         assert new.name == f"{other.name}~0"
 
 
-def test_a_change_says_nothing_of_what_it_does_not_change() -> None:
+def test_a_remedy_has_only_the_fields_of_its_change() -> None:
     remedy = Remedy(Change.RESUME)
     assert (remedy.rows, remedy.count, remedy.level, remedy.at) == ((), 0, AUTO, 0.0)
     assert (remedy.cause, remedy.task, remedy.nodes, remedy.starts) == (Cause.RANK, 0, (), False)
 
 
-def test_a_rank_that_changes_with_the_protection_of_another_run_is_not_the_cause() -> None:
+def test_protection_is_preferred_to_rank_as_the_cause() -> None:
     policy = Policy(overhead_share=0.01, ranking=Ranking.ATTAINED)
     older = running(8, "n00", since=1000)
     at = NOW - 1000 + STARTS[bin_of(1000) + 1]

@@ -54,15 +54,15 @@ def policies(draw: st.DrawFn) -> Policy:
 
 
 @given(policies())
-def test_what_is_written_is_read_back(policy: Policy) -> None:
+def test_settings_are_formatted_and_read_back(policy: Policy) -> None:
     assert parse(json.loads(json.dumps(to_mapping(policy)))) == policy
 
 
-def test_every_setting_is_written_down() -> None:
+def test_to_mapping_contains_every_setting() -> None:
     assert set(to_mapping(Policy())) == {field.name for field in fields(Policy)}
 
 
-def test_what_is_left_out_keeps_its_default() -> None:
+def test_omitted_settings_have_their_defaults() -> None:
     assert parse({}) == Policy()
     assert parse({"staying": 2}, base=Policy(urgent=Priority.LOW)) == Policy(
         staying=2.0, urgent=Priority.LOW
@@ -110,7 +110,7 @@ def test_what_is_left_out_keeps_its_default() -> None:
         ),
     ],
 )
-def test_a_fault_names_its_setting(mapping: Any, field: str, message: str) -> None:
+def test_a_violation_names_its_setting(mapping: Any, field: str, message: str) -> None:
     with pytest.raises(Invalid) as caught:
         parse(mapping)
     (violation,) = caught.value.violations
@@ -118,7 +118,7 @@ def test_a_fault_names_its_setting(mapping: Any, field: str, message: str) -> No
     assert message in violation.message
 
 
-def test_all_faults_are_told_and_begin_with_their_file() -> None:
+def test_all_violations_are_reported_with_their_file() -> None:
     with pytest.raises(Invalid) as caught:
         parse({"stayin": 1, "urgent": 3, "demotion": {"HIGH": {"to": 1, "after": 2}}}, "a.toml")
     assert [v.field for v in caught.value.violations] == [
@@ -130,7 +130,7 @@ def test_all_faults_are_told_and_begin_with_their_file() -> None:
     ]
 
 
-def test_what_is_no_table_is_told() -> None:
+def test_a_setting_that_is_not_an_object_is_reported() -> None:
     with pytest.raises(Invalid, match=r"a\.json: must hold names and values, not 3"):
         parse(3, "a.json")  # type: ignore[arg-type]
 
@@ -140,7 +140,7 @@ def test_what_is_no_table_is_told() -> None:
     ["", "x", "3", "[]", '{"staying": 0}', '{"stayin": 2}', "[" * 100_000, '{"staying": NaN}'],
     ids=lambda text: text[:16] or "nothing",
 )
-def test_a_stored_text_that_cannot_be_read_sets_nothing(text: str) -> None:
+def test_an_invalid_stored_text_counts_as_no_settings(text: str) -> None:
     group = Group("default", policy=text)
     assert resolve_policy(group, Policy(staying=3)) == Policy(staying=3)
     assert settings(group) == {}
@@ -153,7 +153,7 @@ def test_a_group_sets_what_it_says_and_follows_the_server_in_the_rest() -> None:
     assert resolve_policy(group, Policy(staying=3)) == Policy(staying=3, urgent=Priority.LOW)
 
 
-def test_each_group_is_passed_over_by_its_own_policy() -> None:
+def test_each_group_is_scheduled_by_its_own_policy() -> None:
     parts = [
         part
         for first, group in ((0, "free"), (2, "strict"))
@@ -167,7 +167,7 @@ def test_each_group_is_passed_over_by_its_own_policy() -> None:
     ]
 
 
-def test_a_new_policy_of_a_group_is_followed_in_the_next_pass() -> None:
+def test_a_new_policy_of_a_group_applies_in_the_next_pass() -> None:
     state = snap(
         nodes(2), queued(1, 2), Group("default", policy=format_settings({"default_quota": 1}))
     )
@@ -178,7 +178,7 @@ def test_a_new_policy_of_a_group_is_followed_in_the_next_pass() -> None:
     assert isinstance(start, Start)
 
 
-def test_the_default_is_what_did_best() -> None:
+def test_the_default_policy() -> None:
     """Docs: scheduling. A change of these belongs with a run of `tests/bench`."""
     assert to_mapping(Policy()) == {
         "ranking": "learned",

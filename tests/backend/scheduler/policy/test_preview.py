@@ -65,13 +65,13 @@ def of(**found: Any) -> Group:
         pytest.param(snap(nodes(1), queued(1)), of(), ([], [], [], []), id="nothing"),
     ],
 )
-def test_what_the_next_pass_would_do_otherwise(
+def test_a_preview_lists_the_changed_decisions(
     snapshot: Snapshot, new: Group, expected: tuple[list[int], ...]
 ) -> None:
     assert ids(preview(snapshot, new, Policy())) == expected
 
 
-def test_places_of_waiting_tasks_move() -> None:
+def test_a_preview_counts_moved_positions() -> None:
     waiting = [queued(2, priority=Priority.LOW), queued(3), queued(4, 9)]
     snapshot = snap(nodes(1), running(1, "n00", Priority.EXTREME_HIGH), *waiting)
     new = of(patience_seconds=0, lifted_to="NORMAL")
@@ -107,7 +107,7 @@ def elsewhere(snapshot: Snapshot) -> Snapshot:
 
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
-def test_it_is_the_difference_of_two_whole_passes(
+def test_a_preview_equals_the_difference_of_two_passes(
     snapshots: Callable[..., st.SearchStrategy[Snapshot]], data: st.DataObject
 ) -> None:
     one, two = (data.draw(snapshots(most=4)) for _ in range(2))
@@ -127,10 +127,10 @@ def test_it_is_the_difference_of_two_whole_passes(
     assert effect.waiting == len(old[Wait] & now[Wait])
 
 
-def test_where_nobody_waits_there_is_no_effect() -> None:
+def test_without_queued_tasks_a_preview_has_no_effect() -> None:
     assert preview(snap(nodes(1)), of(staying=2), Policy()) == Effect()
 
 
-def test_settings_as_they_are_change_nothing() -> None:
+def test_equal_settings_have_no_effect() -> None:
     state = snap(nodes(1), running(1, "n00", **OLD), queued(2), queued(3), of(staying=2))
     assert preview(state, of(staying=2.0), Policy()) == Effect(waiting=2)

@@ -212,7 +212,7 @@ def group_of(snapshot: Snapshot, policy: Policy) -> GroupState:
 @pytest.mark.parametrize("policy", POLICIES)
 @given(seed=st.integers(0, 10**9))
 @settings(max_examples=80, deadline=None)
-def test_the_same_leave_as_when_everybody_is_looked_at(policy: Policy, seed: int) -> None:
+def test_victims_equal_those_of_an_exhaustive_search(policy: Policy, seed: int) -> None:
     group = group_of(a_cluster(Random(seed)), policy)
     cheapest = VictimCandidates(group.victim_index, policy, NOW)
     for entry in group.queue.in_order():
@@ -249,7 +249,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Allocation]:
         pytest.param(NORMAL, 1000.0, [BURST], id="equals, in a divided group"),
     ],
 )
-def test_a_burst_of_newcomers_does_not_look_at_all_runs_again_for_each(
+def test_a_burst_of_tasks_does_not_examine_all_runs_for_each_task(
     level: Priority, since: float, shares: list[ShareRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [running(100 + i, f"n{i:02}", NORMAL, since=since, yields=True) for i in range(90)]
@@ -264,7 +264,7 @@ def test_a_burst_of_newcomers_does_not_look_at_all_runs_again_for_each(
 @pytest.mark.parametrize("policy", POLICIES)
 @given(seed=st.integers(0, 10**9))
 @settings(max_examples=60, deadline=None)
-def test_whom_a_ceiling_refuses_would_have_found_nobody(policy: Policy, seed: int) -> None:
+def test_a_task_refused_by_the_bound_has_no_victims(policy: Policy, seed: int) -> None:
     snapshot = a_cluster(Random(seed))
     cache, slow = (
         SchedulerCache.from_snapshot(snapshot, policy),
@@ -277,7 +277,7 @@ def test_whom_a_ceiling_refuses_would_have_found_nobody(policy: Policy, seed: in
     assert [*slow.waits()] == waits
 
 
-def test_sizes_for_which_there_is_too_little_room_do_not_all_look_for_victims(
+def test_requests_above_the_bound_do_not_search_for_victims(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks: list[int] = []
@@ -312,7 +312,7 @@ HIT = (Suspension(NOW - 7200, 5, higher=True),)
                      id="what is guaranteed to another user group"),
     ],
 )  # fmt: skip
-def test_who_is_refused_does_not_keep_a_smaller_one_from_what_it_may_take(
+def test_a_refused_task_does_not_block_a_smaller_task(
     run: SchedTask, level: Priority, shares: list[ShareRow]
 ) -> None:
     firm = running(8, "n00", Priority.EXTREME_HIGH, gpu=4)
@@ -341,7 +341,7 @@ def test_a_run_may_hold_nodes_that_have_moved_to_another_group() -> None:
     assert (suspend.task, suspend.for_task) == (9, 2)
 
 
-def test_who_is_eligible_only_because_others_would_leave_is_not_taken() -> None:
+def test_a_run_that_is_eligible_only_after_releases_is_not_a_victim() -> None:
     """The first run of b may be taken, the second is guaranteed to it; that of c only once the other leaves."""
     parts = [share("u a", weight=1), share("b", guaranteed=1), share("c")]
     old: dict[str, Any] = {"since": 1e5, "yields": True}
@@ -365,7 +365,7 @@ def test_who_is_eligible_only_because_others_would_leave_is_not_taken() -> None:
     assert [allocation.task.id for allocation in found] == [7, 8]
 
 
-def test_who_is_protected_from_equals_is_not_even_priced_for_them() -> None:
+def test_a_protected_run_is_not_priced_for_equals() -> None:
     runs = [
         running(8, "n00", since=100.0),
         running(9, "n01", since=90_000.0),

@@ -9,7 +9,7 @@ from hai_backend.scheduler.preemption.victim_selection import RankCount
 from hai_backend.scheduler.testing import node, queued
 
 
-def test_what_fits_already_is_no_gain() -> None:
+def test_ranks_that_fit_already_are_no_gain() -> None:
     pool = Pool(packed=True)
     run = Allocation(queued(1), Occupancy.ALLOCATED, resources=(3, 0, 0))
     run.add(pool.add(node("a", gpus=4)))
@@ -21,7 +21,7 @@ def test_what_fits_already_is_no_gain() -> None:
     assert rank_count.missing == 3
 
 
-def test_of_several_nodes_only_those_that_suit_count() -> None:
+def test_only_suitable_nodes_are_counted() -> None:
     pool = Pool(packed=False)
     run = Allocation(queued(1), Occupancy.ALLOCATED)
     for name, zone in (("a", "A"), ("b", "A"), ("c", "B")):

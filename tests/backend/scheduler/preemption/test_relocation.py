@@ -36,7 +36,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("runs", "count", "moves"), CASES)
-def test_who_moves(runs: list[SchedTask], count: int, moves: list[int]) -> None:
+def test_runs_to_move(runs: list[SchedTask], count: int, moves: list[int]) -> None:
     packed = Group("default", packed=True)
     given = snap(runs, queued(9, count, created_at=NOW), nodes(2, gpus=8), packed)
     plan = schedule(given, OLDER)
@@ -44,7 +44,7 @@ def test_who_moves(runs: list[SchedTask], count: int, moves: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("before", "moves"), [(63, [99]), (64, [])])
-def test_so_many_nodes_are_looked_at(before: int, moves: list[int]) -> None:
+def test_the_number_of_examined_nodes_is_limited(before: int, moves: list[int]) -> None:
     """The emptiest ones first; of these no run may move."""
     fixed = [part(100 + i, f"n{i:02}", 1, 60) for i in range(before)]
     runs = [*fixed, part(99, f"n{before:02}")]

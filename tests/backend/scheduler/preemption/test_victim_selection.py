@@ -40,7 +40,7 @@ HIT = (Suspension(NOW - 7200, 5, higher=True),)
         pytest.param({"since": inf}, 0.0, id="an endless one"),
     ],
 )  # fmt: skip
-def test_what_is_lost(facts: dict[str, Any], expected: float) -> None:
+def test_work_lost(facts: dict[str, Any], expected: float) -> None:
     run = running(9, "a b", **facts)
     assert work_lost(run, NOW) == expected
     assert loss(run, POLICY, NOW) == expected + 2 * 65
@@ -87,20 +87,20 @@ ASKS = queued(1, 9, created_at=NOW - SLICE)
                      ASKS, POLICY, 1, id="equals that are protected from equals count nothing"),
     ],
 )  # fmt: skip
-def test_how_many_nodes_might_be_freed(
+def test_might_free_counts_the_nodes_of_possible_victims(
     runs: list[SchedTask], asks: SchedTask, policy: Policy, expected: int
 ) -> None:
     assert might(group(*runs, *FULL, asks, policy=policy), policy) == expected
 
 
-def test_where_the_group_is_divided_any_equal_may_have_to_leave() -> None:
+def test_in_a_divided_group_any_equal_may_be_suspended() -> None:
     found = group(run(8, "n00 n01", since=SLICE - 1), *FULL, ASKS)
     assert (might(found), might(found, different_groups=True)) == (0, 2)
     whole_nodes = replace(POLICY, time_slices=False)
     assert might(found, whole_nodes, different_groups=True) == 2
 
 
-def test_the_ladder_goes_up_from_the_lowest_level_to_equals_that_rank_below() -> None:
+def test_victims_come_from_the_lowest_level_first() -> None:
     runs = [
         run(5, "n00", NORMAL, since=SLICE - 1), run(6, "n01", NORMAL), run(7, "n02", LOW), run(8, "n03", HIGH),
     ]  # fmt: skip
@@ -125,7 +125,7 @@ def test_the_ladder_goes_up_from_the_lowest_level_to_equals_that_rank_below() ->
         pytest.param(NORMAL, {"since": SLICE, "suspensions": ()}, ASKS, 900 - SLICE, id="an equal that ranks lower"),
     ],
 )  # fmt: skip
-def test_from_when_on_a_run_may_be_taken(
+def test_from_when_on_a_run_may_be_suspended(
     level: Priority, facts: dict[str, Any], asks: SchedTask, expected: float
 ) -> None:
     found = group(run(9, "n00", level, **{"since": 60, "suspensions": HIT, **facts}), *FULL, asks)
@@ -146,7 +146,7 @@ def test_from_when_on_a_run_may_be_taken(
         pytest.param([share("a", 0), share("b", 0)], "a", "b", 9.0, False, False, id="not without slices"),
     ],
 )  # fmt: skip
-def test_parts_say_who_may_be_taken_from(
+def test_tiers_decide_which_runs_may_be_suspended(
     rows: list[Any], theirs: str, mine: str, merit: float, slices: bool, expected: bool
 ) -> None:
     policy = replace(POLICY, time_slices=slices)
@@ -164,7 +164,7 @@ def test_parts_say_who_may_be_taken_from(
     ) is expected
 
 
-def test_who_ranks_alike_takes_nothing() -> None:
+def test_equal_merits_suspend_nothing() -> None:
     found = group(run(9, "n00", HIGH, since=900.0), *FULL, queued(1, 9, priority=HIGH))
     entry, allocation = found.entries[1], found.allocations[9]
     assert allocation.precedence is not None
@@ -174,7 +174,7 @@ def test_who_ranks_alike_takes_nothing() -> None:
     assert preemptible_at(allocation, entry, POLICY, found.shares) < inf
 
 
-def test_who_costs_least_for_each_node_leaves_though_others_lose_less_in_all() -> None:
+def test_the_smallest_loss_per_node_decides() -> None:
     runs = [
         run(7, "n00", LOW, since=1000.0), run(8, "n01", LOW, since=1010.0), run(9, "n02 n03", LOW, since=800.0),
     ]  # fmt: skip
@@ -184,7 +184,7 @@ def test_who_costs_least_for_each_node_leaves_though_others_lose_less_in_all() -
     assert [d.task for d in plan.decisions if isinstance(d, Suspend)] == [9]
 
 
-def test_who_frees_a_rank_alone_may_free_no_other_one_beside_a_neighbour() -> None:
+def test_a_rank_freed_by_two_victims_is_counted_once() -> None:
     """Each of the four would make room for one rank, but two on a node for no more than that."""
     runs = [running(6 + i, f"n{i // 2:02}", LOW, since=100.0 + i, gpu=1) for i in range(4)]
     state = snap(Settings("default", packed=True), nodes(2, gpus=3), *runs, queued(1, 2, gpu=2))
@@ -192,7 +192,7 @@ def test_who_frees_a_rank_alone_may_free_no_other_one_beside_a_neighbour() -> No
     assert {d.task for d in plan.decisions if isinstance(d, Suspend)} == {6, 8}
 
 
-def test_of_equals_that_turn_out_superfluous_the_highest_rank_is_spared() -> None:
+def test_among_unneeded_equals_the_highest_merit_is_spared() -> None:
     """Runs 7 and 8 lose least, so they are chosen first; with run 9, which is on two nodes, one of them suffices."""
     runs = [
         run(7, "n00"),
@@ -206,7 +206,7 @@ def test_of_equals_that_turn_out_superfluous_the_highest_rank_is_spared() -> Non
     assert {d.task for d in plan.decisions if isinstance(d, Suspend)} == {8, 9}
 
 
-def test_of_equals_that_lose_about_as_much_for_each_node_the_lowest_rank_leaves() -> None:
+def test_among_equals_with_similar_losses_the_lowest_merit_is_suspended() -> None:
     """The run on two nodes has used most, and loses twice as much as each of the others: two steps are one."""
     runs = [run(7, "n00"), run(8, "n01"), run(9, "n02 n03"), *FULL]
     policy = replace(POLICY, ranking=Ranking.ATTAINED)
@@ -230,14 +230,14 @@ def test_of_equals_that_lose_about_as_much_for_each_node_the_lowest_rank_leaves(
                      id="the last time counts"),
     ],
 )  # fmt: skip
-def test_whom_a_run_is_spared_from(
+def test_the_refusal_scope_of_a_run(
     run_facts: dict[str, Any], asks: dict[str, Any], expected: RefusalScope | None
 ) -> None:
     found = group(running(9, "n00", **run_facts), *FULL, queued(1, 9, **asks))
     assert refusal_scope(found.entries[1], found.allocations[9], POLICY, NOW) is expected
 
 
-def test_who_left_for_a_run_is_looked_at_again_when_a_slice_is_over() -> None:
+def test_a_task_that_left_for_a_run_is_tried_again_after_a_slice() -> None:
     """Nothing else may happen until then."""
     left = (Suspension(NOW - 100, 9, higher=True),)
     wants = queued(1, waiting_since=NOW, suspensions=left)

@@ -54,7 +54,7 @@ def test_the_bin_of_an_age(seconds: float, expected: int) -> None:
     assert bin_of(seconds) == expected
 
 
-def test_the_prior_gives_even_odds_to_end_before_four_times_the_age() -> None:
+def test_under_the_prior_half_of_the_tasks_end_before_four_times_their_age() -> None:
     curve = History().curve(LIKE)
     for age in (100.0, 5000.0, 100_000.0):
         assert curve.remaining(age, 0.5) == pytest.approx(3 * age, rel=0.2)
@@ -66,7 +66,7 @@ def test_under_the_prior_the_index_falls_with_age() -> None:
     assert all(a > b for a, b in pairwise(indices[1:-1]))
 
 
-def test_the_index_of_two_points_is_found_by_hand() -> None:
+def test_the_gittins_index_of_a_simple_case() -> None:
     """Of very many tasks half end in the first bin and half in the bin of 1000 s."""
     late = bin_of(1000.0)
     index = learned(*[10.0, 1000.0] * 200_000).curve(LIKE).index
@@ -78,7 +78,7 @@ def test_the_index_of_two_points_is_found_by_hand() -> None:
     assert index(late) > index(1)  # who has come so far has better odds than before
 
 
-def test_a_new_kind_leans_on_coarser_ones() -> None:
+def test_a_new_kind_uses_the_curves_of_coarser_kinds() -> None:
     quick = learned(*[20.0] * 100)
     task_kind = (LIKE, ("v", "train", 1, 8), ("v", "x", 1, 8), ("v", "x", 2, 8))
     own, same_name, same_size, other = (quick.curve(kind).index(0) for kind in task_kind)
@@ -91,20 +91,20 @@ def test_a_new_kind_leans_on_coarser_ones() -> None:
     assert slow.curve(("w", "y", 1, 8)).index(0) > slow.curve(("w", "y", 2, 8)).index(0)
 
 
-def test_a_curve_says_what_it_stands_on() -> None:
+def test_a_curve_names_its_kind_and_its_endings() -> None:
     history = learned(20.0, 30.0, 40.0)
     assert (history.curve(LIKE).endings, history.curve(LIKE).kind) == (3, LIKE)
     coarse = history.curve(("v", "train", 1, 8))
     assert (coarse.endings, coarse.kind) == (3, LIKE[1:])
 
 
-def test_a_curve_that_was_asked_before_is_the_same_curve() -> None:
+def test_curves_are_cached() -> None:
     asked, fresh = (learned(20.0, 30.0, 40.0).curve(LIKE) for _ in range(2))
     assert asked.index(0) > 0
     assert (asked, repr(asked)) == (fresh, repr(fresh))
 
 
-def test_two_endings_say_nothing() -> None:
+def test_two_endings_are_too_few_for_a_curve() -> None:
     assert learned(20.0, 30.0).curve(LIKE) == History().curve(LIKE)
 
 
@@ -119,7 +119,7 @@ def test_curves_change_only_at_a_refresh() -> None:
     assert history.curve(LIKE) != before
 
 
-def test_a_curve_that_would_change_little_stays() -> None:
+def test_a_curve_with_few_new_endings_is_not_updated() -> None:
     history = learned(*[20.0] * 30)
     before = history.curve(LIKE)
     for expected in (True, True, True, False):
@@ -156,13 +156,13 @@ def test_the_order_of_endings_does_not_matter(
 
 @given(st.floats(0.0, 1e6), st.lists(st.floats(1.0, 1e6), max_size=20))
 @settings(max_examples=60, deadline=None)
-def test_more_of_them_end_later(age: float, ended: list[float]) -> None:
+def test_a_larger_share_ends_later(age: float, ended: list[float]) -> None:
     curve = learned(*ended).curve(LIKE)
     times = [curve.remaining(age, share) for share in (0.1, 0.5, 0.9)]
     assert 0 <= times[0] <= times[1] <= times[2]
 
 
-def test_all_of_them_never_end() -> None:
+def test_all_tasks_never_end_in_no_time() -> None:
     assert History().curve(LIKE).remaining(0.0, 1.0) == inf
 
 
@@ -185,7 +185,7 @@ def test_bins_grow_by_one_ratio() -> None:
         pytest.param(0.0, 0.0, 0.0, id="none of them ends at once"),
     ],
 )
-def test_what_remains_is_read_off_the_curve(age: float, share: float, expected: float) -> None:
+def test_the_remaining_time_follows_the_curve(age: float, share: float, expected: float) -> None:
     """Nine of ten end in the first 30 s, nine of ten of the others in the next 9 s, and so on."""
     beyond = tuple(0.1**i for i in range(1, BINS + 1))
     curve = Curve((0.9,) * BINS, beyond, (), 0)
@@ -197,7 +197,7 @@ def test_beyond_the_last_bin_as_many_remain_as_at_its_end() -> None:
     assert curve.remaining(1e12, 0.5) == inf
 
 
-def test_hazards_lean_on_coarser_ones_with_the_weight_of_ten_endings() -> None:
+def test_a_coarser_kind_counts_as_ten_endings() -> None:
     prior = History().curve(LIKE).hazards[0]
     assert prior == pytest.approx(1 - RATIO**-0.5)
     everybody = learned(*[10.0] * 30).curve(("v", "x", 2, 4))
@@ -206,14 +206,14 @@ def test_hazards_lean_on_coarser_ones_with_the_weight_of_ten_endings() -> None:
     assert everybody.kind == ()
 
 
-def test_who_outlives_all_others_still_has_a_rank() -> None:
+def test_a_task_older_than_all_endings_still_has_a_merit() -> None:
     """Of very many tasks all end in the first bin."""
     curve = learned(*[10.0] * 100_000).curve(LIKE)
     assert curve.hazards[0] == 0.999999
     assert all(0 < index < inf for index in every_index(curve))
 
 
-def test_curves_are_drawn_anew_a_few_at_a_time_coarse_ones_first() -> None:
+def test_curves_are_updated_a_few_at_a_time_the_coarsest_first() -> None:
     history, kinds = History(), (LIKE, ("v", "train", 1, 8))
     before = [history.curve(kind) for kind in kinds]
     assert not history.rebuild(1)
@@ -231,7 +231,7 @@ def test_curves_are_drawn_anew_a_few_at_a_time_coarse_ones_first() -> None:
     assert [history.curve(kind).kind for kind in kinds] == [LIKE, LIKE[1:]]
 
 
-def test_more_at_once_than_there_are_is_all() -> None:
+def test_rebuilding_more_curves_than_there_are_rebuilds_all() -> None:
     history = History()
     history.curve(LIKE)
     for _ in range(3):
@@ -242,7 +242,7 @@ def test_more_at_once_than_there_are_is_all() -> None:
     assert history.curve(LIKE).kind == LIKE
 
 
-def test_what_was_learned_of_others_outdates_no_curve() -> None:
+def test_endings_of_other_kinds_outdate_no_curve() -> None:
     history = learned(*[20.0] * 100)
     history.curve(LIKE)
     for _ in range(9):
@@ -257,14 +257,14 @@ def sweep(history: History, names: range, times: int = 1) -> None:
             history.learn(("u", f"sweep-{i}", 2, 8), 9000.0)
 
 
-def test_kinds_that_ended_longest_ago_are_forgotten() -> None:
+def test_kinds_with_the_oldest_endings_are_dropped() -> None:
     history = learned(*[20.0] * 30)
     sweep(history, range(10_000), times=3)
     assert history.curve(LIKE).kind == ()
     assert history.curve(("u", "sweep-9999", 2, 8)).kind == ("u", "sweep-9999", 2, 8)
 
 
-def test_names_that_end_once_take_no_place_of_others() -> None:
+def test_names_with_one_ending_do_not_displace_others() -> None:
     history = learned(*[20.0] * 30)
     history.learn(("u", "seldom", 1, 8), 20.0)
     sweep(history, range(10_000))
@@ -274,7 +274,7 @@ def test_names_that_end_once_take_no_place_of_others() -> None:
     assert history.curve(LIKE).kind == LIKE
 
 
-def test_curves_for_which_nobody_asks_any_more_are_forgotten() -> None:
+def test_unused_curves_are_dropped() -> None:
     history = learned(*[20.0] * 30)
     assert history.curve(LIKE).kind == LIKE
     sweep(history, range(10_000), times=3)
@@ -283,7 +283,7 @@ def test_curves_for_which_nobody_asks_any_more_are_forgotten() -> None:
     assert history.curve(LIKE).kind == ()
 
 
-def test_curves_of_coarser_kinds_take_no_place_of_others() -> None:
+def test_curves_of_coarser_kinds_are_dropped_first() -> None:
     history = learned(*[20.0] * 30)
     own = history.curve(LIKE)
     for i in range(12_000):
@@ -292,7 +292,7 @@ def test_curves_of_coarser_kinds_take_no_place_of_others() -> None:
     assert len(history._curves) <= 10_000
 
 
-def test_what_was_not_drawn_anew_before_more_is_outdated_still_is() -> None:
+def test_outdated_curves_stay_marked() -> None:
     history = learned(*[20.0] * 100)
     before = history.curve(LIKE)
     for _ in range(50):

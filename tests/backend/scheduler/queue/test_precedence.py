@@ -94,7 +94,7 @@ def lately(*hours: float, higher: bool) -> tuple[Suspension, ...]:
                      id="NORMAL when nobody knows"),
     ],
 )  # fmt: skip
-def test_what_a_run_is_worth_and_until_when(
+def test_the_precedence_of_a_run(
     run: SchedTask, level: Priority, protection: Protection, merit: float, lasts: float
 ) -> None:
     precedence = of_run(run)
@@ -113,7 +113,7 @@ def test_what_a_run_is_worth_and_until_when(
         pytest.param(STARTS[-1], NOW, NOW, id="the last bin"),
     ],
 )  # fmt: skip
-def test_an_age_that_is_rounded_is_in_the_bin_that_lasts(
+def test_a_rounded_age_is_in_the_bin_that_begins_there(
     before: float, began: float, now: float
 ) -> None:
     born = began - before
@@ -142,7 +142,7 @@ def test_an_age_that_is_rounded_is_in_the_bin_that_lasts(
                      id="a slice longer than patience"),
     ],
 )  # fmt: skip
-def test_what_a_waiting_task_claims(
+def test_the_precedence_of_a_queued_task(
     facts: dict[str, float], turn: bool, expected: QueuedPrecedence
 ) -> None:
     assert (
@@ -151,7 +151,7 @@ def test_what_a_waiting_task_claims(
     )
 
 
-def test_a_lift_lowers_nobody() -> None:
+def test_lifting_never_lowers_a_level() -> None:
     level, *_ = compute_queued_precedence(
         queued(1, 1, HIGH, created_at=0.0), HIGH, 0.5, POLICY, NOW
     )
@@ -195,7 +195,7 @@ POLICIES = (Policy(daily_suspensions=3), IN_ORDER, ATTAINED)
 
 @given(runs, st.sampled_from(POLICIES), st.floats(0.0, 1.0), st.sampled_from([0.0, 1.7e9 + 1 / 3]))
 @settings(max_examples=300, deadline=None)
-def test_a_worth_holds_until_it_says_and_then_changes(
+def test_a_precedence_holds_until_its_until_time_and_then_changes(
     run: SchedTask, policy: Policy, part: float, shift: float
 ) -> None:
     """Also at times as large as real ones, where a sum of seconds is rounded."""
@@ -224,7 +224,7 @@ def test_learned_merits_are_indices_in_steps_of_9_percent() -> None:
         assert log2(merit) * 8 == pytest.approx(round(log2(merit) * 8))
 
 
-def test_where_all_rank_alike_one_slice_is_enough() -> None:
+def test_with_equal_merits_one_slice_of_waiting_counts() -> None:
     late = queued(1, 1, LOW, created_at=NOW - 2 * SLICE)
     assert compute_queued_precedence(late, LOW, 0.5, IN_ORDER, NOW, True) == (
         LOW,

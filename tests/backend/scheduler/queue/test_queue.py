@@ -74,7 +74,7 @@ def test_everybody_is_offered_nodes_once_in_order(
 
 @given(entry_lists)
 @settings(deadline=None)
-def test_filled_at_once_it_is_the_same_queue(
+def test_appending_and_sorting_equals_adding_one_by_one(
     rows: list[tuple[Request, Priority, str, float, int, bool]],
 ) -> None:
     queue, tasks = filled(rows)
@@ -90,7 +90,7 @@ def test_filled_at_once_it_is_the_same_queue(
 
 @given(entry_lists, st.dictionaries(st.integers(0, 24), st.sampled_from(RefusalScope)))
 @settings(deadline=None)
-def test_an_answer_leaves_out_only_whom_it_speaks_for(
+def test_a_refusal_skips_only_the_tasks_in_its_scope(
     rows: list[tuple[Request, Priority, str, float, int, bool]], answer: dict[int, RefusalScope]
 ) -> None:
     queue, tasks = filled(rows)
@@ -110,7 +110,7 @@ def test_an_answer_leaves_out_only_whom_it_speaks_for(
     assert visited(queue, answer) == expected
 
 
-def test_a_need_that_can_not_be_met_is_left_out() -> None:
+def test_a_request_that_is_not_feasible_is_skipped() -> None:
     queue, _ = filled([(request, Priority.NORMAL, "u", 1.0, 0, False) for request in NEEDS[:2]])
     seen: list[int] = []
 
@@ -121,7 +121,7 @@ def test_a_need_that_can_not_be_met_is_left_out() -> None:
     assert seen == [1]
 
 
-def test_two_may_stand_in_one_place_for_a_moment() -> None:
+def test_two_tasks_may_share_a_position_for_a_moment() -> None:
     """One is placed where another still stands; each is then taken out by itself."""
     queue, (one, two) = filled([(NEEDS[0], Priority.NORMAL, "u", 1.0, age, False) for age in (2, 1)])  # fmt: skip
     queue.discard(two)
