@@ -274,7 +274,7 @@ def list_remote(owner: str) -> tuple[str, list[dict[str, Any]]]:
 
 def _as_dict(found: Remote) -> dict[str, Any]:
     """The document of a local environment, without fields that the server does not have."""
-    from hai.client.text.enum_names import enum_name
+    from hai.client.text.formatting import enum_name
     from hai.v1.environment_pb2 import EnvironmentState, EnvironmentVisibility
 
     return {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from hai.client.tasks.agent_silence import run_silence, silence_text
+from hai.client.tasks.silent_agents import silent_agents_of_run, silent_agents_text
 from hai.v1.task_pb2 import Task
 from hai_jupyter.live.rows import task_row
 
@@ -52,8 +52,8 @@ class TaskList:
 
 def _row(task: Task) -> dict[str, Any]:
     """As the panel's; a kernel's output stands still, so it says for how long agents were silent when it was made."""
-    row, silence = task_row(task), run_silence(task.run)
-    return {**row, "why": silence_text(silence, time.time())} if silence else row
+    row, silence = task_row(task), silent_agents_of_run(task.run)
+    return {**row, "why": silent_agents_text(silence, time.time())} if silence else row
 
 
 def _harmless(line: str) -> str:

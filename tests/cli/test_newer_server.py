@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
-from hai.client.text.enum_names import enum_name
+from hai.client.text.formatting import enum_name
 from hai.v1.artifact_pb2 import TaskArtifact
 from hai.v1.container_pb2 import ServiceStatus
 from hai.v1.dataset_pb2 import Dataset

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import size_text
 from hai.v1 import (
     artifact_pb2,
     dataset_pb2,

@@ -152,7 +152,7 @@ def fake_environments(
             self.world.user = "ann"
             self.world.environments |= {("ann", each.name): each for each in registered}
 
-    monkeypatch.setattr("hai.client.fake.environments.ROOT", str(haienv.home.root))
+    monkeypatch.setattr("hai.client.fake.workspaces.ROOT", str(haienv.home.root))
     monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
     monkeypatch.setattr("hai.client.client.Client", Fake)
     return registered.append

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hai.client.connection.cancellation import error_of
 from hai.client.errors import HaiError
-from hai.client.text.enum_names import enum_name
+from hai.client.text.formatting import enum_name
 from hai_tui.actions import Caller
 from hai_tui.feed.connection_state import Link
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from hai.client.connection.cancellation import being_cancelled
+from hai.client.connection.cancellation import is_being_cancelled
 from hai_backend.domain.errors import Unavailable
 
 
@@ -24,7 +24,7 @@ class SingleFlight:
         try:
             await asyncio.shield(self._next)
         except asyncio.CancelledError:
-            if being_cancelled():
+            if is_being_cancelled():
                 raise
             raise Unavailable("the store was closed while it was asked; try again") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import size_text
 from haienv.store.registry import Environment
 
 

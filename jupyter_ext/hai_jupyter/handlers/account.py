@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hai.client.text.enum_names import enum_name
+from hai.client.text.formatting import enum_name
 from hai.v1.user_pb2 import Role
 from hai_jupyter.container_memory import memory
 from hai_jupyter.handlers.base import Handler, answers

@@ -10,7 +10,7 @@ from typing import Any
 from hai.client.client import Client
 from hai.client.errors import HaiError
 from hai.client.taskfile.spec import to_yaml
-from hai.client.tasks.agent_silence import run_silence
+from hai.client.tasks.silent_agents import silent_agents_of_run
 from hai.v1.task_pb2 import (
     TASK_OUTCOME_FAILED,
     TASK_STATE_FINISHED,
@@ -79,7 +79,7 @@ class VerbHandler(Handler):
 
 async def _why(client: Client, task: Task) -> Any:
     settled = task.state in (TASK_STATE_RUNNING, TASK_STATE_FINISHED)
-    if settled and run_silence(task.run) is None and task.outcome != TASK_OUTCOME_FAILED:
+    if settled and silent_agents_of_run(task.run) is None and task.outcome != TASK_OUTCOME_FAILED:
         return None
     with suppress(HaiError):  # it may have started in between
         return to_json_value(await client.tasks.explain(task.id))

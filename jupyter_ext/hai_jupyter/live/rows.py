@@ -10,8 +10,8 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from hai.client.tasks.agent_silence import Silence, agent_silence, run_silence
-from hai.client.text.enum_names import enum_name
+from hai.client.tasks.silent_agents import SilentAgents, silent_agent_of, silent_agents_of_run
+from hai.client.text.formatting import enum_name
 from hai.v1.node_pb2 import NODE_STATE_READY, Node, NodeTenant
 from hai.v1.task_pb2 import RunState, Task, TaskOutcome, TaskState
 
@@ -53,7 +53,7 @@ def task_row(task: Task) -> dict[str, Any]:
         "started": seconds(task.start_time),
         "finished": seconds(task.finish_time),
         "run_started": seconds(task.run.start_time),
-        "silent": _silence(run_silence(task.run)),
+        "silent": _silence(silent_agents_of_run(task.run)),
         "version": task.version,
     }
     return {k: v for k, v in row.items() if v or k in ("priority", "version")}
@@ -80,11 +80,11 @@ def _tenant_row(tenant: NodeTenant) -> dict[str, Any]:
         "user": tenant.user,
         "rank": tenant.rank,
     }
-    silent = agent_silence(tenant)
+    silent = silent_agent_of(tenant)
     return {**row, "silent": round(silent.since, 3)} if silent else row
 
 
-def _silence(silence: Silence | None) -> dict[str, Any] | None:
+def _silence(silence: SilentAgents | None) -> dict[str, Any] | None:
     """Which of them, in as many bytes for a thousand ranks as for one."""
     if silence is None:
         return None

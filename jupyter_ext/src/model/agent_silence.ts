@@ -1,4 +1,4 @@
-/** Describes agents that the server does not hear, as hai.client.tasks.agent_silence does. */
+/** Describes agents that the server does not hear, as hai.client.tasks.silent_agents does. */
 import { Translate } from './language';
 import { NodeRow, Silence } from './types';
 import { span } from './format';

@@ -7,19 +7,16 @@ from typing import Self
 from hai.client.connection.transport import Connection, Transport
 from hai.client.profile import Profile
 from hai.client.resources.artifacts import Artifacts
-from hai.client.resources.audit import Audit
 from hai.client.resources.datasets import Datasets
 from hai.client.resources.environments import Environments
 from hai.client.resources.images import Images
-from hai.client.resources.messages import Messages
+from hai.client.resources.messaging import Messages, Webhooks
 from hai.client.resources.nodes import Nodes
 from hai.client.resources.ports import Ports
-from hai.client.resources.server import Server
+from hai.client.resources.server import Audit, Server, Watches
 from hai.client.resources.storage import Storage
 from hai.client.resources.usage import Usage
 from hai.client.resources.users import Users
-from hai.client.resources.watches import Watches
-from hai.client.resources.webhooks import Webhooks
 from hai.client.resources.workspaces import Workspaces
 from hai.client.tasks.containers import Containers
 from hai.client.tasks.logs import Logs

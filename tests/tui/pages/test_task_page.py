@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hai.client.tasks.diagnosis import failed_ranks, first_failed_rank
-from hai.client.text.enum_names import STOP_CODES
+from hai.client.text.formatting import STOP_CODES
 from hai.v1.task_pb2 import (
     RANK_STATE_FAILED,
     RANK_STATE_STOPPED,

@@ -27,9 +27,8 @@ from hai.v1.workspace_pb2 import WorkspaceLease
 from hai_sync.cli import errors
 from hai_sync.cli.lazy import COMMANDS
 from hai_sync.cli.main import group, main
-from hai_sync.core import size_warning
-from hai_sync.remote.endpoint import Remote
-from hai_sync.remote.rate_limit import RateLimit
+from hai_sync.core import guards
+from hai_sync.remote.endpoint import RateLimit, Remote
 from hai_sync.workspace_dir import find
 
 
@@ -377,8 +376,8 @@ def test_what_to_tell_when_something_goes_wrong(shell, monkeypatch) -> None:
 
 
 def test_a_push_that_may_not_be_meant_is_told_before_it_is_sent(shell, monkeypatch) -> None:
-    monkeypatch.setattr(size_warning, "MAX_BYTES", 100)
-    monkeypatch.setattr(size_warning, "MAX_FILES", 3)
+    monkeypatch.setattr(guards, "MAX_BYTES", 100)
+    monkeypatch.setattr(guards, "MAX_FILES", 3)
     Path("train.py").write_text("x" * 100)
     assert "this sends" not in shell("push")[2]
     Path("data").mkdir()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hai_sync.cli.commands.remote_files import Row, list_rows
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, parent
-from hai_sync.core.listing import Row, list_rows
 
 
 def _file(size: int) -> Entry:

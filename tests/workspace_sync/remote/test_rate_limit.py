@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hai_sync.remote.rate_limit import RateLimit
+from hai_sync.remote.endpoint import RateLimit
 
 
 @pytest.mark.parametrize(

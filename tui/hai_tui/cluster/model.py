@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from hai.client.tasks.agent_silence import node_silences
+from hai.client.tasks.silent_agents import silent_agents_on_node
 from hai.client.text.state_style import SILENT, StateStyle
 from hai.v1.node_pb2 import NODE_STATE_READY, Node
 from hai.v1.node_service_pb2 import WatchNodesResponse
@@ -34,7 +34,7 @@ def condition(node: Node, user: str = "") -> str:
         return "NOT_READY"
     if node.cordoned:
         return "LEAVING" if node.tenants else "CORDONED"
-    if node_silences(node):
+    if silent_agents_on_node(node):
         return "SILENT"
     if not node.tenants:
         return "FREE"
@@ -74,7 +74,7 @@ class NodeModel:
         return changed
 
     def _update_silent(self, node: Node) -> None:
-        if node_silences(node):
+        if silent_agents_on_node(node):
             self.silent.add(node.name)
         else:
             self.silent.discard(node.name)

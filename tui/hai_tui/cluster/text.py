@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from rich.style import Style
 from rich.text import Text
 
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import size_text
 from hai.client.text.state_style import SILENT
 from hai.v1.node_pb2 import Node
 from hai_tui.cluster.model import CONDITION_STYLES, condition
 from hai_tui.formatting.table import printable
 from hai_tui.formatting.values import local
 from hai_tui.i18n import text
-from hai_tui.views.agent_silence import silent_rank
 from hai_tui.views.node_labels import labels_of
+from hai_tui.views.silent_agents import silent_rank
 
 Tones = Mapping[str, Style]
 

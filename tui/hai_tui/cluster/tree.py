@@ -11,7 +11,7 @@ from hai_tui.cluster.layout import natural
 from hai_tui.cluster.model import CONDITION_STYLES, condition
 from hai_tui.formatting.cells import Cell
 from hai_tui.i18n import text
-from hai_tui.views.agent_silence import silent_rank
+from hai_tui.views.silent_agents import silent_rank
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import size_text
 from hai.client.text.state_style import StateStyle
 from hai.v1.node_pb2 import Node
 from hai.v1.usage_service_pb2 import NodeUsage

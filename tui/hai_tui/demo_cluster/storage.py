@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from hai.client.fake.environments import ROOT
+from hai.client.fake.workspaces import ROOT
 from hai.client.fake.world import World
 from hai.v1.environment_pb2 import (
     ENVIRONMENT_STATE_BROKEN,

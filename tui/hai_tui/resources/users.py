@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hai.client.text.enum_names import enum_name
+from hai.client.text.formatting import enum_name
 from hai_tui.resources.resource_spec import YES_NO, Answers, Field, ResourceSpec, Verb
 from hai_tui.resources.subject_fields import EXPIRES, IS_GROUP, set_expiry
 from hai_tui.views.accounts import AUDIT, GRANTS, USERS

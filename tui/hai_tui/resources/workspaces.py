@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import size_text
 from hai_tui.formatting.table import Column, View
 from hai_tui.formatting.values import local
 from hai_tui.resources.resource_spec import Field, ResourceSpec, Verb

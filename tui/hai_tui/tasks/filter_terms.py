@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
-from hai.client.tasks.agent_silence import is_silent
 from hai.client.tasks.filters import COMPARE, parse_term, quote
+from hai.client.tasks.silent_agents import is_silent
 from hai.task.levels import PRIORITIES
 from hai_tui.formatting.values import held_seconds
 from hai_tui.i18n import text

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import size_text
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from hai.client.text.enum_names import enum_name
+from hai.client.text.formatting import enum_name
 from hai.v1.message_service_pb2 import Message
 from hai.v1.user_pb2 import Quota, Role, Share, Token, TokenScope
 from hai.v1.webhook_service_pb2 import Webhook

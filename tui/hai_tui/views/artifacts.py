@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hai.client.text.enum_names import enum_name
+from hai.client.text.formatting import enum_name
 from hai.v1.artifact_pb2 import Artifact, ArtifactDirection
 from hai_tui.formatting.table import Column, View
 from hai_tui.formatting.values import local

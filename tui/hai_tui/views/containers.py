@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hai.client.text.enum_names import enum_name
+from hai.client.text.formatting import enum_name
 from hai.v1.container_pb2 import Container, ServiceState, ServiceStatus
 from hai_tui.formatting.table import Column, View, brief
 from hai_tui.formatting.values import local, since, span

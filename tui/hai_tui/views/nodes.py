@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from hai.client.text.enum_names import enum_name
+from hai.client.text.formatting import enum_name
 from hai.v1.node_pb2 import Group, Node, NodeState
 from hai.v1.policy_pb2 import GroupEffect, TaskChanges
 from hai_tui.formatting.table import Column, View, printable
 from hai_tui.i18n import text
-from hai_tui.views.agent_silence import silent_node
 from hai_tui.views.node_labels import labels_of
 from hai_tui.views.policy import settings_of
+from hai_tui.views.silent_agents import silent_node
 
 _STYLES = {"READY": "green", "CORDONED": "magenta", "NOT_READY": "red"}
 

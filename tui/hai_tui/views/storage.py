@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hai.client.text.enum_names import enum_name
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import enum_name, size_text
 from hai.v1.dataset_pb2 import Dataset, DatasetVisibility
 from hai.v1.storage_pb2 import MountAction, MountKind, MountRule
 from hai_tui.formatting.table import Column, View

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hai.client.text.enum_names import enum_name
+from hai.client.text.formatting import enum_name
 from hai.v1.task_pb2 import (
     RUN_STATE_RUNNING,
     TASK_STATE_FINISHED,
@@ -18,7 +18,7 @@ from hai.v1.task_pb2 import (
 )
 from hai_tui.formatting.table import Column, View, brief
 from hai_tui.formatting.values import held_seconds, local, priority_name, since, span
-from hai_tui.views.agent_silence import silent_rank, silent_task
+from hai_tui.views.silent_agents import silent_rank, silent_task
 from hai_tui.views.start_forecast import short
 
 _STYLES = {

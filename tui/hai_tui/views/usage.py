@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import size_text
 from hai_tui.formatting.charts import mean, most, spark
 from hai_tui.formatting.table import Column, View
 from hai_tui.formatting.values import span

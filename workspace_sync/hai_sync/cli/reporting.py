@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import size_text
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
+from hai_sync.core.guards import SizeWarning, size_warning_of
 from hai_sync.core.reconcile_options import Conflict
-from hai_sync.core.size_warning import SizeWarning, size_warning_of
 from hai_sync.session.options import Refused, Report
 
 _SIGNS = {"create": "+", "modify": "~", "remove": "-"}

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hai.client.connection.backoff import delays
-from hai.client.connection.transport import Connection
+from hai.client.connection.transport import Connection, on_loopback
 from hai.client.errors import HaiError, NotFound, Unreachable
+from hai.client.resources.server import Server
+from hai.client.resources.storage import Storage
 from hai.v1 import workspace_service_pb2 as wire_pb
 from hai.v1.workspace_pb2 import TaskTree, Workspace, WorkspaceLease, WorkspaceRevision
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
-from hai_sync.core.entry import Entry, Tree
+from hai_sync.core.entry import Entry, Tree, below
 from hai_sync.errors import ProtocolViolation
-from hai_sync.remote.rate_limit import RateLimit
 from hai_sync.remote.wire import merge, passed_over_paths, require_tree
 
 if TYPE_CHECKING:
@@ -250,3 +251,33 @@ def author(purpose: str) -> str:
 def client_id(index_name: str) -> str:
     """Identifies the holder of the local lock of a workspace to the server, by the name of its index."""
     return f"{socket.gethostname()[:64]}:{index_name}"
+
+
+class RateLimit:
+    """Limits bytes a second on average; 0: no limit."""
+
+    def __init__(self, bytes_a_second: int = 0) -> None:
+        self._rate = bytes_a_second
+        self._free_at = 0.0
+
+    async def wait(self, size: int) -> None:
+        """Waits until a message of this size may be sent."""
+        if not self._rate:
+            return
+        now = asyncio.get_running_loop().time()
+        starts_at = max(now, self._free_at)
+        self._free_at = starts_at + size / self._rate
+        if starts_at > now:
+            await asyncio.sleep(starts_at - now)
+
+
+async def existing_targets(connection: Connection, targets: Iterable[str]) -> set[str]:
+    """The targets that exist on the cluster, as far as can be known here. Raises HaiError."""
+    absolute = {target for target in targets if target.startswith("/")}
+    if not absolute:
+        return set()
+    server = await Server(connection).info()
+    if server.launcher == "process" and on_loopback(connection.profile.server):
+        return await asyncio.to_thread(lambda: set(filter(os.path.exists, absolute)))
+    mounts = [mount.mount_path for mount in (await Storage(connection).mounts()).mounts]
+    return {target for target in absolute if any(below(target, path) for path in mounts)}

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hai_sync.core.case_conflicts import colliding_paths, without_paths
-from hai_sync.core.deletion_guard import suspicious_removals, without_removals
 from hai_sync.core.entry import Entry, Kind, Tree
+from hai_sync.core.guards import (
+    colliding_paths,
+    suspicious_removals,
+    without_paths,
+    without_removals,
+)
 from hai_sync.core.reconcile import needing_hashes, reconcile
 from hai_sync.core.reconcile_options import Outcome
 from hai_sync.errors import CHANGES_WHILE_READ

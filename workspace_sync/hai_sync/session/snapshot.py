@@ -15,8 +15,7 @@ from hai_sync.core.entry import Entry, Kind, Tree, ancestors, below
 from hai_sync.core.reconcile import differing
 from hai_sync.core.reconcile_options import Mode, Outcome
 from hai_sync.index import Index
-from hai_sync.remote.endpoint import Remote
-from hai_sync.remote.targets import existing_targets
+from hai_sync.remote.endpoint import Remote, existing_targets
 from hai_sync.rescan import rescan
 from hai_sync.scan import Filter, Scan, ScanCache, complete_tree, ignore_of, scan
 from hai_sync.session.options import Report, SyncOptions

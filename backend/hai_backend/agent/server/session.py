@@ -10,8 +10,8 @@ from typing import Protocol
 from grpc import aio
 
 from hai.client.connection.cancellation import raise_forgotten_cancellation
-from hai.client.connection.certificate_errors import explain_certificate
 from hai.client.connection.stream_call import StreamCall
+from hai.client.errors import explain_certificate
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.lease import Lease
 from hai_backend.agent.output import agent_log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hai.client.taskfile.validation.violations import nearest
+from hai.client.taskfile.validation.violations import suggestion_text
 from hai_backend.api.environments.environments import Environments
 from hai_backend.auth.permissions import Identity
 from hai_backend.domain.environment import (
@@ -57,7 +57,7 @@ class EnvironmentChoice:
             raise _invalid(f"{requested} is ambiguous: use one of {choice}")
         names = [str(e.full_name) for e in usable] + [e.name for e in usable]
         raise _invalid(
-            f"the cluster has no environment {requested[:128]!r}{nearest(requested, names)}; "
+            f"the cluster has no environment {requested[:128]!r}{suggestion_text(requested, names)}; "
             "`haienv push` builds one of yours there, `hai tui environments` lists its own"
         )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from hai.client.taskfile.validation.violations import nearest
+from hai.client.taskfile.validation.violations import suggestion_text
 from hai_backend.api.protocols import TaskManager
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity
@@ -103,7 +103,7 @@ class Environments:
         if found is None or not may_see(identity, found):
             names = [str(e.full_name) for e in await self.visible(identity)]
             raise NotFound(
-                f"environment {full_name} not found{nearest(str(full_name), names)}; "
+                f"environment {full_name} not found{suggestion_text(str(full_name), names)}; "
                 "`haienv list --remote` shows them",
                 reason="NO_SUCH_ENVIRONMENT",
             )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
-from hai.client.taskfile.validation.violations import nearest
+from hai.client.taskfile.validation.violations import suggestion_text
 from hai_backend.auth.permissions import Identity
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.accounts.right import Right
@@ -173,7 +173,7 @@ def _built_in(images: Iterable[Image], name: str) -> Image:
     if found is None:
         raise NotFound(
             f"built-in image {name[:63]!r} not found; "
-            f"`hai image list` shows them{nearest(name, by_name)}",
+            f"`hai image list` shows them{suggestion_text(name, by_name)}",
             reason="NO_SUCH_IMAGE",
         )
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hai.client.taskfile.validation.violations import nearest
+from hai.client.taskfile.validation.violations import suggestion_text
 from hai.v1.node_service_pb2 import UpdateGroupRequest
 from hai_backend.api.request.field_checks import NAME, Rules
 from hai_backend.api.scheduling.convert_policy import NAMES, policy_from_proto
@@ -24,7 +24,9 @@ def changed(before: Group, request: UpdateGroupRequest, base: Policy) -> Group:
     rules.matching("name", request.name, NAME, "a group's name")
     paths = _paths(request)
     for path in [path for path in dict.fromkeys(paths) if path not in _PATHS][:_SHOWN]:
-        rules.add("update_mask", f"there is no setting {path[:60]!r}{nearest(path, _PATHS)}")
+        rules.add(
+            "update_mask", f"there is no setting {path[:60]!r}{suggestion_text(path, _PATHS)}"
+        )
     policy = _checked(_merged(before, request, paths), base, rules)
     rules.check()
     packed = request.packed if "packed" in paths else before.packed

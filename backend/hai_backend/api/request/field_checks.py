@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TypeVar
 
-from hai.client.taskfile.validation.violations import Violations, nearest, quote_shortened
+from hai.client.taskfile.validation.violations import Violations, quote_shortened, suggestion_text
 from hai_backend.domain.errors import Invalid, Violation
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -84,6 +84,6 @@ class Rules:
         except ValueError:
             self.add(
                 field,
-                f"{quote_shortened(value)} must be one of {', '.join(kind)}{nearest(value, kind)}",
+                f"{quote_shortened(value)} must be one of {', '.join(kind)}{suggestion_text(value, kind)}",
             )
             return default

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hai.client.taskfile.validation.violations import nearest
+from hai.client.taskfile.validation.violations import suggestion_text
 from hai.client.tasks.filters import STATE_GROUPS, Term, parse_term, split_words
 from hai_backend.api.request import limits
 from hai_backend.api.request.field_checks import Rules
@@ -56,7 +56,7 @@ def parse_order(text: str) -> tuple[str, bool]:
     if column not in ORDERS:
         rules.add(
             "order_by",
-            f"{column[:40]!r} must be one of {', '.join(ORDERS)}{nearest(column, ORDERS)}",
+            f"{column[:40]!r} must be one of {', '.join(ORDERS)}{suggestion_text(column, ORDERS)}",
         )
     if direction.strip().lower() not in ("", "asc", "desc"):
         rules.add("order_by", f"{direction.strip()[:40]!r} must be desc or nothing")
@@ -70,7 +70,7 @@ def _terms(text: str, rules: Rules) -> Iterator[Term]:
         if term is None or word.count('"') % 2:
             rules.add("filter", f"{word[:60]!r} is not key:value; known keys are {', '.join(KEYS)}")
         elif term.key not in KEYS:
-            hint = nearest(term.key, KEYS)
+            hint = suggestion_text(term.key, KEYS)
             rules.add(
                 "filter",
                 f"{term.text!r}: there is no key {term.key!r}{hint}; there are {', '.join(KEYS)}",
@@ -122,7 +122,7 @@ def _state(term: Term, value: str, rules: Rules) -> frozenset[TaskState]:
         rules.add("filter", f"{term.text!r}: {value} is an outcome; write outcome:{value.lower()}")
     else:
         known = ", ".join(_STATES)
-        hint = nearest(value.lower(), _STATES)
+        hint = suggestion_text(value.lower(), _STATES)
         rules.add(
             "filter", f"{term.text!r}: there is no state {value[:40]!r}{hint}; there are {known}"
         )
@@ -133,7 +133,7 @@ def _word(term: Term, value: str, kind: Any, rules: Rules) -> list[Any]:
     known = {member.value.lower(): member for member in kind}
     if value.lower() in known:
         return [known[value.lower()]]
-    hint = nearest(value.lower(), known)
+    hint = suggestion_text(value.lower(), known)
     rules.add("filter", f"{term.text!r}: {value[:40]!r} is none of {', '.join(known)}{hint}")
     return []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grpc
 
-from hai.client.taskfile.validation.violations import nearest
+from hai.client.taskfile.validation.violations import suggestion_text
 from hai.v1 import audit_service_pb2 as pb
 from hai.v1.audit_service_pb2_grpc import AuditServiceServicer
 from hai_backend.api.request import limits, paging
@@ -34,7 +34,7 @@ class AuditService(AuditServiceServicer):
 def _query(request: pb.ListAuditRowsRequest) -> AuditQuery:
     rules = Rules()
     if request.code and request.code not in _CODES:
-        hint = nearest(request.code.upper(), _CODES)
+        hint = suggestion_text(request.code.upper(), _CODES)
         rules.add("code", f"{request.code[:40]!r} is no code of a call{hint}")
     rules.check()
     return AuditQuery(

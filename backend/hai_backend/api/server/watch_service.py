@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
-from hai.client.connection.merge_streams import merged
+from hai.client.connection.streams import merge_streams
 from hai.v1 import node_service_pb2, task_service_pb2
 from hai.v1 import watch_service_pb2 as pb
 from hai.v1.watch_service_pb2_grpc import WatchServiceServicer
@@ -32,7 +32,7 @@ class WatchService(WatchServiceServicer):
             wanted.append(self._of_nodes(request.nodes, context))
         if not wanted:
             raise Invalid((Violation("tasks", "say what to watch: tasks, nodes, or both"),))
-        async with aclosing(merged(*wanted)) as answers:
+        async with aclosing(merge_streams(*wanted)) as answers:
             async for answer in answers:
                 yield answer
 

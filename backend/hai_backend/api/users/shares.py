@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from hai.client.taskfile.validation.violations import nearest
+from hai.client.taskfile.validation.violations import suggestion_text
 from hai.v1 import user_pb2
 from hai_backend.api.nodes.allocation import held_of_shares
 from hai_backend.api.nodes.group_capacity import Capacity, GroupCapacity
@@ -58,7 +58,7 @@ def _check_group(
     elif share.group in groups:
         _check_sum(share, others, len(groups[share.group].nodes), rules)
     else:
-        near = nearest(share.group, groups)
+        near = suggestion_text(share.group, groups)
         rules.add(
             "share.group",
             f"there is no node group {share.group!r}; `hai groups` lists them{near}",

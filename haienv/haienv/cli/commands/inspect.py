@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import size_text
 from haienv.cli.common import EnvCommand, Settings, complete_names, find_environment
 from haienv.cli.view import aligned, as_dict, table, value_text
 from haienv.errors import NotFound

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import size_text
 from haienv.cli.common import EnvCommand, Settings, complete_names, own_environment
 from haienv.cli.view import aligned
 

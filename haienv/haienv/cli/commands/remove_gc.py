@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import size_text
 from haienv.cli.common import (
     EnvCommand,
     Settings,

@@ -16,7 +16,7 @@ class CancelledWithin(RuntimeError):
     """Something that a task waited for was cancelled, but not the task."""
 
 
-def being_cancelled() -> bool:
+def is_being_cancelled() -> bool:
     """Whether the current asyncio task is being cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
@@ -29,7 +29,7 @@ def raise_forgotten_cancellation() -> None:
     and the task would never end. (When a part fails after the end of the body, such a group counts that as a
     cancellation of the task: hence the condition.)
     """
-    if being_cancelled():
+    if is_being_cancelled():
         raise asyncio.CancelledError
 
 
@@ -39,7 +39,7 @@ def cancelled_only_from_outside(work: str) -> Iterator[None]:
     try:
         yield
     except asyncio.CancelledError as error:
-        if being_cancelled():
+        if is_being_cancelled():
             raise
         raise CancelledWithin(f"{work}: something that it waited for was cancelled") from error
 

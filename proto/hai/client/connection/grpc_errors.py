@@ -15,7 +15,6 @@ from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 from grpc.aio import AioRpcError
 
-from hai.client.connection import certificate_errors
 from hai.client.connection.stream_call import is_broken
 from hai.client.errors import (
     Conflict,
@@ -30,6 +29,7 @@ from hai.client.errors import (
     Unreachable,
     Untrusted,
     Violation,
+    explain_certificate,
 )
 
 _KINDS: Mapping[StatusCode, type[HaiError]] = {
@@ -74,7 +74,7 @@ def to_error(error: AioRpcError, address: str, *, token: bool = True) -> HaiErro
     if error.code() is StatusCode.UNAUTHENTICATED and not token:
         return Unauthenticated(f"there is no token for the server at {address}", hint=_NO_TOKEN)
     info, violations = _details(error)
-    wrong, way_out = certificate_errors.explain_certificate(error.details() or "")
+    wrong, way_out = explain_certificate(error.details() or "")
     if wrong and not info.reason:
         return Untrusted(f"the server at {address} {wrong}", hint=way_out)
     kind = Unreachable if is_broken(error) else _KINDS.get(error.code(), ServerError)

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from grpc import StatusCode, aio
 
-from hai.client.connection.cancellation import being_cancelled
+from hai.client.connection.cancellation import is_being_cancelled
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -66,7 +66,7 @@ class StreamCall(Generic[Request, Answer]):
             pass
         except asyncio.CancelledError:
             self._call.cancel()  # gRPC does it too, except before the call has begun
-            if being_cancelled():
+            if is_being_cancelled():
                 raise
         error = await self.status()
         if error.code() is StatusCode.OK:  # a write may have failed after the end
@@ -93,7 +93,7 @@ class StreamCall(Generic[Request, Answer]):
                 raise
         except asyncio.CancelledError:
             self._call.cancel()  # gRPC does it too, except before the call has begun
-            if being_cancelled():
+            if is_being_cancelled():
                 raise
         raise await self.status()
 
@@ -105,7 +105,7 @@ class StreamCall(Generic[Request, Answer]):
                 await self._call.done_writing()
         except asyncio.CancelledError:
             self._call.cancel()  # gRPC does it too, except before the call has begun
-            if being_cancelled():
+            if is_being_cancelled():
                 raise
 
     async def initial_metadata(self) -> aio.Metadata:

@@ -15,7 +15,7 @@ import grpc
 from grpc import aio
 
 from hai.client.connection.backoff import delays
-from hai.client.connection.cancellation import being_cancelled
+from hai.client.connection.cancellation import is_being_cancelled
 from hai.client.connection.multi_address import MultiAddressChannel
 from hai.client.connection.stream_call import StreamCall
 from hai.client.errors import Closed, HaiError, TimedOut, Unreachable, Untrusted, UsageError
@@ -129,7 +129,7 @@ class Connection:
                 if last or not retry or not _is_retriable(failure):
                     raise failure from error
             except asyncio.CancelledError:
-                if being_cancelled():
+                if is_being_cancelled():
                     raise
                 raise self._closed() from None  # gRPC cancels the calls of a closed channel
             await asyncio.sleep(delay)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from hai.client.errors import Invalid, Violation
 from hai.client.tasks.filters import COMPARE, STATE_GROUPS, parse_term, split_words
-from hai.client.text.enum_names import enum_name
+from hai.client.text.formatting import enum_name
 from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
 
 Test = Callable[[Task], bool]

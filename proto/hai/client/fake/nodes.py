@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 
+from hai.client.connection.streams import merge_streams
 from hai.client.errors import NotFound
+from hai.client.fake.tasks import FakeTaskService
 from hai.client.fake.world import World, copy, is_waiting
 from hai.v1 import node_service_pb2 as nodes
+from hai.v1 import watch_service_pb2 as rpc
 from hai.v1.node_pb2 import NODE_STATE_READY, Group, Node
 from hai.v1.policy_pb2 import SchedulingPolicy
 from hai.v1.server_service_pb2 import GetServerInfoRequest, ServerInfo
@@ -142,3 +146,23 @@ class FakeServerService:
             launcher="process",
             time=self._world.time(),
         )
+
+
+class FakeWatchService:
+    """WatchService over a World."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def Watch(self, request: rpc.WatchRequest) -> AsyncGenerator[rpc.WatchResponse, None]:
+        async with aclosing(merge_streams(self._tasks(request), self._nodes(request))) as answers:
+            async for answer in answers:
+                yield answer
+
+    async def _tasks(self, request: rpc.WatchRequest) -> AsyncGenerator[rpc.WatchResponse, None]:
+        async for answer in FakeTaskService(self._world).WatchTasks(request.tasks):
+            yield rpc.WatchResponse(tasks=answer)
+
+    async def _nodes(self, request: rpc.WatchRequest) -> AsyncGenerator[rpc.WatchResponse, None]:
+        async for answer in FakeNodeService(self._world).WatchNodes(request.nodes):
+            yield rpc.WatchResponse(nodes=answer)

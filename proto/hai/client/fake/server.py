@@ -12,20 +12,19 @@ from typing import Any
 
 from hai.client.client import Client
 from hai.client.errors import Unreachable
-from hai.client.fake.artifacts import FakeArtifactService
+from hai.client.fake.catalog import (
+    FakeArtifactService,
+    FakeImageService,
+    FakePortService,
+    FakeStorageService,
+)
 from hai.client.fake.containers import FakeContainerService, FakeTunnelService
-from hai.client.fake.environments import FakeEnvironmentService
-from hai.client.fake.images import FakeImageService
-from hai.client.fake.lists import FakeDatasetService, FakeMessageService
-from hai.client.fake.nodes import FakeNodeService, FakeServerService
-from hai.client.fake.ports import FakePortService
-from hai.client.fake.storage import FakeStorageService
+from hai.client.fake.lists import FakeDatasetService, FakeMessageService, FakeWebhookService
+from hai.client.fake.nodes import FakeNodeService, FakeServerService, FakeWatchService
 from hai.client.fake.tasks import FakeLogService, FakeTaskService
 from hai.client.fake.usage import FakeAuditService, FakeUsageService
 from hai.client.fake.users import FakeUserService
-from hai.client.fake.watches import FakeWatchService
-from hai.client.fake.webhooks import FakeWebhookService
-from hai.client.fake.workspaces import FakeWorkspaceService
+from hai.client.fake.workspaces import FakeEnvironmentService, FakeWorkspaceService
 from hai.client.fake.world import World, finish, hear, make_node, silence, start_run, suspend_run
 from hai.client.profile import Profile
 from hai.v1.artifact_service_pb2_grpc import ArtifactServiceStub

@@ -9,9 +9,9 @@ from hai.client.errors import Conflict, Invalid, Violation
 from hai.client.fake.filter import matcher
 from hai.client.fake.world import World, copy, finish, met, suspend_run
 from hai.client.taskfile.validation import violations
-from hai.client.tasks.agent_silence import is_silent
 from hai.client.tasks.diagnosis import diagnose
-from hai.client.text.enum_names import enum_name
+from hai.client.tasks.silent_agents import is_silent
+from hai.client.text.formatting import enum_name
 from hai.v1 import task_service_pb2 as rpc
 from hai.v1.log_service_pb2 import TailLogsRequest, TailLogsResponse
 from hai.v1.task_pb2 import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from hai.client.connection.resume import resumed
+from hai.client.connection.streams import resume_stream
 from hai.client.connection.transport import Transport
 from hai.client.resources.requests import pages
 from hai.v1.node_pb2 import Group, Node
@@ -67,7 +67,9 @@ class Nodes:
             request = WatchNodesRequest(group=group, after_version=version)
             return self._transport.stream(self._stub.WatchNodes, request)
 
-        return resumed(reopen, after_version, lambda r: r.version, patience=patience, endless=True)
+        return resume_stream(
+            reopen, after_version, lambda r: r.version, patience=patience, endless=True
+        )
 
     async def cordon(self, name: str, reason: str = "") -> Node:
         """Start no new ranks on a node."""

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hai.client.connection.transport import Transport
+from hai.client.resources.requests import timestamp
+from hai.v1.audit_service_pb2 import AuditRow, ListAuditRowsRequest, ListAuditRowsResponse
+from hai.v1.audit_service_pb2_grpc import AuditServiceStub
+from hai.v1.node_service_pb2 import WatchNodesRequest
 from hai.v1.server_service_pb2 import GetServerInfoRequest, ServerInfo
 from hai.v1.server_service_pb2_grpc import ServerServiceStub
+from hai.v1.task_service_pb2 import WatchTasksRequest
+from hai.v1.watch_service_pb2 import WatchRequest, WatchResponse
+from hai.v1.watch_service_pb2_grpc import WatchServiceStub
 
 if TYPE_CHECKING:
+    from hai.v1.audit_service_pb2_grpc import AuditServiceAsyncStub
     from hai.v1.server_service_pb2_grpc import ServerServiceAsyncStub
+    from hai.v1.watch_service_pb2_grpc import WatchServiceAsyncStub
 
 
 class Server:
@@ -27,3 +38,70 @@ class Server:
         """Version, cluster name and clock; needs no token."""
         call = self._stub.GetServerInfo
         return await self._transport.unary(call, GetServerInfoRequest(), retry=True)
+
+
+class Audit:
+    """Calls that made a change or tried to, newest first."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @cached_property
+    def _stub(self) -> AuditServiceAsyncStub:
+        return self._transport.stub(AuditServiceStub)
+
+    async def page(self, request: ListAuditRowsRequest) -> ListAuditRowsResponse:
+        """One page."""
+        return await self._transport.unary(self._stub.ListAuditRows, request, retry=True)
+
+    async def rows(
+        self,
+        *,
+        actor: str = "",
+        method: str = "",
+        resource: str = "",
+        code: str = "",
+        failed: bool = False,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        page_size: int = 500,
+    ) -> AsyncGenerator[AuditRow, None]:
+        """Every row that matches, fetched page by page."""
+        request = ListAuditRowsRequest(
+            actor=actor,
+            method=method,
+            resource=resource,
+            code=code,
+            failed=failed,
+            start_time=timestamp(start),
+            end_time=timestamp(end),
+            page_size=page_size,
+        )
+        while True:
+            page = await self.page(request)
+            for row in page.rows:
+                yield row
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+
+class Watches:
+    """Tasks and nodes together."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @cached_property
+    def _stub(self) -> WatchServiceAsyncStub:
+        return self._transport.stub(WatchServiceStub)
+
+    def tasks_and_nodes(
+        self, *, filter: str = "", tasks_after: int = 0, nodes_after: int = 0
+    ) -> AsyncGenerator[WatchResponse, None]:
+        """Changes after these versions, until the server ends. Raises Unreachable; callers open the watch again."""
+        request = WatchRequest(
+            tasks=WatchTasksRequest(filter=filter, after_version=tasks_after),
+            nodes=WatchNodesRequest(after_version=nodes_after),
+        )
+        return self._transport.stream(self._stub.Watch, request)

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hai.client.connection.resume import OnLost, resumed
+from hai.client.connection.streams import OnLost, resume_stream
 from hai.client.connection.transport import Transport
 from hai.client.resources.requests import timestamp
 from hai.v1.log_service_pb2 import TailLogsRequest, TailLogsResponse
@@ -61,7 +61,7 @@ class Logs:
             return self._transport.stream(self._stub.TailLogs, request)
 
         limit = patience if follow or patience is not None else 0.0
-        return resumed(reopen, cursor, lambda r: r.cursor, patience=limit, lost=lost)
+        return resume_stream(reopen, cursor, lambda r: r.cursor, patience=limit, lost=lost)
 
     async def page(
         self,

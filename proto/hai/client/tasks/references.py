@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from hai.client.errors import Ambiguous, Candidate, NotFound, UsageError
 from hai.client.tasks.filters import quote
-from hai.client.text.enum_names import enum_name
+from hai.client.text.formatting import enum_name
 from hai.v1.task_pb2 import Task, TaskState
 
 Kind = Literal["auto", "yaml", "name", "id"]

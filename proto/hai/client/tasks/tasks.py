@@ -9,14 +9,16 @@ from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hai.client.connection.resume import OnLost, resumed
+from hai.client.connection.streams import OnLost, resume_stream
 from hai.client.connection.transport import Transport
-from hai.client.errors import ServerError, TimedOut
+from hai.client.errors import ServerError, TimedOut, UsageError
 from hai.client.resources.requests import pages
 from hai.client.tasks.references import Kind, Resolver
-from hai.client.tasks.states import reached, task_state
 from hai.v1.task_pb2 import (
+    RUN_STATE_RUNNING,
     TASK_OUTCOME_UNSPECIFIED,
+    TASK_STATE_FINISHED,
+    TASK_STATE_RUNNING,
     Run,
     Task,
     TaskEvent,
@@ -182,7 +184,7 @@ class Tasks:
             request = WatchTasksRequest(filter=filter, after_version=version)
             return self._transport.stream(self._stub.WatchTasks, request)
 
-        return resumed(
+        return resume_stream(
             reopen,
             after_version,
             lambda r: r.version,
@@ -282,3 +284,23 @@ class Tasks:
                     if reached(task, state):
                         return task
         raise AssertionError("a watch never ends by itself")
+
+
+_PREFIX = "TASK_STATE_"
+
+
+def task_state(name: str) -> TaskState.ValueType:
+    """The state of a name: finished, RUNNING, TASK_STATE_SUSPENDED, waiting-init … Raises UsageError."""
+    requested = _PREFIX + name.upper().replace("-", "_").removeprefix(_PREFIX)
+    states = {key: value for key, value in TaskState.items() if value}
+    if requested not in states:
+        choices = ", ".join(key.removeprefix(_PREFIX).lower() for key in states)
+        raise UsageError(f"no task state is called {name!r}", hint=f"use one of {choices}")
+    return states[requested]
+
+
+def reached(task: Task, state: TaskState.ValueType) -> bool:
+    """True when the task is in the state, or can never reach it. RUNNING is reached when the programs run."""
+    if task.state == state == TASK_STATE_RUNNING:
+        return task.run.state == RUN_STATE_RUNNING
+    return task.state in (state, TASK_STATE_FINISHED)

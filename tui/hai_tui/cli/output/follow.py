@@ -21,7 +21,7 @@ from hai_tui.views.tasks import status
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-    from hai.client.connection.resume import OnLost
+    from hai.client.connection.streams import OnLost
     from hai.v1.log_service_pb2 import LogLine
     from hai.v1.task_pb2 import Task
 

@@ -24,8 +24,8 @@ from hai_tui.i18n import text
 from hai_tui.runtime.textual_compat import later, run_in_background
 from hai_tui.screens.cluster.node_actions import NodeActionsPage
 from hai_tui.style.theme import tones
-from hai_tui.views.agent_silence import silent_node
 from hai_tui.views.node_labels import labels_of
+from hai_tui.views.silent_agents import silent_node
 from hai_tui.widgets.dialogs.prompt import Question
 from hai_tui.widgets.node_map import NodeMap
 from hai_tui.widgets.plain import Static

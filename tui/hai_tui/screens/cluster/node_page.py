@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.containers import Vertical
 from textual.widget import Widget
 
-from hai.client.tasks.agent_silence import node_silences
+from hai.client.tasks.silent_agents import silent_agents_on_node
 from hai_tui.actions import Action
 from hai_tui.cluster.text import node_card
 from hai_tui.cluster.usage import numbers
@@ -161,7 +161,7 @@ class NodePage(NodeActionsPage):
 
     def _tick(self) -> None:
         """For how long agents are silent, is counted."""
-        if self.is_ready and self._node is not None and node_silences(self._node):
+        if self.is_ready and self._node is not None and silent_agents_on_node(self._node):
             self._draw(self._node)
 
     def _load_usage(self) -> None:

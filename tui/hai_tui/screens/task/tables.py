@@ -41,7 +41,7 @@ def _rank_state(rank: Rank, now: float) -> Cell:
 
 def _exit(rank: Rank, now: float) -> Cell:
     """How the program ended; of one that is not known to have ended, for how long its agent is silent."""
-    from hai_tui.views.agent_silence import silent_rank
+    from hai_tui.views.silent_agents import silent_rank
 
     if silent := silent_rank(rank, now):
         return Cell(silent, "bad")

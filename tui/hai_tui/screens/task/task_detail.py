@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hai.client.tasks.agent_silence import run_silence
+from hai.client.tasks.silent_agents import silent_agents_of_run
 from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
 
@@ -33,7 +33,9 @@ class TaskDetail:
         after = self.events[-1].sequence if self.events else 0
         self.events += await client.tasks.events(id, after)
         explained = (
-            self.task.waiting.reason or self.task.suspend_count or run_silence(self.task.run)
+            self.task.waiting.reason
+            or self.task.suspend_count
+            or silent_agents_of_run(self.task.run)
         )
         self.why = await client.tasks.explain(id) if explained else None
 

@@ -15,8 +15,8 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from hai.client.errors import HaiError, NotFound
-from hai.client.tasks.agent_silence import run_silence
 from hai.client.tasks.references import parse_id
+from hai.client.tasks.silent_agents import silent_agents_of_run
 from hai_tui.actions import Action
 from hai_tui.i18n import text
 from hai_tui.runtime.textual_compat import run_in_background
@@ -265,7 +265,7 @@ class TaskPage(TaskActionsPage):
         self._put("summary", task_text.summary(detail.task, detail.waiting, now, styles))
         self.status(self._cursor_summary() or task_text.status_line(detail.task, now))
         self._update_dependencies()
-        if run_silence(detail.task.run) is not None:  # for how long, is counted
+        if silent_agents_of_run(detail.task.run) is not None:  # for how long, is counted
             self._draw_overview()
             self._draw_why()
 

@@ -9,9 +9,9 @@ from rich.padding import Padding
 from rich.style import Style
 from rich.text import Text
 
-from hai.client.tasks.agent_silence import is_silent, run_silence
 from hai.client.tasks.diagnosis import failed_ranks, first_failed_rank
-from hai.client.text.enum_names import enum_name, stop_code_names
+from hai.client.tasks.silent_agents import is_silent, silent_agents_of_run
+from hai.client.text.formatting import enum_name, stop_code_names
 from hai.client.text.state_style import SILENT, StateStyle, state_style
 from hai.v1.task_pb2 import (
     TASK_OUTCOME_FAILED,
@@ -28,9 +28,9 @@ from hai_tui.formatting.table import printable
 from hai_tui.formatting.values import held_seconds, local, priority_name, since, span
 from hai_tui.i18n import text
 from hai_tui.tasks.descriptions import likely_cause
-from hai_tui.views.agent_silence import silent_run, silent_task
 from hai_tui.views.dry_run import ahead
 from hai_tui.views.goodput import sentences as goodput_sentences
+from hai_tui.views.silent_agents import silent_run, silent_task
 from hai_tui.views.start_forecast import sentences as start_sentences
 from hai_tui.views.tasks import status
 from hai_tui.widgets.plain import Group, Table, grid
@@ -50,7 +50,7 @@ def state_label(state: str, tones: Tones) -> Text:
 
 def task_state_label(task: Task, tones: Tones) -> Text:
     """Glyph and word of a task's state; of one with a silent agent another glyph, because it may not be true."""
-    if run_silence(task.run) is None:
+    if silent_agents_of_run(task.run) is None:
         return state_label(status(task), tones)
     return Text(f"{SILENT.glyph} {status(task)}", tones[SILENT.tone])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hai.client.tasks.agent_silence import run_silence
+from hai.client.tasks.silent_agents import silent_agents_of_run
 from hai.client.text.state_style import SILENT, state_style
 from hai_tui.feed.task_status import cached_status
 from hai_tui.formatting.cells import Cell, Column
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 def status_cell(task: Task, now: float) -> Cell:
     """Glyph, word and tone."""
     state_name = cached_status(task)
-    style = SILENT if run_silence(task.run) else state_style(state_name)
+    style = SILENT if silent_agents_of_run(task.run) else state_style(state_name)
     short = {"WAITING_INIT": "WAITING"}.get(state_name, state_name)
     return Cell(f"{style.glyph} {short}", style.tone)
 
 
 def _cells_of(waiting: Callable[[Task], Waiting]) -> dict[str, Callable[[Any, float], str]]:
     """Cells of what changes without the task: place, start and why it waits."""
-    from hai_tui.views.agent_silence import silent_cell
+    from hai_tui.views.silent_agents import silent_cell
     from hai_tui.views.start_forecast import short
 
     def why(task: Task, now: float) -> str:

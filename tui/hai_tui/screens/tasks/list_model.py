@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.widget import Widget
 
 from hai.client.errors import HaiError
-from hai.client.tasks.agent_silence import run_silence
+from hai.client.tasks.silent_agents import silent_agents_of_run
 from hai_tui.feed.sorted_filtered_index import SortedFilteredIndex
 from hai_tui.formatting.table import printable
 from hai_tui.i18n import text
@@ -168,16 +168,16 @@ class TaskListPage(TaskActionsPage):
     def tick(self) -> None:
         """The status line counts for how long the agent of the task under the cursor has been silent."""
         task = self._row(self.table.cursor_id) if self.on_top else None
-        if task is not None and run_silence(task.run) is not None:
+        if task is not None and silent_agents_of_run(task.run) is not None:
             self.write_status()
 
     def _cursor_reason(self) -> str:
         """Why the task under the cursor is as it is, where no column says so, or not all of it."""
         table = self.table
         task = self._row(table.cursor_id)
-        if task is None or (table.shows("why") and run_silence(task.run) is None):
+        if task is None or (table.shows("why") and silent_agents_of_run(task.run) is None):
             return ""
-        from hai_tui.views.agent_silence import silent_task
+        from hai_tui.views.silent_agents import silent_task
 
         waits, silent = self.hai.waiting(task), silent_task(task, self.hai.now())
         sentence = silent or waits.message or waits.reason or task.reason or task.run.reason

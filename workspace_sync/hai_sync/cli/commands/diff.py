@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from hai.client.errors import NotFound
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import size_text
 from hai_sync.cli.options import common, filter_of, filters, note_unused, outward_links, wants_json
 from hai_sync.cli.remote_selector import Revision
 from hai_sync.cli.reporting import change_facts, event, print_problems, printable

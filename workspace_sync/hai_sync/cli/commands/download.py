@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import size_text
 from hai_sync.cli.commands.remove import matching
 from hai_sync.cli.options import common, wants_json
 from hai_sync.cli.remote_selector import RemoteSelector, remote_selector_options, select_remote

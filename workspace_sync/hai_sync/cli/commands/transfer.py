@@ -12,7 +12,7 @@ from hai_sync.cli.options import note_unused, sync_options_of, transfer, wants_j
 from hai_sync.cli.reporting import Progress, print_plan, print_report
 from hai_sync.cli.session_factory import with_session
 from hai_sync.core.reconcile_options import Mode
-from hai_sync.remote.rate_limit import RateLimit
+from hai_sync.remote.endpoint import RateLimit
 from hai_sync.session.options import Report
 from hai_sync.session.session import Session
 

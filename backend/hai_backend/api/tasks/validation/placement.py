@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hai.client.taskfile.validation.conditions import BUILT_IN_SERVICE, node_count
-from hai.client.taskfile.validation.violations import nearest
+from hai.client.taskfile.validation.violations import suggestion_text
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.api.nodes.group_capacity import GroupCapacity
 from hai_backend.api.request.field_checks import Rules
@@ -36,7 +36,9 @@ def _check_group(group: str, zone: str, context: SubmitContext, rules: Rules) ->
     if group not in context.capacity:
         known = sorted(context.capacity)
         existing = ", ".join(known[:20]) or "none yet"
-        message = f"there is no group {group[:64]!r}; there are {existing}{nearest(group, known)}"
+        message = (
+            f"there is no group {group[:64]!r}; there are {existing}{suggestion_text(group, known)}"
+        )
         rules.add("resource.group", message, "NO_SUCH_GROUP")
     elif zone and zone not in context.capacity[group].zones:
         existing = ", ".join(sorted(context.capacity[group].zones)) or "none"
@@ -65,7 +67,7 @@ def _check_assigned(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> 
 
 def _check_nodes(names: Sequence[str], group: GroupCapacity, zone: str, rules: Rules) -> None:
     unknown = next((name for name in names if name not in group.nodes), "")
-    suggestion = nearest(unknown, group.nodes)  # for the first unknown name only
+    suggestion = suggestion_text(unknown, group.nodes)  # for the first unknown name only
     for index, name in enumerate(names):
         node, path = group.nodes.get(name), f"options.assigned_nodes[{index}]"
         if node is None:

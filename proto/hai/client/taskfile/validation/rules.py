@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from hai.client.errors import Violation
 from hai.client.taskfile import fields
 from hai.client.taskfile.validation import limits
-from hai.client.taskfile.validation.violations import Violations, nearest, quote_shortened
+from hai.client.taskfile.validation.violations import Violations, quote_shortened, suggestion_text
 from hai.redaction import redact
 from hai.task import env
 from hai.task.levels import EXP_PRIORITY
@@ -122,7 +122,9 @@ class Choice:
         if value in self.choices:
             return ""
         known = ", ".join(word for word in self.choices if word)
-        return f"{quote_shortened(value)} must be one of {known}{nearest(value, self.choices)}"
+        return (
+            f"{quote_shortened(value)} must be one of {known}{suggestion_text(value, self.choices)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai.client.text.enum_names import enum_name
+from hai.client.text.formatting import enum_name
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.output.output import dump, print_rows
 from hai_tui.cli.settings import Settings, with_client

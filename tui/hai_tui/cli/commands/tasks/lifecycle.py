@@ -122,7 +122,7 @@ def resume(settings: Settings, tasks: tuple[str, ...], kind: Kind) -> int:
 
 def _describe_resumed(task: Task) -> str:
     """Say what happens next. A task that is being stopped ends all the same."""
-    from hai.client.text.enum_names import stop_code_names
+    from hai.client.text.formatting import stop_code_names
 
     status_name = status(task)
     is_final = not _FINAL_STOP_CODES.isdisjoint(stop_code_names(task.run.stop_code))

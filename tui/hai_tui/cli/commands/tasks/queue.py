@@ -16,8 +16,8 @@ from hai_tui.formatting.table import Column, View, printable
 from hai_tui.formatting.values import local, priority_name
 from hai_tui.i18n import text
 from hai_tui.name_warnings import group_warning
-from hai_tui.views.agent_silence import silent_task
 from hai_tui.views.dry_run import ahead
+from hai_tui.views.silent_agents import silent_task
 from hai_tui.views.start_forecast import sentences as start_sentences
 from hai_tui.views.tasks import QUEUE, status
 

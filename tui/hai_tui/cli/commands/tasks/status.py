@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai.client.text.sizes import size_text
+from hai.client.text.formatting import size_text
 from hai_tui.cli.command import HaiCommand, TableCommand
 from hai_tui.cli.commands.tasks.top import cluster_lines
 from hai_tui.cli.output.follow import task_exit_code
@@ -15,8 +15,8 @@ from hai_tui.cli.parameters import any_tasks, many_tasks
 from hai_tui.cli.settings import Settings, with_client
 from hai_tui.formatting.values import Span
 from hai_tui.i18n import text
-from hai_tui.views.agent_silence import silent_task
 from hai_tui.views.goodput import sentences
+from hai_tui.views.silent_agents import silent_task
 from hai_tui.views.start_forecast import sentences as start_sentences
 from hai_tui.views.tasks import OWN, RANKS, TASKS
 

@@ -52,7 +52,7 @@ def _show_page(
     if settings.structured:
         _dump_page(settings, groups, running, queue)
         return
-    from hai.client.tasks.agent_silence import run_silence
+    from hai.client.tasks.silent_agents import silent_agents_of_run
     from hai_tui.cli.output.output import note_cut_queue, show
     from hai_tui.i18n import text
     from hai_tui.views.tasks import QUEUE, TASKS
@@ -61,7 +61,7 @@ def _show_page(
         waiting = max(len(queue), sum(group.waiting_tasks for group in groups))
         for line in cluster_lines(groups, len(running), waiting):
             click.echo(line)
-        if silent := sum(run_silence(task.run) is not None for task in running):
+        if silent := sum(silent_agents_of_run(task.run) is not None for task in running):
             click.echo(text("top.silent", count=silent))
         click.echo()
     show(settings, TASKS, running)

@@ -1,4 +1,4 @@
-"""Streams that survive a restart of the server: they are reopened at the position of the last answer."""
+"""Combines and resumes streams of answers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Patience:
         self._notified = True
 
 
-async def resumed(
+async def resume_stream(
     reopen: Callable[[Position], AsyncGenerator[Answer, None]],
     position: Position,
     position_of: Callable[[Answer], Position],
@@ -86,3 +86,23 @@ async def resumed(
         if failure is None and not endless:
             return
         await waiting.wait(failure)
+
+
+async def merge_streams(*streams: AsyncGenerator[Answer, None]) -> AsyncGenerator[Answer, None]:
+    """Yield the answers of all streams. Each stream is read one answer ahead; all end with the first that ends."""
+    waiting = {asyncio.ensure_future(anext(stream, None)): stream for stream in streams}
+    try:
+        while waiting:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if (answer := task.result()) is None:
+                    return
+                stream = waiting.pop(task)
+                yield answer
+                waiting[asyncio.ensure_future(anext(stream, None))] = stream
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        for stream in streams:
+            await stream.aclose()

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from hai.client.fake.server import FakeClient
-from hai.client.tasks.agent_silence import (
-    Silence,
-    agent_silence,
+from hai.client.tasks.silent_agents import (
+    SilentAgents,
     duration_text,
-    node_silences,
-    run_silence,
-    silence_text,
+    silent_agent_of,
+    silent_agents_of_run,
+    silent_agents_on_node,
+    silent_agents_text,
 )
 from hai.v1.task_pb2 import Run
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
@@ -27,31 +27,31 @@ NOW = 1_800_000_000.0
     ("silence", "english", "chinese"),
     [
         pytest.param(
-            Silence((0,), 1, NOW - 40),
+            SilentAgents((0,), 1, NOW - 40),
             "agent silent for 40 s",
             "agent 已失联 40 s",
             id="the only rank",
         ),
         pytest.param(
-            Silence((3,), 8, NOW - 40),
+            SilentAgents((3,), 8, NOW - 40),
             "agent of rank 3 silent for 40 s",
             "rank 3 的 agent 已失联 40 s",
             id="one of several",
         ),
         pytest.param(
-            Silence((1, 2, 5), 8, NOW - 120),
+            SilentAgents((1, 2, 5), 8, NOW - 120),
             "agents of 3 of 8 ranks silent, longest for 2 min",
             "8 个 rank 中 3 个的 agent 失联，最长 2 min",
             id="several",
         ),
         pytest.param(
-            Silence((0, 1), 2, NOW - 10),
+            SilentAgents((0, 1), 2, NOW - 10),
             "agents of all 2 ranks silent, longest for 10 s",
             "全部 2 个 rank 的 agent 失联，最长 10 s",
             id="all",
         ),
         pytest.param(
-            Silence((0, 4), 0, NOW - 10),
+            SilentAgents((0, 4), 0, NOW - 10),
             "agents of 2 ranks silent, longest for 10 s",
             "2 个 rank 的 agent 失联，最长 10 s",
             id="on a node that knows only its own ranks",
@@ -59,17 +59,17 @@ NOW = 1_800_000_000.0
     ],
 )
 def test_one_sentence_says_who_is_silent_and_for_how_long(
-    silence: Silence, english: str, chinese: str
+    silence: SilentAgents, english: str, chinese: str
 ) -> None:
-    assert silence_text(silence, NOW) == english
-    assert silence_text(silence, NOW, chinese=True) == chinese
+    assert silent_agents_text(silence, NOW) == english
+    assert silent_agents_text(silence, NOW, chinese=True) == chinese
 
 
 def test_the_panel_says_the_same() -> None:
     """jupyter_ext/test/model.test.ts reads the same cases."""
     for case in json.loads((TESTDATA / "silence.json").read_text()):
-        silence = Silence(tuple(case["ranks"]), case["rank_count"], NOW)
-        assert silence_text(silence, NOW + case["seconds"]) == case["english"]
+        silence = SilentAgents(tuple(case["ranks"]), case["rank_count"], NOW)
+        assert silent_agents_text(silence, NOW + case["seconds"]) == case["english"]
 
 
 @pytest.mark.parametrize(
@@ -95,19 +95,19 @@ async def test_the_fake_silences_agents_of_a_task_and_on_its_nodes() -> None:
     fake.start(task.id, ["n0", "n1"])
     fake.silence(task.id, 1, seconds=40)
 
-    found = run_silence((await fake.tasks.get(task.id)).run)
-    assert found == Silence((1,), 2, fake.world.now - 40)
-    assert node_silences(await fake.nodes.get("n0")) == {}
+    found = silent_agents_of_run((await fake.tasks.get(task.id)).run)
+    assert found == SilentAgents((1,), 2, fake.world.now - 40)
+    assert silent_agents_on_node(await fake.nodes.get("n0")) == {}
     node = await fake.nodes.get("n1")
-    assert node_silences(node) == {task.id: Silence((1,), 0, fake.world.now - 40)}
-    assert agent_silence(node.tenants[0]) == Silence((0,), 1, fake.world.now - 40)
+    assert silent_agents_on_node(node) == {task.id: SilentAgents((1,), 0, fake.world.now - 40)}
+    assert silent_agent_of(node.tenants[0]) == SilentAgents((0,), 1, fake.world.now - 40)
     answer = await fake.tasks.explain(task.id)
     assert [(silent.rank, silent.node) for silent in answer.silent_ranks] == [(1, "n1")]
 
     fake.hear(task.id)
-    assert run_silence((await fake.tasks.get(task.id)).run) is None
-    assert node_silences(await fake.nodes.get("n1")) == {}
+    assert silent_agents_of_run((await fake.tasks.get(task.id)).run) is None
+    assert silent_agents_on_node(await fake.nodes.get("n1")) == {}
 
 
 def test_a_run_without_ranks_is_not_silent() -> None:
-    assert run_silence(Run()) is None
+    assert silent_agents_of_run(Run()) is None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class SilentAgents:
     """The silent agents of one task. At least one agent is silent."""
 
     ranks: tuple[int, ...]  # whose agents are silent, in order
@@ -26,18 +26,18 @@ class Silence:
     since: float  # last message of the agent that has been silent for longest; seconds since 1970
 
 
-def run_silence(run: Run) -> Silence | None:
+def silent_agents_of_run(run: Run) -> SilentAgents | None:
     """The silent agents of a run, or None."""
     silent = {r.index: _seconds(r.silent_since_time) for r in run.ranks if is_silent(r)}
     return _silence(silent, len(run.ranks))
 
 
-def without_rank(silence: Silence) -> Silence:
+def without_rank_number(silence: SilentAgents) -> SilentAgents:
     """For a narrow cell: the sentence about a single rank does not name the rank."""
     return replace(silence, rank_count=1) if len(silence.ranks) == 1 else silence
 
 
-def node_silences(node: Node) -> Mapping[int, Silence]:
+def silent_agents_on_node(node: Node) -> Mapping[int, SilentAgents]:
     """The silent agents on a node, by the number of the task that they belong to."""
     silent: dict[int, dict[int, float]] = {}
     for tenant in node.tenants:
@@ -48,11 +48,11 @@ def node_silences(node: Node) -> Mapping[int, Silence]:
     return {task: silence for task, silence in found.items() if silence}
 
 
-def agent_silence(holder: Rank | NodeTenant) -> Silence | None:
+def silent_agent_of(holder: Rank | NodeTenant) -> SilentAgents | None:
     """The silent agent of one rank, or None."""
     if not holder.HasField("silent_since_time"):
         return None
-    return Silence((0,), 1, _seconds(holder.silent_since_time))
+    return SilentAgents((0,), 1, _seconds(holder.silent_since_time))
 
 
 def is_silent(rank: Rank) -> bool:
@@ -60,7 +60,7 @@ def is_silent(rank: Rank) -> bool:
     return rank.HasField("silent_since_time")
 
 
-def silence_text(silence: Silence, now: float, *, chinese: bool = False) -> str:
+def silent_agents_text(silence: SilentAgents, now: float, *, chinese: bool = False) -> str:
     """`agent silent for 40 s`; `agents of 3 of 8 ranks silent, longest for 2 min`. `now`: seconds since 1970."""
     facts = {
         "rank": silence.ranks[0],
@@ -71,7 +71,7 @@ def silence_text(silence: Silence, now: float, *, chinese: bool = False) -> str:
     return _PHRASES[_case(silence)][chinese].format(**facts)
 
 
-def _case(silence: Silence) -> str:
+def _case(silence: SilentAgents) -> str:
     count, ranks = len(silence.ranks), silence.rank_count
     if count == 1:
         return "one" if ranks <= 1 else "one of several"
@@ -111,10 +111,10 @@ def duration_text(seconds: float) -> str:
     return " ".join(parts_text) or "0 s"
 
 
-def _silence(silent: Mapping[int, float], rank_count: int) -> Silence | None:
+def _silence(silent: Mapping[int, float], rank_count: int) -> SilentAgents | None:
     if not silent:
         return None
-    return Silence(tuple(sorted(silent)), rank_count, min(silent.values()))
+    return SilentAgents(tuple(sorted(silent)), rank_count, min(silent.values()))
 
 
 def _seconds(time: Timestamp) -> float:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hai.client.tasks.agent_silence import (
-    Silence,
-    agent_silence,
-    node_silences,
-    run_silence,
-    silence_text,
-    without_rank,
+from hai.client.tasks.silent_agents import (
+    SilentAgents,
+    silent_agent_of,
+    silent_agents_of_run,
+    silent_agents_on_node,
+    silent_agents_text,
+    without_rank_number,
 )
 from hai_tui.i18n import language, text
 
@@ -27,25 +27,25 @@ def silent_task(task: Task, now: float) -> str:
 
 def silent_cell(task: Task, now: float) -> str:
     """The same for a cell with little room: it does not name the only silent rank."""
-    silence = run_silence(task.run)
-    return _phrase(without_rank(silence) if silence else None, now)
+    silence = silent_agents_of_run(task.run)
+    return _phrase(without_rank_number(silence) if silence else None, now)
 
 
 def silent_run(run: Run, now: float) -> str:
     """The same of a run."""
-    return _phrase(run_silence(run), now)
+    return _phrase(silent_agents_of_run(run), now)
 
 
 def silent_rank(holder: Rank | NodeTenant, now: float) -> str:
     """The same of one rank."""
-    return _phrase(agent_silence(holder), now)
+    return _phrase(silent_agent_of(holder), now)
 
 
 def silent_node(node: Node, now: float) -> Iterator[str]:
     """One phrase for each task with silent agents on the node: `task 12: agent silent for 40 s`."""
-    for task, silence in sorted(node_silences(node).items()):
+    for task, silence in sorted(silent_agents_on_node(node).items()):
         yield text("silent.task", id=task, silent=_phrase(silence, now))
 
 
-def _phrase(silence: Silence | None, now: float) -> str:
-    return silence_text(silence, now, chinese=language() == "zh") if silence else ""
+def _phrase(silence: SilentAgents | None, now: float) -> str:
+    return silent_agents_text(silence, now, chinese=language() == "zh") if silence else ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from grpc import StatusCode
 
 from hai.client import errors
 from hai.client.client import Client
+from hai.client.connection.streams import merge_streams
 from hai.v1.log_service_pb2 import LogLine, TailLogsResponse
 from hai.v1.task_pb2 import (
     RUN_STATE_BUILDING,
@@ -70,7 +72,7 @@ async def test_a_watch_gives_up_when_patience_ends(scripted) -> None:
 
 
 async def test_a_server_that_stays_away_is_told_once(scripted, monkeypatch) -> None:
-    monkeypatch.setattr("hai.client.connection.resume.NOTIFY_AFTER_SECONDS", 0.2)
+    monkeypatch.setattr("hai.client.connection.streams.NOTIFY_AFTER_SECONDS", 0.2)
     scripted.streams["WatchTasks"] = versions
     told: list[str] = []
     async with Client(scripted.profile) as client:
@@ -209,3 +211,64 @@ async def test_a_wait_for_several_names_the_one_that_is_not_there(scripted) -> N
         assert [task.id for task in await client.tasks.wait_all([6, 8])] == [6, 8]
         with pytest.raises(errors.TimedOut, match="task 7 was not finished"):
             await client.tasks.wait_all([6, 7, 8], timeout=0.2)
+
+
+class Stream:
+    """Says numbers, and knows how many it was asked for and whether it was closed."""
+
+    def __init__(self, *numbers: int, endless: bool = True, failure: Exception | None = None):
+        self._numbers = numbers
+        self._endless = endless
+        self._failure = failure
+        self.asked = 0
+        self.closed = False
+
+    async def say(self) -> AsyncGenerator[int, None]:
+        try:
+            for number in self._numbers:
+                self.asked += 1
+                yield number
+            if self._failure:
+                raise self._failure
+            if self._endless:
+                await asyncio.Event().wait()
+        finally:
+            self.closed = True
+
+
+async def test_each_stream_keeps_its_order_and_none_is_asked_ahead() -> None:
+    odd, even = Stream(1, 3, 5), Stream(2, 4)
+    seen: list[int] = []
+    async with aclosing(merge_streams(odd.say(), even.say())) as answers:
+        first = await anext(answers)
+        assert odd.asked + even.asked <= 2
+        seen.append(first)
+        while len(seen) < 5:
+            seen.append(await anext(answers))
+    assert [n for n in seen if n % 2] == [1, 3, 5]
+    assert [n for n in seen if not n % 2] == [2, 4]
+    assert (odd.closed, even.closed) == (True, True)
+
+
+async def test_the_first_end_is_the_end_of_all() -> None:
+    ends, waits = Stream(1, endless=False), Stream()
+    assert [n async for n in merge_streams(ends.say(), waits.say())] == [1]
+    assert waits.closed
+
+
+async def test_a_failure_is_that_of_the_whole() -> None:
+    fails, waits = Stream(failure=ValueError("bad")), Stream(1)
+    with pytest.raises(ValueError, match="bad"):
+        async for _ in merge_streams(fails.say(), waits.say()):
+            pass
+    assert waits.closed
+
+
+async def test_a_reader_that_is_canceled_leaves_nothing_behind() -> None:
+    quiet = Stream()
+    reading = asyncio.ensure_future(anext(merge_streams(quiet.say(), quiet.say())))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    assert quiet.closed
