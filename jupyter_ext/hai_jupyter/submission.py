@@ -13,7 +13,7 @@ from typing import Any
 from hai.client.client import Client
 from hai.client.errors import HaiError
 from hai.client.taskfile.spec import read_spec
-from hai.client.taskfile.writer import mapping
+from hai.client.taskfile.writer import to_mapping
 from hai.client.tasks.filters import quote
 from hai.v1.task_spec_pb2 import TaskSpec
 from hai_jupyter.contents_path import ContentsPaths
@@ -56,7 +56,7 @@ def compose(source: Source, places: ContentsPaths, python: str, *, write: bool) 
     """The spec of it. Only with `write` is the copy of a notebook made."""
     path = places.file(source.path)
     if (said := task_file(path)) is not None:
-        return read_spec(_merged(mapping(said), source.form), rules=False)
+        return read_spec(_merged(to_mapping(said), source.form), rules=False)
     if path.suffix == ".ipynb":
         copy = submission.copy_of(path, source.cells, write=write)
         base = notebook_task(default_name(source), copy, path.parent, python, source.parameters)

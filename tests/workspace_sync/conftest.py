@@ -16,12 +16,12 @@ import pytest
 from hai.client.connection.transport import Connection
 from hai.client.profile import Profile
 from hai_sync.cli.session_factory import open_session
-from hai_sync.core.chunks import digest_of
+from hai_sync.core.chunks import compute_digest
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
 from hai_sync.core.reconcile_options import Mode, Policy, Rules
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.session import Session
-from hai_sync.workspace_dir import create
+from hai_sync.workspace_dir import create_workspace
 from tests.support.servers import server_process
 
 
@@ -40,7 +40,7 @@ def _item(token: str) -> tuple[str, Entry]:
         return path, Entry(Kind.SYMLINK, target=target)
     path, _, content = token.partition("=")
     content, _, time = content.partition("@")
-    digest = digest_of(content.encode())
+    digest = compute_digest(content.encode())
     name = path.removesuffix("*")
     return name, Entry(Kind.FILE, digest, len(content), name != path, mtime_ns=int(time or 0))
 
@@ -151,7 +151,7 @@ async def laptops(
     async def make(host: str) -> Laptop:
         root = tmp_path / host
         root.mkdir()
-        workspace_dir, _ = create(root, name)
+        workspace_dir, _ = create_workspace(root, name)
         session = open_session(workspace_dir, connection)
         workspace = await session.remote.create()
         made.append(Laptop(root, session, Path(workspace.path)))

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from hai_sync.settings import NAMES, save_setting, settings
-from hai_sync.workspace_dir import WorkspaceDir, create, find
+from hai_sync.settings import NAMES, save_setting, read_settings
+from hai_sync.workspace_dir import WorkspaceDir, create_workspace, find_workspace
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> WorkspaceDir:
-    return create(tmp_path, "w")[0]
+    return create_workspace(tmp_path, "w")[0]
 
 
 @pytest.mark.parametrize(
@@ -32,18 +32,18 @@ def workspace(tmp_path: Path) -> WorkspaceDir:
 def test_what_is_set(workspace: WorkspaceDir, lines: str, found: dict[str, str]) -> None:
     with (workspace.private_dir / "workspace.yml").open("a") as file:
         file.write(lines + "\n")
-    assert settings(workspace) == found
+    assert read_settings(workspace) == found
 
 
 def test_two_who_set_at_once_take_turns(workspace: WorkspaceDir) -> None:
     def keep(name: str) -> None:
         for number in range(150):
             save_setting(workspace, name, str(number))
-            assert settings(workspace)[name] == str(number)
+            assert read_settings(workspace)[name] == str(number)
 
     with ThreadPoolExecutor() as threads:
         list(threads.map(keep, NAMES))
-    assert find(workspace.root) == workspace
+    assert find_workspace(workspace.root) == workspace
 
 
 def test_a_full_disk_is_told_with_the_file_which_stays(workspace: WorkspaceDir) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hai.client import errors
 from hai_sync.workspace_dir import data_directory
 
-_CODES: tuple[tuple[type[Exception], int], ...] = (
+_EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotFound, 3),
     (errors.Denied, 4),
     (errors.Unauthenticated, 4),
@@ -24,7 +24,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
 
 
 class Failure(NamedTuple):
-    """A message for people, a reason for programs, and the exit code of the command."""
+    """What a command reports about an error: a message for people, a reason for programs, and the exit code."""
 
     message: str
     hint: str
@@ -32,9 +32,9 @@ class Failure(NamedTuple):
     exit_code: int
 
 
-def failure_of(error: Exception) -> Failure:
-    """Maps any exception except those of click."""
-    code = next((code for kind, code in _CODES if isinstance(error, kind)), 1)
+def map_error(error: Exception) -> Failure:
+    """Return what to report about an exception. Exceptions of click are handled elsewhere."""
+    code = next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), 1)
     return Failure(*_describe(errors.explain_error(error)), code)
 
 

@@ -27,10 +27,10 @@ class ProtocolViolation(HaiError):
 
 
 NOT_FOUND = (FileNotFoundError, NotADirectoryError)
-"""Raised when a file was removed after it was listed, alone or with its directory."""
+"""The exceptions for a file that was removed after it was listed, alone or with its directory."""
 
 CHANGES_WHILE_READ = "it changes while it is read; sync again later"
-"""The problem of a file that a program keeps writing."""
+"""The problem that is reported for a file that a program keeps writing."""
 
 
 class FileChanged(Exception):

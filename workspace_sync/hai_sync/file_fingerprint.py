@@ -1,7 +1,7 @@
-"""The fingerprint of a file: its size, times, inode and mode, packed into bytes.
+"""Computes the fingerprint of a file: its size, times, inode and mode, packed into bytes.
 
 Equal fingerprints mean equal content, unless the file changed so shortly before the scan that a second change could
-have left the same times: `is_racy` tells.
+leave the same times. `is_racy` detects that.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Fingerprint = bytes
 LAYOUT = struct.Struct("<qqqqI")
 DIRECTORY_FINGERPRINT = b"d"
 RACY_NS = 2_000_000_000
-"""Times of the coarsest file systems move in steps of two seconds."""
+"""Age below which a change may leave the same times: the coarsest file systems store times in steps of two seconds."""
 
 _TYPE_MASK, _DIRECTORY = 0o170000, 0o040000
 
 
 def fingerprint(status: os.stat_result) -> Fingerprint:
-    """Packs the result of lstat. All directories have the same fingerprint: their members are scanned anyway."""
+    """Pack the result of lstat. All directories have the same fingerprint, because their members are scanned anyway."""
     if status.st_mode & _TYPE_MASK == _DIRECTORY:
         return DIRECTORY_FINGERPRINT
     return LAYOUT.pack(
@@ -31,7 +31,7 @@ def fingerprint(status: os.stat_result) -> Fingerprint:
 
 
 def is_racy(fingerprint: Fingerprint, scanned_at_ns: int) -> bool:
-    """Whether the file may have changed after the scan without a new fingerprint."""
+    """Return whether the file may have changed after the scan without a new fingerprint."""
     if fingerprint == DIRECTORY_FINGERPRINT:
         return False
     _, mtime_ns, ctime_ns, _, _ = LAYOUT.unpack(fingerprint)

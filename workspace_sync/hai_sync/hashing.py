@@ -1,4 +1,4 @@
-"""Hashes the files of a scan whose content must be known."""
+"""Hashes the files of a scan whose content the sync needs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from hai_sync.scan import Scan
 THREADS = min(8, (os.cpu_count() or 1) + 2)
 _READ_BYTES = 1 << 20
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_READ_NOATIME = _READ_FLAGS | getattr(os, "O_NOATIME", 0)  # Linux
+_READ_NOATIME = _READ_FLAGS | getattr(os, "O_NOATIME", 0)  # Linux only
 
 
 def open_file(root: Path | str, path: str) -> int:
-    """Opens a file for reading; a symbolic link is not followed.
+    """Open a file for reading. A symbolic link is not followed.
 
-    O_NOATIME saves the update of the access time, which costs as much as the read; only the owner may use it.
+    O_NOATIME saves the update of the access time, which costs as much as the read. Only the owner of the file may use
+    it.
     """
     absolute = f"{root}/{path}"
     try:
@@ -32,7 +33,7 @@ def open_file(root: Path | str, path: str) -> int:
 
 
 def hash_files(scan: Scan, paths: Sequence[str], threads: int = THREADS) -> None:
-    """Hashes files, several at a time. An unreadable file becomes a problem; a missing one is marked removed."""
+    """Hash files, several at a time. An unreadable file becomes a problem; a missing one is marked as removed."""
     if not paths:
         return
     from concurrent.futures import ThreadPoolExecutor
@@ -64,15 +65,17 @@ def _hash(scan: Scan, path: str) -> tuple[str, Entry | None, Fingerprint]:
 
 
 def _hash_until_stable(scan: Scan, path: str) -> tuple[Entry, Fingerprint]:
-    """Reads a file up to three times until it does not change meanwhile; then it becomes a problem."""
+    """Read a file up to three times, until it does not change while it is read. A file that always changes is a
+    problem.
+    """
     entry = scan.changed.get(path) or scan.tree[path]
     for _ in range(3):
         file = open_file(scan.root, scan.copied_links.get(path, path))
         try:
             before = os.fstat(file)
             if not stat.S_ISREG(before.st_mode):
-                return Entry(Kind.PROBLEM, target="it is no regular file any more"), b""
-            digest = digest_of_file(file, before.st_size)
+                return Entry(Kind.PROBLEM, target="it is not a regular file any more"), b""
+            digest = compute_file_digest(file, before.st_size)
             after = os.fstat(file)
         finally:
             os.close(file)
@@ -88,8 +91,8 @@ def _hash_until_stable(scan: Scan, path: str) -> tuple[Entry, Fingerprint]:
     return Entry(Kind.PROBLEM, target=CHANGES_WHILE_READ), b""
 
 
-def digest_of_file(file: int, size: int) -> bytes:
-    """The BLAKE3 digest of an open file; a large file is hashed on all cores."""
+def compute_file_digest(file: int, size: int) -> bytes:
+    """Return the BLAKE3 digest of an open file. A large file is hashed on all cores."""
     from blake3 import blake3
 
     if size <= _READ_BYTES:
@@ -101,7 +104,7 @@ def digest_of_file(file: int, size: int) -> bytes:
 
 
 def read_all(file: int, size: int) -> bytes:
-    """All bytes of a file, in one read if it has the expected size."""
+    """Return all bytes of a file, with one read if it has the expected size."""
     data = os.read(file, size + 1)
     if len(data) <= size:
         return data

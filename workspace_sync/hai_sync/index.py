@@ -1,7 +1,10 @@
-"""The state between two syncs: files as of the last scan, and the base of the last sync.
+"""Stores the state between two syncs: files as of the last scan, and the base of the last sync.
 
-One SQLite file per workspace, outside of its tree. It may be deleted at any time: files are then hashed again,
-and without a base no file counts as removed. A corrupt file is moved aside and created anew.
+There is one SQLite file per workspace, outside of its tree. It may be deleted at any time: files are then hashed
+again, and without a base no file counts as removed. A corrupt file is moved aside and created again.
+
+The tables: `seen` has the local files, `base` the tree of both sides after the last sync, `theirs` the paths where
+the remote tree differs from the base, `left_out` the ignored paths.
 """
 
 from __future__ import annotations
@@ -31,8 +34,8 @@ CREATE TABLE IF NOT EXISTS facts(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWI
 """
 
 
-def entry_of(fingerprint: Fingerprint, digest: bytes, target: str) -> Entry:
-    """The entry of a path, from its fingerprint, digest and link target."""
+def build_entry(fingerprint: Fingerprint, digest: bytes, target: str) -> Entry:
+    """Return the entry of a path from its fingerprint, digest and link target."""
     if fingerprint == DIRECTORY_FINGERPRINT:
         return DIRECTORY
     size, mtime_ns, _, _, mode = LAYOUT.unpack(fingerprint)
@@ -42,7 +45,7 @@ def entry_of(fingerprint: Fingerprint, digest: bytes, target: str) -> Entry:
 
 
 def _matches(entry: Entry, fingerprint: Fingerprint, digest: bytes) -> bool:
-    """Whether an entry can be reused for a fingerprint and a digest."""
+    """Return whether an entry is equal to the one of a fingerprint and a digest, and can be reused."""
     if (
         entry.kind is not Kind.FILE
         or entry.digest != digest
@@ -59,7 +62,7 @@ def _matches(entry: Entry, fingerprint: Fingerprint, digest: bytes) -> bool:
 
 
 def is_corruption(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file is corrupt. For a full disk, say, SQLite raises a subclass, and the file is intact."""
+    """Return whether an error means that the file is corrupt. For a full disk SQLite raises a subclass."""
     return type(error) is sqlite3.DatabaseError
 
 
@@ -84,39 +87,39 @@ class Index:
         db.executescript(_SCHEMA)
         db.execute(
             "SELECT * FROM facts"
-        ).fetchall()  # reads the schema: raises if the file is corrupt
+        ).fetchall()  # reads the schema, which raises if the file is corrupt
         return db
 
     def recreate(self) -> None:
-        """Moves the corrupt file aside and creates an empty one."""
+        """Move the corrupt file aside and create an empty one."""
         self._db.close()
         self._move_aside()
         self._db = self._open()
 
     def _move_aside(self) -> None:
         os.replace(self._path, self._path.with_suffix(".damaged"))
-        for suffix in ("-wal", "-shm"):  # else they would be read into the new one
+        for suffix in ("-wal", "-shm"):  # else SQLite would read them into the new file
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
     def close(self) -> None:
         self._db.close()
 
     def name(self) -> str:
-        """A random name, made once: two accounts with one workspace have two indexes with different names."""
+        """Return the random name of this index. Two accounts that share a workspace have different names."""
         if not (name := self.fact("name")):
             name = os.urandom(16).hex()
             self.set_facts(name=name)
         return name
 
     def begin(self) -> None:
-        """Starts a transaction, which `commit` or `rollback` ends."""
+        """Start a transaction, which `commit` or `rollback` ends."""
         self._db.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
         self._db.execute("COMMIT")
 
     def rollback(self) -> None:
-        """Does nothing when SQLite has rolled back already, as on a full disk."""
+        """Roll back, unless SQLite has already done so, as on a full disk."""
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
@@ -134,12 +137,12 @@ class Index:
         return dict(self._db.execute("SELECT path, signature FROM seen"))
 
     def entries(self, reusable: Tree) -> dict[str, Entry]:
-        """The entries of the last scan. Equal entries of `reusable` are shared, which saves memory."""
+        """Return the entries of the last scan. Equal entries of `reusable` are shared, which saves memory."""
         found: dict[str, Entry] = {}
         for path, fingerprint, digest, target in self._db.execute("SELECT * FROM seen"):
             shared = reusable.get(path)
             if shared is None or not _matches(shared, fingerprint, digest):
-                shared = entry_of(fingerprint, digest, target)
+                shared = build_entry(fingerprint, digest, target)
             found[path] = shared
         return found
 
@@ -149,30 +152,30 @@ class Index:
         fingerprints: Mapping[str, Fingerprint],
         removed: Iterable[str],
     ) -> None:
-        """Saves a scan in the caller's transaction, without files whose content is unknown."""
-        rows = (  # never a list: there may be hundreds of thousands
+        """Save a scan in the caller's transaction, without files whose content is unknown."""
+        rows = (  # a generator, because there may be hundreds of thousands
             (path, fingerprints[path], entry.digest, entry.target)
             for path, entry in sorted(entries.items(), key=itemgetter(0))
             if entry.hashed and entry.kind is not Kind.PROBLEM and path in fingerprints
         )
-        self._db.executemany("DELETE FROM seen WHERE path = ?", _keys(removed))
+        self._db.executemany("DELETE FROM seen WHERE path = ?", _path_rows(removed))
         self._db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", rows)
 
     def save_ignored(self, paths: Set[str]) -> None:
-        """Saves the paths that a full scan ignored: directories end with a slash, and nothing below them is listed."""
+        """Save the paths that a full scan ignored. Directories end with a slash, and nothing below them is listed."""
         before = set(self._db.execute("SELECT path FROM left_out"))
-        now = set(_keys(paths))
+        now = set(_path_rows(paths))
         if before != now:
             with self.transaction():
                 self._db.executemany("DELETE FROM left_out WHERE path = ?", before - now)
                 self._db.executemany("INSERT INTO left_out VALUES (?)", now - before)
 
     def base(self) -> dict[str, Entry]:
-        """The tree that both sides had after the last sync."""
+        """Return the tree that both sides had after the last sync."""
         return {path: entry for path, entry in self._rows("base") if entry is not None}
 
     def remote(self, base: Tree) -> Tree:
-        """The remote tree as of the last sync; `base` itself if they are equal, as they mostly are."""
+        """Return the remote tree as of the last sync. It is `base` itself if they are equal, as they mostly are."""
         remote_differences = list(self._rows("theirs"))
         if not remote_differences:
             return base
@@ -185,7 +188,7 @@ class Index:
         return found
 
     def remote_differences(self) -> set[str]:
-        """Paths where the remote tree differs from the base."""
+        """Return the paths where the remote tree differs from the base."""
         return {row[0] for row in self._db.execute("SELECT path FROM theirs")}
 
     def _rows(self, table: str) -> Iterator[tuple[str, Entry | None]]:
@@ -194,7 +197,7 @@ class Index:
         )
         kinds = {
             int(kind): kind for kind in Kind
-        }  # calling an enum takes longer than everything else here
+        }  # calling the enum would take longer than all other steps
         for path, kind, digest, size, executable, target, mtime_ns in rows:
             if kind == _DIRECTORY:
                 yield path, DIRECTORY
@@ -204,9 +207,9 @@ class Index:
                 yield path, None
 
     def save_base(self, paths: Set[str], new: Tree, remote: Tree) -> None:
-        """Saves the base and the remote tree at some paths, in the caller's transaction."""
+        """Save the base and the remote tree at some paths, in the caller's transaction."""
         rows = (_row(path, new[path]) for path in sorted(paths) if path in new)
-        removed = _keys(path for path in paths if path not in new)
+        removed = _path_rows(path for path in paths if path not in new)
         resolved = ((path,) for path in self.remote_differences() & paths)
         remote_differences = (_row(p, e) for p in paths if (e := remote.get(p)) != new.get(p))
         self._db.executemany("DELETE FROM base WHERE path = ?", removed)
@@ -215,7 +218,7 @@ class Index:
         self._db.executemany("INSERT INTO theirs VALUES (?, ?, ?, ?, ?, ?, ?)", remote_differences)
 
     def clear_base(self) -> None:
-        """Forgets all syncs; only the root to which the index belongs stays recorded."""
+        """Delete the record of all syncs. Only the root to which the index belongs stays recorded."""
         with self.transaction():
             for table in ("base", "theirs"):
                 self._db.execute(f"DELETE FROM {table}")
@@ -230,12 +233,12 @@ class Index:
             self.put_facts(facts)
 
     def put_facts(self, facts: Mapping[str, str]) -> None:
-        """As `set_facts`, in the caller's transaction."""
+        """Set facts in the caller's transaction."""
         self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
 
-def _keys(paths: Iterable[str]) -> Iterator[tuple[str]]:
-    """Parameter rows of paths; names that are not UTF-8 are never stored."""
+def _path_rows(paths: Iterable[str]) -> Iterator[tuple[str]]:
+    """Yield parameter rows of paths. Names that are not UTF-8 are never stored."""
     return ((path,) for path in paths if is_text(path))
 
 

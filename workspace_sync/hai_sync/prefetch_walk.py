@@ -1,7 +1,7 @@
 """Lists directories and stats their entries; on slow storage, many directories at a time.
 
-On a local disk each call takes microseconds, and threads would only slow one another down. Over a network each call
-waits for a round trip, so that expected directories, and parts of a large one, are read by threads.
+On a local disk each call takes microseconds, and threads would only slow each other down. Over a network each call
+waits for a round trip. There, threads read directories ahead, and stat the parts of a large directory in parallel.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ Items = list[os.DirEntry[str]]
 
 THREADS = 32
 BATCH_SIZE = 100
-"""Entries that one thread stats."""
+"""Number of entries that one thread stats."""
 
-TRIAL_SECONDS = 0.05  # a shorter time says nothing about the storage
-ENTRY_SECONDS = 50e-6  # to list and stat one entry; a local disk takes 3e-6
+TRIAL_SECONDS = 0.05  # shorter measurements say nothing about the storage
+ENTRY_SECONDS = 50e-6  # limit for listing and stat-ing one entry; a local disk takes 3e-6
 
 
 class PrefetchWalk:
-    """Reads directories in the order in which they were prefetched. Must be closed."""
+    """Reads directories in the order in which they were announced by `prefetch`. It must be closed."""
 
     def __init__(self) -> None:
         self._prefetched: dict[str, Future[Items]] = {}
         self._list_threads: ThreadPoolExecutor | None = None
         self._stat_threads: ThreadPoolExecutor | None = (
-            None  # a pool of its own, so that batches never wait behind directories
+            None  # a separate pool, so that batches never wait for directories
         )
         self._seconds = 0.0
         self._entries = 0
 
     def prefetch(self, folder: str) -> None:
-        """Announces a directory that will be read soon."""
+        """Announce a directory that will be read soon."""
         if self._list_threads is not None:
             self._prefetched[folder] = self._list_threads.submit(list_directory, folder)
 
     def read(self, folder: str) -> Items:
-        """The entries of a directory. Raises OSError."""
+        """Return the entries of a directory. Raises OSError."""
         prefetched = self._prefetched.pop(folder, None)
         if prefetched is not None:
             found = prefetched.result()
         else:
-            began = time.monotonic()
+            started_at = time.monotonic()
             found = list_directory(folder)
-            self._measure(began, len(found[:BATCH_SIZE]) + 1)
+            self._measure(started_at, len(found[:BATCH_SIZE]) + 1)
         self._stat_all(
             [found[at : at + BATCH_SIZE] for at in range(BATCH_SIZE, len(found), BATCH_SIZE)]
         )
@@ -58,14 +58,14 @@ class PrefetchWalk:
             if self._stat_threads is not None:
                 futures.append(self._stat_threads.submit(stat_entries, batch))
             else:
-                began = time.monotonic()
+                started_at = time.monotonic()
                 stat_entries(batch)
-                self._measure(began, len(batch))
+                self._measure(started_at, len(batch))
         for each in futures:
             each.result()
 
-    def _measure(self, began: float, entries: int) -> None:
-        self._seconds += time.monotonic() - began
+    def _measure(self, started_at: float, entries: int) -> None:
+        self._seconds += time.monotonic() - started_at
         self._entries += entries
         if self._list_threads is None and is_slow(self._seconds, self._entries):
             self._list_threads = ThreadPoolExecutor(THREADS, "walk")
@@ -78,7 +78,7 @@ class PrefetchWalk:
 
 
 def list_directory(folder: str) -> Items:
-    """The entries of a directory, of which the first batch is stat-ed. Raises OSError."""
+    """Return the entries of a directory, of which the first batch is stat-ed. Raises OSError."""
     with os.scandir(folder) as items:
         found = list(items)
     stat_entries(found[:BATCH_SIZE])
@@ -86,7 +86,7 @@ def list_directory(folder: str) -> Items:
 
 
 def stat_entries(items: Items) -> None:
-    """Fills the stat cache of entries."""
+    """Fill the stat caches of entries."""
     for item in items:
         try:  # noqa: SIM105 - it is done for each file of a tree
             item.stat(follow_symlinks=False)
@@ -95,5 +95,5 @@ def stat_entries(items: Items) -> None:
 
 
 def is_slow(seconds: float, entries: int) -> bool:
-    """Whether storage is slow, by the time that it took to list and stat some entries."""
+    """Return whether storage is slow, from the time that it took to list and stat some entries."""
     return seconds > max(TRIAL_SECONDS, ENTRY_SECONDS * entries)

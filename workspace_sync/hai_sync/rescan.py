@@ -1,4 +1,4 @@
-"""Updates a scan at some paths only: what a daemon does when files are saved."""
+"""Updates a scan at some paths only, as a daemon does when files are saved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hai_sync.scan import Filter, Scan, ScanCache, Walker
 def rescan(
     previous: Scan, paths: Iterable[str], filter: Filter, base: Callable[[], Tree] = dict
 ) -> Scan | None:
-    """A new scan that reads only some paths. None: ignore rules have changed, so that a full scan is needed."""
+    """Return a new scan that reads only some paths, or None if ignore rules changed, so that a full scan is needed."""
     if any(path.rpartition("/")[2] in RULE_FILES for path in paths):
         return None
     cache = ScanCache(
@@ -35,7 +35,7 @@ def rescan(
     rescanner = _Rescanner(walker, found)
     for path in sorted(set(paths)):
         rescanner.rescan_path(path)
-    found.removed -= found.fingerprints.keys()  # a directory that is a file now, say
+    found.removed -= found.fingerprints.keys()  # for example a directory that is a file now
     found.tree.update(found.changed)
     return found
 
@@ -49,11 +49,11 @@ class _Rescanner:
 
     @cached_property
     def _sorted_paths(self) -> list[str]:
-        """Sorted, so that the paths below a directory are found by bisection."""
+        """The paths of the tree, sorted, so that the paths below a directory are found by bisection."""
         return sorted(self._found.tree)
 
     def rescan_path(self, path: str) -> None:
-        """Reads a path and everything below it."""
+        """Read a path and everything below it."""
         walker, found = self._walker, self._found
         if walker.ignore.is_hidden(path, False) or self._is_below_non_directory(path):
             return
@@ -78,18 +78,20 @@ class _Rescanner:
             found.skipped.pop(path, None)
             found.copied_links.pop(path, None)
             walker.add_path(path, absolute, status, fingerprint(status))
-            if found.fingerprints.get(path) == DIRECTORY_FINGERPRINT:  # which a link leads to
+            if (
+                found.fingerprints.get(path) == DIRECTORY_FINGERPRINT
+            ):  # the target of a link with --links copy
                 walker.walk(path, False)
             self._add_parents(path)
 
     def _is_below_non_directory(self, path: str) -> bool:
-        """Whether a link or a file lies on the way to a path: what is behind it is not in the tree under this name."""
+        """Return whether a directory in a path is a link or a file. Then the tree lacks this path."""
         found = self._found
         above = (found.changed.get(each) or found.tree.get(each) for each in ancestors(path))
         return any(entry is not None and entry.kind is not Kind.DIRECTORY for entry in above)
 
     def _add_parents(self, path: str) -> None:
-        """The event of a file may arrive before that of its new directory."""
+        """Rescan the directory of a path if it is new: the event of a file may arrive before that of its directory."""
         folder = path.rpartition("/")[0]
         if folder and folder not in self._found.tree and folder not in self._found.changed:
             self.rescan_path(folder)
@@ -110,5 +112,5 @@ class _Rescanner:
             return []
         begin, end = (
             bisect_left(self._sorted_paths, path + after) for after in "/0"
-        )  # 0 follows /
+        )  # "0" is the character after "/"
         return self._sorted_paths[begin:end]

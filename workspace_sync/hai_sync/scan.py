@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hai_sync.core import names
-from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, ancestors, below
+from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, ancestors, is_within
 from hai_sync.core.ignore import RULE_FILES, Ignore, RuleSet, default_rules, forced_rules
-from hai_sync.core.links import Links, leads_out, why_skipped
+from hai_sync.core.links import Links, leads_out, skip_reason
 from hai_sync.errors import CHANGES_WHILE_READ, NOT_FOUND
 from hai_sync.file_fingerprint import Fingerprint, fingerprint, is_racy
 from hai_sync.prefetch_walk import PrefetchWalk
@@ -34,34 +34,34 @@ class ScanCancelled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which paths are ignored, in addition to the ignore files."""
+    """Which paths are ignored in addition to the rules of ignore files, and how outward links are treated."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    files: bool = True  # read .gitignore, .haiignore and .hfignore
+    files: bool = True  # whether .gitignore, .haiignore and .hfignore are read
     links: Links = Links.AUTO  # how links that lead out of the workspace are treated
 
     @property
     def is_special(self) -> bool:
-        """Whether it differs from the default in what is ignored."""
+        """Whether the filter ignores other paths than the default one."""
         return bool(self.include or self.exclude or not self.files)
 
     def cache_key(self) -> str:
-        """Equal for equal filters."""
+        """Return a text that is equal for equal filters."""
         return repr((self.include, self.exclude, self.files, self.links.value))
 
 
 @dataclass(slots=True)
 class ScanCache:
-    """The result of the last scan, and how it was made."""
+    """The result of the last scan, and how the next scan uses it."""
 
     fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
-    entries: Callable[[], Mapping[str, Entry]] = dict  # called only if something has changed
+    entries: Callable[[], Mapping[str, Entry]] = dict  # called only if a path has changed
     scanned_at_ns: int = 0
-    same_filter: bool = True  # the last scan ignored the same paths
-    verify: bool = False  # read every file, whatever its fingerprint
-    cancelled: Callable[[], bool] = lambda: False  # polled between directories
-    base: Callable[[], Tree] = dict  # called only if a link leads out
+    same_filter: bool = True  # whether the last scan used the same filter
+    verify: bool = False  # whether to read files with unchanged fingerprints too
+    cancelled: Callable[[], bool] = lambda: False  # called before each directory
+    base: Callable[[], Tree] = dict  # the tree of the last sync; called only if a link leads out
 
 
 class OutwardLink(NamedTuple):
@@ -81,13 +81,15 @@ class Scan:
     changed: dict[str, Entry] = field(default_factory=dict)  # entries that differ from the cache
     removed: set[str] = field(default_factory=set)
     problems: dict[str, str] = field(default_factory=dict)
-    outward_links: dict[str, OutwardLink] = field(default_factory=dict)  # not yet resolved
+    outward_links: dict[str, OutwardLink] = field(
+        default_factory=dict
+    )  # removed from here once they are resolved
     skipped: dict[str, str] = field(
         default_factory=dict
-    )  # links that lead out, with the reason why they are not synced
+    )  # outward links that are not synced, with the reason
     copied_links: dict[str, str] = field(
         default_factory=dict
-    )  # links whose target is synced in their place, with the path of the target
+    )  # links whose target is synced instead, with its path
     ignored_paths: set[str] = field(default_factory=set)  # directories end with a slash
     rule_sets: dict[str, RuleSet] = field(default_factory=dict)
     tree: dict[str, Entry] = field(default_factory=dict)
@@ -95,20 +97,20 @@ class Scan:
 
     @property
     def ignored(self) -> int:
-        """How many paths were ignored; paths below an ignored directory do not count."""
+        """The number of ignored paths. Paths below an ignored directory do not count."""
         return len(self.ignored_paths)
 
     @property
     def unchanged(self) -> bool:
-        """Whether everything is as in the cache."""
+        """Whether all paths are as in the cache."""
         return not (self.changed or self.removed)
 
     def resolve_outward_links(self, links: Links, on_cluster: Set[str]) -> None:
-        """Keeps or skips the links that lead out; `on_cluster`: the targets that exist there."""
+        """Keep or skip each outward link. `on_cluster` has the link targets that exist on the cluster."""
         for path, link in self.outward_links.items():
-            if why := why_skipped(links, link.target, link.target in on_cluster):
-                self.skipped[path] = why
-                self.changed[path] = Entry(Kind.PROBLEM, target=why)
+            if reason := skip_reason(links, link.target, link.target in on_cluster):
+                self.skipped[path] = reason
+                self.changed[path] = Entry(Kind.PROBLEM, target=reason)
             else:
                 self.fingerprints[path] = link.fingerprint
                 self.changed[path] = Entry(Kind.SYMLINK, target=link.target)
@@ -117,27 +119,27 @@ class Scan:
         self.outward_links.clear()
 
     def mark_removed(self, path: str) -> None:
-        """Records that a path vanished during the scan."""
+        """Record that a path was removed during the scan."""
         self.fingerprints.pop(path, None)
         self.changed.pop(path, None)
         self.tree.pop(path, None)
         self.removed.add(path)
 
-    def add_problem(self, path: str, why: str) -> None:
-        """Records why a path cannot be synced."""
-        self.problems[path] = why
-        self.changed[path] = Entry(Kind.PROBLEM, target=why)
+    def add_problem(self, path: str, reason: str) -> None:
+        """Record why a path cannot be synced."""
+        self.problems[path] = reason
+        self.changed[path] = Entry(Kind.PROBLEM, target=reason)
         self.fingerprints.pop(path, None)
 
 
-def ignore_of(filter: Filter, rule_sets: Mapping[str, RuleSet]) -> Ignore:
-    """The ignore rules of a tree, including those of the filter."""
+def build_ignore(filter: Filter, rule_sets: Mapping[str, RuleSet]) -> Ignore:
+    """Return the ignore rules of a tree, including those of the filter."""
     defaults = default_rules() if filter.files else None
     return Ignore(rule_sets, defaults, forced_rules(filter.include, filter.exclude))
 
 
 def scan(root: Path, cache: ScanCache, filter: Filter) -> Scan:
-    """Scans everything below a root that is not ignored. Raises OSError when the root is unreadable, ScanCancelled."""
+    """Scan everything below a root that is not ignored. Raises OSError if the root is unreadable, or ScanCancelled."""
     walker = Walker(root, cache, filter)
     walker.walk("", cache.same_filter)
     found = walker.found
@@ -147,16 +149,16 @@ def scan(root: Path, cache: ScanCache, filter: Filter) -> Scan:
 
 
 def _complete_tree(found: Scan, cache: ScanCache) -> None:
-    """Joins changed entries with the cached entries of all other paths."""
+    """Join changed entries with the cached entries of all other paths."""
     if found.unchanged and cache.fingerprints:
-        return  # `complete_tree` reads it when it is needed
+        return  # `complete_tree` reads the entries when they are needed
     cached_entries = cache.entries()
     found.tree = {p: cached_entries[p] for p in found.fingerprints if p not in found.changed}
     found.tree.update(found.changed)
 
 
 def complete_tree(found: Scan, cache: ScanCache) -> Tree:
-    """The tree of a scan, also when nothing has changed."""
+    """Return the tree of a scan. If nothing has changed, its entries are read from the cache."""
     if not found.tree and found.fingerprints:
         cached_entries = cache.entries()
         found.tree = {path: cached_entries[path] for path in found.fingerprints}
@@ -170,10 +172,12 @@ class Walker:
         self.found = Scan(root, time.time_ns())
         self.cache = cache
         self.filter = filter
-        self.ignore = ignore_of(filter, self.found.rule_sets)
+        self.ignore = build_ignore(filter, self.found.rule_sets)
 
     def walk(self, top: str, rules_unchanged: bool) -> None:
-        """Reads a directory tree level by level; `rules_unchanged`: no rule above it has changed."""
+        """Read a directory tree level by level. `rules_unchanged` says whether the ignore rules above it are
+        unchanged.
+        """
         with closing(PrefetchWalk()) as prefetch:
             pending = deque([(top, rules_unchanged)])
             while pending:
@@ -188,8 +192,8 @@ class Walker:
                     if isinstance(error, NOT_FOUND):
                         self.found.mark_removed(folder)
                     else:
-                        why = f"the directory cannot be read: {error.strerror}"
-                        self.found.add_problem(folder, why)
+                        reason = f"the directory cannot be read: {error.strerror}"
+                        self.found.add_problem(folder, reason)
 
     def read_directory(
         self,
@@ -230,7 +234,7 @@ class Walker:
         return True
 
     def read_rules(self, prefix: str, folder: str, listed: Sequence[os.DirEntry[str]]) -> bool:
-        """Reads the ignore files of a directory; True when they are unchanged since the last scan."""
+        """Read the ignore files of a directory. Return whether they are unchanged since the last scan."""
         if not self.filter.files:
             return True
         rule_files = {item.name: item for item in listed if item.name in RULE_FILES}
@@ -248,34 +252,37 @@ class Walker:
         return same
 
     def add_path(self, path: str, absolute: str, status: os.stat_result, now: Fingerprint) -> None:
-        """Adds the entry of a path that differs from the cache."""
+        """Add the entry of a path that differs from the cache."""
         mode = stat.S_IFMT(status.st_mode)
-        why = "" if _is_obviously_valid(path) else names.path_error(path)
-        if mode == _REGULAR and not why:
+        reason = "" if _is_obviously_valid(path) else names.path_error(path)
+        if mode == _REGULAR and not reason:
             executable = bool(status.st_mode & 0o100)
             entry = Entry(
                 Kind.FILE, b"", status.st_size, executable, "", max(0, status.st_mtime_ns)
             )
-        elif mode == _LINK and not why:
+        elif mode == _LINK and not reason:
             target = _read_link(absolute)
             if target is not None and names.is_text(target) and leads_out(path, target):
                 self.add_outward_link(path, absolute, OutwardLink(target, now))
                 return
-            why = CHANGES_WHILE_READ if target is None else names.link_error(path, target)
+            reason = CHANGES_WHILE_READ if target is None else names.link_error(path, target)
             entry = Entry(Kind.SYMLINK, target=target or "")
         elif mode == _FOLDER:
             entry = DIRECTORY
-        elif not why:
-            why = "it is a special file (socket, pipe or device)"
-        if why:
-            self.found.add_problem(path, why)
+        elif not reason:
+            reason = "it is a special file (socket, pipe or device)"
+        if reason:
+            self.found.add_problem(path, reason)
         else:
             self.found.fingerprints[path] = now
             self.found.changed[path] = entry
 
     def add_outward_link(self, path: str, absolute: str, link: OutwardLink) -> None:
-        """Adds a link that leads out. A synced one stays a link even with --links copy: it may come from the cluster,
-        which must not choose what is copied from here."""
+        """Add a link that leads out of the workspace.
+
+        A link that was synced before stays a link, even with --links copy: it may come from the cluster, which must
+        not decide which local files are copied.
+        """
         found, synced = self.found, self.cache.base().get(path)
         if synced == Entry(Kind.SYMLINK, target=link.target):
             found.fingerprints[path] = link.fingerprint
@@ -286,7 +293,9 @@ class Walker:
             found.outward_links[path] = link
 
     def add_link_target(self, path: str, absolute: str) -> bool:
-        """Adds the target of a link in its place. False: it is special, or a directory that holds the link."""
+        """Add the target of a link in place of the link. Return False for a special file, or a directory that
+        contains the link.
+        """
         try:
             status, real = os.stat(absolute), os.path.realpath(absolute)
         except OSError:
@@ -304,13 +313,13 @@ class Walker:
         return True
 
     def contains_itself(self, path: str, real: str) -> bool:
-        """Whether the target directory of a link holds the link itself, so that its copy would be endless."""
+        """Return whether the target directory of a link contains the link itself, so that its copy would be endless."""
         above = (os.path.realpath(f"{self.found.root}/{each}") for each in ("", *ancestors(path)))
-        return any(below(each, real) for each in above)
+        return any(is_within(each, real) for each in above)
 
 
 def _read_link(link: str) -> str | None:
-    """The target of a link. None: the path is no link any more. Raises FileNotFoundError."""
+    """Return the target of a link, or None if the path is not a link any more. Raises FileNotFoundError."""
     try:
         return os.readlink(link)
     except FileNotFoundError:
@@ -320,7 +329,7 @@ def _read_link(link: str) -> str | None:
 
 
 def _is_obviously_valid(path: str) -> bool:
-    """A quick test that almost all paths pass; the others go through `names.path_error`."""
+    """Return whether a path is certainly valid. Others need the complete check by `names.path_error`."""
     return len(path) < names.MAX_NAME_BYTES and path.isascii() and path.count("/") < names.MAX_PARTS
 
 
@@ -341,5 +350,5 @@ def _read_rule_file(item: os.DirEntry[str]) -> list[str] | None:
 
 
 def rule_lines(data: bytes) -> list[str]:
-    """The lines of an ignore file. As for git, only a newline ends a line."""
+    """Return the lines of an ignore file. As for git, only a newline ends a line."""
     return data.removeprefix(BOM_UTF8).decode("utf-8", "surrogateescape").split("\n")

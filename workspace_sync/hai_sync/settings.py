@@ -1,4 +1,6 @@
-"""Default values of options in one workspace: lines `name: value` of its `.hfai/workspace.yml`."""
+"""Reads and writes the settings of a workspace: lines `name: value` of its `.hfai/workspace.yml` with defaults of
+options.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ NAMES = ("conflict", "mode", "bwlimit", "jobs", "links", "strict")
 _LINE = re.compile(rf"^({'|'.join(NAMES)}):[ \t]*(['\"]?)(.*?)\2[ \t]*(?:[ \t]#.*)?$", re.MULTILINE)
 
 
-def settings(workspace: WorkspaceDir) -> dict[str, str]:
-    """All settings. Other lines are ignored: they are not ours and may hold secrets."""
+def read_settings(workspace: WorkspaceDir) -> dict[str, str]:
+    """Return all settings. Other lines are ignored: they do not belong to this module and may contain secrets."""
     return {name: value for name, _, value in _LINE.findall(_text(workspace))}
 
 
 def save_setting(workspace: WorkspaceDir, name: str, value: str | None) -> None:
-    """Sets a value, or removes it (None). Other lines stay as they are."""
+    """Set a value, or remove it if it is None. Other lines stay unchanged."""
     with _locked(workspace):
         lines = [line for line in _text(workspace).splitlines() if not line.startswith(f"{name}:")]
         lines += [] if value is None else [f"{name}: {value}"]
@@ -35,7 +37,7 @@ def save_setting(workspace: WorkspaceDir, name: str, value: str | None) -> None:
 
 @contextmanager
 def _locked(workspace: WorkspaceDir) -> Iterator[None]:
-    """Excludes other processes: the file holds the identity of the workspace, too."""
+    """Exclude other processes, because the file also has the identity of the workspace."""
     workspace.state_dir.mkdir(parents=True, exist_ok=True)
     with (workspace.state_dir / "settings.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

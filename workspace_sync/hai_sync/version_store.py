@@ -1,7 +1,7 @@
-"""Versions of local files that a sync has overwritten or removed, for `haiworkspace restore --local`.
+"""Stores versions of local files that a sync has overwritten or removed, for `haiworkspace restore --local`.
 
-They lie outside the tree, in one directory per sync (named by its time), under their paths. A version is deleted
-when there were syncs on thirty days after it.
+The versions are outside of the tree. Each sync has one directory, named by its time, in which files have the same
+paths as in the tree. A version is deleted when there were syncs on thirty days after it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hai_sync.core.entry import below
+from hai_sync.core.entry import is_within
 
 RETENTION_DAYS = 30
 _DAY_SECONDS = 86_400
@@ -31,19 +31,19 @@ class Version:
 
     @property
     def time(self) -> float:
-        """When it was overwritten, in seconds since 1970."""
+        """The time when the file was overwritten, in seconds since 1970."""
         return int(self.stamp) / 1000
 
 
 class VersionStore:
-    """The versions of one workspace."""
+    """The saved versions of one workspace."""
 
     def __init__(self, folder: Path, stamp: str = "") -> None:
         self._folder = folder
         self._stamp = stamp or str(time.time_ns() // 1_000_000)
 
     def add(self, source: str, path: str) -> None:
-        """Moves a file, which nobody else uses, into the store."""
+        """Move a file, which nothing else uses, into the store."""
         target = self._target(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -53,9 +53,11 @@ class VersionStore:
             os.unlink(source)
 
     def _copy(self, source: str, target: Path) -> None:
-        """Copies completely or not at all, also on a full disk: a name that is no time is never listed."""
+        """Copy a file completely or not at all, also on a full disk. An incomplete copy has a name that is never
+        listed.
+        """
         incoming = self._folder / "arriving"
-        incoming.unlink(missing_ok=True)  # of a killed process
+        incoming.unlink(missing_ok=True)  # left by a killed process
         try:
             shutil.copy2(source, incoming, follow_symlinks=False)
             os.rename(incoming, target)
@@ -64,7 +66,9 @@ class VersionStore:
             raise
 
     def _target(self, path: str) -> Path:
-        """A path for a version; a second one within one sync (the file changed while it was replaced) gets a number."""
+        """Return the path for a version. A file that changed while it was replaced has a second version, with a
+        number.
+        """
         target = self._folder / self._stamp / path
         number = 1
         while os.path.lexists(target):
@@ -73,7 +77,7 @@ class VersionStore:
         return target
 
     def versions(self) -> Iterator[Version]:
-        """All versions, oldest first."""
+        """Yield all versions, oldest first."""
         for stamp in self._stamps():
             root = self._folder / stamp
             for folder, folders, files in os.walk(root):
@@ -85,19 +89,20 @@ class VersionStore:
                     )
 
     def find(self, path: str, stamp: str = "") -> Path | None:
-        """The newest version of a file or link, or the one of a stamp."""
+        """Return the newest version of a file or link, or the one of a time stamp."""
         found = [self._folder / s for s in self._stamps() if s.startswith(stamp)]
         return next((root / path for root in reversed(found) if _contains_file(root, path)), None)
 
-    def below(self, folder: str) -> list[str]:
-        """Paths below a directory that have versions."""
-        return sorted({v.path for v in self.versions() if below(v.path, folder)})
+    def paths_below(self, folder: str) -> list[str]:
+        """Return the paths below a directory that have versions."""
+        return sorted({v.path for v in self.versions() if is_within(v.path, folder)})
 
     def prune(self, now: float) -> None:
-        """Deletes versions that are older than the last thirty days on which this was called.
+        """Delete versions that are older than the last thirty days on which this method was called.
 
-        The clock alone is not enough: one sync while it is far ahead would make every version old. Such a sync counts
-        as one more day, which is dropped once the clock is right again. A clock that is behind starts the count anew.
+        The clock alone is not enough: one sync with a clock far ahead would make every version old. Such a sync
+        counts as one more day, which is dropped when the clock is right again. A clock that is behind restarts the
+        count.
         """
         today, recorded = int(now // _DAY_SECONDS), self._recorded_days()
         if today in recorded or not self._folder.is_dir():
@@ -106,11 +111,13 @@ class VersionStore:
         for stamp in self._stamps() if len(days) == RETENTION_DAYS else ():
             if _milliseconds(stamp) < days[0] * _DAY_SECONDS * 1000:
                 shutil.rmtree(self._folder / stamp, ignore_errors=True)
-        with suppress(OSError):  # a full disk: versions stay longer
+        with suppress(OSError):  # on a full disk versions are kept longer
             (self._folder / _DAYS_FILE).write_text(" ".join(map(str, days)))
 
     def _recorded_days(self) -> set[int]:
-        """Days since 1970 on which `prune` was called. If a crash tore the file, versions stay longer."""
+        """Return the days since 1970 on which `prune` was called. If a crash damaged the file, versions are kept
+        longer.
+        """
         try:
             text = (self._folder / _DAYS_FILE).read_text("ascii", "ignore")
         except OSError:
@@ -126,7 +133,7 @@ class VersionStore:
 
 
 def _contains_file(root: Path, path: str) -> bool:
-    """Whether a file or a link is there, and no directory on the way to it is a link."""
+    """Return whether a file or link exists, and no directory in its path is a link."""
     at = root.resolve() / path
     return at.parent.resolve() == at.parent and (at.is_symlink() or at.is_file())
 

@@ -1,8 +1,8 @@
-"""Where a workspace is: its root with `.hfai/workspace.yml`, and the directory of its state.
+"""Finds and creates workspaces: a root with `.hfai/workspace.yml`, and the directory of its state.
 
-The file holds no absolute path, so that a moved directory stays the same workspace. The state lies in the user's
-data directory, under the id of the workspace (a copy has the same id: see `session.ownership`). An empty mount point
-in place of the root has no such file, and is never taken for a tree whose files were removed.
+The file contains no absolute path, so that a moved directory stays the same workspace. The state is in the user's
+data directory, under the id of the workspace; `session.ownership` handles a copy, which has the same id. An empty
+mount point in place of the root has no such file, so that it never counts as a tree whose files were removed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class WorkspaceDir:
 
     @property
     def state_dir(self) -> Path:
-        """Index, versions, lock and log of the daemon, outside of the tree."""
+        """The directory with the index, versions, lock and daemon log. It is outside of the tree."""
         return data_directory() / self.id
 
     @property
@@ -46,23 +46,23 @@ class WorkspaceDir:
 
     @property
     def versions_dir(self) -> Path:
-        """Local versions that syncs overwrote or removed."""
+        """The directory of local versions that syncs overwrote or removed."""
         return self.state_dir / "kept"
 
     @property
     def socket(self) -> Path:
-        """Where a daemon listens."""
+        """The socket on which a daemon listens."""
         return self.private_dir / "daemon.sock"
 
     def is_case_insensitive(self) -> bool:
-        """Whether the file system of the root ignores case; tested as Git does."""
+        """Return whether the file system of the root ignores case. The test is that of git."""
         try:
             return os.path.samefile(self.private_dir / CONFIG, self.private_dir / CONFIG.swapcase())
         except OSError:
             return False
 
     def require(self) -> None:
-        """Raises UsageError when the root was unmounted, moved or removed."""
+        """Raise UsageError if the root was unmounted, moved or removed."""
         if not (self.private_dir / CONFIG).is_file():
             raise UsageError(
                 f"{self.root} is missing or not mounted: it has no {PRIVATE_DIR}/{CONFIG}",
@@ -71,28 +71,30 @@ class WorkspaceDir:
 
 
 def data_directory() -> Path:
-    """The directory with the state of all workspaces."""
+    """Return the directory with the state of all workspaces."""
     from platformdirs import user_data_path
 
     return user_data_path("hai") / "workspaces"
 
 
-def find(start: Path | None = None) -> WorkspaceDir:
-    """The workspace that a directory lies in. Raises NotFound."""
+def find_workspace(start: Path | None = None) -> WorkspaceDir:
+    """Return the workspace that contains a directory. Raises NotFound."""
     try:
         at = Path(os.path.realpath(start or os.getcwd()))
     except FileNotFoundError:
-        raise NotFound("the directory where you stand was removed", hint="cd elsewhere") from None
+        raise NotFound(
+            "the current directory was removed", hint="change to another directory"
+        ) from None
     for folder in (at, *at.parents):
         if (folder / PRIVATE_DIR / CONFIG).is_file():
             return _read(folder)
-    raise NotFound(f"{at} lies in no workspace", hint="`haiworkspace init NAME` makes it one")
+    raise NotFound(f"{at} is not in a workspace", hint="`haiworkspace init NAME` makes it one")
 
 
-def find_optional() -> WorkspaceDir | None:
-    """The workspace of the current directory, if there is one."""
+def find_workspace_or_none() -> WorkspaceDir | None:
+    """Return the workspace of the current directory, or None."""
     try:
-        return find()
+        return find_workspace()
     except NotFound:
         return None
 
@@ -108,13 +110,15 @@ def _read(root: Path) -> WorkspaceDir:
     return WorkspaceDir(root, lines["name"], lines["id"])
 
 
-def create(root: Path, name: str) -> tuple[WorkspaceDir, bool]:
-    """Makes a directory a workspace; False: it is this workspace already. Raises UsageError."""
+def create_workspace(root: Path, name: str) -> tuple[WorkspaceDir, bool]:
+    """Make a directory a workspace. Return the workspace, and False if it was this workspace before. Raises
+    UsageError.
+    """
     _check_name(name)
     root = Path(os.path.realpath(root))
     _check_root(root)
     try:
-        existing = find(root)
+        existing = find_workspace(root)
     except NotFound:
         existing = None
     if existing is not None:
@@ -156,21 +160,21 @@ def _check_root(root: Path) -> None:
 
 
 def root_id(root: str) -> str:
-    """Identifies a root by device, inode and path. Raises OSError.
+    """Return a text that identifies a root by device, inode and path. Raises OSError.
 
-    A move keeps device and inode. Some mounts number devices anew, so that an equal inode at the same path suffices.
+    A move keeps device and inode. Some mounts get new device numbers, so an equal inode at the same path suffices.
     """
     status = os.stat(root)
     return f"{status.st_dev} {status.st_ino} {os.fsencode(root).hex()}"
 
 
 def root_path(root_id: str) -> str:
-    """The path of a root when its id was made."""
+    """Return the path that a root had when its id was made."""
     return os.fsdecode(bytes.fromhex(root_id.split()[2]))
 
 
 def is_same_root(before: str, now: str) -> bool:
-    """Whether two ids belong to one directory."""
+    """Return whether two ids identify the same directory."""
     old_device, old_inode, old_path = before.split()
     device, inode, path = now.split()
     return inode == old_inode and (device == old_device or path == old_path)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hai.client.errors import HaiError, Invalid
 from hai.client.taskfile.spec import json_schema, read_spec, to_yaml
-from hai.client.taskfile.writer import mapping
+from hai.client.taskfile.writer import to_mapping
 from hai.v1.task_spec_pb2 import TaskSpec
 from hai_jupyter import errors, submission, submission_history, syncing
 from hai_jupyter.errors import invalid
@@ -39,7 +39,7 @@ class DraftHandler(Handler):
         return {
             "name": name,
             "draft": await submission.draft(self.client, name),
-            "begin": mapping(begin) if begin is not None else None,
+            "begin": to_mapping(begin) if begin is not None else None,
             **stored,
         }
 
@@ -67,7 +67,7 @@ class CheckHandler(Handler):
     async def post(self) -> Any:
         """Refused by rules: the task file with the violations. Nothing is stored or written."""
         spec = await _spec(self, write=False)
-        answer: dict[str, Any] = {"yaml": to_yaml(spec), "spec": mapping(spec)}
+        answer: dict[str, Any] = {"yaml": to_yaml(spec), "spec": to_mapping(spec)}
         try:
             outcome = await self.client.tasks.dry_run(spec)
         except HaiError as error:

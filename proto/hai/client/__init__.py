@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "HaiError", "Profile", "apply_option", "load", "read_spec", "to_yaml"]
 
-_HOMES = {
+_MODULES = {
     "Client": "hai.client.client",
     "HaiError": "hai.client.errors",
     "Profile": "hai.client.profile",
@@ -32,7 +32,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from its module."""
-    if name not in _HOMES:
+    """Import the module of a public name and return the name."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,4 +1,4 @@
-"""The client: one connection and the resources that are reached through it."""
+"""The client of one server: a connection, and the resources that are reached through it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hai.client.tasks.tunnels import Tunnels
 
 
 class Client:
-    """Speaks to one server; connects on the first call. Use it as an async context manager."""
+    """A client of one server. It connects on the first call. Use it as an async context manager."""
 
     def __init__(self, profile: Profile, *, transport: Transport | None = None) -> None:
         self.profile = profile
@@ -57,5 +57,5 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """End the connection; open streams end with it."""
+        """Close the connection, which ends open streams."""
         await self._transport.close()

@@ -2,19 +2,19 @@
 
 HaiError
 ├── NotFound          the object does not exist, or is not visible to the caller
-├── Denied            the caller lacks a right
+├── Denied            the caller does not have the required right
 ├── Unauthenticated   no token, or a wrong, expired or revoked one
 ├── Invalid           the request breaks rules; carries every violation
 ├── Conflict          the object is not in a state for the call, or the name is taken
-├── LimitReached      a quota or limit is reached
+├── LimitReached      the request would exceed a quota or limit
 ├── Unreachable       no server answers, or it is not available now
-│   ├── Untrusted     its certificate is not valid for the server
+│   ├── Untrusted     the certificate of the server is not valid
 │   └── Closed        this client was closed
-├── TimedOut          no answer within the deadline, or a wait ran out
+├── TimedOut          no answer arrived within the deadline, or a wait reached its time limit
 ├── ServerError       a fault in the server, or a server of another version
 ├── NotGenerated      the .proto files of this checkout are newer than the generated modules
-├── Ambiguous         a name fits several tasks; carries the candidates
-└── UsageError        the caller's own files or arguments; nothing was sent
+├── Ambiguous         several tasks have the given name; carries the candidates
+└── UsageError        the caller's own files or arguments are at fault; nothing was sent
 
 `message` is one sentence: what happened, to which object. `hint` says what to do. `reason` is
 stable and machine-readable: the ErrorInfo reason of the server if there is one.
@@ -31,7 +31,7 @@ _OUT_OF_RANGE = re.compile(r"Value out of range: (-?\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule. `field` is a path (services[0].port); line and column count from 1, 0: unknown."""
+    """One broken rule. `field` is a path such as services[0].port. Line and column count from 1; 0 means unknown."""
 
     field: str
     message: str
@@ -56,7 +56,7 @@ class Candidate:
 
 
 class HaiError(Exception):
-    """Root of the tree."""
+    """The base class of all errors of the client."""
 
     default_reason: ClassVar[str] = "INTERNAL"
 
@@ -68,14 +68,10 @@ class HaiError(Exception):
 
 
 class NotFound(HaiError):
-    """The object does not exist, or is not visible to the caller."""
-
     default_reason = "NOT_FOUND"
 
 
 class Denied(HaiError):
-    """The caller lacks a right."""
-
     default_reason = "DENIED"
 
 
@@ -86,7 +82,7 @@ class Unauthenticated(HaiError):
 
 
 class Invalid(HaiError):
-    """The request breaks rules; `violations` holds all of them at once."""
+    """The request breaks rules. `violations` holds one entry for each of them."""
 
     default_reason = "INVALID"
 
@@ -103,25 +99,19 @@ class Invalid(HaiError):
 
 
 class Conflict(HaiError):
-    """The object is not in a state for the call, or the name is taken."""
-
     default_reason = "CONFLICT"
 
 
 class LimitReached(HaiError):
-    """A quota or limit is reached."""
-
     default_reason = "LIMIT_REACHED"
 
 
 class Unreachable(HaiError):
-    """No server answers, or it is not available now."""
-
     default_reason = "UNREACHABLE"
 
 
 class Untrusted(Unreachable):
-    """The certificate of the server is not valid for it. Another attempt does not help."""
+    """The certificate of the server is not valid. Another attempt does not help."""
 
     default_reason = "UNTRUSTED"
 
@@ -131,19 +121,15 @@ class Closed(Unreachable):
 
 
 class TimedOut(HaiError):
-    """No answer within the deadline, or a wait ran out."""
-
     default_reason = "TIMED_OUT"
 
 
 class ServerError(HaiError):
-    """A fault in the server, or a server of another version."""
-
     default_reason = "INTERNAL"
 
 
 class Ambiguous(HaiError):
-    """A name fits several tasks; `candidates` lists them."""
+    """Several tasks have the given name. `candidates` lists them."""
 
     default_reason = "AMBIGUOUS"
 
@@ -153,19 +139,19 @@ class Ambiguous(HaiError):
 
 
 class UsageError(HaiError):
-    """The caller's own files or arguments are at fault; nothing was sent."""
-
     default_reason = "USAGE"
 
 
 class NotGenerated(HaiError):
-    """A generated module is missing: the checkout is newer than its set-up."""
+    """A generated module is missing because the checkout is newer than its set-up."""
 
     default_reason = "NOT_GENERATED"
 
 
 def explain_error(error: Exception) -> Exception:
-    """A HaiError with a plain message for obscure errors of Python and protobuf; other errors unchanged."""
+    """Return a HaiError with a plain message for an obscure error of Python or protobuf. Return other errors
+    unchanged.
+    """
     if isinstance(error, OverflowError):
         return UsageError(f"a number is too large: {error}")
     if isinstance(error, UnicodeEncodeError):
@@ -182,21 +168,28 @@ def explain_error(error: Exception) -> Exception:
     )
 
 
-_CA = "`ca` in the profile must name the authority of the server (`hai init --ca FILE`); ask its operator for it"
-_MIDDLE = "or somebody answers in its place"
+_CA_HINT = "`ca` in the profile must name the authority of the server (`hai init --ca FILE`); ask its operator for it"
+_IMPOSTOR = "or another machine answers in its place"
 
-_FAULTS = (
+_CERTIFICATE_FAULTS = (
     ("certificate has expired", "has a certificate that has expired", "the server's operator must renew it"),
     ("certificate is not yet valid", "has a certificate that is not valid yet", "compare the clocks of both machines"),
     ("Hostname Verification Check failed", "has a certificate for other names",
-     f"use a name that stands in it, {_MIDDLE}"),
-    ("CERTIFICATE_VERIFY_FAILED", "has a certificate of an authority that is not trusted here", f"{_CA}, {_MIDDLE}"),
+     f"use a name that stands in it, {_IMPOSTOR}"),
+    ("CERTIFICATE_VERIFY_FAILED", "has a certificate of an authority that is not trusted here",
+     f"{_CA_HINT}, {_IMPOSTOR}"),
     ("WRONG_VERSION_NUMBER", "does not speak TLS", "remove `ca` from the profile if that is meant to be so"),
-    ("Failed to create security handshaker", "cannot be checked: the file of its authority holds no certificate", _CA),
+    ("Failed to create security handshaker", "cannot be checked: the file of its authority holds no certificate",
+     _CA_HINT),
 )  # fmt: skip
 
 
 def explain_certificate(details: str) -> tuple[str, str]:
-    """(what is wrong with the server's certificate, what to do), from the details of a status; empty: nothing is."""
-    found = ((fault, hint) for message, fault, hint in _FAULTS if message in details)
+    """Return what is wrong with the server's certificate, and what to do. Both texts are empty if the certificate is
+    not at fault.
+
+    `details` is the text of a gRPC status: gRPC passes on the messages of BoringSSL, with texts of its own around
+    them.
+    """
+    found = ((fault, hint) for message, fault, hint in _CERTIFICATE_FAULTS if message in details)
     return next(found, ("", ""))

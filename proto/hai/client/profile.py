@@ -1,4 +1,4 @@
-"""Which server to connect to, and with which token. Loads no grpc.
+"""Stores and selects profiles: which server to connect to, and with which token. Loads no grpc.
 
 Profiles are stored in one TOML file, `$HAI_CONFIG` or `hai/config.toml` in the user's config directory:
 
@@ -8,9 +8,9 @@ Profiles are stored in one TOML file, `$HAI_CONFIG` or `hai/config.toml` in the 
     token = "…"
     ca = "/etc/hai/ca.pem"
 
-An argument beats the environment, the environment beats the file. A token goes only to the server
-that it is stored for, unless the environment sets one. The file has mode 0600 and is replaced
-atomically, so that no reader sees half of it.
+Arguments take precedence over environment variables, and these over the file. A token is sent only to the server
+that it is stored for, unless an environment variable sets the token. The file has mode 0600 and is replaced
+atomically, so that no reader sees an incomplete file.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ _ADDRESS = re.compile(r"unix(-abstract)?:.+|[^\s/]+:[0-9]{1,5}")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A server and the right to use it."""
+    """The address of a server, and how to connect to it."""
 
     name: str = "default"
     server: str = ""  # host:port, or unix:/path; several are separated by commas
-    token: str = field(default="", repr=False)  # never shown in a log or a traceback
-    ca: str = ""  # file with the certificate authority of the server
+    token: str = field(
+        default="", repr=False
+    )  # not in the repr, so that no log or traceback shows it
+    ca: str = ""  # path of the certificate of the server's certificate authority
     insecure: bool = False  # use plaintext although the server is not on loopback
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses of the servers. Any of them is enough."""
+        """The addresses in `server`. Each of them leads to the same cluster."""
         return tuple(address.strip() for address in self.server.split(","))
 
     def check(self) -> None:
@@ -52,7 +54,7 @@ class Profile:
         for address in self.addresses:
             if not _ADDRESS.fullmatch(address):
                 raise UsageError(
-                    f"{address!r} is no address of a server",
+                    f"{address!r} is not the address of a server",
                     hint="write HOST:PORT, as hai.example.org:7450",
                 )
         if not (self.token.isascii() and self.token.isprintable()):
@@ -63,24 +65,28 @@ class Profile:
 
 
 def config_path() -> Path:
-    """The file that stores the profiles."""
-    if chosen := os.environ.get("HAI_CONFIG"):
-        return Path(chosen)
-    from platformdirs import user_config_path  # only needed without $HAI_CONFIG; costs milliseconds
+    """Return the path of the file that stores the profiles."""
+    if profile_name := os.environ.get("HAI_CONFIG"):
+        return Path(profile_name)
+    from platformdirs import (
+        user_config_path,
+    )  # imported late: it takes milliseconds, and is not needed with $HAI_CONFIG
 
     return user_config_path("hai") / "config.toml"
 
 
 def load(name: str | None = None, server: str | None = None) -> Profile:
-    """The profile to use: argument, then environment, then file. Raises UsageError without a server."""
+    """Return the profile to use: from the arguments, else the environment, else the file. Raises UsageError without a
+    server.
+    """
     document = _read()
-    chosen = name or os.environ.get(PROFILE_VARIABLE) or document.current
-    profile = _stored(document, chosen) if chosen else Profile()
+    profile_name = name or os.environ.get(PROFILE_VARIABLE) or document.current
+    profile = _require_profile(document, profile_name) if profile_name else Profile()
     # HAI_SERVER does not change a profile that the caller names.
-    requested = server or (_first_set(SERVER_VARIABLES) if name is None else "")
+    requested = server or (_first_set_variable(SERVER_VARIABLES) if name is None else "")
     if requested and requested != profile.server:
         profile = _profile_of_server(document, requested)
-    if name is None and (token := _first_set(TOKEN_VARIABLES).strip()):
+    if name is None and (token := _first_set_variable(TOKEN_VARIABLES).strip()):
         profile = replace(profile, token=token)
     if not profile.server:
         raise UsageError(
@@ -100,24 +106,24 @@ def save(profile: Profile, make_current: bool = True) -> None:
 def use(name: str) -> None:
     """Make a stored profile the current one."""
     document = _read()
-    _stored(document, name)
+    _require_profile(document, name)
     _write(replace(document, current=name))
 
 
 def names() -> tuple[str, ...]:
-    """Names of the stored profiles, sorted."""
+    """Return the names of the stored profiles, sorted."""
     return tuple(sorted(_read().profiles))
 
 
 def current() -> str:
-    """Name of the current profile; empty: none."""
+    """Return the name of the current profile, or an empty string if there is none."""
     return _read().current
 
 
 def delete(name: str) -> None:
     """Remove a profile from the file."""
     document = _read()
-    _stored(document, name)
+    _require_profile(document, name)
     remaining = {key: value for key, value in document.profiles.items() if key != name}
     _write(_Document("" if document.current == name else document.current, remaining))
 
@@ -128,23 +134,23 @@ class _Document:
     profiles: Mapping[str, Profile]
 
 
-def _stored(document: _Document, name: str) -> Profile:
+def _require_profile(document: _Document, name: str) -> Profile:
     if name not in document.profiles:
-        known = ", ".join(sorted(document.profiles)) or "none"
+        stored_names = ", ".join(sorted(document.profiles)) or "none"
         raise NotFound(
             f"no profile is named {name!r} in {config_path()}",
-            hint=f"stored profiles: {known}; `hai init` adds one",
+            hint=f"stored profiles: {stored_names}; `hai init` adds one",
         )
     return document.profiles[name]
 
 
 def _profile_of_server(document: _Document, server: str) -> Profile:
-    """The stored profile of that server, else one without a token: a token goes to no other server."""
-    known = (p for _, p in sorted(document.profiles.items()) if p.server == server)
-    return next(known, Profile(name="", server=server))
+    """Return the stored profile of a server, else a new one without a token: no other server may receive it."""
+    stored_names = (p for _, p in sorted(document.profiles.items()) if p.server == server)
+    return next(stored_names, Profile(name="", server=server))
 
 
-def _first_set(variables: tuple[str, ...]) -> str:
+def _first_set_variable(variables: tuple[str, ...]) -> str:
     return next((value for key in variables if (value := os.environ.get(key))), "")
 
 
@@ -165,10 +171,12 @@ def _read() -> _Document:
         raise UsageError(
             f"{path} has no tables [profiles.NAME]", hint="remove it and run `hai init`"
         )
-    return _Document(str(data.get("current", "")), {k: _profile(k, v) for k, v in tables.items()})
+    return _Document(
+        str(data.get("current", "")), {k: _profile_from_table(k, v) for k, v in tables.items()}
+    )
 
 
-def _profile(name: str, table: Mapping[str, Any]) -> Profile:
+def _profile_from_table(name: str, table: Mapping[str, Any]) -> Profile:
     return Profile(
         name=name,
         server=str(table.get("server", "")),
@@ -179,16 +187,18 @@ def _profile(name: str, table: Mapping[str, Any]) -> Profile:
 
 
 def _write(document: _Document) -> None:
-    import tomli_w  # reading, the usual case, does without it
+    import tomli_w  # imported late: most commands only read
 
-    tables = {name: _table(profile) for name, profile in sorted(document.profiles.items())}
+    tables = {
+        name: _table_from_profile(profile) for name, profile in sorted(document.profiles.items())
+    }
     text = tomli_w.dumps({"current": document.current, "profiles": tables})
     path = config_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, text.encode())
 
 
-def _table(profile: Profile) -> dict[str, str | bool]:
+def _table_from_profile(profile: Profile) -> dict[str, str | bool]:
     table: dict[str, str | bool] = {"server": profile.server, "token": profile.token}
     if profile.ca:
         table["ca"] = profile.ca

@@ -60,7 +60,7 @@ async def test_a_server_that_is_back_is_asked_at_once(
     scripted.unary["SuspendTask"] = answering(Task(id=7))
     async with Client(scripted.profile) as client:
         for fresh in (99.0, 0.0):
-            monkeypatch.setattr(multi_address, "FRESH_SECONDS", fresh)
+            monkeypatch.setattr(multi_address, "STALE_SECONDS", fresh)
             await scripted.stop()
             with pytest.raises(errors.Unreachable):
                 await client.tasks.suspend(7)
@@ -75,7 +75,7 @@ async def test_a_server_that_is_back_is_asked_at_once(
 async def test_a_stream_goes_on_while_its_server_leaves_and_others_are_refused(
     scripted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(multi_address, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(multi_address, "STALE_SECONDS", 0.0)
     end = asyncio.Event()
 
     async def watch(request: Any, context: Any) -> AsyncIterator[Any]:

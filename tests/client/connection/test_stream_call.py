@@ -492,9 +492,7 @@ class Scripted:
 async def test_the_words_of_the_server_count(
     before: list[Any], after: list[Any], expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "hai.client.connection.stream_call._PATIENCE_SECONDS", 5.0 if after else 0.0
-    )
+    monkeypatch.setattr("hai.client.connection.stream_call._STATUS_SECONDS", 5.0 if after else 0.0)
     call = Scripted()
     stream: StreamCall[Any, Any] = StreamCall(call)
     for status in before:

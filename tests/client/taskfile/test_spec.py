@@ -250,7 +250,7 @@ def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
     ],
 )
 def test_how_durations_are_read(text: str, expected: int | None) -> None:
-    assert fields.seconds(text) == expected
+    assert fields.parse_duration(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def messages(message: Descriptor) -> st.SearchStrategy[dict[str, Any]]:
 
 def values(field: FieldDescriptor) -> st.SearchStrategy[Any]:
     if fields.is_map(field):
-        return st.dictionaries(texts, single(fields.map_value(field)), max_size=3)
+        return st.dictionaries(texts, single(fields.map_value_field(field)), max_size=3)
     return st.lists(single(field), max_size=3) if field.is_repeated else single(field)
 
 

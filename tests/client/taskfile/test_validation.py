@@ -252,7 +252,7 @@ TEXT_OR_LIST = fields.SHELL_SPLIT | fields.COMMA_SPLIT
 def valid_by_field(made: dict[str, Any]) -> bool:
     """What the validator says of a task file, without what only a comparison of values shows."""
     reader, spec = SpecReader(), TaskSpec()
-    reader.message(spec, from_python(made), "")
+    reader.read_message(spec, from_python(made), "")
     found = Violations([*reader.violations, *single_violations(spec)])
     check_conditions(spec, found)
     return not list(found)

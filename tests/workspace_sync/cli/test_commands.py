@@ -29,7 +29,7 @@ from hai_sync.cli.lazy import COMMANDS
 from hai_sync.cli.main import group, main
 from hai_sync.core import guards
 from hai_sync.remote.endpoint import RateLimit, Remote
-from hai_sync.workspace_dir import find
+from hai_sync.workspace_dir import find_workspace
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_options_are_what_the_workspace_says(shell, monkeypatch) -> None:
     shell("push")
     code, out, _ = shell("config", "list")
     assert (code, out.splitlines()[0].split()[:3]) == (0, ["conflict", "refuse", "(default)"])
-    config = find().private_dir / "workspace.yml"
+    config = find_workspace().private_dir / "workspace.yml"
     before = config.read_text()
     assert shell("config", "set", "conflict", "local")[0] == 0
     assert shell("config", "set", "bwlimit", "64M")[0] == 0
@@ -162,7 +162,7 @@ def test_options_are_what_the_workspace_says(shell, monkeypatch) -> None:
         **{"event": "config", "conflict": "local", "mode": "sync"},
         **{"bwlimit": "64M", "jobs": "as cores", "links": "auto", "strict": "no"},
     }
-    name = find().name
+    name = find_workspace().name
     theirs = Path("../theirs")
     theirs.mkdir()
     monkeypatch.chdir(theirs)
@@ -195,14 +195,14 @@ def test_options_are_what_the_workspace_says(shell, monkeypatch) -> None:
     ],
 )
 def test_what_is_no_setting_is_not_set(shell, argv, arguments) -> None:
-    before = (find().private_dir / "workspace.yml").read_text()
+    before = (find_workspace().private_dir / "workspace.yml").read_text()
     code, _, err = shell("config", *argv)
     assert (code, arguments in err) == (2, True)
-    assert (find().private_dir / "workspace.yml").read_text() == before
+    assert (find_workspace().private_dir / "workspace.yml").read_text() == before
 
 
 def test_a_wrong_setting_stops_only_what_asks_for_it(shell) -> None:
-    with (find().private_dir / "workspace.yml").open("a") as file:
+    with (find_workspace().private_dir / "workspace.yml").open("a") as file:
         file.write("conflict: mine\nunknown: 1\nforce: true\nprofile: other\n")
     code, _, err = shell("sync")
     assert (code, "conflict: 'mine' is not one of" in err, "config set conflict" in err) == (
@@ -328,7 +328,7 @@ def test_a_directory_of_somebody_else_above_us_stops_nothing(shell, monkeypatch)
     def denied() -> None:
         raise PermissionError(13, "Permission denied", "/theirs/.hfai/workspace.yml")
 
-    monkeypatch.setattr("hai_sync.workspace_dir.find", denied)
+    monkeypatch.setattr("hai_sync.workspace_dir.find_workspace", denied)
     assert shell("push", "--help")[0] == 0
 
 
@@ -349,8 +349,8 @@ def test_a_push_keeps_to_the_rate(shell, monkeypatch) -> None:
 def test_what_to_tell_when_something_goes_wrong(shell, monkeypatch) -> None:
     Path("secret.txt").write_text("what nobody shall read")
     shell("push")
-    state = find().state_dir
-    with (find().private_dir / "workspace.yml").open("a") as file:
+    state = find_workspace().state_dir
+    with (find_workspace().private_dir / "workspace.yml").open("a") as file:
         file.write("jobs: 2\ntoken: what-nobody-shall-know\n")
     (state / "daemon.log").write_text("".join(f"line {n}\n" for n in range(100)))
     before = sorted(state.iterdir())
@@ -488,7 +488,7 @@ def test_a_remove_that_was_killed_does_not_stand_in_the_way(shell) -> None:
     for text in ("one", "two"):
         Path("a").write_text(text)
         assert shell("push")[0] == 0
-        assert shell("remove", find().name, "-f", "a", "-y")[0] == 0
+        assert shell("remove", find_workspace().name, "-f", "a", "-y")[0] == 0
         assert shell("pull")[0] == 0
         assert not Path("a").exists()
 
@@ -496,7 +496,7 @@ def test_a_remove_that_was_killed_does_not_stand_in_the_way(shell) -> None:
 def test_a_remove_takes_its_turn_in_the_directory(shell, locked_by_other) -> None:
     Path("a").write_text("one")
     shell("push")
-    this = find()
+    this = find_workspace()
     command = [sys.executable, "-m", "hai_sync.cli.main", "remove", this.name, "-f", "a", "-y"]
     with locked_by_other(this.state_dir):
         child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -659,7 +659,7 @@ def test_a_directory_makes_no_room_for_a_file(shell, cluster) -> None:
 def test_a_download_waits_for_its_turn(shell, locked_by_other) -> None:
     Path("a").write_text("1")
     shell("push")
-    with locked_by_other(find().state_dir):
+    with locked_by_other(find_workspace().state_dir):
         code, _, err = shell("download", "a", "--sync_timeout", "5")
         assert code == 124
         assert "another sync of this directory is under way" in err
@@ -715,7 +715,7 @@ def test_what_a_task_wrote_is_listed_and_printed(shell, ran) -> None:
 
 def test_what_a_task_wrote_can_go(shell, ran) -> None:
     task = ran("echo 12 > loss")
-    name = find().name
+    name = find_workspace().name
     assert shell("ls", "--tasks")[1].rstrip().endswith(f"task {task} of revision 1")
     (facts,) = last(shell("ls", "--tasks", "--json")[1])["tasks"]
     assert (facts["task"], facts["unfinished"]) == (task, False)
@@ -791,7 +791,7 @@ def test_a_difference_of_one_path(shell, monkeypatch) -> None:
     assert shell("diff", "../link")[1].splitlines()[-2:] == ["-a", "+b"]
     code, _, err = shell("diff", "nothing")
     assert (code, "nothing that is synced is called 'd/nothing'" in err) == (3, True)
-    assert not (find().private_dir / "tmp").exists()
+    assert not (find_workspace().private_dir / "tmp").exists()
 
 
 def test_check_ignore_names_the_rule(shell) -> None:
@@ -851,7 +851,7 @@ def test_who_waits_for_another_sync_says_so_and_takes_its_turn(shell, locked_by_
     shell("push")
     Path("a").write_text("2")
     with ExitStack() as other:
-        other.enter_context(locked_by_other(find().state_dir))
+        other.enter_context(locked_by_other(find_workspace().state_dir))
         with _waiting("push") as push:
             with pytest.raises(subprocess.TimeoutExpired):
                 push.wait(0.3)
@@ -863,7 +863,7 @@ def test_who_waits_for_another_sync_says_so_and_takes_its_turn(shell, locked_by_
 def test_who_waits_for_another_sync_can_be_interrupted(shell, locked_by_other) -> None:
     Path("a").write_text("1")
     shell("push")
-    with locked_by_other(find().state_dir), _waiting("sync") as sync:
+    with locked_by_other(find_workspace().state_dir), _waiting("sync") as sync:
         sync.send_signal(signal.SIGINT)
         assert sync.wait(30) == 130
 
@@ -883,7 +883,7 @@ def _waiting(verb: str) -> Iterator[subprocess.Popen[str]]:
 def test_who_only_looks_does_not_wait_for_who_syncs(shell, locked_by_other) -> None:
     Path("a").write_text("1")
     assert shell("push")[0] == 0
-    with locked_by_other(find().state_dir):
+    with locked_by_other(find_workspace().state_dir):
         code, out, _ = shell("status")
         assert (code, "to push     0" in out) == (0, True)
         assert shell("push", "--dry-run")[0] == 0
@@ -1009,7 +1009,7 @@ def test_a_name_that_is_printed_moves_no_cursor_and_makes_no_line(shell, tmp_pat
     output += [shell("snapshots", "--local")]
     output += [
         shell("restore", name, "--local"),
-        shell("remove", find().name, "-f", "a*", "--dry-run"),
+        shell("remove", find_workspace().name, "-f", "a*", "--dry-run"),
     ]
     for _, out, err in output[:3] + output[7:]:
         assert r"a\x1b[2J\nb\r\x9b1m\u202e" in out + err
@@ -1023,7 +1023,7 @@ def test_a_glob_is_seen_from_where_one_stands(shell, monkeypatch, tmp_path) -> N
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(path)
     shell("push")
-    name, root, got = find().name, Path.cwd(), tmp_path / "got"
+    name, root, got = find_workspace().name, Path.cwd(), tmp_path / "got"
     monkeypatch.chdir("[x]")
     for arguments, on_cluster in (
         (("*.txt",), {"[x]/a.txt", "[x]/in/b.txt"}),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_sync.core.chunks import BLOCK_BYTES, LARGEST, SMALLEST, cut, digest_of
+from hai_sync.core.chunks import BLOCK_BYTES, LARGEST, SMALLEST, cut, compute_digest
 
 DATA = random.Random(1).randbytes(BLOCK_BYTES * 2 + 12_345)
 
@@ -22,7 +22,7 @@ def pieces(data: bytes) -> list[tuple[bytes, int, int]]:
 def test_all_bytes_are_in_one_chunk_each(size: int) -> None:
     found = [(piece, bytes(data)) for piece, data in cut(io.BytesIO(DATA[:size]).readinto)]
     assert b"".join(data for _, data in found) == DATA[:size]
-    assert all(digest_of(DATA[p.offset : p.offset + p.size]) == p.digest for p, _ in found)
+    assert all(compute_digest(DATA[p.offset : p.offset + p.size]) == p.digest for p, _ in found)
     assert all(p.size <= LARGEST for p, _ in found)
 
 

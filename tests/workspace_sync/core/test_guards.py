@@ -6,8 +6,8 @@ import pytest
 
 from hai_sync.core.diff import diff
 from hai_sync.core.guards import (
-    colliding_paths,
-    suspicious_removals,
+    find_case_collisions,
+    find_suspicious_removals,
     without_paths,
     without_removals,
 )
@@ -34,7 +34,7 @@ LINKS = " ".join(f"l{number}>f{number}" for number in range(12))
 )
 def test_removals_are_doubtful(tree, before: str, after: str, count: int) -> None:
     changes = diff(tree(before), tree(after))
-    assert len(suspicious_removals(changes, tree(before))) == count
+    assert len(find_suspicious_removals(changes, tree(before))) == count
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ CASES = [
 @pytest.mark.parametrize(("before", "after", "found"), CASES)
 def test_newcomers(tree, before: str, after: str, found: dict[str, str]) -> None:
     changes = diff(tree(before), tree(after))
-    assert colliding_paths(changes, tree(before)) == found
+    assert find_case_collisions(changes, tree(before)) == found
 
 
 def test_what_lies_in_a_newcomer_goes_with_it(tree) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_sync.core.links import Links, leads_out, why_skipped
+from hai_sync.core.links import Links, leads_out, skip_reason
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_leads_out(path: str, target: str, out: bool) -> None:
     ],
 )
 def test_kept_or_skipped(links: Links, target: str, on_cluster: bool, kept: bool) -> None:
-    why = why_skipped(links, target, on_cluster)
+    why = skip_reason(links, target, on_cluster)
     assert (why == "") is kept
     assert kept or target in why
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_sync.core.diff import Change, apply, diff, in_order
+from hai_sync.core.diff import Change, apply_changes, diff, order_changes
 from hai_sync.core.entry import DIRECTORY, UNHASHED, Entry, Kind, Tree, ancestors, parent
-from hai_sync.core.reconcile import differing, needing_hashes, rebase, reconcile
+from hai_sync.core.reconcile import differing_paths, paths_to_hash, rebase, reconcile
 from hai_sync.core.reconcile_options import Mode, Outcome, Policy, Rules
 
 Builder = Callable[[str], Tree]
@@ -225,8 +225,8 @@ def valid(tree: Tree) -> bool:
 def after(base: Tree, local: Tree, remote: Tree, rules: Rules) -> tuple[Tree, Tree, Tree]:
     """Base, local and remote once everything has been done."""
     found = reconcile(base, local, remote, rules)
-    paths = differing(base, local, remote)
-    ours, theirs = apply(local, found.to_local), apply(remote, found.to_remote)
+    paths = differing_paths(base, local, remote)
+    ours, theirs = apply_changes(local, found.to_local), apply_changes(remote, found.to_remote)
     paths |= {c.path for c in (*found.to_local, *found.to_remote)}
     return rebase(base, ours, theirs, paths), ours, theirs
 
@@ -284,8 +284,8 @@ def test_what_must_be_read_first(
     tree: Builder, base: str, local: str, remote: str, expected: str
 ) -> None:
     unread = {p: replace(e, digest=UNHASHED) for p, e in tree(local).items()}
-    paths = differing(tree(base), unread, tree(remote))
-    found = needing_hashes(tree(base), unread, tree(remote), paths)
+    paths = differing_paths(tree(base), unread, tree(remote))
+    found = paths_to_hash(tree(base), unread, tree(remote), paths)
     assert sorted(found) == expected.split()
 
 
@@ -295,8 +295,8 @@ def test_what_need_not_be_known_changes_no_decision(
 ) -> None:
     """Nor does it get another name here: what has no digest can only be sent."""
     unread = {p: e if e == base.get(p) else replace(e, digest=UNHASHED) for p, e in local.items()}
-    paths = differing(base, unread, remote)
-    read = dict.fromkeys(needing_hashes(base, unread, remote, paths))
+    paths = differing_paths(base, unread, remote)
+    read = dict.fromkeys(paths_to_hash(base, unread, remote, paths))
     hashed = {p: local[p] if p in read else e for p, e in unread.items()}
     found, complete = (reconcile(base, each, remote, rules) for each in (hashed, local))
     assert [(c.path, c.new) for c in found.to_local] == [(c.path, c.new) for c in complete.to_local]
@@ -363,15 +363,15 @@ def test_without_a_base_nothing_is_removed(local: Tree, remote: Tree) -> None:
 
 @given(trees(), trees())
 def test_applying_a_difference_makes_the_other(old: Tree, new: Tree) -> None:
-    assert apply(old, diff(old, new)) == new
-    assert apply(new, diff(new, old)) == old
+    assert apply_changes(old, diff(old, new)) == new
+    assert apply_changes(new, diff(new, old)) == old
 
 
 @given(trees(), trees())
 def test_every_step_on_the_way_is_a_tree(old: Tree, new: Tree) -> None:
     """Removals from the leaves, then creations from the root."""
     tree = dict(old)
-    for change in in_order(diff(old, new)):
+    for change in order_changes(diff(old, new)):
         if change.path in tree and (
             change.new is None or DIRECTORY in (tree[change.path], change.new)
         ):

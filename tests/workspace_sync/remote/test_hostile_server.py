@@ -22,10 +22,10 @@ from hai.v1.workspace_service_pb2_grpc import (
 from hai_sync.cli.session_factory import open_session
 from hai_sync.core.reconcile_options import Mode, Rules
 from hai_sync.errors import ProtocolViolation
-from hai_sync.remote.downloader import Download, fetch
+from hai_sync.remote.downloader import Download, fetch_contents
 from hai_sync.remote.endpoint import Remote
 from hai_sync.session.options import SyncOptions
-from hai_sync.workspace_dir import create
+from hai_sync.workspace_dir import create_workspace
 
 CONTENT = b"hello world"
 DIGEST = blake3(CONTENT).digest()
@@ -102,7 +102,7 @@ def root(tmp_path: Path) -> Path:
 
 
 async def pull(root: Path, connection: Connection, mode: Mode = Mode.PULL) -> None:
-    session = open_session(create(root, "w")[0], connection)
+    session = open_session(create_workspace(root, "w")[0], connection)
     try:
         await session.sync(SyncOptions(Rules(mode)))
     finally:
@@ -195,7 +195,7 @@ async def test_what_a_task_goes_on_writing_is_no_lie(liar, root: Path) -> None:
     remote = Remote(liar[1], "w")
     download = Download(0, await remote.task_files(7), root.parent / "data", task=7)
     with pytest.raises(Conflict, match="'a' has changed while it was fetched") as refused:
-        await fetch(remote, download, lambda files, size: None)
+        await fetch_contents(remote, download, lambda files, size: None)
     assert "task 7 still writes it" in refused.value.hint
     assert as_before(root)
 

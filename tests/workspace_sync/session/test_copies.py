@@ -14,7 +14,7 @@ from hai_sync.cli.main import main
 from hai_sync.cli.session_factory import open_session
 from hai_sync.core.reconcile_options import Mode, Rules
 from hai_sync.session.options import Refused, Report, SyncOptions
-from hai_sync.workspace_dir import create, find, is_same_root, root_id, root_path
+from hai_sync.workspace_dir import create_workspace, find_workspace, is_same_root, root_id, root_path
 
 
 def _copied(root: Path) -> Path:
@@ -23,7 +23,7 @@ def _copied(root: Path) -> Path:
 
 async def _synced(laptop, root: Path, mode: Mode = Mode.PUSH) -> Report:
     """In a new process there."""
-    session = open_session(find(root), laptop.session.remote.connection)
+    session = open_session(find_workspace(root), laptop.session.remote.connection)
     try:
         return await session.sync(SyncOptions(Rules(mode)))
     finally:
@@ -56,7 +56,7 @@ async def test_a_copy_that_is_made_a_workspace_is_compared_anew(laptop) -> None:
     laptop.write("new", "1")
     await laptop.push()
     shutil.rmtree(copy / ".hfai")
-    create(copy, laptop.session.workspace.name)
+    create_workspace(copy, laptop.session.workspace.name)
     report = await _synced(laptop, copy)
     assert [conflict.path for conflict in report.outcome.conflicts] == ["train.py"]
     assert laptop.on_cluster() == {"train.py": b"two", "new": b"1", "same": b"1"}

@@ -14,7 +14,7 @@ from hai.client.errors import LimitReached
 from hai_backend.workspaces.push.push import Push
 from hai_backend.workspaces.push.receive import ContentsMessage
 from hai_sync.cli.session_factory import open_session
-from hai_sync.workspace_dir import create
+from hai_sync.workspace_dir import create_workspace
 from tests.small_disk import fill, small_disk
 from tests.support.servers import running_server
 from tests.workspace_sync.conftest import Laptop
@@ -46,7 +46,7 @@ async def small(tmp_path: Path) -> AsyncIterator[Small]:
             connection = Connection(server.profile)
             root = tmp_path / "laptop"
             root.mkdir()
-            local, _ = create(root, "w")
+            local, _ = create_workspace(root, "w")
             session = open_session(local, connection)
             workspace = await session.remote.create()
             laptop = Laptop(root, session, Path(workspace.path))

@@ -10,12 +10,12 @@ from typing import IO
 
 import pytest
 
-from hai_sync.session.lock import locked
+from hai_sync.session.lock import lock_workspace
 
 
 async def test_who_finds_it_free_does_not_wait(tmp_path: Path) -> None:
     said: list[str] = []
-    async with locked(tmp_path / "new", lambda: said.append("wait")):
+    async with lock_workspace(tmp_path / "new", lambda: said.append("wait")):
         assert (tmp_path / "new" / "lock").exists()
     assert not said
 
@@ -26,7 +26,7 @@ async def test_the_loop_goes_on_while_one_waits_for_its_turn(
     waits, has = asyncio.Event(), asyncio.Event()
 
     async def sync() -> None:
-        async with locked(tmp_path, waits.set):
+        async with lock_workspace(tmp_path, waits.set):
             has.set()
 
     with locked_by_other(tmp_path):
@@ -44,7 +44,7 @@ async def test_who_gives_up_waiting_takes_nothing_from_others(
     waits = asyncio.Event()
 
     async def sync() -> None:
-        async with locked(tmp_path, waits.set):
+        async with lock_workspace(tmp_path, waits.set):
             raise AssertionError("nobody gave it")
 
     with locked_by_other(tmp_path):
@@ -53,7 +53,7 @@ async def test_who_gives_up_waiting_takes_nothing_from_others(
         syncing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await syncing
-    async with asyncio.timeout(10), locked(tmp_path, lambda: None):
+    async with asyncio.timeout(10), lock_workspace(tmp_path, lambda: None):
         pass
 
 
@@ -65,5 +65,5 @@ async def test_a_lock_that_cannot_be_had_is_an_error(
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with pytest.raises(OSError, match="no locks left"):
-        async with asyncio.timeout(10), locked(tmp_path, lambda: None):
+        async with asyncio.timeout(10), lock_workspace(tmp_path, lambda: None):
             pass

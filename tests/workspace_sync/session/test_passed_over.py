@@ -14,7 +14,7 @@ from hai_sync.core.reconcile_options import Mode
 from hai_sync.session.daemon import Daemon
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.watch.control import server_choice
-from hai_sync.workspace_dir import find
+from hai_sync.workspace_dir import find_workspace
 
 NFD = "cafe\u0301"
 
@@ -97,7 +97,7 @@ def _cluster(capsys: pytest.CaptureFixture[str]) -> Path:
 
 
 def test_commands_say_it(root: Path, capsys) -> None:
-    assert find().root == root
+    assert find_workspace().root == root
     os.mkfifo(_cluster(capsys) / "pipe")
     words = "left alone: pipe: on the cluster it is a special file (socket, pipe or device)\n"
     for verb, code in (("pull", 1), ("sync", 1), ("status", 0), ("diff", 0), ("push", 0)):

@@ -13,7 +13,7 @@ import pytest
 from hai.client.errors import NotFound, UsageError
 from hai_sync.session.restore import restore_local
 from hai_sync.version_store import VersionStore
-from hai_sync.workspace_dir import WorkspaceDir, create
+from hai_sync.workspace_dir import WorkspaceDir, create_workspace
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def workspace(tmp_path: Path) -> WorkspaceDir:
     root = tmp_path / "root"
     (root / "d").mkdir(parents=True)
     (root / "d/x").write_text("new")
-    workspace, _ = create(root, "w")
+    workspace, _ = create_workspace(root, "w")
     for stamp, content in (("10", "first"), ("11", "second")):
         source = tmp_path / "held"
         source.write_text(content)

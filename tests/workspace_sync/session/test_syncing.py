@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hai.client.errors import HaiError, Unreachable
-from hai_sync.core.chunks import digest_of
+from hai_sync.core.chunks import compute_digest
 from hai_sync.core.diff import Change
 from hai_sync.core.reconcile_options import Mode, Policy, Rules
 from hai_sync.scan import Filter
@@ -390,9 +390,9 @@ async def test_a_moved_directory_is_the_same_workspace(laptop, tmp_path: Path) -
     laptop.write("a", "1")
     await laptop.push()
     laptop.root = laptop.root.rename(tmp_path / "moved")
-    from hai_sync.workspace_dir import find
+    from hai_sync.workspace_dir import find_workspace
 
-    laptop.session.workspace = find(laptop.root)
+    laptop.session.workspace = find_workspace(laptop.root)
     assert (await laptop.push()).done == 0
 
 
@@ -519,7 +519,7 @@ async def test_what_a_pull_says_will_come_is_what_comes(laptops) -> None:
     for path, content in (("half", half), ("twin", half), ("new", "2" * 70), ("copy", "1" * 1000)):
         one.write(path, content)
     await one.push()
-    part = two.session.workspace.private_dir / "tmp" / f"{digest_of(half).hex()}.part"
+    part = two.session.workspace.private_dir / "tmp" / f"{compute_digest(half).hex()}.part"
     part.parent.mkdir(exist_ok=True)
     part.write_bytes(half[:400_000])
     two.session.listener = recorded = RecordingListener()

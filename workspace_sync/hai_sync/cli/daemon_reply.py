@@ -1,15 +1,14 @@
 """Reads the reply of a daemon to `flush`: decides whether the command has work left, and prints the result.
 
-It loads as little as possible, so that the command starts fast. The reply of an older daemon lacks some keys.
+This module imports as little as possible, so that the command starts fast. The reply of an older daemon lacks some
+keys.
 """
 
 from __future__ import annotations
 
 import sys
 
-TYPE_CHECKING = (
-    False  # to import typing would take a fifth of the time that the command may take to start
-)
+TYPE_CHECKING = False  # importing typing takes a fifth of the time in which the command must start
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
@@ -19,7 +18,7 @@ _HINT = "`haiworkspace sync --dry-run` shows them"
 
 
 def is_done(reply: Mapping[str, Any], verb: str) -> bool:
-    """True if the daemon did all the work of the command: in its mode, without filters, with the same server."""
+    """Return whether the daemon did all the work of the command: in its mode, without filters, with the same server."""
     if verb == "watch":
         return True
     mode = reply.get("mode", "sync")
@@ -27,14 +26,16 @@ def is_done(reply: Mapping[str, Any], verb: str) -> bool:
 
 
 def _uses_same_server(reply: Mapping[str, Any]) -> bool:
-    """A daemon with an explicit --profile reports no `surroundings`, and never matches."""
+    """Return whether the command would connect to the daemon's server. A daemon with --profile reports none, and
+    never matches.
+    """
     from hai_sync.watch.control import server_choice
 
     return bool(reply.get("surroundings") == server_choice(reply.get("config", "")))
 
 
 def print_reply(reply: Mapping[str, Any], verb: str, as_json: bool) -> int:
-    """Prints the reply as the command would print its report; returns the exit code."""
+    """Print the reply as the command would print its report. Return the exit code."""
     if "error" in reply:
         return _print_failure(reply, as_json)
     if as_json:
@@ -50,7 +51,7 @@ def print_reply(reply: Mapping[str, Any], verb: str, as_json: bool) -> int:
 
 
 def _refusal(reply: Mapping[str, Any]) -> str:
-    """Why something was not synced, and what to do."""
+    """Return why something was not synced, and what to do."""
     if withheld := reply.get("withheld"):
         count = f"{len(withheld)} removals, of more than half of all files"
         return f"{count}; {_HINT}, `haiworkspace sync --many-removals` carries them out"
@@ -58,10 +59,10 @@ def _refusal(reply: Mapping[str, Any]) -> str:
 
 
 def _print_not_synced(reply: Mapping[str, Any]) -> None:
-    for path, why in reply.get("skipped", {}).items():
+    for path, reason in reply.get("skipped", {}).items():
         from hai_sync.cli.reporting import skipped_line
 
-        print(f"  {skipped_line(path, why)}", file=sys.stderr)
+        print(f"  {skipped_line(path, reason)}", file=sys.stderr)
     for kind, label in _NOT_SYNCED.items():
         for path in reply.get(kind, ()):
             from hai_sync.cli.reporting import printable

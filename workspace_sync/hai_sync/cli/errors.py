@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 import click
 
-from hai_sync.error_mapping import Failure, failure_of
+from hai_sync.error_mapping import Failure, map_error
 
 
 def run(group: click.Group, arguments: Sequence[str]) -> int:
-    """Runs a command line and returns its exit code."""
+    """Run a command line and return its exit code."""
     try:
         with group.make_context("haiworkspace", list(arguments)) as context:
             result = group.invoke(context)
@@ -33,13 +33,13 @@ def run(group: click.Group, arguments: Sequence[str]) -> int:
         error.show()
         return 2
     except BrokenPipeError:
-        raise  # the reader of stdout has closed it
+        raise  # `main` handles a closed stdout
     except Exception as error:
         return print_error(error, arguments)
 
 
 def print_error(error: Exception, arguments: Sequence[str]) -> int:
-    """Prints an error and returns its exit code."""
+    """Print an error and return its exit code."""
     if "--debug" in arguments:
         traceback.print_exception(error, file=sys.stderr)
     failure = _failure(error)
@@ -56,4 +56,4 @@ def _failure(error: Exception) -> Failure:
     if isinstance(error, click.ClickException):
         hint = "`--help` shows how it is used"
         return Failure(error.format_message(), hint, "USAGE", error.exit_code)
-    return failure_of(error)
+    return map_error(error)

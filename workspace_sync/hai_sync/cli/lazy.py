@@ -1,4 +1,4 @@
-"""The table of commands with their help texts, so that help imports none of them."""
+"""The table of commands with their help texts, so that `--help` imports none of them."""
 
 from __future__ import annotations
 
@@ -42,20 +42,23 @@ class WorkspaceGroup(LazyGroup):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Shell completion needs no defaults."""
+        """Add the defaults, except for shell completion, which needs none."""
         defaults = {} if extra.get("resilient_parsing") else _defaults()
         return super().make_context(info_name, args, parent, default_map=defaults, **extra)
 
 
 def _defaults() -> dict[str, Any]:
-    """Defaults by command and option. Each is validated when its option is used: an invalid one affects no other."""
+    """Return the defaults by command and option.
+
+    Each is validated when its option is used, so that an invalid value affects no other option.
+    """
     from hai.client.errors import HaiError
-    from hai_sync.settings import settings
-    from hai_sync.workspace_dir import find
+    from hai_sync.settings import read_settings
+    from hai_sync.workspace_dir import find_workspace
 
     try:
-        found = settings(find())
-    except (HaiError, OSError):  # commands that need a workspace report why there is none
+        found = read_settings(find_workspace())
+    except (HaiError, OSError):  # commands that need a workspace report the error
         return {}
     options = {name: partial(_value, name, value) for name, value in found.items()}
     return dict.fromkeys(COMMANDS, options) | {"watch": {"start": options}}

@@ -1,7 +1,7 @@
-"""`haiworkspace`, and the group that `hai workspace` loads by name.
+"""The command `haiworkspace`, and the group that `hai workspace` loads by name.
 
-`push`, `sync` and `watch flush` without options query a running daemon before anything else is imported: importing
-takes as long as starting Python.
+`push`, `sync` and `watch flush` without options query a running daemon before anything else is imported, because
+importing takes as long as starting Python.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # importing typing would take a fifth of the time of a flush
+TYPE_CHECKING = False  # importing typing takes a fifth of the time of a flush
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ _BY_DAEMON = _PUSH_ONLY | {("sync",), ("sync", "--json"), ("watch", "flush")}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command line and returns its exit code."""
+    """Run one command line and return its exit code."""
     arguments = tuple(sys.argv[1:] if argv is None else argv)
     try:
         code = _run(arguments)
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from hai.command_line import closed_pipe_exit_code
 
         return closed_pipe_exit_code()
-    except TimeoutError as error:  # of a daemon; other commands handle their own
+    except TimeoutError as error:  # a daemon did not answer; commands handle their own errors
         from hai_sync.cli.errors import print_error
 
         return print_error(error, arguments)
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: tuple[str, ...]) -> int:
     root = _root() if arguments in _BY_DAEMON else ""
     as_json = "--json" in arguments
-    if root and (reply := _flush_daemon(root, look=arguments not in _PUSH_ONLY)) is not None:
+    if root and (reply := _flush_daemon(root, scan_remote=arguments not in _PUSH_ONLY)) is not None:
         from hai_sync.cli.daemon_reply import is_done, print_reply
 
         if is_done(reply, arguments[0]):
@@ -53,17 +53,17 @@ def _run(arguments: tuple[str, ...]) -> int:
 
 
 def group() -> click.Group:
-    """All commands; each is imported when it is used."""
+    """Return the group of all commands. Each is imported when it is used."""
     from hai_sync.cli.lazy import GROUP
 
     return GROUP
 
 
 def _root() -> str:
-    """The workspace of the current directory; empty: none."""
+    """Return the root of the workspace of the current directory, or an empty string."""
     try:
         folder = os.path.realpath(os.getcwd())
-    except FileNotFoundError:  # it was removed
+    except FileNotFoundError:  # the current directory was removed
         return ""
     while not os.path.isfile(os.path.join(folder, ".hfai", "workspace.yml")):
         folder, below = os.path.dirname(folder), folder
@@ -72,14 +72,16 @@ def _root() -> str:
     return folder
 
 
-def _flush_daemon(root: str, *, look: bool) -> dict[str, object] | None:
-    """Lets the daemon sync everything saved so far; `look`: including what was written on the cluster."""
+def _flush_daemon(root: str, *, scan_remote: bool) -> dict[str, object] | None:
+    """Let the daemon sync everything saved so far; with `scan_remote` also what was written on the cluster."""
     private_dir = os.path.join(root, ".hfai")
     if not os.path.exists(os.path.join(private_dir, "daemon.sock")):
         return None
     from hai_sync.watch.control import query_daemon
 
-    reply: dict[str, object] | None = query_daemon(private_dir, {"verb": "flush", "look": look})
+    reply: dict[str, object] | None = query_daemon(
+        private_dir, {"verb": "flush", "look": scan_remote}
+    )
     return reply
 
 

@@ -1,7 +1,7 @@
 """Options that several commands share. Those of HAI's former client keep their names.
 
-Options without a meaning now (parts, tokens and proxies of an object store) are accepted with a note, so that scripts
-continue to work.
+Options that no longer have a meaning (parts, tokens and proxies of an object store) are accepted with a note, so that
+scripts continue to work.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hai_sync.scan import Filter
 from hai_sync.session.options import SyncOptions
 
 Command = Callable[..., Any]
-_UNUSED = {
+_UNUSED_OPTIONS = {
     "no_zip": "contents travel in chunks, compressed where that helps",
     "no_diff": "the difference is always looked at; it is quick",
     "list_timeout": "",
@@ -31,7 +31,7 @@ _UNUSED = {
 
 
 class _OutputOrSeconds(click.ParamType[str]):
-    """-o json, or HAI's -o SECONDS."""
+    """The value of -o: table, json, or HAI's number of seconds."""
 
     name = "FORMAT"
 
@@ -45,7 +45,7 @@ class _OutputOrSeconds(click.ParamType[str]):
 
 
 class _Rate(click.ParamType[int]):
-    """Bytes a second: 500K, 2M."""
+    """A number of bytes per second, such as 500K or 2M."""
 
     name = "RATE"
 
@@ -65,8 +65,8 @@ CONFLICT = click.Choice([policy.value for policy in Policy])
 LINKS = click.Choice([choice.value for choice in Links])
 
 
-def common(command: Command) -> Command:
-    """Adds the options of every command."""
+def common_options(command: Command) -> Command:
+    """Add the options of every command."""
     for option in reversed(
         (
             click.option("-o", "--output", type=_OutputOrSeconds(), help="table or json."),
@@ -80,22 +80,22 @@ def common(command: Command) -> Command:
 
 
 def wants_json(options: Mapping[str, Any]) -> bool:
-    """Whether --json or -o json was given."""
+    """Return whether --json or -o json was given."""
     return bool(options["as_json"] or options["output"] == "json")
 
 
-outward_links = click.option(
+links_option = click.option(
     "--links",
     type=LINKS,
     default=Links.AUTO.value,
     show_default=True,
     help="What to do about links that lead out of the workspace.",
 )
-"""For commands that compare local files with those of the cluster."""
+"""The option of commands that compare local files with those of the cluster."""
 
 
-def filters(command: Command) -> Command:
-    """Adds the options that ignore paths."""
+def filter_options(command: Command) -> Command:
+    """Add the options that select ignored paths."""
     for option in reversed(
         (
             click.option("--include", multiple=True, metavar="PATTERN", help="Sync it after all."),
@@ -109,15 +109,17 @@ def filters(command: Command) -> Command:
     return command
 
 
-bwlimit = click.option("--bwlimit", type=RATE, default=0, help="Bytes a second, as 500K or 2M.")
-"""For commands that transfer files."""
+bwlimit_option = click.option(
+    "--bwlimit", type=RATE, default=0, help="Bytes a second, as 500K or 2M."
+)
+"""The option of commands that transfer files."""
 
 
-def transfer(command: Command) -> Command:
-    """Adds the options of push, pull and sync."""
+def transfer_options(command: Command) -> Command:
+    """Add the options of push, pull and sync."""
     for option in reversed(_TRANSFER):
         command = option(command)
-    return common(filters(outward_links(command)))
+    return common_options(filter_options(links_option(command)))
 
 
 def _seconds(least: int, most: int) -> click.IntRange:
@@ -142,7 +144,7 @@ _TRANSFER = (
     click.option("--verify", is_flag=True, help="Look into every file, trust no times."),
     click.option("-n", "--no_checksum", is_flag=True, help="Compare sizes only; misses edits."),
     click.option("--break-lock", is_flag=True, help="Take the right to write from its holder."),
-    bwlimit,
+    bwlimit_option,
     click.option("--jobs", type=JOBS, default=None, help="Files read at a time."),
     click.option("-q", "--quiet", is_flag=True, help="Only errors."),
     click.option(
@@ -167,24 +169,26 @@ _TRANSFER = (
 
 
 def note_unused(options: Mapping[str, Any]) -> None:
-    """Prints a note for each option that is accepted and does nothing."""
-    for name, why in _UNUSED.items():
+    """Print a note for each option that is accepted and has no effect."""
+    for name, reason in _UNUSED_OPTIONS.items():
         if options.get(name):
-            click.echo(f"--{name} is not needed any more" + (f": {why}" if why else ""), err=True)
+            click.echo(
+                f"--{name} is not needed any more" + (f": {reason}" if reason else ""), err=True
+            )
 
 
-def usual_filter(options: Mapping[str, Any]) -> Filter:
-    """The filter of commands without filter options."""
+def default_filter(options: Mapping[str, Any]) -> Filter:
+    """Return the filter of commands without filter options."""
     return Filter(links=Links(options["links"]))
 
 
-def filter_of(options: Mapping[str, Any]) -> Filter:
+def build_filter(options: Mapping[str, Any]) -> Filter:
     files, links = not options["no_hfignore"], Links(options.get("links", Links.AUTO))
     return Filter(options["include"], options["exclude"], files, links)
 
 
-def sync_options_of(mode: Mode, options: Mapping[str, Any]) -> SyncOptions:
-    """Raises click.UsageError."""
+def build_sync_options(mode: Mode, options: Mapping[str, Any]) -> SyncOptions:
+    """Return the options of a sync from those of the command line. Raises click.UsageError."""
     force = options["force"]
     winner = {Mode.PUSH: Policy.LOCAL, Mode.PULL: Policy.REMOTE}.get(mode)
     if force and winner is None:
@@ -193,7 +197,7 @@ def sync_options_of(mode: Mode, options: Mapping[str, Any]) -> SyncOptions:
     rules = Rules(mode, policy, options["delete"], force, not options["no_delete"])
     return SyncOptions(
         rules,
-        filter_of(options),
+        build_filter(options),
         dry_run=options["dry_run"],
         partial=options["partial"],
         many_removals=options["many_removals"],

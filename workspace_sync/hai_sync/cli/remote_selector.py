@@ -18,12 +18,12 @@ _TAG = re.compile(r"(?![0-9]+$)[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class Revision(click.ParamType[str]):
-    """A revision number or a tag; the server resolves it later."""
+    """A revision number or a tag, which the server resolves later."""
 
     name = "number or tag"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Raises click.BadParameter."""
+        """Return a valid value. Raises click.BadParameter."""
         if not (_NUMBER.fullmatch(value) or _TAG.fullmatch(value)):
             self.fail(f"{value!r} is neither a revision's number nor a tag", param, ctx)
         return str(value)
@@ -38,13 +38,13 @@ _REVISION = click.option(
 
 @dataclass(frozen=True, slots=True)
 class RemoteSelector:
-    """A revision (empty: the files on the cluster now), or a task."""
+    """A revision or a task. An empty revision means the files on the cluster now."""
 
     revision: str
     task: int
 
     async def tree(self, session: Session) -> tuple[int, Tree]:
-        """The number of the revision, 0 for a task, and its tree. Raises NotFound."""
+        """Return the number of the revision (0 for a task) and the tree. Raises NotFound."""
         if not self.task:
             number = await session.remote.resolve_revision(self.revision or "0")
             return await session.remote.tree({}, 0, number)
@@ -52,19 +52,19 @@ class RemoteSelector:
         return 0, {a: DIRECTORY for path in files for a in ancestors(path)} | files
 
     def not_found(self, description: str) -> NotFound:
-        """The error for missing paths."""
+        """Return the error about missing paths."""
         revision_text = f"in revision {self.revision}" if self.revision else "on the cluster"
         where = f"that task {self.task} wrote" if self.task else revision_text
         return NotFound(f"nothing {where} is called {description}", hint=_HINT)
 
 
 def remote_selector_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --revision and --task; `select_remote` reads them."""
+    """Add the options --revision and --task, from which `select_remote` makes a selector."""
     return _REVISION(_TASK(command))
 
 
 def select_remote(revision: str | None, task: int | None) -> RemoteSelector:
-    """Raises click.UsageError if both are set."""
+    """Return the selector of the options. Raises click.UsageError if both are given."""
     if revision and task:
         raise click.UsageError("say --revision or --task: a task has no revisions")
     return RemoteSelector(revision or "", task or 0)

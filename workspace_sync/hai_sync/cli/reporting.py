@@ -1,4 +1,4 @@
-"""Prints the plan, progress and report of a sync, for people or as one JSON object a line."""
+"""Prints the plan, progress and report of a sync, for people or as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import click
 from hai.client.text.formatting import size_text
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
-from hai_sync.core.guards import SizeWarning, size_warning_of
+from hai_sync.core.guards import SizeWarning, check_push_size
 from hai_sync.core.reconcile_options import Conflict
 from hai_sync.session.options import Refused, Report
 
@@ -25,13 +25,13 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _UPDATE_SECONDS = 0.1
 
 
-def event(kind: str, /, **facts: Any) -> None:
-    """Prints one JSON object."""
+def print_event(kind: str, /, **facts: Any) -> None:
+    """Print one JSON object."""
     click.echo(json.dumps({"event": kind, **facts}, ensure_ascii=True))
 
 
 class Progress:
-    """Files, bytes, speed and time left, on one line of a terminal; or events."""
+    """Shows files, bytes, speed and remaining time, on one line of a terminal or as events."""
 
     def __init__(
         self, as_json: bool, quiet: bool, clock: Callable[[], float] = time.monotonic
@@ -43,10 +43,10 @@ class Progress:
         self._began = self._updated_at = 0.0
 
     def note_changes(self, changes: Sequence[Change]) -> None:
-        """Warns of an unusually large push before it is sent."""
-        found = None if self._quiet else size_warning_of(changes)
+        """Warn of an unusually large push before it is sent."""
+        found = None if self._quiet else check_push_size(changes)
         if found is not None and self._json:
-            event("heavy", **asdict(found))
+            print_event("heavy", **asdict(found))
         elif found is not None:
             click.echo("\n".join(_size_warning_lines(found)), err=True)
 
@@ -55,7 +55,7 @@ class Progress:
         self._done_files = self._done = 0
         self._began = self._updated_at = self._clock()
         if self._json:
-            event("stage", name=name, files=files, bytes=size)
+            print_event("stage", name=name, files=files, bytes=size)
         elif name == "wait" and not self._quiet:
             click.echo("another sync of this directory is under way; waiting for it", err=True)
 
@@ -70,12 +70,14 @@ class Progress:
         eta = round(max(0, self._size - self._done) / speed) if speed else None
         if self._json:
             facts = {"files": self._done_files, "bytes": self._done, "of_bytes": self._size}
-            event("progress", name=self._name, **facts, bytes_per_second=round(speed), eta=eta)
+            print_event(
+                "progress", name=self._name, **facts, bytes_per_second=round(speed), eta=eta
+            )
         elif self._bar:
             click.echo(f"\r\x1b[K{self._line(speed, eta)}", err=True, nl=False)
 
     def _line(self, speed: float, eta: int | None) -> str:
-        """Without the remaining time before the first byte."""
+        """Return the progress line. Before the first byte it has no remaining time."""
         return (
             f"{self._name}: {self._done_files}/{self._files} files, "
             f"{size_text(self._done)} of {size_text(self._size)}, {size_text(speed)}/s"
@@ -83,7 +85,7 @@ class Progress:
         )
 
     def end(self) -> None:
-        """Clears the progress line."""
+        """Clear the progress line."""
         if self._bar and self._name:
             click.echo("\r\x1b[K", err=True, nl=False)
 
@@ -98,10 +100,13 @@ def _size_warning_lines(found: SizeWarning) -> Iterator[str]:
 
 
 def conflict_line(conflict: Conflict) -> str:
-    """One line with the versions of both sides."""
-    ours, theirs = conflict.local.get(conflict.path), conflict.remote.get(conflict.path)
+    """Return one line with the versions of both sides."""
+    local_entry, remote_entry = (
+        conflict.local.get(conflict.path),
+        conflict.remote.get(conflict.path),
+    )
     return printable(
-        f"{conflict.path}  here: {_version_text(ours)}; cluster: {_version_text(theirs)}"
+        f"{conflict.path}  here: {_version_text(local_entry)}; cluster: {_version_text(remote_entry)}"
     )
 
 
@@ -145,7 +150,7 @@ def change_facts(change: Change) -> Mapping[str, Any]:
 
 
 def print_plan(report: Report, as_json: bool) -> None:
-    """Prints the complete plan: a line for each path, or one JSON object."""
+    """Print the complete plan: a line for each path, or one JSON object."""
     sys.stdout.writelines(_plan_json(report) if as_json else _plan_lines(report))
     sys.stdout.flush()
     if not as_json:
@@ -187,7 +192,7 @@ def _plan_json(report: Report) -> Iterator[str]:
 
 
 def _member(name: str, items: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields a JSON list item by item, since a plan may be large."""
+    """Yield a JSON list item by item, since a plan may be large."""
     yield f', "{name}": ['
     between = ""
     for item in items:
@@ -197,9 +202,9 @@ def _member(name: str, items: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def print_report(report: Report, as_json: bool, quiet: bool) -> None:
-    """Prints the result of a sync."""
+    """Print the result of a sync."""
     if as_json:
-        event("done", **report.as_dict())
+        print_event("done", **report.as_dict())
         return
     print_problems(report)
     if report.refused is Refused.CONFLICTS:
@@ -220,24 +225,25 @@ def print_problems(report: Report) -> None:
 
 
 def problem_lines(report: Report) -> list[str]:
-    """One line for each path of either side that is not synced."""
+    """Return one line for each path of either side that is not synced."""
     both = (*report.problems.items(), *report.passed_over.items())
-    lines = [skipped_line(path, why) for path, why in report.skipped.items()]
-    return lines + [not_synced_line(path, why) for path, why in both]
+    lines = [skipped_line(path, reason) for path, reason in report.skipped.items()]
+    return lines + [not_synced_line(path, reason) for path, reason in both]
 
 
-def not_synced_line(path: str, why: str) -> str:
-    return printable(f"left alone: {path}: {why}")
+def not_synced_line(path: str, reason: str) -> str:
+    return printable(f"left alone: {path}: {reason}")
 
 
-def skipped_line(path: str, why: str) -> str:
-    """The line of a skipped link, which is not an error."""
-    return printable(f"skipped: {path}: {why}")
+def skipped_line(path: str, reason: str) -> str:
+    """Return the line of a skipped link, which is not an error."""
+    return printable(f"skipped: {path}: {reason}")
 
 
 def printable(text: str) -> str:
-    """Escapes what a line must not contain: bytes that are not UTF-8, control characters, line ends and changes of the
-    writing direction."""
+    """Escape what a line must not contain: bytes that are not UTF-8, control characters, line ends and changes of the
+    writing direction.
+    """
     escaped = text.encode(errors="backslashreplace").decode()
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), escaped)
 

@@ -17,21 +17,21 @@ from hai.host.memory import retain_freed_memory
 from hai_sync.index import Index
 from hai_sync.remote.endpoint import Remote
 from hai_sync.session.options import Listener, NullListener
-from hai_sync.session.ownership import claim
+from hai_sync.session.ownership import claim_index
 from hai_sync.session.session import Session
-from hai_sync.workspace_dir import WorkspaceDir, find
+from hai_sync.workspace_dir import WorkspaceDir, find_workspace
 
 Answer = TypeVar("Answer")
 _GC_THRESHOLD = 50_000
-_MALLOC_ARENAS = 2  # one thread at a time allocates, mostly
+_MALLOC_ARENAS = 2  # mostly one thread at a time allocates memory
 
 
 @asynccontextmanager
 async def open_current_session(
     profile: str | None, listener: Listener | None = None
 ) -> AsyncIterator[Session]:
-    """The session of the workspace of the current directory."""
-    workspace = find()
+    """Open a session of the workspace of the current directory."""
+    workspace = find_workspace()
     async with connect(profile) as connection:
         session = open_session(workspace, connection, listener)
         try:
@@ -40,10 +40,10 @@ async def open_current_session(
             session.index.close()
 
 
-def claim_index(workspace: WorkspaceDir) -> None:
-    """Claims the index before a daemon is started. Raises UsageError in a copy."""
+def claim_workspace_index(workspace: WorkspaceDir) -> None:
+    """Claim the index before a daemon is started. Raises UsageError in a copy of a workspace."""
     with closing(Index(workspace.index_path)) as index:
-        claim(workspace, index)
+        claim_index(workspace, index)
 
 
 def open_session(
@@ -67,8 +67,8 @@ def with_session(
     work: Callable[[Session], Awaitable[Answer]],
     listener: Listener | None = None,
 ) -> Answer:
-    """Runs work with a session of the current directory."""
-    # entries and messages, of which there are many, are never in reference cycles
+    """Run work with a session of the current directory, and return its result."""
+    # most objects are entries and messages, which are never in reference cycles
     gc.set_threshold(_GC_THRESHOLD)
     retain_freed_memory(_MALLOC_ARENAS)
 
@@ -80,7 +80,7 @@ def with_session(
 
 
 def with_connection(profile: str | None, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
-    """Runs work with a connection."""
+    """Run work with a connection, and return its result."""
 
     async def run_work() -> Answer:
         async with connect(profile) as connection:
@@ -89,8 +89,8 @@ def with_connection(profile: str | None, work: Callable[[Connection], Awaitable[
     return asyncio.run(run_work())
 
 
-def relative(workspace: WorkspaceDir, path: str) -> str:
-    """A path of the command line, relative to the root. Raises UsageError for one outside of the workspace."""
+def relative_path(workspace: WorkspaceDir, path: str) -> str:
+    """Return a path of the command line relative to the root. Raises UsageError for one outside of the workspace."""
     root = os.path.realpath(workspace.root)
     found = os.path.relpath(os.path.join(os.path.realpath(os.curdir), path), root)
     if found == os.pardir or found.startswith(os.pardir + os.sep):
@@ -98,9 +98,11 @@ def relative(workspace: WorkspaceDir, path: str) -> str:
     return "" if found == os.curdir else found
 
 
-def pattern(workspace: WorkspaceDir, path: str) -> str:
-    """As `relative`, for a glob pattern: the current directory is escaped. Raises UsageError."""
-    found = relative(workspace, path)
+def relative_pattern(workspace: WorkspaceDir, path: str) -> str:
+    """Return a glob pattern relative to the root. The current directory is escaped in it. Raises UsageError."""
+    found = relative_path(workspace, path)
     if not os.path.isabs(path):
-        found = os.path.normpath(os.path.join(glob.escape(relative(workspace, os.curdir)), path))
+        found = os.path.normpath(
+            os.path.join(glob.escape(relative_path(workspace, os.curdir)), path)
+        )
     return "*" if found in ("", os.curdir) else found

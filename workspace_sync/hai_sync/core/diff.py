@@ -1,4 +1,4 @@
-"""The difference of two trees, and its inverse."""
+"""Computes and applies the differences of two trees."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Change:
 
     @property
     def verb(self) -> str:
-        """create, remove or modify."""
+        """The kind of the change: create, remove or modify."""
         if self.old is None:
             return "create"
         return "remove" if self.new is None else "modify"
 
 
 def diff(old: Tree, new: Tree) -> tuple[Change, ...]:
-    """The changes that turn `old` into `new`, by path."""
+    """Return the changes that turn `old` into `new`, by path."""
     paths = [path for path, entry in old.items() if new.get(path) != entry]
     paths += [path for path in new if path not in old]
     return tuple(Change(path, old.get(path), new.get(path)) for path in sorted(paths))
 
 
-def apply(tree: Tree, changes: Iterable[Change]) -> Tree:
-    """The tree after the changes."""
+def apply_changes(tree: Tree, changes: Iterable[Change]) -> Tree:
+    """Return the tree after the changes."""
     result = dict(tree)
     for change in changes:
         if change.new is None:
@@ -42,26 +42,29 @@ def apply(tree: Tree, changes: Iterable[Change]) -> Tree:
     return result
 
 
-def in_order(changes: Iterable[Change]) -> list[Change]:
-    """Changes in the order in which a disk can apply them: removals from the leaves, then creations from the root.
+def order_changes(changes: Iterable[Change]) -> list[Change]:
+    """Return changes in the order in which a disk can apply them: removals from the leaves up, then creations from
+    the root.
 
     A path whose kind changes is in both halves.
     """
     listed = sorted(changes, key=lambda change: change.path)
-    removals = [c for c in reversed(listed) if c.new is None or replaces(c)]
+    removals = [c for c in reversed(listed) if c.new is None or must_remove_first(c)]
     return removals + [c for c in listed if c.new is not None]
 
 
-def replaces(change: Change) -> bool:
-    """Whether a directory replaces something else, or is replaced, so that the old entry must be removed first."""
+def must_remove_first(change: Change) -> bool:
+    """Return whether a directory replaces another kind of entry or the reverse, so that the old entry is removed
+    first.
+    """
     old, new = change.old, change.new
     if old is None or new is None or old.kind is new.kind:
         return False
     return Kind.DIRECTORY in (old.kind, new.kind)
 
 
-def only_mode(change: Change) -> bool:
-    """Whether the content of a file stays the same."""
+def changes_only_mode(change: Change) -> bool:
+    """Return whether only the mode of a file changes, and its content stays the same."""
     old, new = change.old, change.new
     if old is None or new is None:
         return False

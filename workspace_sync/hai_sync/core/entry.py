@@ -1,8 +1,8 @@
-"""Entries of a tree. A tree is a mapping from paths to entries, never changed in place.
+"""Entries of a tree. A tree is a mapping from paths to entries, and is never changed in place.
 
-Paths are relative, their parts joined by "/". Directories have entries of their own, so that empty
-ones are kept. Flat mappings, not nested nodes: most questions are about single paths, and copying
-a mapping of 20 000 costs less than a millisecond.
+Paths are relative; their parts are joined by "/". Directories have their own entries, so that empty ones are synced.
+Trees are flat mappings because most operations concern single paths, and copying a mapping of 20 000 entries takes
+less than a millisecond.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ UNHASHED = b""
 
 
 class Kind(IntEnum):
-    """The kind of an entry. Numbers are those of hai.v1.EntryKind; PROBLEM is never sent."""
+    """The kind of an entry. The numbers are those of hai.v1.EntryKind. PROBLEM is never sent."""
 
     FILE = 1
     DIRECTORY = 2
     SYMLINK = 3
-    PROBLEM = 4  # unreadable, or must not be synced: not changed on either side, and listed
+    PROBLEM = 4  # unreadable, or cannot be synced: listed, and not changed on either side
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class Entry:
     """The state of one path. Modification times are synced, but never compared."""
 
     kind: Kind
-    digest: bytes = UNHASHED  # BLAKE3 of a file's content
+    digest: bytes = UNHASHED  # BLAKE3 digest of a file's content
     size: int = 0
     executable: bool = False
-    target: str = ""  # of a link; for a problem, the reason
+    target: str = ""  # the target of a link, or the reason of a problem
     mtime_ns: int = field(default=0, compare=False)
 
     def __eq__(self, other: object) -> bool:
-        """Compares everything but the time; mostly both are the same object."""
+        """Compare all fields except the time. Mostly both are the same object."""
         if self is other:
             return True
         if other.__class__ is not Entry:
@@ -51,7 +51,7 @@ class Entry:
 
     @property
     def hashed(self) -> bool:
-        """False while a file's content is unknown."""
+        """Whether the content is known: a file may not have been read."""
         return self.kind is not Kind.FILE or self.digest != UNHASHED
 
 
@@ -61,18 +61,18 @@ DIRECTORY = Entry(Kind.DIRECTORY)
 
 
 def parent(path: str) -> str:
-    """The directory that a path lies in; empty: the root."""
+    """Return the directory of a path, or an empty string for the root."""
     return path.rpartition("/")[0]
 
 
 def ancestors(path: str) -> list[str]:
-    """Directories that a path lies in, innermost first, without the root."""
+    """Return the directories above a path, innermost first, without the root."""
     found = []
     while path := parent(path):
         found.append(path)
     return found
 
 
-def below(path: str, root: str) -> bool:
-    """True for the root itself and everything in it."""
+def is_within(path: str, root: str) -> bool:
+    """Return whether a path is `root` or below it."""
     return path == root or path.startswith(root + "/")

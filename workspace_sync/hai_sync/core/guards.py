@@ -1,4 +1,8 @@
-"""Guards against removals of many files at once, which are mostly a mistake."""
+"""Guards against changes that a user may not have meant.
+
+These are removals of many files, names that differ only in case (of which a file system that ignores case can hold
+only one), and pushes of unusual size.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +15,24 @@ from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind, Tree, ancestors
 from hai_sync.core.names import case_folded
 
-MAX_UNQUESTIONED = 10
+MAX_SMALL_REMOVAL = 10
 
 
-def suspicious_removals(changes: Sequence[Change], tree: Tree) -> list[Change]:
-    """The files and links that changes remove from a tree, if those are more than half of them and more than ten.
+def find_suspicious_removals(changes: Sequence[Change], tree: Tree) -> list[Change]:
+    """Return the removals of files and links, if they are more than ten and more than half of all in the tree.
 
     Directories and moved files do not count.
     """
     removals = [c for c in changes if c.new is None and _is_file(c.old)]
     created = Counter(_move_key(c.new) for c in changes if c.old is None and _is_file(c.new))
     count = (Counter(_move_key(c.old) for c in removals) - created).total()
-    if count <= MAX_UNQUESTIONED or count * 2 <= sum(map(_is_file, tree.values())):
+    if count <= MAX_SMALL_REMOVAL or count * 2 <= sum(map(_is_file, tree.values())):
         return []
     return removals
 
 
 def without_removals(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """The changes that remove nothing. A file that replaces a directory would remove the files in it."""
+    """Return the changes that remove nothing. A file that replaces a directory would remove the files in it."""
     return tuple(c for c in changes if c.new is not None and not _replaces_directory(c))
 
 
@@ -41,15 +45,16 @@ def _is_file(entry: Entry | None) -> bool:
 
 
 def _move_key(entry: Entry | None) -> tuple[object, ...]:
-    """Properties that a move keeps. The content of a new file is still unknown."""
+    """Return the properties that a move keeps. The content of a new file is still unknown."""
     assert entry is not None
     return entry.kind, entry.size, entry.mtime_ns, entry.target
 
 
-def colliding_paths(changes: Sequence[Change], tree: Tree) -> dict[str, str]:
-    """New paths of `changes` that equal another path except for case, each mapped to that path.
+def find_case_collisions(changes: Sequence[Change], tree: Tree) -> dict[str, str]:
+    """Return the new paths that equal another path except for case, each with that other path.
 
-    Paths of the tree take precedence, then the first new one by name. Paths below a colliding directory are not listed.
+    Paths of the tree take precedence, then the first new one by name. Paths below a colliding directory are not
+    listed.
     """
     created = sorted(c.path for c in changes if c.old is None and c.new is not None)
     removed = {c.path for c in changes if c.new is None}
@@ -65,7 +70,7 @@ def colliding_paths(changes: Sequence[Change], tree: Tree) -> dict[str, str]:
 
 
 def without_paths(changes: Sequence[Change], roots: dict[str, str]) -> tuple[Change, ...]:
-    """The changes that lie neither at nor below some paths."""
+    """Return the changes that are neither at nor below some paths."""
     return tuple(c for c in changes if not any(p in roots for p in (c.path, *ancestors(c.path))))
 
 
@@ -79,14 +84,14 @@ class SizeWarning:
 
     files: int
     size: int
-    largest: Sequence[tuple[str, int]]  # files, with bytes; none unless it is many bytes
+    largest: Sequence[tuple[str, int]]  # files with their bytes; empty if the bytes are not many
     fullest: Sequence[
         tuple[str, int]
-    ]  # directories, with how many files are below; none unless there are many
+    ]  # directories with the number of files below; empty if there are not many files
 
 
-def size_warning_of(changes: Sequence[Change]) -> SizeWarning | None:
-    """None: the push is not unusually large."""
+def check_push_size(changes: Sequence[Change]) -> SizeWarning | None:
+    """Return a warning if a push is unusually large, or None. A forgotten dataset is best ignored before it is sent."""
     sizes = {c.path: c.new.size for c in changes if c.new is not None and c.new.kind is Kind.FILE}
     total = sum(sizes.values())
     if total <= MAX_BYTES and len(sizes) <= MAX_FILES:

@@ -1,8 +1,9 @@
 """Decides which paths are ignored, by the rules of git.
 
-Ignore files (.gitignore, .haiignore, .hfignore) apply to their directory and below. A deeper file beats a higher
-one, a later line an earlier one, and `!` includes again. Nothing is included again inside an ignored directory, so
-that a walk need not enter it. A pattern is compared with the path itself, never with a directory above it.
+Ignore files (.gitignore, .haiignore, .hfignore) apply to their directory and below. A deeper file takes precedence
+over a higher one, a later line over an earlier one, and `!` includes a path again. Nothing inside an ignored
+directory is included again, so that a walk need not enter it. A pattern is compared with the path itself, never with
+a directory above it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hai_sync.core.names import is_private
 from hai_sync.core.wildmatch import Pattern, as_bytes, parse
 
 RULE_FILES = (".gitignore", ".haiignore", ".hfignore")
-"""Read in each directory; later ones win."""
+"""The names of ignore files in the order of increasing precedence."""
 
 DEFAULT_PATTERNS = (
     *(".git", ".hg/", ".svn/", "__pycache__/", "*.pyc", ".venv/", "node_modules/", "wandb/"),
@@ -31,7 +32,7 @@ DEFAULT_PATTERNS = (
     ),
     *(".DS_Store", "Thumbs.db", "*.swp", "*~", ".#*"),
 )
-"""Have the lowest precedence, so that an ignore file can include them again."""
+"""Patterns with the lowest precedence, so that an ignore file can include their paths again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,11 @@ class Rule:
 
     @property
     def negated(self) -> bool:
-        """Whether it includes again what an earlier line ignores."""
+        """Whether the rule includes paths again that an earlier line ignores."""
         return self.pattern.negated
 
     def matches(self, path: str, is_directory: bool) -> bool:
-        """Whether it matches a path, given with one character for each byte."""
+        """Return whether the rule matches a path, which has one character for each byte."""
         if self.pattern.directories_only and not is_directory:
             return False
         text = _last_part(path) if self.pattern.name_only else path
@@ -58,9 +59,9 @@ class Rule:
 
 
 class RuleSet:
-    """The rules of one directory; the last match decides.
+    """The rules of one directory. The last matching rule decides.
 
-    They are parsed on first use: where nothing has changed, never.
+    The rules are parsed on first use, which never comes if nothing has changed.
     """
 
     def __init__(self, texts: Iterable[tuple[str, Iterable[str]]]) -> None:
@@ -68,12 +69,14 @@ class RuleSet:
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
-        """In the order of their files and lines."""
+        """The rules in the order of their files and lines."""
         return tuple(rule for source, lines in self._texts for rule in _read(source, lines))
 
     @cached_property
     def _patterns(self) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
-        """One joined pattern for names and one for paths: most paths match neither, and need no search by rule."""
+        """One joined pattern for names and one for paths. Most paths match neither, and need no search through the
+        rules.
+        """
         patterns = [rule.pattern for rule in self.rules]
         return (
             _any_of([each.regex for each in patterns if each.name_only]),
@@ -81,7 +84,7 @@ class RuleSet:
         )
 
     def find(self, path: str, is_directory: bool) -> Rule | None:
-        """The rule that decides about a path relative to this directory."""
+        """Return the rule that decides about a path, relative to this directory."""
         names, paths = self._patterns
         path = as_bytes(path)
         matches = names is not None and names.fullmatch(_last_part(path)) is not None
@@ -109,7 +112,7 @@ def _read(source: str, lines: Iterable[str]) -> Iterable[Rule]:
 
 @dataclass(slots=True)
 class Ignore:
-    """The rules of a tree. `forced` (from the command line) beats all files."""
+    """The rules of a tree. `forced` has those of the command line, which take precedence over all files."""
 
     rule_sets: Mapping[str, RuleSet] = field(default_factory=dict)
     defaults: RuleSet | None = None
@@ -117,7 +120,7 @@ class Ignore:
     _directories: dict[str, bool] = field(default_factory=dict)
 
     def rule(self, path: str, is_directory: bool) -> Rule | None:
-        """The rule that decides about a path itself."""
+        """Return the rule that decides about the path itself, without the directories above it."""
         if self.forced and (found := self.forced.find(path, is_directory)):
             return found
         if found := self._find_in_files(path, is_directory):
@@ -134,14 +137,14 @@ class Ignore:
         return top.find(path, is_directory) if top else None
 
     def is_ignored(self, path: str, is_directory: bool) -> bool:
-        """Whether the path itself is ignored. A walk has already tested the directories above."""
+        """Return whether the path itself is ignored. A walk has already tested the directories above."""
         if is_private(path):
             return True
         found = self.rule(path, is_directory)
         return found is not None and not found.negated
 
     def is_hidden(self, path: str, is_directory: bool) -> bool:
-        """Whether the path or a directory above it is ignored."""
+        """Return whether the path or a directory above it is ignored."""
         return self._is_directory_hidden(parent(path)) or self.is_ignored(path, is_directory)
 
     def _is_directory_hidden(self, path: str) -> bool:
@@ -154,7 +157,7 @@ class Ignore:
         return hidden
 
     def explain(self, path: str, is_directory: bool) -> tuple[str, Rule] | None:
-        """The topmost ignored path, and the rule that ignores it."""
+        """Return the topmost ignored path at or above a path, and the rule that ignores it."""
         for each in reversed([path, *ancestors(path)]):
             found = self.rule(each, is_directory or each != path)
             if found is not None and not found.negated:
@@ -164,11 +167,10 @@ class Ignore:
 
 @cache
 def default_rules() -> RuleSet:
-    """The rules of `DEFAULT_PATTERNS`."""
     return RuleSet([("defaults", DEFAULT_PATTERNS)])
 
 
 def forced_rules(include: Sequence[str], exclude: Sequence[str]) -> RuleSet | None:
-    """The rules of the command line: --include beats --exclude."""
+    """Return the rules of the command line. --include takes precedence over --exclude."""
     lines = [*exclude, *(f"!{pattern}" for pattern in include)]
     return RuleSet([("command line", lines)]) if lines else None

@@ -1,7 +1,7 @@
-"""Decides which links that lead out of a workspace are synced, and why others are skipped.
+"""Decides which outward links (links that lead out of a workspace) are synced, and why others are skipped.
 
-A link that stays inside is always synced. One that leads out by a relative path would lead elsewhere on the cluster,
-so it is never synced as a link.
+A link that stays inside is always synced. An outward link with a relative path would lead to another place on the
+cluster, so it is never synced as a link.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from enum import StrEnum
 
 
 class Links(StrEnum):
-    """What happens to links that lead out."""
+    """What happens to outward links."""
 
-    AUTO = "auto"  # synced as a link if the target exists on the cluster
+    AUTO = "auto"  # synced as a link if the target exists on the cluster, else skipped
     KEEP = "keep"
     SKIP = "skip"
     COPY = "copy"  # the target is synced in place of the link
 
 
 def leads_out(path: str, target: str) -> bool:
-    """Whether a link at a path of the workspace leads out of it. Nothing is followed."""
+    """Return whether a link at a path of the workspace leads out of it. No link is followed."""
     if target.startswith("/"):
         return True
     depth = path.count("/")
@@ -30,8 +30,8 @@ def leads_out(path: str, target: str) -> bool:
     return False
 
 
-def why_skipped(links: Links, target: str, on_cluster: bool) -> str:
-    """Why a link that leads out is skipped; empty: it is synced as a link."""
+def skip_reason(links: Links, target: str, on_cluster: bool) -> str:
+    """Return why an outward link is skipped, or an empty string if it is synced as a link."""
     if links is Links.SKIP:
         return f"it leads out of the workspace, to {target}"
     if links is Links.COPY:

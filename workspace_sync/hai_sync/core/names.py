@@ -1,8 +1,8 @@
 """Validates paths, and names conflict copies.
 
-A synced tree must be valid on every machine: names that are too long or not in Unicode's normal form C are refused
-with a list before anything is sent. Names that differ only in case are refused where a side ignores case
-(`case_conflicts`). Names from a server are validated like names from a disk.
+A synced tree must be valid on every machine. Names that are too long or not in Unicode's normal form C are refused
+with a list before anything is sent. Names that differ only in case are refused if a side ignores case (`guards`).
+Names from a server are validated like names from a disk.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from hai_sync.core.entry import Entry, Kind, Tree, parent
 from hai_sync.core.links import leads_out
 
 MAX_NAME_BYTES = 255
-_MAX_SUFFIX = 32  # characters; a longer part after the last dot belongs to the name
-MAX_PATH_BYTES = 3000  # leaves space for the root on the server
+_MAX_SUFFIX = 32  # characters; a longer part after the last dot is not a suffix
+MAX_PATH_BYTES = 3000  # leaves room for the path of the root on the server
 MAX_PARTS = 100
 PRIVATE_DIR = ".hfai"
-"""The directory in the root of a workspace that holds its configuration; never synced."""
+"""The directory in the root of a workspace that holds its configuration. It is never synced."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def path_error(path: str) -> str:
-    """Why a path cannot be synced; empty: it can."""
+    """Return why a path cannot be synced, or an empty string."""
     if not path or path.startswith("/"):
         return "it is not a relative path"
     if "\0" in path:
@@ -40,7 +40,7 @@ def path_error(path: str) -> str:
 
 
 def is_text(path: str) -> bool:
-    """False for bytes that are not UTF-8: Python keeps them as surrogates, which cannot be stored or sent."""
+    """Return whether a path is UTF-8. Python represents other bytes as surrogates, which cannot be stored or sent."""
     return path.isascii() or _SURROGATES.search(path) is None
 
 
@@ -57,12 +57,12 @@ def _too_long(path: str, encoded: bytes) -> str:
 
 
 def is_private(path: str) -> bool:
-    """Whether a path belongs to the private directory, which is never synced."""
+    """Return whether a path is in the private directory, which is never synced."""
     return path == PRIVATE_DIR or path.startswith(PRIVATE_DIR + "/")
 
 
 def link_error(path: str, target: str) -> str:
-    """Why a symbolic link cannot be synced; empty: it can. The link is not followed."""
+    """Return why a symbolic link cannot be synced, or an empty string. The link is not followed."""
     if not target or "\0" in target:
         return "it is a link to nowhere"
     if not is_text(target):
@@ -73,26 +73,26 @@ def link_error(path: str, target: str) -> str:
 
 
 def case_folded(path: str) -> str:
-    """Equal for paths that are the same on a file system that ignores case."""
+    """Return a text that is equal for paths that are the same on a file system that ignores case."""
     return path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
 
 
 def tree_error(tree: Tree) -> str:
-    """Why a received tree is invalid; empty: it is valid."""
+    """Return why a received tree is invalid, or an empty string."""
     for path, entry in tree.items():
-        why = path_error(path) or (is_private(path) and "it is private to each side")
+        reason = path_error(path) or (is_private(path) and "it is private to each side")
         if entry.kind is Kind.SYMLINK:
-            why = why or link_error(path, entry.target)
+            reason = reason or link_error(path, entry.target)
         above = tree.get(parent(path)) if "/" in path else None
         if "/" in path and (above is None or above.kind is not Kind.DIRECTORY):
-            why = why or f"{parent(path)} is not a directory"
-        if why:
-            return f"{path!r}: {why}"
+            reason = reason or f"{parent(path)} is not a directory"
+        if reason:
+            return f"{path!r}: {reason}"
     return ""
 
 
 def conflict_copy_name(path: str, entry: Entry, is_taken: Callable[[str], bool]) -> str:
-    """The name of a conflict copy: beside the original, and equal for equal content."""
+    """Return the path of a conflict copy: beside the original, and equal for equal content."""
     folder, name = parent(path), path.rpartition("/")[2]
     stem, dot, suffix = name.rpartition(".")
     if not stem or len(suffix) > _MAX_SUFFIX:

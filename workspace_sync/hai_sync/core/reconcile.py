@@ -1,4 +1,4 @@
-"""Three-way merge: from the base, the local and the remote tree to changes for both sides, and conflicts.
+"""Three-way merge: computes changes for both sides, and conflicts, from the base, the local and the remote tree.
 
 The base is the tree that both sides had after the last sync. Where one side still equals it, the change of the other
 side is applied; where both have changed and differ, the policy decides, and its default is to refuse. A push never
@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hai_sync.core.diff import Change
-from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, below, parent
+from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, is_within, parent
 from hai_sync.core.names import conflict_copy_name
 from hai_sync.core.reconcile_options import Conflict, Mode, Outcome, Policy, Rules
 
@@ -30,28 +30,30 @@ from hai_sync.core.reconcile_options import Conflict, Mode, Outcome, Policy, Rul
 def reconcile(
     base: Tree, local: Tree, remote: Tree, rules: Rules, paths: Iterable[str] | None = None
 ) -> Outcome:
-    """Decides for every path where the three trees differ; `paths`: a superset of those, if the caller has one."""
+    """Decide for every path where the three trees differ. `paths` may be a superset of these paths, if the caller has
+    one.
+    """
     reconciliation = _Reconciliation(base, local, remote, rules)
-    for path in _with_ancestors(differing(base, local, remote) if paths is None else paths):
+    for path in _with_ancestors(differing_paths(base, local, remote) if paths is None else paths):
         reconciliation.members.setdefault(parent(path), []).append(path)
     reconciliation.decide_members("")
     return reconciliation.outcome()
 
 
 def rebase(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) -> Tree:
-    """The base after a sync: at these paths the entry of both sides, where they are equal."""
+    """Return the base after a sync. At these paths it has the entry of both sides, if they are equal."""
     result = dict(base)
     for path in paths:
-        ours, theirs = local.get(path), remote.get(path)
-        if ours is None and theirs is None:
+        local_entry, remote_entry = local.get(path), remote.get(path)
+        if local_entry is None and remote_entry is None:
             result.pop(path, None)
-        elif ours is not None and ours == theirs:
-            result[path] = theirs if theirs is not None else ours
+        elif local_entry is not None and local_entry == remote_entry:
+            result[path] = remote_entry if remote_entry is not None else local_entry
     return result
 
 
-def differing(base: Tree, local: Tree, remote: Tree) -> set[str]:
-    """Paths where the three trees are not all equal."""
+def differing_paths(base: Tree, local: Tree, remote: Tree) -> set[str]:
+    """Return the paths where the three trees are not all equal."""
     found = {p for p, e in local.items() if (r := remote.get(p)) is not e and r != e}
     found |= {p for p in remote if p not in local}
     if base is remote:
@@ -60,11 +62,11 @@ def differing(base: Tree, local: Tree, remote: Tree) -> set[str]:
     return found | {p for p in base if p not in local}
 
 
-def needing_hashes(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) -> list[str]:
-    """Local files that must be hashed before the decision: the other side has them too, or has replaced a directory
-    above them, so that they may become conflict copies.
+def paths_to_hash(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) -> list[str]:
+    """Return the local files that must be hashed before the decision.
 
-    A file that changed only locally, to another size, is hashed when it is sent.
+    The other side has these files too, or has replaced a directory above them, so that they may become conflict
+    copies. A file that changed only locally, to another size, is hashed when it is sent.
     """
     paths = list(paths)
     replaced_directories = [p for p in paths if _is(Kind.DIRECTORY, local.get(p)) and p in remote]
@@ -72,7 +74,7 @@ def needing_hashes(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) 
     relevant = (
         p
         for p in paths
-        if p in remote or p in base or any(below(p, top) for top in replaced_directories)
+        if p in remote or p in base or any(is_within(p, top) for top in replaced_directories)
     )
     found = ((p, local.get(p)) for p in relevant)
     return [
@@ -85,7 +87,9 @@ def needing_hashes(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) 
 
 
 def _changed_only_locally(base: Entry | None, remote: Entry | None, entry: Entry) -> bool:
-    """Whether only the local file has changed, which its size proves. A former directory may have changed inside."""
+    """Return whether only the local file has changed, which its size proves. A former directory may have changed
+    inside.
+    """
     if base is None or base != remote or base.kind is Kind.DIRECTORY:
         return False
     return base.size != entry.size
@@ -97,7 +101,9 @@ class _Reconciliation:
     local: Tree
     remote: Tree
     rules: Rules
-    members: dict[str, list[str]] = field(default_factory=dict)  # differing paths, by directory
+    members: dict[str, list[str]] = field(
+        default_factory=dict
+    )  # differing paths by their directory
     to_local: dict[str, Change] = field(default_factory=dict)
     to_remote: dict[str, Change] = field(default_factory=dict)
     conflicts: list[Conflict] = field(default_factory=list)
@@ -120,83 +126,97 @@ class _Reconciliation:
             self.decide(member)
 
     def decide(self, path: str) -> None:
-        base, ours, theirs = self.base.get(path), self.local.get(path), self.remote.get(path)
-        if _is(Kind.PROBLEM, ours) or _is(Kind.PROBLEM, theirs):
+        base, local_entry, remote_entry = (
+            self.base.get(path),
+            self.local.get(path),
+            self.remote.get(path),
+        )
+        if _is(Kind.PROBLEM, local_entry) or _is(Kind.PROBLEM, remote_entry):
             self.problems.add(path)
-        elif _is(Kind.DIRECTORY, ours) and _is(Kind.DIRECTORY, theirs):
+        elif _is(Kind.DIRECTORY, local_entry) and _is(Kind.DIRECTORY, remote_entry):
             self.decide_members(path)
-        elif ours == theirs:
-            self.decide_members(path)  # both None, or equal files: only the base has paths below
-        elif _is(Kind.DIRECTORY, base) and ours is None and _is(Kind.DIRECTORY, theirs):
-            self.decide_removed(path, by_us=True)
-        elif _is(Kind.DIRECTORY, base) and theirs is None and _is(Kind.DIRECTORY, ours):
-            self.decide_removed(path, by_us=False)
-        elif not self.changed(self.remote, path):
+        elif local_entry == remote_entry:
+            self.decide_members(
+                path
+            )  # both are None or equal files, so that only the base may have paths below
+        elif (
+            _is(Kind.DIRECTORY, base) and local_entry is None and _is(Kind.DIRECTORY, remote_entry)
+        ):
+            self.decide_removed(path, removed_locally=True)
+        elif (
+            _is(Kind.DIRECTORY, base) and remote_entry is None and _is(Kind.DIRECTORY, local_entry)
+        ):
+            self.decide_removed(path, removed_locally=False)
+        elif not self.has_changed(self.remote, path):
             self.push_path(path)
-        elif not self.changed(self.local, path):
+        elif not self.has_changed(self.local, path):
             self.pull_path(path)
         else:
             self.resolve_conflict(path)
 
-    def decide_removed(self, path: str, by_us: bool) -> None:
-        """Decides the members first; the directory is removed if none of them stays, else both sides keep it."""
+    def decide_removed(self, path: str, removed_locally: bool) -> None:
+        """Decide the members first. The directory is removed if none of them stays, else both sides keep it."""
         self.decide_members(path)
-        written, kept_tree = (self.to_remote, self.remote) if by_us else (self.to_local, self.local)
-        inside = [p for p in self.paths_in(kept_tree, path) if p != path]
-        if all(p in written and written[p].new is None for p in inside):
-            self.remove_directory(path, by_us)
-        elif by_us:
+        written_changes, other_tree = (
+            (self.to_remote, self.remote) if removed_locally else (self.to_local, self.local)
+        )
+        inside = [p for p in self.paths_in(other_tree, path) if p != path]
+        if all(p in written_changes and written_changes[p].new is None for p in inside):
+            self.remove_directory(path, removed_locally)
+        elif removed_locally:
             _bring_back(path, self.to_local)
         else:
             _bring_back(path, self.to_remote)
 
-    def remove_directory(self, path: str, by_us: bool) -> None:
-        if by_us:
+    def remove_directory(self, path: str, removed_locally: bool) -> None:
+        if removed_locally:
             self.push_path(path)
         else:
             self.pull_path(path)
 
     def push_path(self, path: str) -> None:
-        """Changes the remote side to the local state, unless the mode forbids it."""
-        changes = self.replacing(path, self.remote, self.local)
+        """Change the remote side to the local state, unless the mode forbids it."""
+        changes = self.changes_between(path, self.remote, self.local)
         if self.rules.mode is not Mode.PULL:
             self.write(self.to_remote, changes)
-        elif self.may_overwrite(path, read=self.remote):
+        elif self.may_overwrite(path, read_tree=self.remote):
             self.write_local(path)
         else:
             self.other_side_only.update(change.path for change in changes)
 
     def pull_path(self, path: str) -> None:
-        """Changes the local side to the remote state, unless the mode forbids it."""
+        """Change the local side to the remote state, unless the mode forbids it."""
         if self.rules.mode is not Mode.PUSH:
             self.write_local(path)
             return
-        if self.may_overwrite(path, read=self.local):
-            self.write(self.to_remote, self.replacing(path, self.remote, self.local))
+        if self.may_overwrite(path, read_tree=self.local):
+            self.write(self.to_remote, self.changes_between(path, self.remote, self.local))
         else:
             self.other_side_only.update(
-                c.path for c in self.replacing(path, self.local, self.remote)
+                c.path for c in self.changes_between(path, self.local, self.remote)
             )
 
     def write_local(self, path: str) -> None:
-        """Writes the remote state locally. An unreadable path is never removed, nor the directories above it."""
+        """Change the local side to the remote state. An unreadable path and the directories above it are never
+        removed.
+        """
         if not self.has_problem(path):
-            self.write(self.to_local, self.replacing(path, self.local, self.remote))
+            self.write(self.to_local, self.changes_between(path, self.local, self.remote))
 
     def has_problem(self, path: str) -> bool:
-        """Whether something at or below a path is unreadable; such paths are reported."""
+        """Return whether something at or below a path is unreadable. Such paths are reported."""
         found = [p for p in self.paths_in(self.local, path) if _is(Kind.PROBLEM, self.local[p])]
         self.problems.update(found)
         return bool(found)
 
-    def may_overwrite(self, path: str, read: Tree) -> bool:
-        """Whether the options allow to discard a change of the written side."""
-        if path in read:
+    def may_overwrite(self, path: str, read_tree: Tree) -> bool:
+        """Return whether the options allow discarding a change that only the written side has made."""
+        if path in read_tree:
             return self.rules.overwrite
         return self.rules.mirror
 
     def write(self, side: dict[str, Change], changes: Sequence[Change]) -> None:
-        """Adds changes of one path and all below it; the first one is the topmost."""
+        """Add changes of one path and all paths below it. The first change is that of the topmost path."""
         blocked = not self.rules.removals and changes[0].new is None
         for change in changes:
             if _is(Kind.PROBLEM, change.new) or _is(Kind.PROBLEM, change.old):
@@ -207,10 +227,10 @@ class _Reconciliation:
                 side[change.path] = change
 
     def resolve_conflict(self, path: str) -> None:
-        """Applies the policy where both sides have changed."""
+        """Apply the policy to a path that both sides have changed."""
         policy = self.rules.policy_of(path)
         if policy is Policy.NEWER:
-            policy = self.newer(path)
+            policy = self.newer_side(path)
         if policy is Policy.LOCAL:
             self.push_path(path)
         elif policy is Policy.REMOTE:
@@ -222,18 +242,24 @@ class _Reconciliation:
             remote = {p: self.remote[p] for p in self.paths_in(self.remote, path)}
             self.conflicts.append(Conflict(path, self.base.get(path), local, remote))
 
-    def newer(self, path: str) -> Policy:
-        """Which side changed last. A removal has no time, so that the remaining side counts as newer."""
-        ours = max((self.local[p].mtime_ns for p in self.paths_in(self.local, path)), default=-1)
-        theirs = max(
+    def newer_side(self, path: str) -> Policy:
+        """Return the policy in favour of the side that changed last. A removal has no time, so the remaining side is
+        newer.
+        """
+        local_entry = max(
+            (self.local[p].mtime_ns for p in self.paths_in(self.local, path)), default=-1
+        )
+        remote_entry = max(
             (self.remote[p].mtime_ns for p in self.paths_in(self.remote, path)), default=-1
         )
-        if ours == theirs:
+        if local_entry == remote_entry:
             return Policy.REFUSE
-        return Policy.LOCAL if ours > theirs else Policy.REMOTE
+        return Policy.LOCAL if local_entry > remote_entry else Policy.REMOTE
 
     def keep_both(self, path: str) -> None:
-        """The remote version keeps its name; the local one becomes a conflict copy on each side that is written."""
+        """Let the remote version keep its name. The local version becomes a conflict copy on each side that is
+        written.
+        """
         if path not in self.remote:
             self.push_path(path)
         elif path not in self.local:
@@ -241,15 +267,15 @@ class _Reconciliation:
         elif self.rules.mode is Mode.PUSH:
             if not self.has_conflict_copy(path):
                 self.add_conflict_copy(path)
-        elif not self.has_problem(path):  # else each sync would add another copy
+        elif not self.has_problem(path):  # otherwise each sync would add another copy
             self.add_conflict_copy(path)
             self.write_local(path)
 
     def has_conflict_copy(self, path: str) -> bool:
-        """Whether an earlier push has added the conflict copy: locally, the rename happens only with a pull."""
-        ours = self.local[path]
-        copy = self.remote.get(conflict_copy_name(path, ours, lambda name: False))
-        content = ours.kind, ours.digest, ours.target
+        """Return whether an earlier push has added the conflict copy. Locally, the rename happens only with a pull."""
+        local_entry = self.local[path]
+        copy = self.remote.get(conflict_copy_name(path, local_entry, lambda name: False))
+        content = local_entry.kind, local_entry.digest, local_entry.target
         return copy is not None and content == (copy.kind, copy.digest, copy.target)
 
     def add_conflict_copy(self, path: str) -> None:
@@ -266,37 +292,37 @@ class _Reconciliation:
     def is_taken(self, path: str) -> bool:
         return any(path in tree for tree in (self.base, self.local, self.remote))
 
-    def changed(self, tree: Tree, path: str) -> bool:
-        """Whether a tree differs from the base at or below a path, where both sides are not equal."""
+    def has_changed(self, tree: Tree, path: str) -> bool:
+        """Return whether a tree differs from the base at or below a path, where both sides are not equal."""
         base, local, remote = self.base, self.local, self.remote
         if path not in tree and path not in base:
-            return False  # nor is anything below
+            return False  # then nothing below it exists either
         return any(
             tree.get(p) != base.get(p) and local.get(p) != remote.get(p)
             for p in self.differing_below(path)
         )
 
     def paths_in(self, tree: Tree, path: str) -> list[str]:
-        """Differing paths of a tree at or below a path."""
+        """Return the differing paths of a tree at or below a path."""
         return [p for p in self.differing_below(path) if p in tree]
 
-    def replacing(self, path: str, old: Tree, new: Tree) -> list[Change]:
-        """The changes that turn one tree into the other at and below a path."""
+    def changes_between(self, path: str, old: Tree, new: Tree) -> list[Change]:
+        """Return the changes that turn one tree into the other at and below a path."""
         pairs = ((p, old.get(p), new.get(p)) for p in self.differing_below(path))
         return [Change(p, before, after) for p, before, after in pairs if before != after]
 
     def differing_below(self, path: str) -> list[str]:
-        """A path and the differing paths below it, each after its directory."""
+        """Return a path and the differing paths below it, each after its directory."""
         found, members = [path], self.members
-        for each in found:  # grows while it is walked
+        for each in found:  # the list grows during the iteration
             if each in members:
                 found += members[each]
         return found
 
 
 def _bring_back(path: str, side: dict[str, Change]) -> None:
-    """Creates the removed directory again on a side that gets a new member of it."""
-    if any(c.new is not None and below(c.path, path) for c in side.values()):
+    """Create the removed directory again on a side that gets a new member of it."""
+    if any(c.new is not None and is_within(c.path, path) for c in side.values()):
         side[path] = Change(path, None, DIRECTORY)
 
 

@@ -1,4 +1,4 @@
-"""Options and result of a reconciliation."""
+"""The options and the result of a reconciliation."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hai_sync.core.diff import Change
-from hai_sync.core.entry import Entry, Tree, below
+from hai_sync.core.entry import Entry, Tree, is_within
 
 
 class Mode(StrEnum):
-    """Which side may be written: push the remote one, pull the local one, sync both."""
+    """Which side may be written: PUSH writes the remote one, PULL the local one, SYNC both."""
 
     PUSH = "push"
     PULL = "pull"
@@ -32,9 +32,9 @@ class Policy(StrEnum):
 class Rules:
     """Options of a reconciliation.
 
-    mirror: removes paths that only the written side has, although the other side never had them.
-    overwrite: discards changes that only the written side has made.
-    removals: False keeps on the written side what the other side has removed.
+    mirror: whether paths are removed that only the written side has and the other side never had.
+    overwrite: whether changes are discarded that only the written side has made.
+    removals: whether paths that the other side has removed are removed from the written side.
     """
 
     mode: Mode = Mode.SYNC
@@ -45,14 +45,14 @@ class Rules:
     per_path: tuple[tuple[str, Policy], ...] = ()  # policies of single paths or directories
 
     def policy_of(self, path: str) -> Policy:
-        """The policy of the innermost path of `per_path` that covers this one."""
-        matching = [pair for pair in self.per_path if below(path, pair[0])]
+        """Return the policy of the innermost path in `per_path` that covers this one."""
+        matching = [pair for pair in self.per_path if is_within(path, pair[0])]
         return max(matching, key=lambda pair: len(pair[0]))[1] if matching else self.policy
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A path that both sides have changed differently. The trees hold it and everything below."""
+    """A path that both sides have changed differently. The trees have this path and all paths below it."""
 
     path: str
     base: Entry | None
@@ -67,11 +67,13 @@ class Outcome:
     to_local: tuple[Change, ...] = ()
     to_remote: tuple[Change, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    other_side_only: tuple[str, ...] = ()  # changed on the side that this mode does not read
+    other_side_only: tuple[
+        str, ...
+    ] = ()  # paths that changed on the side that this mode does not read
     problems: tuple[str, ...] = ()
     copies: Mapping[str, str] = field(
         default_factory=dict
-    )  # conflict copy: the local path of its content
+    )  # local paths of the contents, by conflict copy
 
     @property
     def idle(self) -> bool:

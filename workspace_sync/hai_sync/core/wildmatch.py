@@ -1,7 +1,7 @@
 """Translates one line of a .gitignore to a regular expression with the meaning that git's wildmatch gives it.
 
-git matches bytes: `?` is one byte, and a class holds bytes. Text here is therefore read as Latin-1, a character per
-byte (`as_bytes`). A pattern that git cannot use (an open class, a backslash at its end) matches nothing.
+git matches bytes: `?` is one byte, and a class contains bytes. Text is therefore read as Latin-1, one character per
+byte (`as_bytes`). A pattern that git cannot use (an unclosed class, a backslash at its end) matches nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ASCII = [chr(code) for code in range(1, 128)]
 _DIGIT = frozenset("0123456789")
 _UPPER = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LOWER = frozenset(letter.lower() for letter in _UPPER)
-_SPACE = frozenset("\t\n\r ")  # git counts neither a vertical tab nor a form feed
+_SPACE = frozenset("\t\n\r ")  # git does not count a vertical tab or a form feed
 _GRAPH = frozenset(char for char in _ASCII if "!" <= char <= "~")
 _CLASSES = {
     "alnum": _DIGIT | _UPPER | _LOWER,
@@ -37,16 +37,16 @@ NOTHING = "(?!)"
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The meaning of one line; `regex` must match a whole path, or a whole name."""
+    """The meaning of one line. `regex` must match a whole path, or a whole name."""
 
     regex: str
     negated: bool
     directories_only: bool
-    name_only: bool  # it has no slash, and is compared with the last part of a path
+    name_only: bool  # the pattern has no slash, and is compared with the last part of a path
 
 
 def parse(line: str) -> Pattern | None:
-    """The pattern of a line without its line end; None: the line is empty or a comment."""
+    """Return the pattern of a line without its line end, or None for an empty line or a comment."""
     text = line.partition("\0")[0]
     if not text or text.startswith("#"):
         return None
@@ -59,12 +59,12 @@ def parse(line: str) -> Pattern | None:
 
 
 def as_bytes(text: str) -> str:
-    """The text with one character for each byte of its UTF-8 form."""
+    """Return the text with one character for each byte of its UTF-8 form."""
     return text if text.isascii() else text.encode(errors="surrogateescape").decode("latin-1")
 
 
 def _without_trailing_blanks(text: str) -> str:
-    """A blank behind a backslash stays."""
+    """Remove trailing blanks. A blank after a backslash is kept."""
     end = position = 0
     while position < len(text):
         escaped = text[position] == "\\"
@@ -76,7 +76,7 @@ def _without_trailing_blanks(text: str) -> str:
 
 def _translate(text: str) -> str:
     builder = _Builder()
-    # git compares the text before the first special character by itself, so two stars behind it begin a part for git
+    # git compares the text before the first special character separately, so two stars after it begin a part
     first_special = next((at for at, char in enumerate(text) if char in _SPECIAL), len(text))
     position = 1 if text.startswith("/") else 0
     while position < len(text):
@@ -110,7 +110,7 @@ def _translate(text: str) -> str:
 
 
 def _crosses_slashes(text: str, begin: int, end: int, first_special: int) -> bool:
-    """Whether stars stand for any number of directories: two or more of them that are a whole part of the path."""
+    """Return whether stars match any number of directories: two or more stars that are a whole part of the path."""
     begins_part = begin == first_special or text[begin - 1] == "/"
     ends_part = end == len(text) or text[end] == "/" or text.startswith("\\/", end)
     return "/" in text and end - begin > 1 and begins_part and ends_part
@@ -118,14 +118,14 @@ def _crosses_slashes(text: str, begin: int, end: int, first_special: int) -> boo
 
 @dataclass(slots=True)
 class _Builder:
-    """A regular expression that never tries more than one place for a star that another one follows.
+    """Builds a regular expression that tries only one position for a star that another star follows.
 
     The later star matches whatever the earlier one leaves, so its first position is as good as any other.
     """
 
     _parts: list[str] = field(default_factory=list)
-    _star: int = -1  # where the last star of this part of the path stands
-    _stars: int = -1  # where the last stars that cross slashes stand
+    _star: int = -1  # index of the last star in this part of the path
+    _stars: int = -1  # index of the last stars that cross slashes
 
     def add(self, regex: str) -> None:
         self._parts.append(regex)
@@ -141,7 +141,7 @@ class _Builder:
         self._parts.append("[^/]*")
 
     def add_stars(self, optional: bool) -> None:
-        """`optional`: with the slash behind them they stand for no directory, too."""
+        """Add stars that cross slashes. `optional` stars with the slash after them also match no directory."""
         if self._stars >= 0:
             lazy = "(?:.*?/)??" if self._parts[self._stars] == "(?:.*/)?" else ".*?"
             self._close(self._stars, lazy)
@@ -157,7 +157,9 @@ class _Builder:
 
 
 def _class_at(text: str, position: int) -> tuple[str | None, int]:
-    """What a class holds that begins before this position, and where it ends; None: git cannot use the class."""
+    """Return the expression of a class that begins before this position, and where it ends; None if git cannot use
+    the class.
+    """
     negated = text[position : position + 1] in ("!", "^")
     position += negated
     members: set[str] = set()
@@ -191,12 +193,12 @@ def _class_at(text: str, position: int) -> tuple[str | None, int]:
 
 
 def _named_class_at(text: str, position: int) -> tuple[str | None, int]:
-    """The name in `[:name:]` after its first bracket, and where it ends; None: it is a plain bracket."""
+    """Return the name in `[:name:]` after its first bracket, and where it ends; None if it is a plain bracket."""
     if text[position : position + 1] != ":":
         return None, position
     end = text.find("]", position + 1)
     if end < 0:
-        return "", len(text)  # git reads to the end of the pattern, and finds the class open
+        return "", len(text)  # git reads to the end of the pattern and finds the class unclosed
     if end < position + 2 or text[end - 1] != ":":
         return None, position
     return text[position + 1 : end - 1], end + 1

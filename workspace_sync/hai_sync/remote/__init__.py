@@ -1,1 +1,1 @@
-"""The workspace on the server, reached through the connection of hai.client."""
+"""The workspace on the server, reached through a connection of hai.client."""

@@ -1,4 +1,4 @@
-"""Packs file contents into messages, compressed where that saves bytes."""
+"""Packs file contents into messages. They are compressed if that saves bytes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hai_sync.errors import ProtocolViolation
 
 BATCH_BYTES = 3 << 20
 MAX_CHUNKS_BYTES = (4 << 20) - (16 << 10)
-"""At most this much of chunks in a message; the rest of 4 MB is for their digests."""
+"""The maximum size of the chunks in a message. The rest of 4 MB is for their digests."""
 
 MESSAGE_BYTES = 16 << 20
-"""Never decompresses more than this, whatever a message claims."""
+"""The maximum size of decompressed data, whatever a message claims."""
 
 _PROBE_BYTES = 64 << 10
 _LEVEL = 1
 
 
 def compress(data: bytes, allowed: bool) -> tuple[bytes, bool]:
-    """The data and whether they are compressed: only if a sample compresses well."""
+    """Return the data and whether they are compressed, which is so only if a sample compresses well."""
     if not allowed or len(data) < 512:
         return data, False
     probe = data[len(data) // 2 :][:_PROBE_BYTES]
@@ -32,17 +32,17 @@ def compress(data: bytes, allowed: bool) -> tuple[bytes, bool]:
 
 
 def decompress(data: bytes, sizes: Sequence[int], compressed: bool) -> bytes:
-    """The original data. Raises ProtocolViolation unless they have the announced size."""
+    """Return the original data. Raises ProtocolViolation if they do not have the announced size."""
     total = sum(sizes)
     if any(size < 0 for size in sizes) or total > MESSAGE_BYTES:
         raise ProtocolViolation(
-            f"the server sent a message of {total} bytes; {MESSAGE_BYTES} is the most"
+            f"the server sent a message of {total} bytes; at most {MESSAGE_BYTES} are allowed"
         )
     if compressed:
         try:
             claimed = zstandard.frame_content_size(
                 data
-            )  # the library trusts it, whatever max_output_size says
+            )  # the library trusts this size more than max_output_size
             if claimed > total:
                 raise ProtocolViolation(
                     f"the server sent {claimed} bytes compressed where it said {total}"

@@ -1,7 +1,7 @@
-"""Downloads contents of a revision or a task into a directory, each verified and named by its digest.
+"""Downloads contents of a revision or a task into a directory. Each is verified, and named by its digest.
 
-A broken stream leaves a `.part` file, which the next one resumes. If the server sends another order, other sizes or
-other bytes than announced, the data are discarded.
+A broken stream leaves a `.part` file, which the next stream resumes. If the server sends another order, other sizes
+or other bytes than announced, the data are discarded.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from hai_sync.errors import ProtocolViolation, RemoteFileChanged
 from hai_sync.remote.contents import decompress
 from hai_sync.remote.endpoint import MAX_ATTEMPTS, Remote
 
-_PATHS = 4000  # of one request
+_PATHS = 4000  # maximum number of paths in one request
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """Which files of which revision to download into which directory."""
+    """Which files of which revision are downloaded into which directory."""
 
     revision: int
     files: Mapping[str, Entry]
     folder: Path
     compressed: bool = True
-    task: int = 0  # if set, files of the directory of this task instead of a revision
+    task: int = 0  # if set, the files of this task's directory instead of a revision
 
     def path_of(self, digest: bytes) -> Path:
-        """The path of a complete content."""
+        """Return the path of a complete content."""
         return self.folder / digest.hex()
 
 
-def remaining(download: Download) -> tuple[int, int]:
-    """The number and bytes of contents to download, without those that an earlier stream has left."""
-    here: dict[str, int] = {}
+def count_remaining(download: Download) -> tuple[int, int]:
+    """Return the number and bytes of contents to download, without those that an earlier stream has left."""
+    local_sizes: dict[str, int] = {}
     with suppress(FileNotFoundError):
-        here = {item.name: item.stat().st_size for item in os.scandir(download.folder)}
+        local_sizes = {item.name: item.stat().st_size for item in os.scandir(download.folder)}
     sizes = {entry.digest.hex(): entry.size for entry in download.files.values()}
-    missing = {name: size for name, size in sizes.items() if name not in here}
-    parts = ((here.get(f"{name}.part", 0), size) for name, size in missing.items())
+    missing = {name: size for name, size in sizes.items() if name not in local_sizes}
+    parts = ((local_sizes.get(f"{name}.part", 0), size) for name, size in missing.items())
     return len(missing), sum(missing.values()) - sum(part for part, size in parts if part <= size)
 
 
-async def fetch(remote: Remote, download: Download, progress: Progress) -> None:
-    """Downloads all missing contents. Raises HaiError, OSError."""
+async def fetch_contents(remote: Remote, download: Download, progress: Progress) -> None:
+    """Download all missing contents. Raises HaiError or OSError."""
     download.folder.mkdir(parents=True, exist_ok=True)
     retry_delays = delays()
     for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -73,15 +73,17 @@ async def fetch(remote: Remote, download: Download, progress: Progress) -> None:
 async def temporary_copies(
     remote: Remote, revision: int, files: Tree, task: int = 0
 ) -> AsyncIterator[Callable[[str], Path]]:
-    """Fetches files into a temporary directory; yields where each one is until the block ends."""
+    """Fetch files into a temporary directory. Yield a function that returns the path of a file, valid until the block
+    ends.
+    """
     with TemporaryDirectory(prefix="hai-") as folder:
         download = Download(revision, files, Path(folder), task=task)
-        await fetch(remote, download, lambda files, size: None)
+        await fetch_contents(remote, download, lambda files, size: None)
         yield lambda path: download.path_of(files[path].digest)
 
 
 def _requests(download: Download) -> list[list[str]]:
-    """Batches of paths to request, one path for each missing content."""
+    """Return batches of paths to request, one path for each missing content."""
     missing: dict[bytes, str] = {}
     for path, entry in download.files.items():
         if entry.digest not in missing and not download.path_of(entry.digest).exists():
@@ -105,7 +107,7 @@ async def _fetch_some(
     )
     try:
         async for response in remote.connection.stream(remote.stub.FetchFiles, request):
-            await asyncio.to_thread(writer.take, response)
+            await asyncio.to_thread(writer.write_response, response)
             await remote.rate_limit.wait(len(response.data))
         writer.require_end()
     except Conflict as error:
@@ -117,7 +119,7 @@ async def _fetch_some(
 
 
 class _Writer:
-    """Verifies and writes received parts; files arrive in the order of the request."""
+    """Verifies and writes received parts. Files arrive in the order of the request."""
 
     def __init__(self, download: Download, paths: Sequence[str], progress: Progress) -> None:
         self._download = download
@@ -129,7 +131,7 @@ class _Writer:
         self._hash = blake3()
 
     def partial_bytes(self, path: str) -> int:
-        """The size of the `.part` file that an earlier stream has left."""
+        """Return the size of the `.part` file that an earlier stream has left."""
         part = self._part(path)
         size = part.stat().st_size if part.exists() else 0
         if size > self._download.files[path].size:
@@ -139,20 +141,20 @@ class _Writer:
 
     @property
     def next_path(self) -> str:
-        """The file of which the next part is expected."""
+        """The file whose next part is expected."""
         return self._paths[min(self._index, len(self._paths) - 1)]
 
-    def take(self, response: FetchFilesResponse) -> None:
-        """Writes the parts of one message."""
+    def write_response(self, response: FetchFilesResponse) -> None:
+        """Write the parts of one message."""
         data = decompress(
             response.data, [part.size for part in response.parts], response.compressed
         )
         position = 0
         for part in response.parts:
-            self._take_part(part, memoryview(data)[position : position + part.size])
+            self._write_part(part, memoryview(data)[position : position + part.size])
             position += part.size
 
-    def _take_part(self, part: FilePart, data: memoryview) -> None:
+    def _write_part(self, part: FilePart, data: memoryview) -> None:
         if self._index >= len(self._paths) or part.index != self._index:
             raise ProtocolViolation(
                 f"the server sent file {part.index} where {self._index} was due"
@@ -193,9 +195,9 @@ class _Writer:
         self._progress(1, 0)
 
     def require_end(self) -> None:
-        """Raises Unreachable unless all files are complete."""
+        """Raise Unreachable unless all files are complete."""
         if self._index < len(self._paths):
-            raise Unreachable(f"the stream ended before {self._paths[self._index]!r} was whole")
+            raise Unreachable(f"the stream ended before {self._paths[self._index]!r} was complete")
 
     def close(self) -> None:
         if self._file is not None:
@@ -205,7 +207,7 @@ class _Writer:
     def _part(self, path: str) -> Path:
         return self._download.path_of(self._download.files[path].digest).with_suffix(".part")
 
-    def _wrong_content(self, path: str, why: str) -> HaiError:
+    def _wrong_content(self, path: str, reason: str) -> HaiError:
         self.close()
         self._part(path).unlink(missing_ok=True)
         if task := self._download.task:
@@ -214,5 +216,5 @@ class _Writer:
                 hint=f"task {task} still writes it: try again, or when it has ended",
             )
         return ProtocolViolation(
-            f"the server sent wrong contents of {path!r}: {why}; nothing was changed"
+            f"the server sent wrong contents of {path!r}: {reason}; nothing was changed"
         )

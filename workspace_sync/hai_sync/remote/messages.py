@@ -44,18 +44,18 @@ class PushStub:
 
 
 def begin(message: BeginPush) -> bytes:
-    """The first request."""
+    """Return the first request."""
     return PushTreeRequest(begin=message).SerializeToString()
 
 
 def changes(entries: Sequence[tuple[str, Entry | None]]) -> bytes:
-    """Entries to write; None: to remove."""
+    """Return a request with entries to write. None instead of an entry means a removal."""
     message = [to_message(path, entry) for path, entry in entries]
     return PushTreeRequest(changes=PushChanges(entries=message)).SerializeToString()
 
 
 def recipe(digest: bytes, chunks: Sequence[ChunkRef], *, last: bool) -> bytes:
-    """The next chunks of which a file is made."""
+    """Return a request with the next chunks of a file."""
     recipe_chunks = [Chunk(digest=chunk.digest, size=chunk.size) for chunk in chunks]
     message = FileRecipe(digest=digest, chunks=recipe_chunks, last=last)
     return PushTreeRequest(recipe=message).SerializeToString()
@@ -64,7 +64,9 @@ def recipe(digest: bytes, chunks: Sequence[ChunkRef], *, last: bool) -> bytes:
 def contents(
     digests: Sequence[bytes], sizes: Sequence[int], data: Sequence[bytes], compressed: bool
 ) -> bytes:
-    """Some contents with their concatenated data. The data field comes first, so that the server finds it at once."""
+    """Return a request with contents, whose data are concatenated. Their field comes first, so that the server finds
+    it at once.
+    """
     message = PushContents(digests=digests, sizes=sizes, compressed=compressed).SerializeToString()
     size = sum(map(len, data))
     head = _DATA + varint(size)
@@ -73,12 +75,12 @@ def contents(
 
 
 def commit(messages: int) -> bytes:
-    """The last request."""
+    """Return the last request."""
     return PushTreeRequest(commit=CommitPush(messages=messages)).SerializeToString()
 
 
 def groups(digests: Sequence[bytes], contents: Mapping[bytes, bytes]) -> list[list[bytes]]:
-    """Groups of contents that fit into one message."""
+    """Return groups of contents that fit into one message."""
     found: list[list[bytes]] = []
     size = BATCH_BYTES
     for digest in digests:
@@ -91,7 +93,7 @@ def groups(digests: Sequence[bytes], contents: Mapping[bytes, bytes]) -> list[li
 
 
 def varint(number: int) -> bytes:
-    """A number in the encoding of protobuf: seven bits a byte, the lowest first."""
+    """Return a number in the encoding of protobuf: seven bits per byte, the lowest first."""
     found = bytearray()
     while number > 127:
         found.append(number & 127 | 128)

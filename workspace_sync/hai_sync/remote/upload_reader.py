@@ -1,6 +1,6 @@
 """Reads files to push: small ones completely, large ones as a list of chunks.
 
-A file that changes while it is read raises FileChanged: the sync starts again.
+A file that changes while it is read raises FileChanged. The sync then starts again.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from hai_sync.core.chunks import LARGEST, UNCHUNKED_BYTES, ChunkRef, cut, digest_of
+from hai_sync.core.chunks import LARGEST, UNCHUNKED_BYTES, ChunkRef, compute_digest, cut
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.errors import NOT_FOUND, FileChanged
 from hai_sync.file_fingerprint import Fingerprint, fingerprint
-from hai_sync.hashing import digest_of_file, open_file, read_all
+from hai_sync.hashing import compute_file_digest, open_file, read_all
 from hai_sync.remote.contents import BATCH_BYTES, MAX_CHUNKS_BYTES
 
-_MAX_ENTRIES = 600  # links with paths and targets of 3000 bytes fit into a message of 4 MiB, too
-_MAX_CHUNKS = 128  # of a recipe in one message: some 32 MB are on their way while the next are cut
+_MAX_ENTRIES = 600  # so many links with paths and targets of 3000 bytes fit into a message of 4 MiB
+_MAX_CHUNKS = (
+    128  # in one recipe message, about 32 MB, which are sent while the next chunks are cut
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ class Batch:
     bytes: int = 0
 
 
-def batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
-    """Groups of some megabytes; a large file forms a group of its own."""
+def group_changes(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    """Yield groups of changes with a few megabytes. A large file forms a group of its own."""
     group: list[Change] = []
     size = 0
     for change in changes:
@@ -75,7 +77,7 @@ def read_batch(
     sources: Mapping[str, str],
     fingerprint: Mapping[str, Fingerprint],
 ) -> Batch:
-    """Reads and hashes a group. A missing file becomes a removal. Raises FileChanged."""
+    """Read and hash the files of a group. A missing file becomes a removal. Raises FileChanged."""
     batch = Batch()
     at = str(root)
     for change in changes:
@@ -90,7 +92,7 @@ def read_batch(
         except NOT_FOUND:
             batch.entries.append(
                 (change.path, None)
-            )  # the server accepts the removal of an unknown path
+            )  # the server accepts removals of unknown paths
         except OSError as error:
             raise FileChanged(change.path, f"it cannot be read: {error.strerror}") from error
     return batch
@@ -99,7 +101,7 @@ def read_batch(
 def _read_small(
     batch: Batch, root: str, path: str, source: str, entry: Entry, expected: Fingerprint | None
 ) -> bool:
-    """Reads a small file that has not changed since the scan, with one fstat. False: use `_read`."""
+    """Read a small file that has not changed since the scan, with one fstat. If it returns False, use `_read`."""
     size = entry.size
     if expected is None or size > UNCHUNKED_BYTES:
         return False
@@ -110,7 +112,7 @@ def _read_small(
             return False
     finally:
         os.close(file)
-    digest = digest_of(data)
+    digest = compute_digest(data)
     batch.contents[digest] = data
     batch.bytes += size
     entry = Entry(entry.kind, digest, size, entry.executable, "", entry.mtime_ns)
@@ -126,11 +128,11 @@ def _read(batch: Batch, root: str, path: str, source: str, entry: Entry) -> None
         if not stat.S_ISREG(before.st_mode):
             raise FileChanged(path, "it is no regular file any more")
         if before.st_size > UNCHUNKED_BYTES:
-            entry = _entry_as_read(entry, digest_of_file(file, before.st_size), before)
+            entry = _entry_as_read(entry, compute_file_digest(file, before.st_size), before)
             batch.large[entry.digest] = LargeFile(path, source, entry, fingerprint(before))
         else:
             data = read_all(file, before.st_size)
-            digest = digest_of(data)
+            digest = compute_digest(data)
             entry = _entry_as_read(entry, digest, before)
             batch.contents[digest] = data
             if len(data) != before.st_size:
@@ -152,7 +154,7 @@ def _entry_as_read(entry: Entry, digest: bytes, status: os.stat_result) -> Entry
 
 
 def recipe_parts(root: Path, large: LargeFile) -> Iterator[RecipePart]:
-    """Cuts a large file into parts of its recipe. Raises FileChanged."""
+    """Yield the parts of the recipe of a large file. Raises FileChanged."""
     with _open_unchanged(root, large) as file:
         chunks = (
             chunk for chunk, _ in cut(lambda block: os.readv(file, [block]), large.entry.size)
@@ -164,7 +166,7 @@ def recipe_parts(root: Path, large: LargeFile) -> Iterator[RecipePart]:
 
 
 def chunk_groups(chunks: Sequence[ChunkRef], requested: set[bytes]) -> Iterator[list[ChunkRef]]:
-    """Groups of the requested chunks, each chunk once, in messages of one size."""
+    """Yield groups of the requested chunks, each chunk once, for messages of about one size."""
     group: list[ChunkRef] = []
     size = 0
     for chunk in chunks:
@@ -182,7 +184,7 @@ def chunk_groups(chunks: Sequence[ChunkRef], requested: set[bytes]) -> Iterator[
 
 @contextmanager
 def _open_unchanged(root: Path, large: LargeFile) -> Iterator[int]:
-    """Opens a file. Raises FileChanged if it is unreadable now, or has changed at the end."""
+    """Open a file. Raises FileChanged if it is unreadable, or if it has changed when the block ends."""
     try:
         file = open_file(root, large.source)
     except OSError as error:
@@ -197,13 +199,13 @@ def _open_unchanged(root: Path, large: LargeFile) -> Iterator[int]:
 
 
 def read_chunks(root: Path, large: LargeFile, chunks: Sequence[ChunkRef]) -> list[bytes]:
-    """The bytes of chunks, neighbours in one read. Raises FileChanged."""
+    """Return the bytes of chunks. Adjacent chunks are read at once. Raises FileChanged."""
     with _open_unchanged(root, large) as file:
         return [os.pread(file, size, offset) for offset, size in _runs(chunks)]
 
 
 def _runs(chunks: Sequence[ChunkRef]) -> list[tuple[int, int]]:
-    """Offset and size of each run of adjacent chunks."""
+    """Return the offset and size of each run of adjacent chunks."""
     found: list[tuple[int, int]] = []
     for chunk in chunks:
         if found and sum(found[-1]) == chunk.offset:

@@ -1,8 +1,8 @@
-"""Pushes changes: entries are sent while files are read, the server reports missing contents, and only those follow.
+"""Pushes changes: sends entries while files are read, then the contents that the server reports as missing.
 
-Four activities run at once: threads read groups of files, messages are sent in the order of a queue, responses are
-read without waiting for anything else (a server that cannot respond would stop reading), and requested contents are
-made into messages. The number of groups in memory is bounded.
+Four activities run at once. Threads read groups of files; messages are sent in the order of a queue; responses are
+read without waiting for anything else, because a server that cannot respond would stop reading; and requested
+contents are made into messages. The number of groups in memory is limited.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from hai_sync.remote.upload_reader import (
     Batch,
     LargeFile,
     RecipePart,
-    batches,
     chunk_groups,
+    group_changes,
     read_batch,
     read_chunks,
     recipe_parts,
 )
 
-JOBS = 3  # groups that are read at the same time
-_MAX_QUEUED = 4  # messages that wait to be sent
-_MAX_OPEN_BATCHES = 12  # groups whose contents may still be requested
-_MAX_OPEN_PARTS = 8  # parts of recipes, likewise
+JOBS = 3  # number of groups that are read at the same time
+_MAX_QUEUED = 4  # number of messages that wait to be sent
+_MAX_OPEN_BATCHES = 12  # number of groups whose contents may still be requested
+_MAX_OPEN_PARTS = 8  # number of parts of recipes whose chunks may still be requested
 Progress = Callable[[int, int], None]
-"""Files and bytes that are done since the last call."""
+"""Receives the files and bytes that were completed since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,18 @@ class PushRequest:
     author: str
     sources: Mapping[str, str] = field(
         default_factory=dict
-    )  # paths of contents that are not at the path of their entry
+    )  # where to read contents that are not at the path of their entry
     compressed: bool = True
     allow_many_removals: bool = False
     jobs: int = JOBS
     fingerprints: Mapping[str, Fingerprint] = field(
         default_factory=dict
-    )  # of files, as of the scan
+    )  # fingerprints of files, as of the scan
 
 
 @dataclass(slots=True)
 class PushResult:
-    """The new revision, and what was sent."""
+    """The new revision, and what was sent for it."""
 
     revision: WorkspaceRevision
     entries: dict[str, Entry | None]
@@ -79,7 +79,7 @@ async def push(
     progress: Progress,
     on_all_sent: Callable[[PushResult], None] = lambda sent: None,
 ) -> PushResult:
-    """Pushes changes. Raises HaiError, FileChanged; the server has then changed nothing.
+    """Push changes. Raises HaiError or FileChanged; the server has then changed nothing.
 
     `on_all_sent` is called when only the last response of the server is missing.
     """
@@ -101,9 +101,7 @@ class _Push:
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_QUEUED)
         self.open_batches = asyncio.Semaphore(_MAX_OPEN_BATCHES)
         self.recipe_slots = asyncio.Semaphore(_MAX_OPEN_PARTS)
-        self.query_lock = (
-            asyncio.Lock()
-        )  # queries are sent in the order in which responses are expected
+        self.query_lock = asyncio.Lock()  # keeps queries in the order of their responses
         self.pending: deque[Batch | RecipePart] = deque()
         self.requested: asyncio.Queue[tuple[Batch | RecipePart, set[bytes]] | None] = (
             asyncio.Queue()
@@ -112,7 +110,7 @@ class _Push:
         self.answered = 0
         self.received: set[bytes] = set()
         self.messages = 0
-        self.outstanding = 0  # responses and contents that must precede the commit
+        self.outstanding = 0  # number of responses and contents that must precede the commit
         self.idle = asyncio.Event()
         self.all_read = False
         self.result = PushResult(WorkspaceRevision(), {}, {}, 0)
@@ -130,9 +128,7 @@ class _Push:
                     async for response in responses:
                         self.handle(response)
                 if not self.result.revision.number and self.request.changes:
-                    raise ProtocolViolation(
-                        "the server ended the push without saying what became of it"
-                    )
+                    raise ProtocolViolation("the server ended the push without a result")
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
         return self.result
@@ -171,9 +167,9 @@ class _Push:
         self.on_all_sent(self.result)
 
     async def read_batches(self) -> AsyncIterator[Batch]:
-        """Reads groups in order, some of them ahead."""
+        """Yield groups in order. Some of them are read ahead."""
         request, reads = self.request, deque[asyncio.Task[Batch]]()
-        groups = batches(request.changes)
+        groups = group_changes(request.changes)
         try:
             while True:
                 while len(reads) < request.jobs and (group := next(groups, None)) is not None:
@@ -203,18 +199,18 @@ class _Push:
             self.handle_missing(response.missing)
 
     def handle_missing(self, missing: MissingContents) -> None:
-        """Collects missing digests; the last message of a response increases `answered`."""
+        """Collect missing digests. The last message of a response increases `answered`."""
         self.received |= set(missing.digests)
         if missing.answered <= self.answered:
             return
         if not self.pending or missing.answered != self.answered + 1:
-            raise ProtocolViolation("the server answered what nobody asked")
+            raise ProtocolViolation("the server answered a query that was not sent")
         self.answered += 1
         self.requested.put_nowait((self.pending.popleft(), self.received))
         self.received = set()
 
     async def send_requested(self) -> None:
-        """Sends requested contents, in the order of the responses."""
+        """Send requested contents, in the order of the responses."""
         while (next_item := await self.requested.get()) is not None:
             item, digests = next_item
             if isinstance(item, Batch):
@@ -244,7 +240,7 @@ class _Push:
             self.progress(0, batch.large[digest].entry.size)
 
     async def send_recipes(self) -> None:
-        """Sends the recipe of one large file after the other; `send_requested` sends the missing chunks meanwhile."""
+        """Send the recipes of large files, one after the other. Meanwhile `send_requested` sends the missing chunks."""
         while (large := await self.large.get()) is not None:
             cutting = recipe_parts(self.request.root, large)
             part = await asyncio.to_thread(next, cutting, None)
@@ -258,7 +254,7 @@ class _Push:
             self.finish()
 
     async def chunks(self, part: RecipePart, requested: set[bytes]) -> None:
-        """Sends the requested chunks of a part; the next group is read meanwhile."""
+        """Send the requested chunks of a part. Meanwhile the next group is read."""
         sent = 0
         groups = chunk_groups(part.chunks, requested)
         group = next(groups, None)

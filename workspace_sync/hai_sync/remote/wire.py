@@ -19,7 +19,7 @@ _DIGEST_BYTES = 32
 
 
 def to_message(path: str, entry: Entry | None) -> WorkspaceEntry:
-    """The message of an entry; None: of a removal."""
+    """Return the message of an entry. None instead of an entry means a removal."""
     if entry is None:
         return WorkspaceEntry(path=path)
     if entry.kind is Kind.FILE:
@@ -35,13 +35,13 @@ def to_message(path: str, entry: Entry | None) -> WorkspaceEntry:
     return WorkspaceEntry(path=path, kind=kind, target=entry.target)
 
 
-def merge(tree: dict[str, Entry], messages: Iterable[WorkspaceEntry]) -> None:
-    """Applies messages to a tree, except for private paths. Raises ProtocolViolation for an invalid entry."""
+def merge_entries(tree: dict[str, Entry], messages: Iterable[WorkspaceEntry]) -> None:
+    """Apply messages to a tree, except for private paths. Raises ProtocolViolation for an invalid entry."""
     for message in messages:
         if is_private(message.path):
             continue
-        if why := _entry_error(message):
-            raise _invalid_tree(f"{message.path!r}: {why}")
+        if reason := _entry_error(message):
+            raise _invalid_tree(f"{message.path!r}: {reason}")
         if message.kind == 0:
             tree.pop(message.path, None)
         else:
@@ -49,17 +49,17 @@ def merge(tree: dict[str, Entry], messages: Iterable[WorkspaceEntry]) -> None:
 
 
 def passed_over_paths(answer: GetTreeResponse) -> dict[str, str]:
-    """Paths that the remote scan did not sync, with the reason."""
+    """Return the paths that the remote scan could not sync, with the reason."""
     found = {each.path: f"on the cluster it {each.reason}" for each in answer.passed_over}
     if answer.more_passed_over:
         found[f"{answer.more_passed_over} more"] = "on the cluster, for reasons like these"
     return found
 
 
-def require_tree(tree: Tree) -> None:
-    """Raises ProtocolViolation unless the parent of every path is a directory."""
-    if why := tree_error(tree):
-        raise _invalid_tree(why)
+def require_valid_tree(tree: Tree) -> None:
+    """Raise ProtocolViolation unless the parent of every path is a directory."""
+    if reason := tree_error(tree):
+        raise _invalid_tree(reason)
 
 
 def _entry(message: WorkspaceEntry) -> Entry:
@@ -73,10 +73,10 @@ def _entry(message: WorkspaceEntry) -> Entry:
 
 
 def _entry_error(message: WorkspaceEntry) -> str:
-    if why := path_error(message.path):
-        return why
+    if reason := path_error(message.path):
+        return reason
     if message.kind == ENTRY_KIND_FILE and len(message.digest) != _DIGEST_BYTES:
-        return "its digest is none"
+        return "its digest is malformed"
     if message.kind == ENTRY_KIND_FILE and (message.size < 0 or message.mtime_ns < 0):
         return "its size or time is negative"
     if message.kind == ENTRY_KIND_SYMLINK:
@@ -86,6 +86,6 @@ def _entry_error(message: WorkspaceEntry) -> str:
 
 def _invalid_tree(reason: str) -> ProtocolViolation:
     return ProtocolViolation(
-        f"the server sent a tree that cannot be: {reason}",
-        hint="nothing was changed; tell whoever runs the server",
+        f"the server sent an invalid tree: {reason}",
+        hint="nothing was changed; report this to the operator of the server",
     )

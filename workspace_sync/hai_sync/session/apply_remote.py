@@ -1,6 +1,6 @@
-"""Applies remote changes to the local tree: gets the contents, then makes the changes.
+"""Applies remote changes to the local tree: fetches the contents, then makes the changes.
 
-A content that the local tree already has (a rename, a copy) is copied from there.
+A content that the local tree has already, as after a rename or a copy, is copied from there.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 from blake3 import blake3
 
 from hai.client.errors import HaiError
-from hai_sync.core.diff import Change, only_mode
+from hai_sync.core.diff import Change, changes_only_mode
 from hai_sync.core.entry import Entry, Kind, Tree
 from hai_sync.file_fingerprint import Fingerprint
 from hai_sync.hashing import open_file
-from hai_sync.remote.downloader import Download, fetch, remaining
+from hai_sync.remote.downloader import Download, count_remaining, fetch_contents
 from hai_sync.remote.endpoint import Remote
 from hai_sync.session.options import Listener
 from hai_sync.transition.apply import Result, Transition
@@ -33,7 +33,7 @@ from hai_sync.workspace_dir import TEMPORARY, WorkspaceDir
 
 @dataclass(slots=True)
 class RemoteApplier:
-    """Applies changes to the local tree; `fetch` before `apply`."""
+    """Applies changes to the local tree. Call `fetch` before `apply`."""
 
     workspace: WorkspaceDir
     changes: Sequence[Change]
@@ -47,17 +47,17 @@ class RemoteApplier:
 
     @property
     def temp_dir(self) -> Path:
-        """Holds new contents, on the same file system as the tree."""
+        """The directory of new contents, on the same file system as the tree."""
         return self.workspace.private_dir / TEMPORARY
 
     async def fetch(self, remote: Remote, listener: Listener) -> None:
-        """Gets every content. Raises HaiError; after a full disk, no partial content stays."""
+        """Fetch every content. Raises HaiError. After a full disk, no partial content is left."""
         self.temp_dir.mkdir(exist_ok=True)
         missing = self._copy_local_contents()
         download = Download(self.revision, missing, self.temp_dir, self.compressed)
-        listener.stage("download", *remaining(download))
+        listener.stage("download", *count_remaining(download))
         try:
-            await fetch(remote, download, listener.progress)
+            await fetch_contents(remote, download, listener.progress)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 self._clear_temp_dir()
@@ -68,15 +68,15 @@ class RemoteApplier:
             ) from error
 
     def _clear_temp_dir(self) -> None:
-        """Deletes everything except old versions: an earlier attempt may have left some."""
+        """Delete everything except old versions, which an earlier attempt may have left."""
         for item in self.temp_dir.iterdir():
             if not item.name.startswith(BACKUP_PREFIX):
                 item.unlink(missing_ok=True)
-        with suppress(OSError):  # an old version is in it
+        with suppress(OSError):  # fails if an old version is in it
             self.temp_dir.rmdir()
 
     def _copy_local_contents(self) -> dict[str, Entry]:
-        """Copies contents from the local tree; returns the files that must be downloaded."""
+        """Copy contents from the local tree. Return the files that must be downloaded."""
         paths_by_digest = {
             e.digest: path for path, e in self.local.items() if e.kind is Kind.FILE and e.digest
         }
@@ -91,11 +91,11 @@ class RemoteApplier:
         return missing
 
     def _needed_files(self) -> list[tuple[str, Entry]]:
-        """Files whose content is needed; a change of the mode needs none."""
+        """Return the files whose content is needed. A change of the mode needs none."""
         return [
             (c.path, c.new)
             for c in self.changes
-            if c.new is not None and c.new.kind is Kind.FILE and not only_mode(c)
+            if c.new is not None and c.new.kind is Kind.FILE and not changes_only_mode(c)
         ]
 
     def _copy_verified(self, source: str, target: Path, digest: bytes) -> bool:
@@ -133,7 +133,9 @@ class RemoteApplier:
         return result
 
     def _take_staged(self, change: Change) -> str | None:
-        """A staged content for one file: copies, and for the last file that needs it the original."""
+        """Return the path of a staged content for one file: the original for the last file that needs it, else a
+        copy.
+        """
         assert change.new is not None
         assert change.new.hashed, f"{change.path} has no digest"
         source = self._staging_path(change.new.digest)
@@ -150,7 +152,7 @@ class RemoteApplier:
 
 
 def clean_temp_dir(workspace: WorkspaceDir) -> None:
-    """Cleans up after a killed process: old versions go to the version store; complete contents and parts stay."""
+    """Clean up after a killed process. Old versions go to the version store; complete contents and parts are kept."""
     folder = workspace.private_dir / TEMPORARY
     if not folder.is_dir():
         return

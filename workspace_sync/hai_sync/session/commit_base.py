@@ -1,4 +1,4 @@
-"""Saves what both sides have after a sync as the base of the next one."""
+"""Saves the state of both sides after a sync as the base of the next one."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True)
 class PendingBase:
-    """The new base, in an open transaction of the index: the server may still refuse the push."""
+    """The new base, in an open transaction of the index. The server may still refuse the push."""
 
     result: SyncResult
     base: Tree
-    may_differ: set[str]  # paths where the sides may differ
+    may_differ: set[str]  # paths where both sides may differ
 
 
 def write_base(index: Index, result: SyncResult) -> PendingBase:
-    """Writes the new base in a transaction, which the caller commits (`commit_base`) or rolls back."""
+    """Write the new base in a transaction, which the caller commits (`commit_base`) or rolls back."""
     scan, local = result.snapshot.scan, result.local
     scan.fingerprints |= result.applied.fingerprints | (
         result.push_result.fingerprints if result.push_result else {}
@@ -66,7 +66,7 @@ def write_base(index: Index, result: SyncResult) -> PendingBase:
 def commit_base(
     index: Index, pending: PendingBase, workspace: WorkspaceDir, options: SyncOptions
 ) -> tuple[ThreeWaySnapshot, str]:
-    """Commits the base. Returns the snapshot for the next sync of this session, and its generation."""
+    """Commit the base. Return the snapshot for the next sync of this session, and its generation."""
     result, base, may_differ = pending.result, pending.base, pending.may_differ
     scan, local, revision = result.snapshot.scan, result.local, result.report.revision
     clean = not result.snapshot.assumed_equal and all(
@@ -91,7 +91,7 @@ def commit_base(
 
 
 class BaseWriter:
-    """Writes the base in a thread while the server commits; an error within the block rolls it back."""
+    """Writes the base in a thread while the server commits. An error within the block rolls the base back."""
 
     def __init__(
         self, index: Index, make_result: Callable[[PushResult | None], SyncResult]
@@ -101,7 +101,7 @@ class BaseWriter:
         self._task: asyncio.Task[PendingBase] | None = None
 
     def begin(self, push_result: PushResult | None) -> None:
-        """Starts writing, when only the last response of the server is missing."""
+        """Start writing. Call this when only the last response of the server is missing."""
         work = asyncio.to_thread(lambda: write_base(self._index, self._make(push_result)))
         self._task = asyncio.create_task(work)
 
@@ -117,7 +117,7 @@ class BaseWriter:
 
     async def __aexit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         if kind is not None and self._task is not None:
-            with suppress(Exception):  # the exception of the block is raised
+            with suppress(Exception):  # the exception of the block takes precedence
                 await asyncio.shield(self._task)
             self._index.rollback()
 

@@ -1,8 +1,8 @@
-"""Keeps a workspace in sync while it runs.
+"""Keeps a workspace in sync while the daemon runs.
 
-Hints of local changes and new revisions of the server wake it; a full scan now and then catches changes without an
-event. What fails for now (the server is down, the disk is full) is retried with growing delays. A conflict is reported
-and left to the user; all other paths are synced.
+Events of local changes and new revisions on the server start a sync. A complete scan at intervals finds changes
+without an event. After a temporary failure (the server is down, the disk is full) the sync is retried with growing
+delays. Conflicts are reported and left to the user; all other paths are synced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hai.client.connection.backoff import delays
 from hai.client.connection.cancellation import error_of
 from hai.client.errors import HaiError
 from hai_sync.core.reconcile_options import Mode
-from hai_sync.error_mapping import failure_of
+from hai_sync.error_mapping import map_error
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.session import Session
 from hai_sync.session.unstable_files import UnstableFiles
@@ -29,25 +29,25 @@ from hai_sync.watch.control import ShortSocketPath
 from hai_sync.watch.events import Events
 
 FULL_SECONDS = 120.0
-"""Both sides are scanned completely at this interval."""
+"""Interval of complete scans of both sides."""
 
 QUIET_SECONDS = 0.02
-"""Changes within this time become one sync."""
+"""Delay after a change, so that changes in quick succession become one sync."""
 
 UNSTABLE_POLL_SECONDS = 0.25
 """Interval of polling files that changed while they were read."""
 
 STABLE_TIMEOUT_SECONDS = 10.0
-"""How long a flush waits for such files; a file that grows for ever must not block it."""
+"""How long a flush waits for such files. A file that grows forever must not block it."""
 
 
 _TRANSIENT_ERRORS = (HaiError, OSError, sqlite3.Error)
-"""Failures that may pass: the server is down, or the disk is full (SQLite raises its own error)."""
+"""Failures that may be temporary: the server is down, or the disk is full (SQLite raises its own error)."""
 
 
 @dataclass(slots=True)
 class _State:
-    """What `status` reports."""
+    """The state that `status` reports."""
 
     phase: str = "starting"
     error: str = ""
@@ -78,17 +78,17 @@ class Daemon:
         }
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
-        self._resumed = asyncio.Event()  # cleared by `pause`: then it syncs only on `flush`
+        self._resumed = asyncio.Event()  # cleared by `pause`; then the daemon syncs only on `flush`
         self._resumed.set()
         self._syncing = asyncio.Lock()
-        self._inode = 0  # of its socket
+        self._inode = 0  # inode of the daemon's socket
         self._unstable_files = UnstableFiles(session.workspace.root)
         self._has_unstable_files = asyncio.Event()
-        self._due = False  # something may have changed
-        self._scan_remote = True  # the server must scan its files, too
+        self._due = False  # whether something may have changed
+        self._scan_remote = True  # whether the server must scan its files too
 
     async def run(self) -> None:
-        """Runs until `stop`, or until the root is removed."""
+        """Run until `stop` is called or the root is removed."""
         socket = self.session.workspace.socket
         socket.unlink(missing_ok=True)
         with ShortSocketPath(self.session.workspace.private_dir) as path:
@@ -118,13 +118,13 @@ class Daemon:
                 socket.unlink()
 
     def _owns_socket(self) -> bool:
-        """Whether the socket is still ours: not removed or replaced, perhaps by another daemon."""
+        """Return whether the socket is still that of this daemon: it may have been removed or replaced."""
         with suppress(OSError):
             return os.stat(self.session.workspace.socket).st_ino == self._inode
         return False
 
     def stop(self) -> None:
-        """Ends `run`."""
+        """End `run`."""
         self._stop.set()
 
     async def _wait_for_stop(self) -> None:
@@ -137,7 +137,7 @@ class Daemon:
             else:
                 self.session.hint(paths)
             self._wake_up()
-        self._log(f"{self.session.workspace.root} is gone; nothing was changed on the server")
+        self._log(f"{self.session.workspace.root} was removed; nothing was changed on the server")
 
     async def _watch_remote(self) -> None:
         if self.options.rules.mode is Mode.PUSH:
@@ -147,7 +147,7 @@ class Daemon:
             with suppress(HaiError):
                 async for number in self.session.remote.watch():
                     retry_delays = delays()
-                    async with self._syncing:  # it may be the revision of our own push
+                    async with self._syncing:  # waits for a push whose revision this may be
                         if number > self.session.revision:
                             self.session.note_new_revision()
                             self._wake_up()
@@ -159,7 +159,7 @@ class Daemon:
             self.session.forget_hints()
             self._wake_up(scan_remote=True)
             await asyncio.sleep(FULL_SECONDS)
-        self._log("its socket is gone, so that nobody could ask or stop it: it ends")
+        self._log("the socket was removed, so that no command can reach the daemon; it stops")
 
     def _wake_up(self, scan_remote: bool = False) -> None:
         self._due = True
@@ -182,7 +182,7 @@ class Daemon:
                 self._wake_up(scan_remote=True)
 
     async def _poll_unstable_files(self) -> None:
-        """Syncs files that changed while they were read, once they are quiet."""
+        """Sync files that changed while they were read, once they no longer change."""
         while True:
             await self._has_unstable_files.wait()
             await asyncio.sleep(UNSTABLE_POLL_SECONDS)
@@ -191,7 +191,7 @@ class Daemon:
                 self._wake_up()
 
     async def flush(self) -> Report:
-        """Syncs what has changed. Raises HaiError, OSError, sqlite3.Error."""
+        """Sync what has changed. Raises HaiError, OSError or sqlite3.Error."""
         async with self._syncing:
             if not self._due:
                 return self.state.report
@@ -221,7 +221,7 @@ class Daemon:
             self._log(json.dumps(report.as_dict(), ensure_ascii=True))
 
     def _record_failure(self, error: Exception) -> None:
-        message = failure_of(error).message
+        message = map_error(error).message
         if message != self.state.error:
             self._log(f"cannot sync now: {message}")
         self.state.phase, self.state.error = "waiting", message
@@ -250,12 +250,12 @@ class Daemon:
         return self._status()
 
     async def _flush_request(self, *, scan_remote: bool) -> dict[str, Any]:
-        """Syncs everything that was saved locally before the request.
+        """Sync everything that was saved locally before the request.
 
-        `scan_remote`: everything that was written on the cluster, too. `push` does without it: the server would have
-        to scan all files.
+        With `scan_remote`, also sync everything that was written on the cluster before. `push` does not need this,
+        and the server would have to scan all files.
         """
-        if not await self.events.caught_up():
+        if not await self.events.wait_until_caught_up():
             self.session.forget_hints()
             self._due = True
         if scan_remote and self.options.rules.mode is not Mode.PUSH:
@@ -264,12 +264,12 @@ class Daemon:
             report = await self._flush_until_stable()
         except _TRANSIENT_ERRORS as error:
             self._record_failure(error)
-            failure = failure_of(error)
+            failure = map_error(error)
             return {"error": failure.message, **failure._asdict(), **self._description}
         return {**report.as_dict(), **self._description}
 
     async def _flush_until_stable(self) -> Report:
-        """Flushes until no file changes while it is read, or the time is over."""
+        """Flush until no file changes while it is read, or the time limit is reached."""
         report, deadline = await self.flush(), time.monotonic() + STABLE_TIMEOUT_SECONDS
         while report.unstable_files and time.monotonic() < deadline:
             await asyncio.sleep(UNSTABLE_POLL_SECONDS)
@@ -291,13 +291,13 @@ class Daemon:
         }
 
     def _phase(self) -> str:
-        """A running sync is shown until it ends, also after a pause."""
+        """Return the phase for `status`. A running sync is shown until it ends, also after a pause."""
         is_active = self._resumed.is_set() or self._syncing.locked()
         return self.state.phase if is_active else "paused"
 
 
 async def _read_request(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    """Reads a line with a JSON object; None: it is none, or too long."""
+    """Read a line with a JSON object. Return None if it is not one, or too long."""
     try:
         request = json.loads(await reader.readline())
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """Downloads files of the cluster into a directory, without a sync.
 
 Existing files that differ are overwritten only with --force, and saved as by a pull. Outside of the workspace no
-versions are saved, so that only a file replaces a file there.
+versions are saved, so only a file may replace a file there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hai.client.errors import HaiError, UsageError
-from hai_sync.core.diff import Change, only_mode
+from hai_sync.core.diff import Change, changes_only_mode
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, ancestors, parent
 from hai_sync.file_fingerprint import Fingerprint, fingerprint
 from hai_sync.hashing import hash_files
@@ -33,39 +33,41 @@ _LISTED = 10
 
 @dataclass(slots=True)
 class DownloadTarget:
-    """The directory `below` of `root`, into which files are downloaded; nothing is written outside of `root`."""
+    """The directory `below` in `root`, into which files are downloaded. Nothing is written outside of `root`."""
 
     root: Path
     below: str
-    temp_dir: Path  # on the same file system, for new and old contents
+    temp_dir: Path  # for new and old contents, on the same file system
     versions: VersionStore
-    keeps_versions: bool  # whether old versions can be restored later
+    keeps_versions: bool  # whether overwritten files can be restored later
     _fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
 
     def path(self, path: str) -> str:
-        """The path below `root` of a path on the cluster."""
+        """Return the path below `root` for a path on the cluster."""
         return f"{self.below}/{path}" if self.below else path
 
     def plan(self, selected: Tree) -> list[Change]:
-        """The changes that the directory needs; files of equal size are compared by content."""
+        """Return the changes that the directory needs. Files of equal size are compared by content."""
         desired = {self.path(path): entry for path, entry in selected.items()}
         for path in list(desired):
             desired |= {above: DIRECTORY for above in ancestors(path) if above not in desired}
         found = _scan_paths(self.root, desired)
-        self._fingerprints, here = found.fingerprints, found.changed
-        return [Change(p, here.get(p), new) for p, new in desired.items() if here.get(p) != new]
+        self._fingerprints, existing = found.fingerprints, found.changed
+        return [
+            Change(p, existing.get(p), new) for p, new in desired.items() if existing.get(p) != new
+        ]
 
     def require_replaceable(self, changes: Sequence[Change], force: bool) -> None:
-        """Raises UsageError if existing files must not be replaced."""
+        """Raise UsageError if existing files must not be replaced."""
         if blocked := [change.path for change in changes if self._cannot_replace(change)]:
             raise UsageError(
-                f"in the way here, and left alone: {_enumerate(blocked)}",
+                f"in the way here, and left alone: {_join_limited(blocked)}",
                 hint="remove or rename it, or say --to another directory",
             )
-        differing = [c.path for c in changes if c.old is not None and not only_mode(c)]
+        differing = [c.path for c in changes if c.old is not None and not changes_only_mode(c)]
         if differing and not force:
             raise UsageError(
-                f"here already, and not the same: {_enumerate(differing)}",
+                f"here already, and not the same: {_join_limited(differing)}",
                 hint="--force overwrites"
                 + (
                     ", and keeps what was here for `restore --local`" if self.keeps_versions else ""
@@ -73,7 +75,7 @@ class DownloadTarget:
             )
 
     def _cannot_replace(self, change: Change) -> bool:
-        """Whether --force cannot replace an entry: a directory or a pipe, of which no version can be saved."""
+        """Return whether --force cannot replace an entry: no version can be saved of a directory or a pipe."""
         old, new = change.old, change.new
         if old is None or new is None:
             return False
@@ -82,13 +84,13 @@ class DownloadTarget:
         )
 
     def apply(self, changes: Iterable[Change], contents: Download) -> None:
-        """Makes the changes, each atomically. Raises HaiError."""
+        """Make the changes, each atomically. Raises HaiError."""
         replacer = SafeReplace(self._fingerprints, self.versions, self.temp_dir, lambda step: None)
         work = Transition(Directories(self.root), replacer, _staged_copies(self.temp_dir, contents))
         if problems := work.apply(changes).problems:
-            path, why = next(iter(problems.items()))
+            path, reason = next(iter(problems.items()))
             raise HaiError(
-                f"{len(problems)} paths could not be put in their places, as {path}: {why}",
+                f"{len(problems)} paths could not be put in their places, as {path}: {reason}",
                 reason="NOT_PLACED",
                 hint="received files are kept; run the command again to resume",
             )
@@ -98,7 +100,7 @@ class DownloadTarget:
 
 @contextmanager
 def open_target(workspace: WorkspaceDir, target: Path) -> Iterator[DownloadTarget]:
-    """Prepares a directory, which is created if need be."""
+    """Prepare a target directory, which is created if it does not exist."""
     if target.is_relative_to(workspace.root):
         below = "/".join(target.relative_to(workspace.root).parts)
         yield DownloadTarget(
@@ -117,7 +119,7 @@ def open_target(workspace: WorkspaceDir, target: Path) -> Iterator[DownloadTarge
 
 
 def _scan_paths(root: Path, desired: Mapping[str, Entry]) -> Scan:
-    """Scans these paths only, never through a link."""
+    """Scan these paths only, and never through a link."""
     walker = Walker(root, ScanCache(), Filter(files=False))
     found = walker.found
     for path in sorted(desired):
@@ -132,7 +134,10 @@ def _scan_paths(root: Path, desired: Mapping[str, Entry]) -> Scan:
 
 
 def _staged_copies(temp_dir: Path, contents: Download) -> Callable[[Change], str]:
-    """Makes a copy for each file: several may have one content, and lie on another file system."""
+    """Return a function that copies the content of a file to a new path.
+
+    Each file needs a copy, since several may have one content, and the target may be on another file system.
+    """
     numbers = count()
 
     def staged(change: Change) -> str:
@@ -144,6 +149,6 @@ def _staged_copies(temp_dir: Path, contents: Download) -> Callable[[Change], str
     return staged
 
 
-def _enumerate(paths: Sequence[str]) -> str:
+def _join_limited(paths: Sequence[str]) -> str:
     more = len(paths) - _LISTED
     return ", ".join(paths[:_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""The lock that lets one process at a time sync a workspace on this machine."""
+"""The lock that allows one process at a time to sync a workspace on this machine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import IO
 
 
 @asynccontextmanager
-async def locked(state: Path, on_wait: Callable[[], None]) -> AsyncIterator[None]:
-    """Holds the lock in the state directory of a workspace. `on_wait` is called if another process has it."""
+async def lock_workspace(state: Path, on_wait: Callable[[], None]) -> AsyncIterator[None]:
+    """Hold the lock in the state directory of a workspace. `on_wait` is called if another process holds it."""
     with _open(state) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -29,7 +29,9 @@ def _open(state: Path) -> IO[str]:
 
 
 async def _acquire(file: IO[str]) -> None:
-    """Waits in a daemon thread: waiting for flock cannot be interrupted, and must not delay the end of the program."""
+    """Wait for the lock in a daemon thread. Waiting for flock cannot be interrupted, and must not delay the end of
+    the program.
+    """
     loop, acquired = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
 
     def finish(error: OSError | None) -> None:
@@ -37,7 +39,7 @@ async def _acquire(file: IO[str]) -> None:
             acquired.set_exception(error) if error else acquired.set_result(None)
 
     def wait() -> None:
-        with suppress(ValueError, RuntimeError):  # the file or the loop is closed
+        with suppress(ValueError, RuntimeError):  # the file or the loop was closed meanwhile
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
             except OSError as error:

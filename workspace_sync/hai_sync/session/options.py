@@ -1,4 +1,4 @@
-"""Options, progress listener and report of a sync."""
+"""The options, the progress listener and the report of a sync."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from enum import StrEnum
 from typing import Protocol
 
 from hai_sync.core.diff import Change
-from hai_sync.core.entry import Tree, below
+from hai_sync.core.entry import Tree, is_within
 from hai_sync.core.reconcile_options import Outcome, Rules
 from hai_sync.errors import CHANGES_WHILE_READ
 from hai_sync.scan import Filter
 
 
 class Refused(StrEnum):
-    """Why a plan was not executed, or only in part."""
+    """The reason why a plan was not executed, or only in part."""
 
     NO = ""
     CONFLICTS = "conflicts"
@@ -30,58 +30,62 @@ class SyncOptions:
     rules: Rules = field(default_factory=Rules)
     filter: Filter = field(default_factory=Filter)
     dry_run: bool = False
-    partial: bool = False  # sync the paths that are not in conflict
+    partial: bool = False  # whether to sync the paths that are not in conflict
     many_removals: bool = False
-    strict: bool = False  # refuse to skip links that lead out of the workspace
-    verify: bool = False  # read every file
-    by_size: bool = False  # files of equal size count as equal
+    strict: bool = False  # whether to refuse plans that skip outward links
+    verify: bool = False  # whether to read files with unchanged fingerprints too
+    by_size: bool = False  # whether files of equal size count as equal
     break_lease: bool = False
-    scan_remote: bool = True  # let the server scan what tasks have written; a push never does
-    keep_in_memory: bool = False  # for a daemon: keep both trees for the next sync
+    scan_remote: bool = True  # whether the server scans what tasks have written; not for a push
+    keep_in_memory: bool = False  # whether to keep both trees for the next sync, as a daemon does
     purpose: str = "push"
-    jobs: int = 0  # files that are read at the same time; 0: a default
-    paths: tuple[str, ...] = ()  # only these and what lies below; empty: all
+    jobs: int = 0  # number of files that are read at the same time; 0 means the default
+    paths: tuple[str, ...] = ()  # sync only these paths and paths below them; empty means all
 
 
 class Listener(Protocol):
     """Receives the progress of a sync."""
 
     def note_changes(self, changes: Sequence[Change]) -> None:
-        """Called with the changes that are about to be sent."""
+        """Receive the changes that are about to be sent."""
 
     def stage(self, name: str, files: int, size: int) -> None:
-        """A stage begins, with this many files and bytes."""
+        """Begin a stage with this many files and bytes."""
 
     def progress(self, files: int, size: int) -> None:
-        """Files and bytes of the stage that are done since the last call."""
+        """Add files and bytes of the stage that were completed since the last call."""
 
 
 class NullListener:
     """Ignores all progress."""
 
     def note_changes(self, changes: Sequence[Change]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def stage(self, name: str, files: int, size: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def progress(self, files: int, size: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
-@dataclass(slots=True, repr=False)  # asyncio.run would format it, which takes longer than a scan
+@dataclass(
+    slots=True, repr=False
+)  # no repr: asyncio.run would format it, which takes longer than a scan
 class Report:
     """What a sync found and did."""
 
     outcome: Outcome = field(default_factory=Outcome)
     refused: Refused = Refused.NO
-    withheld: tuple[str, ...] = ()  # files whose removal was refused
+    withheld: tuple[str, ...] = ()  # files that were not removed
     revision: int = 0
     files: int = 0
     bytes: int = 0
     ignored: int = 0
     problems: dict[str, str] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)  # links that lead out: not an error
+    skipped: dict[str, str] = field(
+        default_factory=dict
+    )  # outward links that are not synced, which is not an error
     passed_over: dict[str, str] = field(
         default_factory=dict
     )  # paths on the server that cannot be synced
@@ -95,7 +99,9 @@ class Report:
     def unstable_files(self) -> set[str]:
         """Local files that changed while they were read, and must be read again."""
         return {
-            p for p, why in self.problems.items() if why == CHANGES_WHILE_READ and p in self.local
+            p
+            for p, reason in self.problems.items()
+            if reason == CHANGES_WHILE_READ and p in self.local
         }
 
     @property
@@ -104,14 +110,14 @@ class Report:
         return self.is_settled() and not self.passed_over
 
     def is_settled(self, paths: Sequence[str] = ()) -> bool:
-        """Whether these paths (none: all) are synced, except for paths that the server passed over."""
+        """Return whether these paths (by default all) are synced, except for paths that the server passed over."""
         unresolved = (
             p for p in self.problems if not paths or any(_overlap(p, each) for each in paths)
         )
         return not (self.refused or self.outcome.conflicts or any(unresolved))
 
     def as_dict(self) -> Mapping[str, object]:
-        """For programs."""
+        """Return the report as a JSON object."""
         return {
             "revision": self.revision,
             "files": self.files,
@@ -131,10 +137,10 @@ class Report:
 
 
 def _overlap(path: str, other: str) -> bool:
-    return below(path, other) or below(other, path)
+    return is_within(path, other) or is_within(other, path)
 
 
-def sizes(changes: Sequence[object]) -> tuple[int, int]:
-    """Files and bytes of changes."""
+def count_files_and_bytes(changes: Sequence[object]) -> tuple[int, int]:
+    """Return the number of changes and the bytes of their new entries."""
     new = [c.new for c in changes if c.new is not None]  # type: ignore[attr-defined]
     return len(changes), sum(entry.size for entry in new)

@@ -1,9 +1,9 @@
 """Ties the index of a workspace to one directory.
 
-A copy of the directory has the same id. With the base of the original, it would undo what the original has pushed
-since. A copy is therefore refused while the original exists. When the original is gone (the copy was restored from a
-backup, or moved to another disk), the copy takes over the index without the base, for its files may be of any age:
-differences become conflicts, and nothing is removed.
+A copy of the directory has the same id. With the base of the original, the copy would undo what the original has
+pushed since. A copy is therefore refused while the original exists. When the original was removed (the copy was
+restored from a backup, or moved to another disk), the copy gets the index without the base, because its files may be
+of any age. Differences then become conflicts, and nothing is removed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from hai.client.errors import NotFound, UsageError
 from hai_sync.index import Index
-from hai_sync.workspace_dir import WorkspaceDir, find, is_same_root, root_id, root_path
+from hai_sync.workspace_dir import WorkspaceDir, find_workspace, is_same_root, root_id, root_path
 
 
-def claim(workspace: WorkspaceDir, index: Index) -> None:
-    """Assigns the index to this root. Raises UsageError when it belongs to another existing one."""
+def claim_index(workspace: WorkspaceDir, index: Index) -> None:
+    """Assign the index to this root. Raises UsageError if it belongs to another root that exists."""
     recorded, current = index.fact("root"), root_id(str(workspace.root))
     if recorded == current:
         return
@@ -41,6 +41,6 @@ def _require_original_removed(path: str, workspace: WorkspaceDir) -> None:
 
 def _workspace_at(path: str) -> WorkspaceDir | None:
     try:
-        return find(Path(path))
+        return find_workspace(Path(path))
     except (NotFound, UsageError, OSError):
         return None

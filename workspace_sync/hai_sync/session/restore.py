@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hai.client.errors import Conflict, NotFound, UsageError
 from hai_sync.core.names import is_private, path_error
-from hai_sync.session.lock import locked
+from hai_sync.session.lock import lock_workspace
 from hai_sync.transition.directories import Directories, reason_of, status_of
 from hai_sync.transition.safe_replace import PathChanged, SafeReplace
 from hai_sync.version_store import VersionStore
@@ -22,8 +22,8 @@ _MAX_LISTED = 10
 async def restore_local(
     workspace: WorkspaceDir, paths: Sequence[str], stamp: str, on_wait: Callable[[], None]
 ) -> None:
-    """Restores all paths, or none if one has no version. Raises HaiError, OSError."""
-    async with locked(workspace.state_dir, on_wait):
+    """Restore all paths, or none if one has no version. Raises HaiError or OSError."""
+    async with lock_workspace(workspace.state_dir, on_wait):
         store = VersionStore(workspace.versions_dir)
         found = [(path, _find_version(store, path, stamp)) for path in paths]
         for path, version in found:
@@ -34,14 +34,16 @@ def _find_version(store: VersionStore, path: str, stamp: str) -> Path:
     version = None if path_error(path) or is_private(path) else store.find(path, stamp)
     if version is not None:
         return version
-    if inner_paths := store.below(path):
+    if inner_paths := store.paths_below(path):
         listed = ", ".join(inner_paths[:_MAX_LISTED]) + (
             ", ..." if len(inner_paths) > _MAX_LISTED else ""
         )
-        raise UsageError(f"{path!r} is a directory", hint=f"name files that were kept: {listed}")
+        raise UsageError(
+            f"{path!r} is a directory", hint=f"name files that have saved versions: {listed}"
+        )
     raise NotFound(
-        f"no version of {path!r} was kept here" + (f" at {stamp}" if stamp else ""),
-        hint="`haiworkspace snapshots --local` lists what was",
+        f"no version of {path!r} was saved here" + (f" at {stamp}" if stamp else ""),
+        hint="`haiworkspace snapshots --local` lists saved versions",
     )
 
 
@@ -70,7 +72,8 @@ def _replace(directories: Directories, replacer: SafeReplace, path: str, copy: s
         replacer.overwrite(path, copy, folder, name)
     else:
         raise UsageError(
-            f"{path} is neither a file nor a link now, and stays", hint="remove or rename it first"
+            f"{path} is neither a file nor a link now, and was not replaced",
+            hint="remove or rename it first",
         )
 
 
@@ -79,6 +82,6 @@ def _open_parent(directories: Directories, path: str) -> tuple[int, str]:
         return directories.open_parent(path, make=True)
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be put back: {reason_of(error)}",
-            hint="it is as it was; see what lies on the way to it",
+            f"{path} cannot be restored: {reason_of(error)}",
+            hint="nothing was changed; check the directories in its path",
         ) from error

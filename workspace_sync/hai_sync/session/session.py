@@ -17,17 +17,34 @@ from typing import TYPE_CHECKING
 from hai.client.connection.backoff import delays
 from hai.client.connection.transport import on_loopback
 from hai.client.errors import Conflict, HaiError, LimitReached, Unreachable
-from hai_sync.core.diff import Change, apply
+from hai_sync.core.diff import Change, apply_changes
 from hai_sync.core.reconcile_options import Mode, Outcome
 from hai_sync.errors import FileChanged, RemoteFileChanged
 from hai_sync.index import Index, is_corruption
-from hai_sync.remote.endpoint import MAX_ATTEMPTS, SERVER_LOST_REASONS, Remote, author, client_id
+from hai_sync.remote.endpoint import (
+    MAX_ATTEMPTS,
+    SERVER_LOST_REASONS,
+    Remote,
+    client_id,
+    describe_process,
+)
 from hai_sync.session.commit_base import BaseWriter, SyncResult
-from hai_sync.session.lock import locked
-from hai_sync.session.options import Listener, NullListener, Report, SyncOptions, sizes
-from hai_sync.session.ownership import claim
-from hai_sync.session.plan import guard, make_plan, refuse_case_collisions
-from hai_sync.session.snapshot import SnapshotReader, ThreeWaySnapshot, report_of, with_sent
+from hai_sync.session.lock import lock_workspace
+from hai_sync.session.options import (
+    Listener,
+    NullListener,
+    Report,
+    SyncOptions,
+    count_files_and_bytes,
+)
+from hai_sync.session.ownership import claim_index
+from hai_sync.session.plan import apply_guards, make_plan, refuse_case_collisions
+from hai_sync.session.snapshot import (
+    SnapshotReader,
+    ThreeWaySnapshot,
+    build_report,
+    trees_after_push,
+)
 from hai_sync.transition.apply import Result
 from hai_sync.transition.safe_replace import FaultHook
 from hai_sync.workspace_dir import TEMPORARY, WorkspaceDir
@@ -47,23 +64,25 @@ class Session:
     remote: Remote
     listener: Listener = field(default_factory=NullListener)
     fault_hook: FaultHook = lambda step: None
-    _hints: set[str] | None = None  # paths that may have changed since; None: unknown
+    _hints: set[str] | None = (
+        None  # paths that may have changed since the last sync; None if unknown
+    )
     _change_counts: Counter[str] = field(default_factory=Counter)
     _generation: str = ""
-    _push_failures: int = 0  # attempts since the connection broke in a push
+    _push_failures: int = 0  # number of attempts since the connection broke during a push
     _reader: SnapshotReader = field(init=False)
 
     def __post_init__(self) -> None:
         self._reader = SnapshotReader(self.workspace, self.index, self.remote)
 
     def hint(self, paths: Iterable[str]) -> None:
-        """Adds paths that may have changed since the last sync; others have not."""
+        """Add paths that may have changed since the last sync. Other paths have not."""
         if self._hints is not None:
             self._hints.update(paths)
 
     @property
     def revision(self) -> int:
-        """The newest known revision; -1: unknown."""
+        """The newest known revision, or -1 if it is unknown."""
         snapshot = self._reader.last
         return snapshot.revision if snapshot is not None else -1
 
@@ -71,11 +90,11 @@ class Session:
         self._reader.has_newer_revision = True
 
     def forget_hints(self) -> None:
-        """Makes the next sync scan everything."""
+        """Make the next sync scan everything."""
         self._hints = None
 
     async def sync(self, options: SyncOptions) -> Report:
-        """Syncs, or reports why not. A dry run does not wait for the lock. Raises HaiError."""
+        """Sync, or report why not. A dry run does not wait for the lock. Raises HaiError."""
         self.workspace.require()
         try:
             return await self._sync_claimed(options)
@@ -86,10 +105,12 @@ class Session:
             return await self._sync_claimed(options)
 
     async def _sync_claimed(self, options: SyncOptions) -> Report:
-        claim(self.workspace, self.index)
+        claim_index(self.workspace, self.index)
         if options.dry_run:
             return await self._sync(options)
-        async with locked(self.workspace.state_dir, lambda: self.listener.stage("wait", 0, 0)):
+        async with lock_workspace(
+            self.workspace.state_dir, lambda: self.listener.stage("wait", 0, 0)
+        ):
             if (self.workspace.private_dir / TEMPORARY).exists():
                 from hai_sync.session.apply_remote import clean_temp_dir
 
@@ -98,14 +119,14 @@ class Session:
 
     async def _sync(self, options: SyncOptions) -> Report:
         if self.index.fact("generation") != self._generation:
-            self._reader.retain(None)  # another process has synced meanwhile
+            self._reader.retain(None)  # another process has synced since
             self._hints = None
         last: Exception | None = None
         self._push_failures, retry_delays = 0, delays()
         for _ in range(MAX_SYNC_ATTEMPTS):
             self.remote.retries = not (
                 options.keep_in_memory or self._push_failures
-            )  # else `_sync` retries
+            )  # otherwise `_sync` retries
             try:
                 return await self._attempt_with_hints(options)
             except Conflict as error:
@@ -113,9 +134,7 @@ class Session:
                     raise
                 self._reader.remote_changed, last = True, error
             except Unreachable as error:
-                if options.keep_in_memory or not self._may_retry(
-                    error
-                ):  # a daemon retries by itself
+                if options.keep_in_memory or not self._may_retry(error):  # a daemon retries itself
                     raise
                 self._reader.remote_changed, last = True, error
                 await asyncio.sleep(next(retry_delays))
@@ -131,12 +150,12 @@ class Session:
         raise HaiError(f"files change faster than they can be read: {last}", reason="RESTLESS")
 
     def _may_retry(self, error: Unreachable) -> bool:
-        """Whether to try again: a push broke, and the server may be back."""
+        """Return whether to try again, because a push broke and the server may be back."""
         self._push_failures += bool(self._push_failures)
         return error.reason in SERVER_LOST_REASONS and 0 < self._push_failures <= MAX_ATTEMPTS
 
     async def _attempt_with_hints(self, options: SyncOptions) -> Report:
-        """Runs one attempt. Hints that arrive meanwhile are for the next one; those of a failed attempt stay."""
+        """Run one attempt. Hints that arrive meanwhile are for the next attempt; those of a failed attempt are kept."""
         hints, self._hints = self._hints, set()
         try:
             report, finished = await self._attempt(options, hints)
@@ -151,15 +170,15 @@ class Session:
         self._hints = None if hints is None or self._hints is None else self._hints | hints
 
     async def _attempt(self, options: SyncOptions, hints: set[str] | None) -> tuple[Report, bool]:
-        """The report, and whether the hinted paths are synced."""
+        """Return the report, and whether the hinted paths are synced."""
         snapshot = await self._reader.read(options, hints)
         if isinstance(snapshot, Report):
             return snapshot, self._reader.last is not None
         outcome = await asyncio.to_thread(
             make_plan, snapshot, options, self._change_counts, self.listener
         )
-        report = report_of(snapshot, outcome)
-        guard(report, snapshot, options)
+        report = build_report(snapshot, outcome)
+        apply_guards(report, snapshot, options)
         local, remote = self.workspace.is_case_insensitive(), self.remote.case_insensitive
         refuse_case_collisions(report, snapshot, local=local, remote=remote)
         if options.dry_run or (report.refused and not options.partial):
@@ -177,13 +196,13 @@ class Session:
     ) -> None:
         applied = await self._apply_remote(snapshot, outcome)
         report.problems |= applied.problems
-        local = apply(snapshot.local, applied.done)
+        local = apply_changes(snapshot.local, applied.done)
         changes = [c for c in outcome.to_remote if c.path not in applied.problems]
 
         def done(push_result: PushResult | None) -> SyncResult:
             pushed = push_result.entries if push_result else {}
-            new_local, new_remote = with_sent(local, snapshot.remote, pushed)
-            report.local = snapshot.local = new_local  # frees the old entries
+            new_local, new_remote = trees_after_push(local, snapshot.remote, pushed)
+            report.local = snapshot.local = new_local  # so that the old entries are freed
             return SyncResult(snapshot, new_local, new_remote, applied, push_result, report)
 
         push_was_interrupted = (
@@ -192,7 +211,7 @@ class Session:
         async with BaseWriter(self.index, done) as base_writer:
             if (
                 changes or push_was_interrupted
-            ):  # the next push makes the server drop the rest of a broken one
+            ):  # a push makes the server drop the rest of an interrupted one
                 copied_links = snapshot.scan.copied_links
                 copies = {
                     p: copied_links.get(at, at)
@@ -240,12 +259,12 @@ class Session:
     ) -> PushResult:
         from hai_sync.remote.uploader import JOBS, PushRequest, push
 
-        files, size = sizes(changes)
+        files, size = count_files_and_bytes(changes)
         self.listener.note_changes(changes)
         self.listener.stage("upload", files, size)
         own_id = client_id(
             self.index.name()
-        )  # the server lets it take over its own lease after a crash
+        )  # lets the server replace this client's lease after a crash
         try:
             async with self.remote.lease(options.purpose, options.break_lease, own_id) as token:
                 request = PushRequest(
@@ -253,10 +272,10 @@ class Session:
                     changes,
                     snapshot.revision,
                     token,
-                    author(options.purpose),
+                    describe_process(options.purpose),
                     copies,
                     self._compress,
-                    allow_many_removals=True,  # `guard` has applied the same rule
+                    allow_many_removals=True,  # `apply_guards` has applied the same rule
                     jobs=options.jobs or JOBS,
                     fingerprints=snapshot.scan.fingerprints,
                 )
@@ -267,6 +286,6 @@ class Session:
 
     @property
     def _compress(self) -> bool:
-        """Whether to compress: on one machine it would only cost time."""
+        """Whether to compress contents, which would only cost time on one machine."""
         profile = self.remote.connection.profile
         return not on_loopback(profile.server)

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from hai_sync.core.entry import Entry, Kind, Tree, ancestors, below
-from hai_sync.core.reconcile import differing
+from hai_sync.core.entry import Entry, Kind, Tree, ancestors, is_within
+from hai_sync.core.reconcile import differing_paths
 from hai_sync.core.reconcile_options import Mode, Outcome
 from hai_sync.index import Index
 from hai_sync.remote.endpoint import Remote, existing_targets
 from hai_sync.rescan import rescan
-from hai_sync.scan import Filter, Scan, ScanCache, complete_tree, ignore_of, scan
+from hai_sync.scan import Filter, Scan, ScanCache, build_ignore, complete_tree, scan
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.transition.apply import Result
 from hai_sync.workspace_dir import WorkspaceDir
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ThreeWaySnapshot:
-    """The trees of both sides, and of the last sync."""
+    """The trees of both sides, and that of the last sync."""
 
     base: Tree
     local: Tree
@@ -36,7 +36,7 @@ class ThreeWaySnapshot:
     revision: int
     scan: Scan
     may_differ: set[str]  # a superset of the paths where the three trees differ
-    # taken for equal by their size: the next sync compares them
+    # paths assumed to be equal by their size, which the next sync compares
     assumed_equal: set[str] = field(default_factory=set)
     # paths on the server that cannot be synced, with the reason
     passed_over: Mapping[str, str] = field(default_factory=dict)
@@ -52,22 +52,24 @@ class SnapshotReader:
     index: Index
     remote: Remote
     last: ThreeWaySnapshot | None = None  # the state after the last sync
-    has_newer_revision: bool = False  # the server has a newer revision than ours
-    remote_changed: bool = False  # files on the server differ from its newest revision
+    has_newer_revision: bool = False  # whether the server has a newer revision than `last`
+    remote_changed: bool = False  # whether files on the server differ from its newest revision
     _loaded: tuple[Tree, Tree, int] | None = None  # base, remote tree and revision from the index
 
     def retain(self, snapshot: ThreeWaySnapshot | None) -> None:
-        """Keeps the state after a sync; None: the index must be read again."""
+        """Keep the state after a sync. None means that the index must be read again."""
         self.last, self._loaded = snapshot, None
 
     async def read(self, options: SyncOptions, hints: set[str] | None) -> ThreeWaySnapshot | Report:
-        """A snapshot, or a report if there is nothing to push. `hints`: the only local paths that may have changed."""
+        """Return a snapshot, or a report if there is nothing to push. `hints` are the only local paths that may have
+        changed.
+        """
         request = asyncio.create_task(self._newest_revision(options, hints))
         cancelled = threading.Event()
         try:
             local_scan, cache = await asyncio.to_thread(self._scan, options, hints, cancelled)
         except BaseException:
-            cancelled.set()  # the program cannot end before its threads
+            cancelled.set()  # the program could not end before its threads
             request.cancel()
             raise
         revision = await request
@@ -78,13 +80,15 @@ class SnapshotReader:
         if local_scan.previous is None and not options.dry_run and options.filter == Filter():
             self.index.save_ignored(local_scan.ignored_paths)
         if options.rules.mode is Mode.PUSH and self._nothing_to_push(local_scan, revision, options):
-            return Report(revision=revision, files=count(local_scan), ignored=local_scan.ignored)
+            return Report(
+                revision=revision, files=count_files(local_scan), ignored=local_scan.ignored
+            )
         return await self._read_remote(options, local_scan, cache, revision)
 
     async def _newest_revision(self, options: SyncOptions, hints: set[str] | None) -> int:
-        """The newest revision of the server. If the workspace was created anew there, the base is dropped.
+        """Return the newest revision of the server. If the workspace was created again there, the base is dropped.
 
-        With hints alone the call is spared: if the revision is too old, the server refuses the push.
+        With hints alone no call is made. If the revision is too old, the server refuses the push.
         """
         must_ask = options.scan_remote or self.remote_changed or self.has_newer_revision
         if self.last is not None and hints is not None and not must_ask:
@@ -159,15 +163,19 @@ class SnapshotReader:
         )
 
     def _passed_over(self, options: SyncOptions, local_scan: Scan) -> dict[str, str]:
-        """Paths that the server cannot sync, except ignored ones; none for a push, which does not read them."""
+        """Return the paths that the server cannot sync, except ignored ones. A push does not read them."""
         if options.rules.mode is Mode.PUSH:
             return {}
-        is_hidden = ignore_of(options.filter, local_scan.rule_sets).is_hidden
+        is_hidden = build_ignore(options.filter, local_scan.rule_sets).is_hidden
         reported = self.remote.passed_over.items()
-        return {p: why for p, why in reported if not (is_hidden(p, False) or is_hidden(p, True))}
+        return {
+            p: reason for p, reason in reported if not (is_hidden(p, False) or is_hidden(p, True))
+        }
 
     def _differing(self, base: Tree, local: Tree, remote: Tree, local_scan: Scan) -> set[str]:
-        """Where the trees may differ. A rescan only adds changed paths to those of the last snapshot."""
+        """Return the paths where the trees may differ. A rescan only adds changed paths to those of the last
+        snapshot.
+        """
         previous = self.last
         if (
             previous is not None
@@ -175,10 +183,10 @@ class SnapshotReader:
             and remote is previous.remote
         ):
             return previous.may_differ | local_scan.changed.keys() | local_scan.removed
-        return differing(base, local, remote)
+        return differing_paths(base, local, remote)
 
     def _last_state(self) -> tuple[Tree, Tree, int]:
-        """Base, remote tree and revision, as of the last sync."""
+        """Return base, remote tree and revision as of the last sync."""
         if self.last is not None:
             return self.last.base, self.last.remote, self.last.revision
         if self._loaded is None:
@@ -188,32 +196,34 @@ class SnapshotReader:
         return self._loaded
 
 
-def with_sent(local: Tree, remote: Tree, entries: Mapping[str, Entry | None]) -> tuple[Tree, Tree]:
-    """Both trees after a push; local files are hashed since."""
-    ours, theirs = dict(local), dict(remote)
+def trees_after_push(
+    local: Tree, remote: Tree, entries: Mapping[str, Entry | None]
+) -> tuple[Tree, Tree]:
+    """Return both trees after a push, which has hashed the local files."""
+    new_local, new_remote = dict(local), dict(remote)
     for path, entry in entries.items():
         if entry is None:
-            theirs.pop(path, None)
-            ours.pop(path, None)  # it may have vanished before it was sent
+            new_remote.pop(path, None)
+            new_local.pop(path, None)  # it may have vanished before it was sent
             continue
-        theirs[path] = entry
-        if path in ours:
-            ours[path] = entry
-    return ours, theirs
+        new_remote[path] = entry
+        if path in new_local:
+            new_local[path] = entry
+    return new_local, new_remote
 
 
 def scanned_paths(scan: Scan, applied: Result, push_result: PushResult | None) -> set[str]:
-    """Paths whose fingerprint must be saved."""
+    """Return the paths whose fingerprints must be saved."""
     paths = set(scan.changed) | applied.fingerprints.keys()
     return paths | push_result.fingerprints.keys() if push_result else paths
 
 
-def report_of(snapshot: ThreeWaySnapshot, outcome: Outcome) -> Report:
-    """The report of a plan, before it is executed."""
+def build_report(snapshot: ThreeWaySnapshot, outcome: Outcome) -> Report:
+    """Return the report of a plan, before it is executed."""
     return Report(
         outcome,
         revision=snapshot.revision,
-        files=count(snapshot.scan),
+        files=count_files(snapshot.scan),
         bytes=sum(entry.size for entry in snapshot.local.values()),
         ignored=snapshot.scan.ignored,
         problems=snapshot.scan.problems | snapshot.changing_remotely,
@@ -224,25 +234,25 @@ def report_of(snapshot: ThreeWaySnapshot, outcome: Outcome) -> Report:
     )
 
 
-def count(scan: Scan) -> int:
-    """The number of files and links."""
+def count_files(scan: Scan) -> int:
+    """Return the number of files and links."""
     return sum(1 for each in scan.fingerprints.values() if each != b"d")
 
 
 def is_directory(remote: Tree, base: Tree, path: str) -> bool:
-    """Whether a path that does not exist locally is a directory elsewhere."""
+    """Return whether a path that does not exist locally is a directory in the remote tree or the base."""
     entry = remote.get(path) or base.get(path)
     return entry is not None and entry.kind is Kind.DIRECTORY
 
 
-def only(tree: Tree, tops: Sequence[str]) -> Tree:
-    """The part of a tree at or below some paths, with the directories above them."""
+def restrict_tree(tree: Tree, tops: Sequence[str]) -> Tree:
+    """Return the part of a tree at or below some paths, with the directories above them."""
     above = {each for top in tops for each in ancestors(top)}
-    return {p: e for p, e in tree.items() if p in above or any(below(p, top) for top in tops)}
+    return {p: e for p, e in tree.items() if p in above or any(is_within(p, top) for top in tops)}
 
 
-def assume_equal_sizes(snapshot: ThreeWaySnapshot, base: Tree, candidates: Iterable[str]) -> None:
-    """For --no_checksum: files of equal size count as equal."""
+def assume_equal_by_size(snapshot: ThreeWaySnapshot, base: Tree, candidates: Iterable[str]) -> None:
+    """Give local files the digests of remote files of equal size, for --no_checksum."""
     for path in candidates:
         entry, other = snapshot.scan.tree[path], snapshot.remote.get(path) or base.get(path)
         if other is not None and other.kind is Kind.FILE and other.size == entry.size:

@@ -1,6 +1,6 @@
-"""Tracks files that changed while they were read, until they are quiet.
+"""Tracks files that changed while they were read, until they are quiet (no longer change).
 
-No event tells that a file is quiet. A daemon therefore polls these few files.
+No event reports that a file is quiet. A daemon therefore polls these few files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from hai_sync.file_fingerprint import Fingerprint, fingerprint
 
 MIN_QUIET_SECONDS, MAX_QUIET_SECONDS = 1.0, 60.0
-"""Seconds that a file must stay the same: at first, and at most for one that seemed quiet and was not."""
+"""How long a file must stay unchanged: at first, and at most if it was quiet before and changed again."""
 
 
 @dataclass(slots=True)
@@ -24,18 +24,18 @@ class _File:
 
 
 class UnstableFiles:
-    """The unsettled files of one root."""
+    """The unstable files of one root."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._files: dict[str, _File] = {}
 
     def replace(self, paths: Iterable[str], now: float) -> None:
-        """Sets the files that the last sync could not read. Those that were tracked before keep their waiting time."""
+        """Set the files that the last sync could not read. Files that were tracked before keep their waiting time."""
         self._files = {path: self._files.get(path) or _File(None, now) for path in paths}
 
     def take_quiet(self, now: float) -> set[str]:
-        """Returns the files that have been quiet for long enough; each must be quiet twice as long the next time."""
+        """Return the files that have been quiet for long enough. Each must be quiet twice as long the next time."""
         found = set()
         for path, file in self._files.items():
             fingerprint = _fingerprint_of(self._root / path)
@@ -48,7 +48,7 @@ class UnstableFiles:
 
 
 def _fingerprint_of(path: Path) -> Fingerprint:
-    """The fingerprint; of a missing file, one that equals no other."""
+    """Return the fingerprint of a file. That of a missing file equals no other."""
     try:
         return fingerprint(os.lstat(path))
     except OSError:

@@ -1,7 +1,7 @@
-"""Applies changes in the order in which a disk can take them.
+"""Applies changes in the order in which a disk can make them.
 
-New contents lie verified in the private directory of the root before anything is changed. A failure of one path is
-reported, and the others go on.
+New contents are complete and verified in the private directory before any path is changed. A failure of one path is
+reported, and the other paths are still changed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from hai_sync.core.diff import Change, in_order, only_mode, replaces
+from hai_sync.core.diff import Change, changes_only_mode, must_remove_first, order_changes
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.file_fingerprint import DIRECTORY_FINGERPRINT, Fingerprint, fingerprint
 from hai_sync.transition.directories import Directories, reason_of, status_of
@@ -24,17 +24,19 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(slots=True)
 class Result:
-    """The changes that were made, and problems by path."""
+    """The changes that were made, and the problems by path."""
 
     done: list[Change] = field(default_factory=list)
     fingerprints: dict[str, Fingerprint] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
-    changed_files: set[str] = field(default_factory=set)  # changed after they were scanned
+    changed_files: set[str] = field(
+        default_factory=set
+    )  # files that changed after they were scanned
 
 
 @dataclass(slots=True)
 class Transition:
-    """Applies changes. `staged`: returns the path of a content, which is moved from there."""
+    """Applies changes. `staged` returns the path of a new content, which is moved from there."""
 
     directories: Directories
     replacer: SafeReplace
@@ -42,22 +44,22 @@ class Transition:
     result: Result = field(default_factory=Result)
 
     def apply(self, changes: Iterable[Change]) -> Result:
-        """Applies all changes. Stops early only when the disk is full."""
+        """Apply all changes. This stops early only if the disk is full."""
         try:
-            for change in in_order(changes):
-                if not self._one(change):
+            for change in order_changes(changes):
+                if not self._apply_change(change):
                     break
         finally:
             self.directories.close()
         return self.result
 
-    def _one(self, change: Change) -> bool:
-        """Applies one change. False: the disk is full."""
+    def _apply_change(self, change: Change) -> bool:
+        """Apply one change. Return False if the disk is full."""
         path = change.path
         if path in self.result.problems:
             return True
         try:
-            self._step(change)
+            self._apply_step(change)
         except PathChanged as reason:
             self.result.changed_files.add(path)
             self.result.problems[path] = f"{reason}; sync again"
@@ -66,14 +68,16 @@ class Transition:
             return error.errno not in _FULL
         return True
 
-    def _step(self, change: Change) -> None:
+    def _apply_step(self, change: Change) -> None:
         folder, name = self.directories.open_parent(change.path)
         if change.new is None:
             self._remove(change, folder, name)
             self.result.done.append(change)
-        elif replaces(change) and status_of(name, folder) is not None:
-            self._remove(change, folder, name)  # it is listed twice: removed first
-        elif replaces(change):
+        elif must_remove_first(change) and status_of(name, folder) is not None:
+            self._remove(
+                change, folder, name
+            )  # such a change is listed twice, first for the removal
+        elif must_remove_first(change):
             self._create(Change(change.path, None, change.new), folder, name)
         else:
             self._create(change, folder, name)
@@ -110,23 +114,23 @@ class Transition:
     def _write(self, change: Change, new: Entry, folder: int, name: str) -> None:
         status = status_of(name, folder)
         self.replacer.require_unchanged(change.path, status, change.old is not None)
-        if only_mode(change):
+        if changes_only_mode(change):
             os.chmod(name, _mode(new, status), dir_fd=folder)
         elif change.old is None:
-            self.replacer.create(self._prepared(change, new, status), folder, name)
+            self.replacer.create(self._prepare_content(change, new, status), folder, name)
         else:
-            staged = self._prepared(change, new, status)
+            staged = self._prepare_content(change, new, status)
             self.replacer.overwrite(change.path, staged, folder, name)
 
-    def _prepared(self, change: Change, entry: Entry, before: os.stat_result | None) -> str:
-        """The new content under a temporary name, with its time and the mode of the old file."""
+    def _prepare_content(self, change: Change, entry: Entry, before: os.stat_result | None) -> str:
+        """Return the path of the new content, with its time and the mode of the old file."""
         if entry.kind is Kind.SYMLINK:
             link = self.replacer.temp_path()
             os.symlink(entry.target, link)
             return link
         staged = self.staged(change)
         if staged is None:
-            raise OSError(errno.ENODATA, "its content did not arrive")
+            raise OSError(errno.ENODATA, "its content was not received")
         os.chmod(staged, _mode(entry, before))
         if entry.mtime_ns:
             os.utime(staged, ns=(entry.mtime_ns, entry.mtime_ns))
@@ -134,9 +138,11 @@ class Transition:
 
 
 def _mode(entry: Entry, before: os.stat_result | None) -> int:
-    """Permissions of the old file, else as the umask allows; executable where it is readable."""
-    visible = before.st_mode if before is not None and stat.S_ISREG(before.st_mode) else ~_umask()
-    base = visible & 0o666
+    """Return the permissions of the old file, else those that the umask allows; executable where it is readable."""
+    permissions = (
+        before.st_mode if before is not None and stat.S_ISREG(before.st_mode) else ~_umask()
+    )
+    base = permissions & 0o666
     return base | ((base & 0o444) >> 2 if entry.executable else 0)
 
 

@@ -1,5 +1,6 @@
-"""Opens the parent directory of a path part by part and never through a link, so that nothing outside the root can be
-reached."""
+"""Opens the parent directory of a path part by part and never through a link, so that nothing outside of the root is
+reached.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +13,20 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 class Directories:
-    """Opens directories below a root; the last one stays open."""
+    """Opens directories below a root. The last one stays open."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._open: tuple[str, int] | None = None
 
     def open_parent(self, path: str, make: bool = False) -> tuple[int, str]:
-        """The open parent directory of a path (`make`: created if need be), and its name there. Raises OSError."""
+        """Return the open parent directory of a path (with `make` created if necessary), and its name there. Raises
+        OSError.
+        """
         parent, _, name = path.rpartition("/")
         if self._open is None or self._open[0] != parent:
             self.close()
-            self._open = (parent, _opened(self._root, parent, make))
+            self._open = (parent, _open_directory(self._root, parent, make))
         return self._open[1], name
 
     def close(self) -> None:
@@ -32,7 +35,7 @@ class Directories:
             self._open = None
 
 
-def _opened(root: Path, folder: str, make: bool) -> int:
+def _open_directory(root: Path, folder: str, make: bool) -> int:
     at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     for part in folder.split("/") if folder else ():
         try:
@@ -47,7 +50,7 @@ def _opened(root: Path, folder: str, make: bool) -> int:
 
 
 def status_of(name: str, folder: int) -> os.stat_result | None:
-    """The lstat result of a name; None: it does not exist."""
+    """Return the lstat result of a name, or None if it does not exist."""
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -55,9 +58,9 @@ def status_of(name: str, folder: int) -> os.stat_result | None:
 
 
 def reason_of(error: OSError) -> str:
-    """Why a path could not be changed."""
+    """Return why a path could not be changed."""
     if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
         return "the directory stays: it holds files that are not synced"
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return "a part of the way to it is a link or a file"
+        return "a directory in its path is a link or a file"
     return os.strerror(error.errno) if error.errno else str(error)

@@ -1,6 +1,7 @@
 """Flushes new contents to the disk before they get their names.
 
-A loss of power then leaves the old file or the new one, never an empty one, which the next sync would take for an edit.
+After a loss of power the disk then has the old file or the new one, never an empty one, which the next sync would
+take for an edit.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-_FEW = 16  # files that are flushed one by one; for more, the whole file system
+_FEW = 16  # up to so many files are flushed one by one, for more the whole file system
 
 
 def flush(folder: Path, files: Sequence[Path]) -> None:
-    """Waits until these files of a directory are on the disk. Raises OSError."""
+    """Wait until these files of a directory are on the disk. Raises OSError."""
     if len(files) > _FEW:
         _flush_all(folder)
         return
     for path in files:
-        with suppress(FileNotFoundError):  # its download failed
+        with suppress(FileNotFoundError):  # the download of this file failed
             _flush_one(path)
 
 

@@ -1,6 +1,7 @@
 """Creates, overwrites and removes files so that no version is ever lost.
 
-A file that is overwritten or removed gets a second name first, is checked for changes, and goes to the version store.
+A file that is overwritten or removed first gets a second name, is checked for changes, and then goes to the version
+store.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from hai_sync.file_fingerprint import Fingerprint, fingerprint
 from hai_sync.version_store import VersionStore
 
 FaultHook = Callable[[str], None]
-"""Called before each step that changes the disk, with its name; tests raise from it."""
+"""Called with the name of each step that changes the disk, before the step. Tests raise errors from it."""
 
 BACKUP_PREFIX = "held-"
-"""Prefix of the names of old versions that are not in the version store yet."""
+"""Prefix of the names of old versions that are not yet in the version store."""
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
 _CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
@@ -35,7 +36,7 @@ class PathChanged(Exception):
 
 @dataclass(slots=True)
 class SafeReplace:
-    """Replaces files. `temp_dir`: on the same file system, for old versions before they go to `versions`."""
+    """Replaces files. `temp_dir` is on the same file system, for old versions before they go to `versions`."""
 
     expected: Mapping[str, Fingerprint]
     versions: VersionStore
@@ -44,18 +45,18 @@ class SafeReplace:
     _number: int = 0
 
     def temp_path(self) -> str:
-        """A new name in `temp_dir`."""
+        """Return a new path in `temp_dir`."""
         self._number += 1
         return str(self.temp_dir / f"{BACKUP_PREFIX}{os.getpid()}-{self._number}")
 
     def require_unchanged(self, path: str, status: os.stat_result | None, exists: bool) -> None:
-        """Raises PathChanged unless the path is as expected; not `exists`: unless it is missing."""
+        """Raise PathChanged unless the path is as expected or, without `exists`, missing."""
         current = fingerprint(status) if status is not None else None
         if current != (self.expected.get(path) if exists else None):
             raise PathChanged("it changed meanwhile")
 
     def remove(self, path: str, folder: int, name: str) -> None:
-        """Removes a file: renames it, checks it, and puts it back if it has changed."""
+        """Remove a file: rename it, check it, and restore its name if it has changed."""
         backup = self.temp_path()
         self.fault_hook("hold")
         os.rename(name, backup, src_dir_fd=folder)
@@ -68,7 +69,7 @@ class SafeReplace:
         self.versions.add(backup, path)
 
     def create(self, staged: str, folder: int, name: str) -> None:
-        """Creates a file by a hard link, which unlike a rename overwrites nothing that was created meanwhile."""
+        """Create a file by a hard link. Unlike a rename, this never overwrites a file that was created meanwhile."""
         self.fault_hook("create")
         try:
             os.link(staged, name, dst_dir_fd=folder, follow_symlinks=False)
@@ -77,13 +78,13 @@ class SafeReplace:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            os.rename(staged, name, dst_dir_fd=folder)  # a file system without links
+            os.rename(staged, name, dst_dir_fd=folder)  # the file system has no hard links
             return
         self.fault_hook("created")
         os.unlink(staged)
 
     def overwrite(self, path: str, staged: str, folder: int, name: str) -> None:
-        """Overwrites a file; the old one gets another name in the same step, so that a concurrent write is not lost."""
+        """Overwrite a file. The old one gets another name in the same step, so that a concurrent write is not lost."""
         backup = self.temp_path()
         self.fault_hook("hold")
         os.rename(staged, backup)
@@ -98,20 +99,20 @@ class SafeReplace:
         self.versions.add(backup, path)
 
     def _replace(self, new: str, folder: int, name: str) -> str:
-        """Replaces in two steps; returns the path of the old file."""
+        """Replace a file in two steps. Return the path of the old file."""
         backup = self.temp_path()
         try:
             os.link(name, backup, src_dir_fd=folder, follow_symlinks=False)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            os.rename(name, backup, src_dir_fd=folder)  # the name is missing for a moment
+            os.rename(name, backup, src_dir_fd=folder)  # the name does not exist for a moment
         os.replace(new, name, dst_dir_fd=folder)
         return backup
 
 
 def _ignoring_ctime(backup: str, before: Fingerprint | None) -> Fingerprint:
-    """The fingerprint after a rename; `before` if it differs only in ctime, which a rename sets."""
+    """Return the fingerprint after a rename, or `before` if it differs only in ctime, which a rename sets."""
     current = fingerprint(os.lstat(backup))
     if before is None or len(before) != len(current):
         return current
@@ -119,7 +120,9 @@ def _ignoring_ctime(backup: str, before: Fingerprint | None) -> Fingerprint:
 
 
 def exchange(path: str, folder: int, name: str) -> bool:
-    """Exchanges a path with a name in an open directory atomically. False: not supported. Raises OSError."""
+    """Exchange a path with a name in an open directory atomically. Return False if that is not supported. Raises
+    OSError.
+    """
     rename = _rename()
     if rename is None:
         return False

@@ -1,1 +1,1 @@
-"""Events of changed files, and the socket for requests to a daemon."""
+"""Watches for changed files, and the socket for requests to a daemon."""

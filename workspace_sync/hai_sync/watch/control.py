@@ -1,7 +1,7 @@
-"""Requests to a running daemon: one line of JSON each way, over a unix socket in the workspace.
+"""Sends requests to a running daemon: one line of JSON each way, over a unix socket in the workspace.
 
-Imports only the standard library: `push` queries the daemon before anything else is imported. Socket paths are limited
-to about a hundred bytes, so a long one is reached through the open directory.
+This module imports only the standard library, because `push` queries the daemon before anything else is imported.
+Socket paths are limited to about a hundred bytes, so a long one is reached through the open directory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VARIABLES = (
     *("HAI_SERVER", "MARSV2_SERVER", "HAI_PROFILE", "HAI_CONFIG", "XDG_CONFIG_HOME", "HOME"),
     *("grpc_proxy", "https_proxy", "http_proxy"),
 )
-"""With the file of profiles they decide which server a command that names no profile connects to."""
+"""With the file of profiles, these variables decide the server of a command that names no profile."""
 
 _MAX_SOCKET_PATH = 100
 _NO_REPLY = "the daemon of this workspace does not answer; end its process (a `watch start`), and start it again"
@@ -29,7 +29,7 @@ _NO_REPLY = "the daemon of this workspace does not answer; end its process (a `w
 def query_daemon(
     private_dir: str | os.PathLike[str], request: Mapping[str, Any], timeout: float = 3600.0
 ) -> Any:
-    """The reply of the daemon; None: no daemon runs. Raises TimeoutError."""
+    """Return the reply of the daemon, or None if no daemon runs. Raises TimeoutError."""
     if not os.path.exists(os.path.join(private_dir, SOCKET_NAME)):
         return None
     with socket.socket(socket.AF_UNIX) as client:
@@ -47,7 +47,7 @@ def query_daemon(
 
 
 class ShortSocketPath:
-    """Context manager for a short enough path to the socket."""
+    """Context manager for a path to the socket that is short enough."""
 
     def __init__(self, private_dir: str | os.PathLike[str]) -> None:
         self._private_dir = private_dir
@@ -66,7 +66,7 @@ class ShortSocketPath:
 
 
 def server_choice(config: str) -> str:
-    """A value that is equal when a command connects to the same server; `config`: the file of profiles."""
+    """Return a text that is equal for commands that connect to the same server. `config` is the file of profiles."""
     chosen: list[str | int | None] = [os.environ.get(name) for name in _VARIABLES]
     try:
         status = os.stat(config)

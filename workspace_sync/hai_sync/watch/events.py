@@ -1,8 +1,8 @@
 """Reports paths that may have changed. The receiver scans them again.
 
-Where events are not available (a network file system, the limit of inotify) the hint is "anything", at an interval. A
-cookie is a private file whose event tells that all earlier events have arrived. After a loss of events, watching starts
-again, and everything is scanned.
+If events are not available (on a network file system, or at the limit of inotify), every path may have changed, at an
+interval. A cookie is a private file whose event shows that all earlier events have arrived. After a loss of events,
+watching starts again, and everything is scanned.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ else:
     from hai_sync.watch.watchfiles_backend import changed_paths
 
 POLL_SECONDS = 5.0
-_RESTART_SECONDS = 0.2  # a start walks the tree, and more events may be lost soon
+_RESTART_SECONDS = 0.2  # a start walks the tree, and more events may be lost meanwhile
 _COOKIE = "cookie-"
 _WATCH_LIMIT_REACHED = (
     "the limit of inotify watches is reached; "
@@ -36,7 +36,7 @@ _NETWORK_TYPES = frozenset(
 
 
 class Events:
-    """The events of one root. `why_polling`: why there are none."""
+    """The events of one root. `why_polling` says why there are none, and is empty otherwise."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
@@ -46,7 +46,7 @@ class Events:
         self.why_polling = network_type(root)
 
     async def hints(self) -> AsyncGenerator[set[str] | None, None]:
-        """Yields sets of paths; None: anything may have changed. Ends when the root is removed."""
+        """Yield sets of paths that may have changed; None means all paths. This ends when the root is removed."""
         if not self.why_polling:
             try:
                 while self._root_exists():
@@ -62,16 +62,18 @@ class Events:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _watched(self) -> AsyncGenerator[set[str] | None, None]:
-        """Yields hints until events are lost or the root is removed."""
+        """Yield hints until events are lost or the root is removed."""
         async with aclosing(changed_paths(self._root)) as batches:
-            yield await anext(batches)  # changes from before the watch
+            yield await anext(batches)  # changes that happened before the watch
             async for paths in batches:
                 if paths is None or not self._root_exists():
                     return
                 private = {path for path in paths if is_private(path)}
                 if hints := paths - private:
                     yield hints
-                self._note_cookies(private)  # after the hints, so that `caught_up` covers them
+                self._note_cookies(
+                    private
+                )  # after the hints, so that `wait_until_caught_up` covers them
 
     def _root_exists(self) -> bool:
         return os.path.isdir(self._root)
@@ -81,8 +83,8 @@ class Events:
             if event := self._cookies.get(os.path.basename(path)):
                 event.set()
 
-    async def caught_up(self, timeout: float = 0.5) -> bool:
-        """Waits until every event up to now has arrived; False: no events arrive."""
+    async def wait_until_caught_up(self, timeout: float = 0.5) -> bool:
+        """Wait until every event up to now has arrived. Return False if no events arrive."""
         if self.why_polling:
             return False
         name = f"{_COOKIE}{os.getpid()}-{next(self._numbers)}"
@@ -102,7 +104,7 @@ class Events:
 
 
 def network_type(root: Path) -> str:
-    """The network file system of a path, which reports no events of other hosts; empty: a local one."""
+    """Return the network file system of a path, which reports no events of other hosts; empty for a local one."""
     try:
         mounts = Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -120,4 +122,4 @@ def network_type(root: Path) -> str:
 def _describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return _WATCH_LIMIT_REACHED
-    return f"no events can be had: {error}"
+    return f"no events are available: {error}"

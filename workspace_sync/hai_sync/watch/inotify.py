@@ -14,7 +14,9 @@ WAIT_SECONDS = 1.0
 
 
 async def changed_paths(root: str) -> AsyncGenerator[set[str] | None, None]:
-    """Yields changed paths, sometimes an empty set. The first None: watching has begun; another: it must restart."""
+    """Yield changed paths, sometimes an empty set. The first None means that watching has begun, a later one that it
+    must restart.
+    """
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     initial_id = _root_id(root)
     with closing(Inotify(root, is_private)) as watcher:
@@ -35,7 +37,7 @@ async def changed_paths(root: str) -> AsyncGenerator[set[str] | None, None]:
 
 
 def _root_id(root: str) -> str:
-    """Changes when the root is unmounted or mounted again."""
+    """Return a text that changes when the root is unmounted or mounted again."""
     try:
         return root_id(root)
     except OSError:

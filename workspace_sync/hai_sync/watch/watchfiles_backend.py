@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator
 
 from watchfiles import awatch
 
-POLL_MS = 3  # polls for new events; costs 1 % of a core
+POLL_MS = 3  # interval of polling for new events, which costs 1 % of a core
 TIMEOUT_MS = 1000
 
 
 async def changed_paths(root: str) -> AsyncGenerator[set[str] | None, None]:
-    """As `inotify.changed_paths`, but without an end."""
+    """Yield changed paths as `inotify.changed_paths` does, but never end."""
     yield None
     watcher = awatch(
         root,

@@ -1,1 +1,3 @@
-"""The connection to the server: channel, retries, streaming calls, and errors of gRPC as errors of hai.client."""
+"""The connection to the server: channels, retries, streaming calls, and the conversion of gRPC errors to those of
+hai.client.
+"""

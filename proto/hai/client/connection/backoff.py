@@ -1,4 +1,4 @@
-"""Delays between attempts: exponential, with jitter."""
+"""Computes delays between attempts: exponential, with jitter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections.abc import Iterator
 
 
 def delays(first: float = 0.1, largest: float = 5.0) -> Iterator[float]:
-    """Seconds to wait before each attempt. They double; jitter of up to half keeps clients from retrying together."""
+    """Yield the seconds to wait before each attempt.
+
+    The delays double up to `largest`. Jitter of up to half a delay prevents that many clients retry at the same
+    moment.
+    """
     step = first
     while True:
         yield step * random.uniform(0.5, 1.0)

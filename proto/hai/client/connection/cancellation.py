@@ -1,7 +1,7 @@
-"""Tells a cancellation of the asyncio task itself from one of something that it waits for.
+"""Distinguishes a cancellation of the current asyncio task from one of something that the task awaits.
 
-asyncio raises CancelledError for both. The second one passes every `except Exception`, and a task that ends by it
-counts as cancelled: task groups, callbacks and `gather` treat that as an intended end.
+asyncio raises CancelledError for both. The error of a cancelled awaitable passes every `except Exception`, and a task
+that ends by it counts as cancelled: task groups, callbacks and `gather` treat that as an intended end.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 
 
 class CancelledWithin(RuntimeError):
-    """Something that a task waited for was cancelled, but not the task."""
+    """A task awaited something that was cancelled, but the task itself was not cancelled."""
 
 
 def is_being_cancelled() -> bool:
-    """Whether the current asyncio task is being cancelled."""
+    """Return whether the current asyncio task is being cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def raise_forgotten_cancellation() -> None:
-    """Call after an `except*` around a TaskGroup whose body only ends by an error.
+    """Raise CancelledError if the current task is being cancelled. Call this after an `except*` around a TaskGroup.
 
-    When a part of the group fails just as the task is cancelled, a group of Python before 3.13 raises only the failure,
-    and the task would never end. (When a part fails after the end of the body, such a group counts that as a
-    cancellation of the task: hence the condition.)
+    The body of the TaskGroup must end only by an error. When a part of the group fails just as the task is cancelled,
+    Python before 3.13 raises only the failure, and the task would never end. When a part fails after the end of the
+    body, such a Python counts the failure as a cancellation of the task; the condition covers that case.
     """
     if is_being_cancelled():
         raise asyncio.CancelledError
@@ -35,7 +35,9 @@ def raise_forgotten_cancellation() -> None:
 
 @contextmanager
 def cancelled_only_from_outside(work: str) -> Iterator[None]:
-    """Turn a cancellation that was not meant for the current task into an error. `work` names the work in it."""
+    """Raise CancelledWithin in place of a CancelledError that was not meant for the current task. `work` names the
+    code in the block.
+    """
     try:
         yield
     except asyncio.CancelledError as error:
@@ -45,9 +47,10 @@ def cancelled_only_from_outside(work: str) -> Iterator[None]:
 
 
 def error_of(task: asyncio.Task[Any]) -> BaseException | None:
-    """The error that ended a finished task, or an error for a cancellation that was not meant for it; else None.
+    """Return the error that ended a finished task, or None if it succeeded or was cancelled on purpose.
 
-    `task.cancelled()` alone does not tell whether `task.cancel()` was called.
+    A cancellation that was not meant for the task counts as an error. `task.cancelled()` alone does not tell whether
+    `task.cancel()` was called.
     """
     if not task.cancelled():
         return task.exception()

@@ -1,7 +1,7 @@
-"""From a gRPC status to the client's errors.
+"""Converts a gRPC status to an error of the client.
 
-grpc_status cannot read a caught AioRpcError (it wants the call object), so the details are parsed
-here out of the trailing metadata.
+The package grpc_status cannot read a caught AioRpcError, since it needs the call object. The details are therefore
+parsed here from the trailing metadata.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hai.client.errors import (
     explain_certificate,
 )
 
-_KINDS: Mapping[StatusCode, type[HaiError]] = {
+_ERROR_TYPES: Mapping[StatusCode, type[HaiError]] = {
     StatusCode.NOT_FOUND: NotFound,
     StatusCode.PERMISSION_DENIED: Denied,
     StatusCode.UNAUTHENTICATED: Unauthenticated,
@@ -43,7 +43,7 @@ _KINDS: Mapping[StatusCode, type[HaiError]] = {
     StatusCode.ABORTED: Conflict,
     StatusCode.RESOURCE_EXHAUSTED: LimitReached,
     StatusCode.UNAVAILABLE: Unreachable,
-    StatusCode.CANCELLED: Unreachable,  # by a server that stops
+    StatusCode.CANCELLED: Unreachable,  # sent by a server that is shutting down
     StatusCode.DEADLINE_EXCEEDED: TimedOut,
 }
 
@@ -70,17 +70,19 @@ _TOKEN_MESSAGES: Mapping[str, str] = {
 
 
 def to_error(error: AioRpcError, address: str, *, token: bool = True) -> HaiError:
-    """The same failure as an error of this package; `address` names the server in it, `token`: one was sent."""
+    """Return the failure as an error of this package. `address` names the server in the message; `token` says whether
+    one was sent.
+    """
     if error.code() is StatusCode.UNAUTHENTICATED and not token:
         return Unauthenticated(f"there is no token for the server at {address}", hint=_NO_TOKEN)
-    info, violations = _details(error)
-    wrong, way_out = explain_certificate(error.details() or "")
-    if wrong and not info.reason:
-        return Untrusted(f"the server at {address} {wrong}", hint=way_out)
-    kind = Unreachable if is_broken(error) else _KINDS.get(error.code(), ServerError)
+    info, violations = _parse_details(error)
+    fault, fault_hint = explain_certificate(error.details() or "")
+    if fault and not info.reason:
+        return Untrusted(f"the server at {address} {fault}", hint=fault_hint)
+    kind = Unreachable if is_broken(error) else _ERROR_TYPES.get(error.code(), ServerError)
     reason = info.reason or _reason(error, kind)
     message = _message(error, kind, reason, address, from_server=bool(info.reason))
-    hint = _PERHAPS_TLS if _hung_up(error) else _HINTS.get(reason, "")
+    hint = _PERHAPS_TLS if _is_hang_up(error) else _HINTS.get(reason, "")
     if kind is Invalid:
         return Invalid(message, violations, reason=reason, hint=hint)
     return kind(message, reason=reason, hint=hint)
@@ -90,8 +92,8 @@ def _reason(error: AioRpcError, kind: type[HaiError]) -> str:
     return "UNIMPLEMENTED" if error.code() is StatusCode.UNIMPLEMENTED else kind.default_reason
 
 
-def _hung_up(error: AioRpcError) -> bool:
-    """A server with TLS does so to who speaks plain text."""
+def _is_hang_up(error: AioRpcError) -> bool:
+    """Return whether the server closed the connection at once, as one with TLS does when a client sends plain text."""
     return (error.details() or "").endswith("Socket closed")
 
 
@@ -100,47 +102,47 @@ def _message(
 ) -> str:
     details = (error.details() or "").strip()
     if kind is Unreachable and not from_server:
-        # Before the cause stand the layers of gRPC that passed it on.
+        # gRPC puts the names of its layers before the cause
         cause = "" if is_broken(error) else details.rpartition(": ")[2].rstrip("]")
         return f"cannot reach the server at {address}: {cause or 'the connection was lost'}"
     if kind is TimedOut and not from_server:
         return f"the server at {address} did not answer in time"
     if reason == "UNIMPLEMENTED":
-        told = f" ({details})" if details else ""
-        return (
-            f"the server at {address} does not know this call{told}: it is older than this client"
-        )
+        server_text = f" ({details})" if details else ""
+        return f"the server at {address} does not know this call{server_text}: it is older than this client"
     if kind is Unauthenticated and reason in _TOKEN_MESSAGES:
         return _TOKEN_MESSAGES[reason].format(address=address)
     return details or f"the server at {address} answered {error.code().name}"
 
 
-def _details(error: AioRpcError) -> tuple[ErrorInfo, tuple[Violation, ...]]:
+def _parse_details(error: AioRpcError) -> tuple[ErrorInfo, tuple[Violation, ...]]:
     info, bad = ErrorInfo(), BadRequest()
-    for detail in _status(error).details:
+    for detail in _parse_status(error).details:
         if detail.Is(ErrorInfo.DESCRIPTOR):
             detail.Unpack(info)
         elif detail.Is(BadRequest.DESCRIPTOR):
             detail.Unpack(bad)
-    named = _named if info.reason == "UNKNOWN_FIELD" else str
-    return info, tuple(Violation(named(v.field), v.description) for v in bad.field_violations)
+    to_field_name = _readable_field_name if info.reason == "UNKNOWN_FIELD" else str
+    return info, tuple(
+        Violation(to_field_name(v.field), v.description) for v in bad.field_violations
+    )
 
 
-def _named(field: str) -> str:
-    """Of hai.v1.OptionsSpec.32, which is only a number to an older server, what it is to us."""
+def _readable_field_name(field: str) -> str:
+    """Return the name of a field that an older server knows only by number, such as hai.v1.OptionsSpec.32."""
     message, _, number = field.rpartition(".")
     try:
-        known = descriptor_pool.Default().FindMessageTypeByName(message)
-        return f"{known.name}.{known.fields_by_number[int(number)].name}"
+        message_type = descriptor_pool.Default().FindMessageTypeByName(message)
+        return f"{message_type.name}.{message_type.fields_by_number[int(number)].name}"
     except (KeyError, ValueError):
         return field
 
 
-def _status(error: AioRpcError) -> Status:
+def _parse_status(error: AioRpcError) -> Status:
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin" and isinstance(value, bytes):
             try:
                 return Status.FromString(value)
-            except DecodeError:  # a proxy in between may write what it likes
+            except DecodeError:  # a proxy may have written other data
                 break
     return Status()

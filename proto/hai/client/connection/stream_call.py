@@ -1,10 +1,10 @@
-"""A streaming call whose end is always an AioRpcError, whichever side ended it.
+"""A streaming call that always ends with an AioRpcError, whichever side ended it.
 
-grpc.aio reports the end of a call in four ways. It raises AioRpcError for the status of the server, CancelledError when
-this side cancelled the call or closed its channel, InvalidStateError when a write comes after the end, and an
-INTERNAL of its own when a write failed (grpc/grpc#36066). A CancelledError passes every `except` for errors and ends
-the asyncio task around the call without a trace, although that task was not cancelled. `StreamCall` raises
-CancelledError only when the asyncio task itself is being cancelled.
+grpc.aio reports the end of a call in four ways. It raises AioRpcError for the status of the server, CancelledError if
+this side cancelled the call or closed its channel, InvalidStateError if a write comes after the end, and a status
+INTERNAL of its own if a write failed (grpc/grpc#36066). A CancelledError passes every `except Exception` and ends the
+surrounding asyncio task without a trace, although that task was not cancelled. `StreamCall` raises CancelledError
+only when the asyncio task itself is being cancelled.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 Result = TypeVar("Result")
 
-_CORE = "Internal error from Core"
-_PATIENCE_SECONDS = 1.0  # gRPC reports a failed write and the server's status from one event
+_WRITE_FAILED = "Internal error from Core"
+_STATUS_SECONDS = 1.0  # time for the server's status to arrive after a failed write: gRPC reports both from one event
 _CANCELLED_BY_GRPC = "Locally cancelled by application!"
 _CANCELLED_HERE = "cancelled on this side: its channel was closed, or its reader or writer was"
 
 
 def is_broken(error: aio.AioRpcError) -> bool:
-    """Whether this is gRPC's own status for a write that failed."""
-    return error.code() is StatusCode.INTERNAL and error.details() == _CORE
+    """Return whether this is gRPC's own status for a write that failed."""
+    return error.code() is StatusCode.INTERNAL and error.details() == _WRITE_FAILED
 
 
 class StreamCall(Generic[Request, Answer]):
-    """A call with a stream of answers, with or without a stream of requests. Create it right after the call.
+    """A call with a stream of answers, with or without a stream of requests. Create it immediately after the call.
 
-    As in gRPC, a read or a write that is cancelled, also by a timeout around it, ends the call.
+    As in gRPC, a cancelled read or write ends the call, also if a timeout cancelled it.
     """
 
     def __init__(
@@ -45,43 +45,45 @@ class StreamCall(Generic[Request, Answer]):
         loop = asyncio.get_running_loop()
         self._call: Any = call
         self._answers: AsyncIterator[Answer] | None = None
-        self._reason: str | None = None
-        self._connected = False
+        self._cancel_reason: str | None = None
+        self._can_send = False
         self._ended: asyncio.Future[None] = loop.create_future()
-        self._first: asyncio.Future[aio.AioRpcError] = loop.create_future()
-        call.add_done_callback(self._note_status)
+        self._server_status: asyncio.Future[aio.AioRpcError] = loop.create_future()
+        call.add_done_callback(self._record_status)
 
     def __aiter__(self) -> AsyncIterator[Answer]:
         return self
 
     async def __anext__(self) -> Answer:
-        """The next answer. Raises the AioRpcError of every end but OK, also a second time."""
+        """Return the next answer. Raises the AioRpcError of the call's end, except for OK, each time that this is
+        called.
+        """
         if self._answers is None:
             self._answers = aiter(self._call)
         try:
             return await anext(self._answers)
         except StopAsyncIteration:
-            self._call.cancel()  # it has ended, or an earlier read was cancelled, after which gRPC cannot read
+            self._call.cancel()  # it has ended, or gRPC cannot read after a cancelled read
         except (aio.AioRpcError, aio.InternalError):
             pass
         except asyncio.CancelledError:
-            self._call.cancel()  # gRPC does it too, except before the call has begun
+            self._call.cancel()  # gRPC cancels it too, but not before the call has begun
             if is_being_cancelled():
                 raise
         error = await self.status()
-        if error.code() is StatusCode.OK:  # a write may have failed after the end
+        if error.code() is StatusCode.OK:  # reached, for example, when a write failed after the end
             raise StopAsyncIteration
         raise error
 
     async def read(self) -> Answer | None:
-        """As `anext`, but None after the last answer of a call that ended with OK."""
+        """Return the next answer, or None after the last answer of a call that ended with OK."""
         try:
             return await anext(self)
         except StopAsyncIteration:
             return None
 
     async def write(self, request: Request) -> None:
-        """Send a request. Raises the AioRpcError of the call's end, also of OK, once it has ended."""
+        """Send a request. After the end of the call this raises its AioRpcError, also for OK."""
         try:
             await self._connect()
             await self._call.write(request)
@@ -89,40 +91,44 @@ class StreamCall(Generic[Request, Answer]):
         except (aio.AioRpcError, aio.InternalError):
             pass
         except asyncio.InvalidStateError:
-            if not self.done:  # it writes after `done_writing`
+            if not self.done:  # the caller writes after `done_writing`
                 raise
         except asyncio.CancelledError:
-            self._call.cancel()  # gRPC does it too, except before the call has begun
+            self._call.cancel()  # gRPC cancels it too, but not before the call has begun
             if is_being_cancelled():
                 raise
         raise await self.status()
 
     async def done_writing(self) -> None:
-        """Announce that no request follows. No error if the call has ended: reading raises its status."""
+        """Announce that no request follows. This is no error if the call has ended; reading raises the status."""
         try:
             await self._connect()
             with suppress(aio.AioRpcError, aio.InternalError):
                 await self._call.done_writing()
         except asyncio.CancelledError:
-            self._call.cancel()  # gRPC does it too, except before the call has begun
+            self._call.cancel()  # gRPC cancels it too, but not before the call has begun
             if is_being_cancelled():
                 raise
 
     async def initial_metadata(self) -> aio.Metadata:
-        """Metadata from before the first answer; empty if the call ended before."""
+        """Return the metadata from before the first answer. They are empty if the call ended earlier."""
         return cast(aio.Metadata, await self._call.initial_metadata())
 
     async def status(self) -> aio.AioRpcError:
-        """Wait for the end and return its status, OK included: that of the server where it sent one."""
+        """Wait for the end and return its status, OK included. The status of the server takes precedence over gRPC's
+        own.
+        """
         error = await _status(self._call)
         if is_broken(error):
-            await asyncio.wait([self._first], timeout=_PATIENCE_SECONDS)
-        return self._first.result() if self._first.done() else error
+            await asyncio.wait([self._server_status], timeout=_STATUS_SECONDS)
+        return self._server_status.result() if self._server_status.done() else error
 
     def cancel(self, reason: str = "") -> None:
-        """End the call. Its reader and writer get CANCELLED with this reason. No effect if it has ended."""
+        """End the call. Its reader and writer receive CANCELLED with this reason. A call that has ended stays
+        unchanged.
+        """
         if not self.done:
-            self._reason = reason or "cancelled by its user"
+            self._cancel_reason = reason or "cancelled by its user"
             self._call.cancel()
 
     @property
@@ -133,35 +139,35 @@ class StreamCall(Generic[Request, Answer]):
     @property
     def cancelled(self) -> bool:
         """Whether `cancel` has ended the call."""
-        return self._reason is not None
+        return self._cancel_reason is not None
 
     async def _connect(self) -> None:
         """Wait until requests can be sent, or the call ends.
 
-        gRPC would wait for ever to send on a call that was cancelled before it had a connection.
+        gRPC would wait forever to send on a call that was cancelled before it had a connection.
         """
-        if self._connected:
+        if self._can_send:
             return
         connecting = asyncio.ensure_future(self._call.wait_for_connection())
         try:
             await asyncio.wait([connecting, self._ended], return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not connecting.cancel() and not connecting.cancelled():
-                connecting.exception()  # the same as the status of the call
-        self._connected = True
+                connecting.exception()  # mark the error as retrieved; the status of the call is the same
+        self._can_send = True
 
-    def _note_status(self, call: Any) -> None:
-        """gRPC calls this each time that it sets a status, and never waits for one that is set."""
+    def _record_status(self, call: Any) -> None:
+        """Record the first status that is not gRPC's own. gRPC calls this each time that it sets a status."""
         error = _run_without_waiting(_status(call))
-        if not self._first.done() and not is_broken(error):
-            self._first.set_result(self._with_reason(error))
+        if not self._server_status.done() and not is_broken(error):
+            self._server_status.set_result(self._with_reason(error))
         if not self._ended.done():
             self._ended.set_result(None)
 
     def _with_reason(self, error: aio.AioRpcError) -> aio.AioRpcError:
         if error.code() is not StatusCode.CANCELLED or error.details() != _CANCELLED_BY_GRPC:
             return error
-        details = _CANCELLED_HERE if self._reason is None else self._reason
+        details = _CANCELLED_HERE if self._cancel_reason is None else self._cancel_reason
         return aio.AioRpcError(
             StatusCode.CANCELLED, error.initial_metadata(), error.trailing_metadata(), details
         )

@@ -11,44 +11,44 @@ from hai.client.connection.backoff import delays
 from hai.client.errors import Closed, Unreachable, Untrusted
 
 NOTIFY_AFTER_SECONDS = 3.0
-"""Seconds without a server until the caller is notified; a restart takes less."""
+"""Seconds without a server after which the caller is notified. A restart takes less."""
 
 Answer = TypeVar("Answer")
 Position = TypeVar("Position")
 OnLost = Callable[[Unreachable], None]
 
 
-class _Patience:
-    """Waits between attempts, and records since when no server has answered."""
+class _OutageTimer:
+    """Waits between attempts, and measures how long no server has answered."""
 
-    def __init__(self, seconds: float | None, lost: OnLost | None) -> None:
+    def __init__(self, seconds: float | None, on_lost: OnLost | None) -> None:
         self._seconds = seconds
-        self._lost = lost
+        self._lost = on_lost
         self.reset()
 
     def reset(self) -> None:
-        """The server answered: forget earlier failures."""
+        """Forget earlier failures after an answer of the server."""
         self._delays: Iterator[float] = delays()
         self._notified = False
-        self._silent_since: float | None = None
+        self._outage_began: float | None = None
 
     async def wait(self, error: Unreachable | None) -> None:
-        """Pause before the next attempt. Raises the error when the patience is exceeded."""
+        """Wait before the next attempt. Raises the error after too many seconds without a server."""
         now = asyncio.get_running_loop().time()
-        if self._silent_since is None:
-            self._silent_since = now
+        if self._outage_began is None:
+            self._outage_began = now
         delay = next(self._delays)
         if error and self._seconds is not None:
-            remaining = self._silent_since + self._seconds - now
+            remaining = self._outage_began + self._seconds - now
             if remaining <= 0:
                 raise error
             delay = min(delay, remaining)
-        if error and now - self._silent_since >= NOTIFY_AFTER_SECONDS:
+        if error and now - self._outage_began >= NOTIFY_AFTER_SECONDS:
             self._notify(error)
         await asyncio.sleep(delay)
 
     def _notify(self, error: Unreachable) -> None:
-        """Call `lost` once for each outage."""
+        """Call `on_lost` once for each outage."""
         if self._lost and not self._notified:
             self._lost(error)
         self._notified = True
@@ -61,22 +61,23 @@ async def resume_stream(
     *,
     patience: float | None = None,
     endless: bool = False,
-    lost: OnLost | None = None,
+    on_lost: OnLost | None = None,
 ) -> AsyncGenerator[Answer, None]:
-    """Yield answers; after each loss of the server, reopen the stream at the position of the last answer.
+    """Yield answers. After each loss of the server, reopen the stream at the position of the last answer.
 
-    An endless stream is also reopened when the server ends it, which a stopping server does. `lost` is called once
-    for each outage, with the reason.
+    An endless stream is also reopened when the server ends it, as a server does when it shuts down. `on_lost` is
+    called once for each outage, with the reason. Raises Unreachable after `patience` seconds without a server; None
+    means no limit.
     """
-    waiting = _Patience(patience, lost)
+    timer = _OutageTimer(patience, on_lost)
     while True:
         failure: Unreachable | None = None
         try:
             async with aclosing(
                 reopen(position)
-            ) as answers:  # ends the call when the consumer stops
+            ) as answers:  # ends the call when the consumer stops iterating
                 async for answer in answers:
-                    waiting.reset()
+                    timer.reset()
                     position = position_of(answer)
                     yield answer
         except (Untrusted, Closed):
@@ -85,11 +86,14 @@ async def resume_stream(
             failure = error
         if failure is None and not endless:
             return
-        await waiting.wait(failure)
+        await timer.wait(failure)
 
 
 async def merge_streams(*streams: AsyncGenerator[Answer, None]) -> AsyncGenerator[Answer, None]:
-    """Yield the answers of all streams. Each stream is read one answer ahead; all end with the first that ends."""
+    """Yield the answers of all streams in the order in which they arrive.
+
+    Each stream is read one answer ahead. When one stream ends, all of them are closed.
+    """
     waiting = {asyncio.ensure_future(anext(stream, None)): stream for stream in streams}
     try:
         while waiting:

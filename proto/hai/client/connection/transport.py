@@ -1,4 +1,4 @@
-"""One channel to the server: TLS, token, deadlines, retries; errors leave it as HaiError."""
+"""Transport of calls to the server: TLS, token, deadlines and retries. Every failure is raised as HaiError."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ Answer = TypeVar("Answer")
 DEADLINE_SECONDS = 10.0
 ATTEMPTS = 4
 LEADERLESS_ATTEMPTS = 12
-"""Attempts while servers answer but none leads: four to nine seconds. A new leader is elected within four."""
+"""Attempts while servers answer but none of them leads: these take four to nine seconds. A new leader is elected
+within four.
+"""
 MESSAGE_BYTES = 16 * 1024 * 1024
 
 _CORRECT_CA = "correct `ca` in the profile"
@@ -50,10 +52,10 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
 
 
 class Transport(Protocol):
-    """What resources need of a connection. fake/server.py implements it too."""
+    """The methods of a connection that resources use. `Connection` and `fake.server.FakeTransport` implement them."""
 
     def stub(self, stub_class: Callable[[aio.Channel], Stub]) -> Stub:
-        """The calls of a service."""
+        """Return the stub of a service."""
 
     async def unary(
         self,
@@ -63,12 +65,14 @@ class Transport(Protocol):
         retry: bool = False,
         deadline: float | None = None,
     ) -> Answer:
-        """One call, within `deadline` or the default. It is repeated only with `retry`, while no server answers."""
+        """Make one call, within `deadline` seconds or the default. It is repeated only with `retry`, while no server
+        answers.
+        """
 
     def stream(
         self, call: aio.UnaryStreamMultiCallable[Request, Answer], request: Request
     ) -> AsyncGenerator[Answer, None]:
-        """One streaming call, without a deadline."""
+        """Make a call with a stream of answers, without a deadline."""
 
     def duplex(
         self,
@@ -78,11 +82,11 @@ class Transport(Protocol):
         """Send requests and yield answers, without a deadline."""
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
 
 
 class Connection:
-    """The transport to a real server."""
+    """The transport to a server over gRPC."""
 
     def __init__(self, profile: Profile, *, deadline: float = DEADLINE_SECONDS) -> None:
         profile.check()
@@ -101,7 +105,7 @@ class Connection:
         )
 
     def stub(self, stub_class: Callable[[aio.Channel], Stub]) -> Stub:
-        """The calls of a service."""
+        """Return the stub of a service."""
         return stub_class(cast(aio.Channel, self._channel))
 
     async def unary(
@@ -112,26 +116,26 @@ class Connection:
         retry: bool = False,
         deadline: float | None = None,
     ) -> Answer:
-        """One call. The deadline covers all attempts together."""
+        """Make one call. The deadline covers all attempts together."""
         loop = asyncio.get_running_loop()
-        ends = loop.time() + (self._deadline if deadline is None else deadline)
+        deadline_at = loop.time() + (self._deadline if deadline is None else deadline)
         await self._connect()
         attempts = ATTEMPTS
         for attempt, delay in enumerate(delays(largest=1.0), start=1):
-            remaining = ends - loop.time()
+            remaining = deadline_at - loop.time()
             try:
                 return await call(request, timeout=remaining, metadata=self._metadata)
             except aio.AioRpcError as error:
-                failure = self._error(error)
+                failure = self._convert_error(error)
                 if failure.reason == "NO_LEADER":
                     attempts = LEADERLESS_ATTEMPTS
-                last = attempt >= attempts or delay >= ends - loop.time()
+                last = attempt >= attempts or delay >= deadline_at - loop.time()
                 if last or not retry or not _is_retriable(failure):
                     raise failure from error
             except asyncio.CancelledError:
                 if is_being_cancelled():
                     raise
-                raise self._closed() from None  # gRPC cancels the calls of a closed channel
+                raise self._closed_error() from None  # gRPC cancels the calls of a closed channel
             await asyncio.sleep(delay)
             await self._connect()
         raise AssertionError("delays never end")
@@ -139,35 +143,39 @@ class Connection:
     def stream(
         self, call: aio.UnaryStreamMultiCallable[Request, Answer], request: Request
     ) -> AsyncGenerator[Answer, None]:
-        """One streaming call; it is cancelled when its consumer stops."""
-        return self._answers(lambda: call(request, metadata=self._metadata))
+        """Make a call with a stream of answers. It is cancelled when its consumer stops iterating."""
+        return self._iterate_answers(lambda: call(request, metadata=self._metadata))
 
     def duplex(
         self,
         call: aio.StreamStreamMultiCallable[Request, Answer],
         requests: AsyncIterator[Request],
     ) -> AsyncGenerator[Answer, None]:
-        """Send requests and yield answers, without a deadline; cancelled when its consumer stops."""
-        return self._answers(lambda: call(metadata=self._metadata), requests)
+        """Send requests and yield answers, without a deadline. The call is cancelled when its consumer stops
+        iterating.
+        """
+        return self._iterate_answers(lambda: call(metadata=self._metadata), requests)
 
-    async def _answers(
+    async def _iterate_answers(
         self,
-        begin: Callable[[], aio.UnaryStreamCall[Any, Answer] | aio.StreamStreamCall[Any, Answer]],
+        start_call: Callable[
+            [], aio.UnaryStreamCall[Any, Answer] | aio.StreamStreamCall[Any, Answer]
+        ],
         requests: AsyncIterator[Any] | None = None,
     ) -> AsyncGenerator[Answer, None]:
         await self._connect()
-        stream: StreamCall[Any, Answer] = StreamCall(begin())
-        async with _written(stream, requests):
+        stream: StreamCall[Any, Answer] = StreamCall(start_call())
+        async with _writing_requests(stream, requests):
             try:
                 async for answer in stream:
                     yield answer
             except aio.AioRpcError as error:
-                raise self._error(error) from error
+                raise self._convert_error(error) from error
             finally:
                 stream.cancel("its reader left")
 
     async def close(self) -> None:
-        """End the connection. Running and later calls raise Closed."""
+        """Close the connection. Running and later calls raise Closed."""
         self._is_closed = True
         if "_channel" in self.__dict__:
             await self._channel.close()
@@ -177,33 +185,35 @@ class Connection:
         try:
             if not self._is_closed:
                 await self._channel.connect()
-        except aio.UsageError:  # what gRPC raises for a channel that was closed meanwhile
+        except aio.UsageError:  # raised by gRPC for a channel that was closed meanwhile
             if not self._is_closed:
                 raise
         if self._is_closed:
-            raise self._closed()
+            raise self._closed_error()
 
-    def _closed(self) -> Closed:
+    def _closed_error(self) -> Closed:
         return Closed(f"the connection to the server at {self.profile.server} was closed")
 
-    def _error(self, error: aio.AioRpcError) -> HaiError:
+    def _convert_error(self, error: aio.AioRpcError) -> HaiError:
         if self._is_closed and error.code() is grpc.StatusCode.CANCELLED:
-            return self._closed()
-        from hai.client.connection.grpc_errors import to_error  # most programs never see an error
+            return self._closed_error()
+        from hai.client.connection.grpc_errors import (
+            to_error,
+        )  # imported late: most programs never have an error
 
         failure = to_error(error, self.profile.server, token=bool(self._metadata))
         if isinstance(failure, Unreachable | TimedOut):
-            self._channel.move_on()
+            self._channel.use_next_address()
         return failure
 
 
 @asynccontextmanager
-async def _written(
+async def _writing_requests(
     stream: StreamCall[Any, Any], requests: AsyncIterator[Any] | None
 ) -> AsyncGenerator[None, None]:
-    """Write the requests to a call within this context. An error of the requests ends the call and is raised here.
+    """Send the requests to a call while the block runs. An error of the requests ends the call and is raised here.
 
-    grpc can do it, but waits for ever for the next request of a call that has ended.
+    grpc can do this itself, but waits forever for the next request of a call that has ended.
     """
     if requests is None:
         yield
@@ -225,13 +235,13 @@ async def _write(stream: StreamCall[Any, Any], requests: AsyncIterator[Any]) -> 
         await stream.done_writing()
     except aio.AioRpcError:
         return  # reading raises the status
-    except BaseException:  # also a cancellation: the other requests would never be sent
+    except BaseException:  # also for a cancellation: the remaining requests would never be sent
         stream.cancel("its requests broke off")
         raise
 
 
 def open_channel(profile: Profile) -> aio.Channel:
-    """Open a channel for a profile: plaintext on loopback or if insecure, else TLS."""
+    """Open a channel for a profile: in plaintext on loopback or if the profile is insecure, else with TLS."""
     options = list(_OPTIONS)
     if on_loopback(profile.server):
         options.append(("grpc.enable_http_proxy", 0))  # a proxy cannot reach our loopback
@@ -243,7 +253,7 @@ def open_channel(profile: Profile) -> aio.Channel:
 
 
 def on_loopback(server: str) -> bool:
-    """True for addresses that never leave this machine."""
+    """Return whether an address never leaves this machine."""
     if server.startswith(("unix:", "unix-abstract:")):
         return True
     host = server.rpartition(":")[0].strip("[]") or server
@@ -256,17 +266,16 @@ def on_loopback(server: str) -> bool:
 
 
 def _is_retriable(failure: HaiError) -> bool:
-    """Whether another attempt may succeed."""
     return isinstance(failure, Unreachable) and not isinstance(failure, Untrusted | Closed)
 
 
 def _read_ca(path: str) -> bytes:
     try:
-        found = Path(path).read_bytes()
+        pem = Path(path).read_bytes()
     except OSError as error:
         raise UsageError(
             f"cannot read the certificate file {path}: {error.strerror}", hint=_CORRECT_CA
         ) from error
-    if b"-----BEGIN CERTIFICATE-----" not in found:
+    if b"-----BEGIN CERTIFICATE-----" not in pem:
         raise UsageError(f"there is no certificate (PEM) in {path}", hint=_CORRECT_CA)
-    return found
+    return pem

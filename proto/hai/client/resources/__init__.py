@@ -1,1 +1,1 @@
-"""One class for each service of the API except those of tasks."""
+"""One class for each service of the API, except for those about tasks."""

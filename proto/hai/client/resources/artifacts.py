@@ -1,4 +1,4 @@
-"""Artifacts: what tasks produce and need."""
+"""Artifacts: named data that tasks produce and read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Artifacts:
-    """Artifacts of the caller and of the caller's user groups."""
+    """Calls about artifacts of the caller and of the caller's user groups."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -42,7 +42,7 @@ class Artifacts:
         return self._transport.stub(ArtifactServiceStub)
 
     async def list(self, name: str = "", user_group: str = "") -> Sequence[Artifact]:
-        """Artifacts that are visible to the caller, optionally of one name or user group."""
+        """Return the artifacts that are visible to the caller, optionally only those of one name or user group."""
 
         def fetch_page(token: str) -> Awaitable[ListArtifactsResponse]:
             request = ListArtifactsRequest(name=name, user_group=user_group, page_token=token)
@@ -53,7 +53,7 @@ class Artifacts:
     async def get(
         self, name: str, version: str = "", user_group: str = "", owner: str = ""
     ) -> Artifact:
-        """One artifact. `owner` is for private ones; empty: the caller."""
+        """Return one artifact. `owner` applies to private ones; by default it is the caller."""
         request = GetArtifactRequest(name=name, version=version, user_group=user_group, owner=owner)
         return await self._transport.unary(self._stub.GetArtifact, request, retry=True)
 
@@ -63,21 +63,21 @@ class Artifacts:
         return await self._transport.unary(self._stub.CreateArtifact, request)
 
     async def update(self, artifact: Artifact) -> Artifact:
-        """Set type, location and description."""
+        """Change the type, location and description of an artifact."""
         request = UpdateArtifactRequest(artifact=artifact)
         return await self._transport.unary(self._stub.UpdateArtifact, request, retry=True)
 
     async def delete(
         self, name: str, version: str = "", user_group: str = "", owner: str = ""
     ) -> None:
-        """Remove an artifact from the list. Its files stay."""
+        """Remove an artifact from the list. Its files are kept."""
         request = DeleteArtifactRequest(
             name=name, version=version, user_group=user_group, owner=owner
         )
         await self._transport.unary(self._stub.DeleteArtifact, request)
 
     async def of_task(self, task_id: int) -> Sequence[TaskArtifact]:
-        """The artifacts of a task, input first."""
+        """Return the artifacts of a task, input first."""
         call, request = self._stub.ListTaskArtifacts, ListTaskArtifactsRequest(task_id=task_id)
         return (await self._transport.unary(call, request, retry=True)).artifacts
 

@@ -1,4 +1,4 @@
-"""Data that tasks read, under a name and a version."""
+"""Datasets: data that tasks read under a name and a version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Datasets:
-    """Datasets that are visible to the caller."""
+    """Calls about datasets that are visible to the caller."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -31,12 +31,12 @@ class Datasets:
         return self._transport.stub(DatasetServiceStub)
 
     async def list(self, name: str = "") -> Sequence[Dataset]:
-        """Datasets of a name, or all, by name and version."""
+        """Return the datasets of a name, or all, by name and version."""
         request = ListDatasetsRequest(name=name)
         return (await self._transport.unary(self._stub.ListDatasets, request, retry=True)).datasets
 
     async def get(self, name: str, version: str = "") -> Dataset:
-        """One dataset."""
+        """Return one dataset."""
         request = GetDatasetRequest(name=name, version=version)
         return await self._transport.unary(self._stub.GetDataset, request, retry=True)
 
@@ -46,6 +46,6 @@ class Datasets:
         return await self._transport.unary(self._stub.CreateDataset, request)
 
     async def delete(self, name: str, version: str = "") -> None:
-        """Remove a dataset from the list. Its files stay."""
+        """Remove a dataset from the list. Its files are kept."""
         request = DeleteDatasetRequest(name=name, version=version)
         await self._transport.unary(self._stub.DeleteDataset, request)

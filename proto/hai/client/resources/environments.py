@@ -1,4 +1,4 @@
-"""Python environments on the cluster's storage: the server's list of them, and builds there."""
+"""Python environments on the cluster's storage: the list of the server, and builds on the cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WHEELS_DELETED = "WHEELS_GONE"
 
 
 class Environments:
-    """Environments that are visible to the caller."""
+    """Calls about environments that are visible to the caller."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -42,22 +42,26 @@ class Environments:
         return self._transport.stub(EnvironmentServiceStub)
 
     async def list(self, owner: str = "") -> Sequence[Environment]:
-        """Environments of an owner, or all, sorted by owner and name."""
-        return (await self._listed(ListEnvironmentsRequest(owner=owner))).environments
+        """Return the environments of an owner, or all, by owner and name."""
+        return (await self._list_environments(ListEnvironmentsRequest(owner=owner))).environments
 
     async def root(self) -> str:
-        """The directory of all environments on the cluster's storage."""
-        return (await self._listed(ListEnvironmentsRequest())).root
+        """Return the directory of all environments on the cluster's storage."""
+        return (await self._list_environments(ListEnvironmentsRequest())).root
 
     async def layers_in_use(self) -> Sequence[str]:
-        """Layers of the caller that tasks use, or that environments of other users depend on."""
-        return (await self._listed(ListEnvironmentsRequest(layers_in_use=True))).layers_in_use
+        """Return the layers of the caller that tasks use, or that environments of other users depend on."""
+        return (
+            await self._list_environments(ListEnvironmentsRequest(layers_in_use=True))
+        ).layers_in_use
 
-    async def _listed(self, request: ListEnvironmentsRequest) -> ListEnvironmentsResponse:
+    async def _list_environments(
+        self, request: ListEnvironmentsRequest
+    ) -> ListEnvironmentsResponse:
         return await self._transport.unary(self._stub.ListEnvironments, request, retry=True)
 
     async def get(self, name: str, owner: str = "") -> Environment:
-        """One environment; without an owner one of the caller."""
+        """Return one environment. The default owner is the caller."""
         request = GetEnvironmentRequest(name=name, owner=owner)
         return await self._transport.unary(self._stub.GetEnvironment, request, retry=True)
 
@@ -67,12 +71,12 @@ class Environments:
         return await self._transport.unary(self._stub.RegisterEnvironment, request, retry=True)
 
     async def delete(self, name: str, owner: str = "") -> None:
-        """Remove an environment, and its files if the server may delete them. Refused while it is in use."""
+        """Remove an environment, and its files if the server may delete them. Raises Conflict while it is in use."""
         request = DeleteEnvironmentRequest(name=name, owner=owner)
         await self._transport.unary(self._stub.DeleteEnvironment, request)
 
     async def export(self, name: str, owner: str = "") -> EnvironmentDescription:
-        """The description that builds the same environment elsewhere."""
+        """Return the description from which another cluster can build the same environment."""
         request = ExportEnvironmentRequest(name=name, owner=owner)
         answer = await self._transport.unary(self._stub.ExportEnvironment, request, retry=True)
         return answer.description
@@ -80,25 +84,25 @@ class Environments:
     async def build(
         self, description: EnvironmentDescription, wheels: Mapping[str, Path]
     ) -> AsyncGenerator[str | Environment, None]:
-        """Build an environment on the cluster. Yields the output line by line, then the environment.
+        """Build an environment on the cluster. Yield the output line by line, then the environment.
 
-        `wheels`: files of the local wheels of the description, by SHA-256. Only those that the server lacks are sent,
-        again if it deleted some meanwhile.
+        `wheels` maps SHA-256 digests to files: the local wheels of the description. Only those that the server lacks
+        are sent, and they are sent again if the server has deleted one meanwhile.
         """
         try:
-            async for answer in self._built(description, wheels):
+            async for answer in self._stream_build(description, wheels):
                 yield answer
         except NotFound as error:
             if error.reason != _WHEELS_DELETED:
                 raise
-            async for answer in self._built(description, wheels):
+            async for answer in self._stream_build(description, wheels):
                 yield answer
 
-    async def _built(
+    async def _stream_build(
         self, description: EnvironmentDescription, wheels: Mapping[str, Path]
     ) -> AsyncGenerator[str | Environment, None]:
         missing: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
-        requests = _requests(description, wheels, missing)
+        requests = _build_requests(description, wheels, missing)
         async for answer in self._transport.duplex(self._stub.BuildEnvironment, requests):
             if answer.WhichOneof("message") == "missing":
                 missing.set_result(answer.missing.sha256)
@@ -108,7 +112,7 @@ class Environments:
                 yield answer.line
 
 
-async def _requests(
+async def _build_requests(
     description: EnvironmentDescription,
     wheels: Mapping[str, Path],
     missing: asyncio.Future[Sequence[str]],

@@ -1,4 +1,4 @@
-"""Built-in images, registries, and images in registries."""
+"""Container images: built-in ones, registries, and images in registries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Images:
-    """Images that tasks may run in."""
+    """Calls about images in which tasks may run."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -36,7 +36,7 @@ class Images:
         return self._transport.stub(ImageServiceStub)
 
     async def list(self) -> Sequence[Image]:
-        """Built-in images, by name."""
+        """Return the built-in images, by name."""
         request = ListImagesRequest()
         return (await self._transport.unary(self._stub.ListImages, request, retry=True)).images
 
@@ -50,7 +50,7 @@ class Images:
         await self._transport.unary(self._stub.DeleteImage, DeleteImageRequest(name=name))
 
     async def tags(self, image: str) -> ListImageTagsResponse:
-        """Tags in the repository of an image."""
+        """Return the tags in the repository of an image."""
         request = ListImageTagsRequest(image=image)
         return await self._transport.unary(self._stub.ListImageTags, request, retry=True)
 
@@ -60,12 +60,12 @@ class Images:
         return await self._transport.unary(self._stub.CheckImage, request, retry=True)
 
     async def registries(self) -> Sequence[Registry]:
-        """Registries, by prefix, without passwords."""
+        """Return the registries, by prefix, without their passwords."""
         call, request = self._stub.ListRegistries, ListRegistriesRequest()
         return (await self._transport.unary(call, request, retry=True)).registries
 
     async def set_registry(self, registry: Registry, password: str | None = None) -> Registry:
-        """Add or replace a registry; without a password the stored one stays."""
+        """Add or replace a registry. Without a password the stored one is kept."""
         request = SetRegistryRequest(registry=registry, password=password)
         return await self._transport.unary(self._stub.SetRegistry, request, retry=True)
 

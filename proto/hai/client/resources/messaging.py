@@ -1,4 +1,4 @@
-"""Messages of operators to users."""
+"""Messages of operators to users, and webhooks that notify URLs of changes to the caller's tasks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Messages:
-    """Messages for the caller; operators create them."""
+    """Calls about messages for the caller. Operators create them."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -40,22 +40,21 @@ class Messages:
         return self._transport.stub(MessageServiceStub)
 
     async def list(self, *, all: bool = False) -> Sequence[Message]:
-        """Messages for the caller that have not expired, newest first; or all of them."""
+        """Return the messages for the caller that have not expired, or all messages, newest first."""
         request = ListMessagesRequest(all=all)
         return (await self._transport.unary(self._stub.ListMessages, request, retry=True)).messages
 
     async def create(self, message: Message) -> Message:
-        """Send a message to a user, a user group, or everybody."""
+        """Send a message to a user, a user group, or all users."""
         request = CreateMessageRequest(message=message)
         return await self._transport.unary(self._stub.CreateMessage, request)
 
     async def delete(self, id: int) -> None:
-        """Delete a message."""
         await self._transport.unary(self._stub.DeleteMessage, DeleteMessageRequest(id=id))
 
 
 class Webhooks:
-    """Webhooks of the caller."""
+    """Calls about webhooks of the caller."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -65,20 +64,19 @@ class Webhooks:
         return self._transport.stub(WebhookServiceStub)
 
     async def list(self) -> Sequence[Webhook]:
-        """All, by name."""
+        """Return all webhooks, by name."""
         request = ListWebhooksRequest()
         return (await self._transport.unary(self._stub.ListWebhooks, request, retry=True)).webhooks
 
     async def set(self, webhook: Webhook) -> SetWebhookResponse:
-        """Add or replace a webhook. Only the answer about a new one contains its secret."""
+        """Add or replace a webhook. The answer contains the secret only if the webhook is new."""
         request = SetWebhookRequest(webhook=webhook)
         return await self._transport.unary(self._stub.SetWebhook, request)
 
     async def delete(self, name: str) -> None:
-        """Delete a webhook."""
         await self._transport.unary(self._stub.DeleteWebhook, DeleteWebhookRequest(name=name))
 
     async def test(self, name: str) -> str:
-        """Send a sample now. Returns the error of the receiver; empty: it succeeded."""
+        """Send a sample event now. Return the error of the receiver, or an empty string."""
         request = TestWebhookRequest(name=name)
         return (await self._transport.unary(self._stub.TestWebhook, request)).error

@@ -1,4 +1,4 @@
-"""Nodes and groups."""
+"""Nodes and node groups."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Nodes:
-    """Nodes and groups. Operators may change them."""
+    """Calls about nodes and node groups. Operators may change them."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -45,7 +45,7 @@ class Nodes:
         return self._transport.stub(NodeServiceStub)
 
     async def list(self, group: str = "") -> Sequence[Node]:
-        """Nodes of a group, or all, by name."""
+        """Return the nodes of a group, or all, by name."""
 
         def fetch_page(token: str) -> Awaitable[ListNodesResponse]:
             request = ListNodesRequest(group=group, page_token=token)
@@ -54,7 +54,7 @@ class Nodes:
         return [node async for page in pages(fetch_page) for node in page.nodes]
 
     async def get(self, name: str) -> Node:
-        """One node."""
+        """Return one node."""
         request = GetNodeRequest(name=name)
         return await self._transport.unary(self._stub.GetNode, request, retry=True)
 
@@ -77,29 +77,29 @@ class Nodes:
         return await self._transport.unary(self._stub.CordonNode, request, retry=True)
 
     async def uncordon(self, name: str) -> Node:
-        """Allow new ranks on a node again."""
+        """Allow new ranks on a cordoned node again."""
         request = UncordonNodeRequest(name=name)
         return await self._transport.unary(self._stub.UncordonNode, request, retry=True)
 
     async def drain(self, name: str, reason: str = "") -> Node:
-        """Cordon a node and suspend what runs there."""
+        """Cordon a node and suspend the tasks that run on it."""
         request = DrainNodeRequest(name=name, reason=reason)
         return await self._transport.unary(self._stub.DrainNode, request, retry=True)
 
     async def label(
         self, name: str, labels: Mapping[str, str] | None = None, *, remove: Iterable[str] = ()
     ) -> Node:
-        """Set and remove labels of a node, all or none."""
+        """Set and remove labels of a node. If one change is invalid, none is made."""
         request = LabelNodeRequest(name=name, labels=labels, remove=remove)
         return await self._transport.unary(self._stub.LabelNode, request, retry=True)
 
     async def groups(self) -> Sequence[Group]:
-        """Groups with their numbers, by name."""
+        """Return the node groups with their counts of nodes, by name."""
         request = ListGroupsRequest()
         return (await self._transport.unary(self._stub.ListGroups, request, retry=True)).groups
 
     async def snapshot(self, *, anonymous: bool = False) -> AsyncGenerator[bytes, None]:
-        """The state of the scheduler, as parts of a JSON text for `hai simulate` (operators)."""
+        """Yield the state of the scheduler, as parts of a JSON text for `hai simulate`. For operators."""
         request = GetSnapshotRequest(anonymous=anonymous)
         async with aclosing(self._transport.stream(self._stub.GetSnapshot, request)) as parts:
             async for part in parts:
@@ -114,12 +114,18 @@ class Nodes:
         unset: Iterable[str] = (),
         preview: bool = False,
     ) -> Group:
-        """Change what is given: whether small tasks share nodes, and the settings in `policy`; `unset` ones follow
-        the server again. With `preview` nothing is changed, and `effect` says what the next pass would do otherwise.
+        """Change the given settings of a group: whether small tasks share nodes, and the fields that are set in
+        `policy`.
+
+        `unset` names policy fields that use the default of the server again. With `preview` nothing is changed, and
+        `effect` of the answer says what the next scheduling pass would do differently.
         """
         policy = policy or SchedulingPolicy()
-        named = [*(field.name for field, _ in policy.ListFields()), *unset]
-        paths = [*(["packed"] if packed is not None else []), *(f"policy.{n}" for n in named)]
+        changed_fields = [*(field.name for field, _ in policy.ListFields()), *unset]
+        paths = [
+            *(["packed"] if packed is not None else []),
+            *(f"policy.{n}" for n in changed_fields),
+        ]
         request = UpdateGroupRequest(
             name=name,
             packed=bool(packed),

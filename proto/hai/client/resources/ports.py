@@ -1,4 +1,4 @@
-"""Ports of the nodes that lead to services of tasks."""
+"""Reserved ports on the nodes, which lead to services of tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Ports:
-    """Ports that stay the same over all runs of a task."""
+    """Calls about reserved ports. A port stays the same over all runs of a task."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -31,7 +31,7 @@ class Ports:
         return self._transport.stub(PortServiceStub)
 
     async def list(self, user: str = "") -> Sequence[Port]:
-        """Ports of a user (empty: the caller; *: all), by number."""
+        """Return the ports of a user (by default the caller; `*` for all users), by number."""
         request = ListPortsRequest(user=user)
         return (await self._transport.unary(self._stub.ListPorts, request, retry=True)).ports
 

@@ -1,4 +1,4 @@
-"""What requests of several services share: page tokens and timestamps."""
+"""Helpers for requests of several services: pages and timestamps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 
 class Page(Protocol):
-    """One answer. The token of the last one is empty."""
+    """One page of a list. The token of the last page is empty."""
 
     @property
     def next_page_token(self) -> str: ...
@@ -20,7 +20,7 @@ P = TypeVar("P", bound=Page)
 
 
 async def pages(fetch_page: Callable[[str], Awaitable[P]]) -> AsyncIterator[P]:
-    """Every page of a list, by calls of `fetch_page` with a page token."""
+    """Yield every page of a list. `fetch_page` fetches the page of a page token."""
     token = ""
     while True:
         page = await fetch_page(token)
@@ -31,7 +31,7 @@ async def pages(fetch_page: Callable[[str], Awaitable[P]]) -> AsyncIterator[P]:
 
 
 def timestamp(time: datetime | None) -> Timestamp | None:
-    """A time as a message. A time without a zone is local time."""
+    """Return a time as a message. A time without a zone is local time."""
     if time is None:
         return None
     result = Timestamp()

@@ -1,4 +1,4 @@
-"""The server itself."""
+"""Calls about the server as a whole: its version, the audit log, and a watch of all tasks and nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Server:
-    """Version and capabilities of the server."""
+    """Calls about the version and capabilities of the server."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -35,13 +35,15 @@ class Server:
         return self._transport.stub(ServerServiceStub)
 
     async def info(self) -> ServerInfo:
-        """Version, cluster name and clock; needs no token."""
+        """Return the version, the cluster name and the time of the server. This needs no token."""
         call = self._stub.GetServerInfo
         return await self._transport.unary(call, GetServerInfoRequest(), retry=True)
 
 
 class Audit:
-    """Calls that made a change or tried to, newest first."""
+    """Calls about the audit log, which records each call that made or attempted a change, newest first. For
+    operators.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -51,7 +53,7 @@ class Audit:
         return self._transport.stub(AuditServiceStub)
 
     async def page(self, request: ListAuditRowsRequest) -> ListAuditRowsResponse:
-        """One page."""
+        """Return one page of the audit log."""
         return await self._transport.unary(self._stub.ListAuditRows, request, retry=True)
 
     async def rows(
@@ -66,7 +68,7 @@ class Audit:
         end: datetime | None = None,
         page_size: int = 500,
     ) -> AsyncGenerator[AuditRow, None]:
-        """Every row that matches, fetched page by page."""
+        """Yield every row that matches, fetched page by page."""
         request = ListAuditRowsRequest(
             actor=actor,
             method=method,
@@ -87,7 +89,7 @@ class Audit:
 
 
 class Watches:
-    """Tasks and nodes together."""
+    """Watches tasks and nodes on one stream, for screens about the cluster."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -99,7 +101,9 @@ class Watches:
     def tasks_and_nodes(
         self, *, filter: str = "", tasks_after: int = 0, nodes_after: int = 0
     ) -> AsyncGenerator[WatchResponse, None]:
-        """Changes after these versions, until the server ends. Raises Unreachable; callers open the watch again."""
+        """Yield changes after these versions, until the server ends the stream. Raises Unreachable; callers open the
+        watch again.
+        """
         request = WatchRequest(
             tasks=WatchTasksRequest(filter=filter, after_version=tasks_after),
             nodes=WatchNodesRequest(after_version=nodes_after),

@@ -1,4 +1,4 @@
-"""Storage in tasks: their mounts, and the rules that define them."""
+"""Storage in tasks: the mounts of a task, and the rules that define them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Storage:
-    """Mounts and, for operators, their rules."""
+    """Calls about mounts and, for operators, mount rules."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -33,22 +33,22 @@ class Storage:
         return self._transport.stub(StorageServiceStub)
 
     async def mounts(self, user: str = "", task_id: int = 0) -> ListMountsResponse:
-        """Mounts of every task of a user (empty: the caller), or of one task."""
+        """Return the mounts of every task of a user (by default the caller), or of one task."""
         request = ListMountsRequest(user=user, task_id=task_id)
         return await self._transport.unary(self._stub.ListMounts, request, retry=True)
 
     async def rules(self) -> Sequence[MountRule]:
-        """All rules, by id."""
+        """Return all mount rules, by id."""
         call, request = self._stub.ListMountRules, ListMountRulesRequest()
         return (await self._transport.unary(call, request, retry=True)).rules
 
     async def create_rule(
         self, rule: MountRule, *, force: bool = False, validate_only: bool = False
     ) -> CreateMountRuleResponse:
-        """Add a rule. The answer has warnings about it."""
+        """Add a mount rule. The answer contains warnings about it."""
         request = CreateMountRuleRequest(rule=rule, force=force, validate_only=validate_only)
         return await self._transport.unary(self._stub.CreateMountRule, request)
 
     async def delete_rule(self, id: int) -> None:
-        """Remove a rule."""
+        """Remove a mount rule."""
         await self._transport.unary(self._stub.DeleteMountRule, DeleteMountRuleRequest(id=id))

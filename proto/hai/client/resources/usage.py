@@ -1,4 +1,4 @@
-"""What ranks use of their nodes, and how busy the cluster is, over time."""
+"""Time series of what ranks use on their nodes, and of how busy the cluster is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Usage:
-    """Series of at most `points` steps; 0: the server's choice."""
+    """Calls about usage. A series has at most `points` steps; 0 lets the server choose."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -43,8 +43,10 @@ class Usage:
         points: int = 0,
         sum: bool = False,
     ) -> ListTaskUsageResponse:
-        """CPUs, memory and GPUs of ranks (none: all), or of all these together (`sum`); not given: since the task was
-        started, until now or its end."""
+        """Return CPUs, memory and GPUs of some or all ranks of a task; with `sum` the total of these ranks.
+
+        The default period begins when the task was started, and ends now or when the task ended.
+        """
         request = ListTaskUsageRequest(
             task_id=task_id,
             ranks=ranks,
@@ -63,13 +65,15 @@ class Usage:
         end: datetime | None = None,
         points: int = 0,
     ) -> ListClusterUsageResponse:
-        """Nodes, GPUs and waiting tasks of a node group, empty: of all; not given: the last 3 hours."""
+        """Return used nodes, used GPUs and waiting tasks of a node group, or of all groups. The default period is
+        three hours.
+        """
         request = ListClusterUsageRequest(
             group=group, start_time=timestamp(start), end_time=timestamp(end), points=points
         )
         return await self._transport.unary(self._stub.ListClusterUsage, request, retry=True)
 
     async def of_nodes(self, group: str = "") -> ListNodeUsageResponse:
-        """What is used on each node of a group just now, empty: of all."""
+        """Return the current usage of each node of a group, or of all groups."""
         request = ListNodeUsageRequest(group=group)
         return await self._transport.unary(self._stub.ListNodeUsage, request, retry=True)

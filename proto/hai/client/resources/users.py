@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Users:
-    """The caller, and for administrators all users."""
+    """Calls about the caller and, for administrators, about all users."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -46,11 +46,11 @@ class Users:
         return self._transport.stub(UserServiceStub)
 
     async def whoami(self) -> WhoAmIResponse:
-        """The caller, with quotas and tokens."""
+        """Return the caller with quotas and tokens."""
         return await self._transport.unary(self._stub.WhoAmI, WhoAmIRequest(), retry=True)
 
     async def list(self) -> Sequence[User]:
-        """All users, by name."""
+        """Return all users, by name."""
         call = self._stub.ListUsers
         return (await self._transport.unary(call, ListUsersRequest(), retry=True)).users
 
@@ -64,7 +64,7 @@ class Users:
         return await self._transport.unary(self._stub.UpdateUser, request, retry=True)
 
     async def quotas(self, subject: str = "") -> Sequence[Quota]:
-        """Quotas of a user or user group, or all."""
+        """Return the quotas of a user or user group, or all quotas."""
         request = ListQuotasRequest(subject=subject)
         return (await self._transport.unary(self._stub.ListQuotas, request, retry=True)).quotas
 
@@ -83,7 +83,7 @@ class Users:
         await self._transport.unary(self._stub.DeleteQuota, request)
 
     async def shares(self, user_group: str = "", group: str = "") -> Sequence[Share]:
-        """Shares of a user group, in a node group; empty: of all."""
+        """Return the shares of a user group or of all, in a node group or in all."""
         request = ListSharesRequest(user_group=user_group, group=group)
         return (await self._transport.unary(self._stub.ListShares, request, retry=True)).shares
 
@@ -98,12 +98,12 @@ class Users:
         await self._transport.unary(self._stub.DeleteShare, request)
 
     async def rights(self, subject: str = "") -> Sequence[Grant]:
-        """Rights that were granted to a user or user group, or all."""
+        """Return the rights that were granted to a user or user group, or all granted rights."""
         request = ListRightsRequest(subject=subject)
         return (await self._transport.unary(self._stub.ListRights, request, retry=True)).grants
 
     async def grant(self, grant: Grant) -> Grant:
-        """Grant a right, or change until when."""
+        """Grant a right, or change when it expires."""
         request = GrantRightRequest(grant=grant)
         return await self._transport.unary(self._stub.GrantRight, request, retry=True)
 
@@ -115,7 +115,9 @@ class Users:
         await self._transport.unary(self._stub.RevokeRight, request)
 
     async def tokens(self, user: str = "") -> Sequence[Token]:
-        """Tokens that act as a user (empty: the caller) or that the user holds, newest first, without secrets."""
+        """Return the tokens that act as a user (by default the caller) or that the user holds, newest first, without
+        secrets.
+        """
         request = ListTokensRequest(user=user)
         return (await self._transport.unary(self._stub.ListTokens, request, retry=True)).tokens
 
@@ -128,7 +130,7 @@ class Users:
         expire_time: datetime | None = None,
         holder: str = "",
     ) -> Token:
-        """Create a token. With a holder, the holder may act as the user. Only this answer contains the secret."""
+        """Create a token. If there is a holder, that user may act as `user`. Only this answer contains the secret."""
         request = CreateTokenRequest(
             user=user,
             scope=scope,
@@ -139,6 +141,6 @@ class Users:
         return await self._transport.unary(self._stub.CreateToken, request)
 
     async def revoke_token(self, id: int) -> Token:
-        """Revoke a token at once."""
+        """Revoke a token. This takes effect at once."""
         request = RevokeTokenRequest(id=id)
         return await self._transport.unary(self._stub.RevokeToken, request, retry=True)

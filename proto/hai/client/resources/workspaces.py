@@ -1,6 +1,6 @@
 """Workspaces: trees of files that are synchronized with the cluster.
 
-What is sent and fetched is decided by whoever calls (package hai_sync); here are the calls.
+This module only makes the calls. The package hai_sync decides what is sent and fetched.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Workspaces:
-    """Workspaces of the caller; operators may name another user."""
+    """Calls about workspaces of the caller. Operators may name another user."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -51,18 +51,18 @@ class Workspaces:
         return self._transport.stub(WorkspaceServiceStub)
 
     async def list(self, user: str = "") -> Sequence[Workspace]:
-        """Workspaces of a user; `*`: of all users."""
+        """Return the workspaces of a user (by default the caller; `*` for all users)."""
         request = ListWorkspacesRequest(user=user)
         answer = await self._transport.unary(self._stub.ListWorkspaces, request, retry=True)
         return answer.workspaces
 
     async def get(self, name: str, user: str = "") -> Workspace:
-        """One workspace."""
+        """Return one workspace."""
         request = GetWorkspaceRequest(name=name, user=user)
         return await self._transport.unary(self._stub.GetWorkspace, request, retry=True)
 
     async def create(self, name: str, *, request_id: str = "") -> Workspace:
-        """Create an empty workspace. With a request id it is safe to repeat."""
+        """Create an empty workspace. The call is safe to repeat with a request id."""
         request = CreateWorkspaceRequest(workspace=Workspace(name=name), request_id=request_id)
         call = self._stub.CreateWorkspace
         return await self._transport.unary(call, request, retry=bool(request_id))
@@ -73,7 +73,7 @@ class Workspaces:
         await self._transport.unary(self._stub.DeleteWorkspace, request)
 
     async def lease(self, name: str, holder: str = "", *, force: bool = False) -> WorkspaceLease:
-        """Acquire the right to write, for 30 s."""
+        """Acquire the right to write for 30 s."""
         request = LeaseWorkspaceRequest(name=name, holder=holder, force=force)
         return await self._transport.unary(self._stub.LeaseWorkspace, request)
 
@@ -90,14 +90,16 @@ class Workspaces:
     def tree(
         self, name: str, revision: int = 0, *, since: int = 0, user: str = "", task: int = 0
     ) -> AsyncGenerator[GetTreeResponse, None]:
-        """Entries of a revision; 0 looks at the files as they are. `since`: only what differs from that one."""
+        """Yield the entries of a revision. 0 means the files as they are now. With `since`, yield only differences
+        from that revision.
+        """
         request = GetTreeRequest(name=name, user=user, revision=revision, since=since, task=task)
         return self._transport.stream(self._stub.GetTree, request)
 
     def push(
         self, requests: AsyncIterator[PushTreeRequest]
     ) -> AsyncGenerator[PushTreeResponse, None]:
-        """One push, message by message; the last answer is the new revision."""
+        """Push changes, message by message. The last answer contains the new revision."""
         return self._transport.duplex(self._stub.PushTree, requests)
 
     def fetch(
@@ -111,7 +113,9 @@ class Workspaces:
         user: str = "",
         task: int = 0,
     ) -> AsyncGenerator[FetchFilesResponse, None]:
-        """Contents of files of a revision, in the order of `paths`; `offsets`: where each begins."""
+        """Yield the contents of files of a revision, in the order of `paths`. `offsets` says where to begin in each
+        file.
+        """
         request = FetchFilesRequest(
             name=name,
             user=user,
@@ -132,7 +136,7 @@ class Workspaces:
         user: str = "",
         tagged: bool = False,
     ) -> ListRevisionsResponse:
-        """One page of revisions, newest first; `tagged`: only those that have tags."""
+        """Return one page of revisions, newest first; with `tagged` only those that have tags."""
         request = ListRevisionsRequest(
             name=name, user=user, page_size=page_size, page_token=page_token, tagged=tagged
         )
@@ -141,7 +145,7 @@ class Workspaces:
     async def restore(
         self, name: str, revision: int, paths: Iterable[str] = (), *, token: str = ""
     ) -> WorkspaceRevision:
-        """Restore paths, or all files, to a revision. Creates a new revision."""
+        """Restore paths, or all files, to a revision. This creates a new revision."""
         request = RestoreRevisionRequest(
             name=name, revision=revision, paths=paths, lease_token=token
         )
@@ -150,9 +154,9 @@ class Workspaces:
     async def tag(
         self, name: str, tag: str, revision: int = 0, *, force: bool = False
     ) -> WorkspaceRevision:
-        """Tag a revision, which protects it from deletion; `force` moves the tag from another one.
+        """Tag a revision, which protects it from deletion. With `force` the tag is moved from another revision.
 
-        0: what the workspace is now; that may be another revision each time, so it is not asked again.
+        0 means the current files. Their revision may change between two attempts, so that call is not repeated.
         """
         request = TagRevisionRequest(name=name, revision=revision, tag=tag, force=force)
         return await self._transport.unary(self._stub.TagRevision, request, retry=revision > 0)
@@ -165,7 +169,7 @@ class Workspaces:
     async def task_trees(
         self, name: str, *, page_size: int = 0, page_token: str = "", user: str = ""
     ) -> ListTaskTreesResponse:
-        """One page of directories of tasks, newest task first."""
+        """Return one page of the directories of tasks, newest task first."""
         request = ListTaskTreesRequest(
             name=name, user=user, page_size=page_size, page_token=page_token
         )
@@ -177,6 +181,6 @@ class Workspaces:
         await self._transport.unary(self._stub.DeleteTaskTree, request)
 
     def watch(self, name: str, user: str = "") -> AsyncGenerator[WatchWorkspaceResponse, None]:
-        """Yield the newest revision at once, then each new one."""
+        """Yield the newest revision immediately, then each new one."""
         request = WatchWorkspaceRequest(name=name, user=user)
         return self._transport.stream(self._stub.WatchWorkspace, request)

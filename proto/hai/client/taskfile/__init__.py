@@ -1,1 +1,1 @@
-"""Task files: YAML text to a TaskSpec and back, its rules and its JSON Schema."""
+"""Task files: reads YAML text into a TaskSpec, validates and writes it, and describes it as a JSON Schema."""

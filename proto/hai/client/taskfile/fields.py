@@ -1,4 +1,6 @@
-"""What the yaml schema knows beyond the message descriptors: names for values, and other ways to write them."""
+"""Facts about the fields of a task spec that the message descriptors do not have: allowed words, required fields,
+other notations.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ ENUMS: Mapping[str, tuple[str, ...]] = {
     "PolicySpec.on_pod_evicted": _ON_END,
     "PolicySpec.on_role_completed": _ON_END,
 }
-"""Fields whose text is one of a few words."""
+"""Fields whose text must be one of a few words."""
 
 REFUSED_TASK_TYPES: Mapping[str, str] = {
     "virtual": "every task here runs a program; leave task_type out, and hold tasks together with options.tags",
@@ -30,7 +32,7 @@ REFUSED_TASK_TYPES: Mapping[str, str] = {
     "background": "a task here always has its nodes to itself; leave task_type out, and ask for priority LOW",
     "upgrade": "HAI itself has replaced it; leave task_type out",
 }
-"""Types that HAI's task files may have and that have no meaning here: what to do instead."""
+"""Task types of HAI's task files that have no meaning here, with what to do instead."""
 
 PRIORITY = "TaskSpec.priority"
 DURATIONS = frozenset({"OptionsSpec.time_limit", "OptionsSpec.timeout"})
@@ -46,7 +48,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
 WITHOUT_EFFECT = frozenset(
     {"profile", "override_node_resource", "record_git_revision", "sidecar", "fffs_enable_fuse"}
 )
-"""Of `options`: accepted because HAI's task files have them."""
+"""Fields of `options` that are accepted without effect, because HAI's task files have them."""
 
 VERSION = 2
 
@@ -58,44 +60,43 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 def descriptor(message: Message) -> Descriptor:
-    """The message's type; the stubs know two names for one class."""
+    """Return the descriptor of a message. The stubs have two names for its class, hence the cast."""
     return cast(Descriptor, message.DESCRIPTOR)
 
 
-def inner(field: FieldDescriptor) -> Descriptor:
-    """The message type of a field that holds messages or a map."""
+def message_type_of(field: FieldDescriptor) -> Descriptor:
+    """Return the message type of a field that holds messages or a map."""
     assert field.message_type is not None
     return field.message_type
 
 
-def owner(field: FieldDescriptor) -> str:
-    """Name of the message that a field belongs to."""
+def message_name_of(field: FieldDescriptor) -> str:
+    """Return the name of the message that a field belongs to."""
     assert field.containing_type is not None
     return field.containing_type.name
 
 
-def map_value(field: FieldDescriptor) -> FieldDescriptor:
-    """What the values of a map are."""
-    return inner(field).fields_by_name["value"]
+def map_value_field(field: FieldDescriptor) -> FieldDescriptor:
+    """Return the field that describes the values of a map."""
+    return message_type_of(field).fields_by_name["value"]
 
 
 def field_key(field: FieldDescriptor) -> str:
-    """How the tables above name a field: Message.field."""
-    return f"{owner(field)}.{field.name}"
+    """Return the name of a field in the tables of this package: Message.field."""
+    return f"{message_name_of(field)}.{field.name}"
 
 
 def is_map(field: FieldDescriptor) -> bool:
-    """True for map<…> fields."""
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
 def message_fields(message: Descriptor) -> dict[str, FieldDescriptor]:
-    """Fields of a message by name, in the order of the contract."""
+    """Return the fields of a message by name, in the order of the contract."""
     return {field.name: field for field in message.fields}
 
 
 def paths(message: Descriptor = TaskSpec.DESCRIPTOR, prefix: str = "") -> list[str]:
-    """Every field of the schema: name, spec.entrypoint, services[].port …"""
+    """Return the path of every field: name, spec.entrypoint, services[].port …"""
     result: list[str] = []
     for field in message.fields:
         path = f"{prefix}{field.name}"
@@ -106,19 +107,19 @@ def paths(message: Descriptor = TaskSpec.DESCRIPTOR, prefix: str = "") -> list[s
 
 
 def without_effect(spec: TaskSpec) -> list[str]:
-    """What is set in `options` and changes nothing here."""
+    """Return the paths of fields in `options` that are set and have no effect."""
     set_names = (field.name for field, _ in spec.options.ListFields())
     return [f"options.{name}" for name in set_names if name in WITHOUT_EFFECT]
 
 
 def refused_task_type(word: str) -> str:
-    """Why HAI's word for a type of tasks is refused, and what to do; empty if it is none of these words."""
+    """Return why a task type of HAI is refused, and what to do; empty if it is none of these types."""
     instead = REFUSED_TASK_TYPES.get(word)
     return f"{word} is not supported: {instead}" if instead else ""
 
 
-def seconds(text: str) -> int | None:
-    """90, 90s, 90m, 2h30m, 1d, MM:SS, HH:MM:SS or D-HH:MM:SS in seconds; None if it is none of these."""
+def parse_duration(text: str) -> int | None:
+    """Return a duration (90, 90s, 2h30m, 1d, MM:SS, HH:MM:SS or D-HH:MM:SS) in seconds, or None for other text."""
     if not re.fullmatch(DURATION_PATTERN[1:-1], text, re.ASCII):
         return None
     if text.isdigit():

@@ -1,6 +1,6 @@
-"""The JSON Schema of the yaml, generated from the contract: for editors, and for programs in other languages.
+"""Generates the JSON Schema of task files from the contract, for editors and for programs in other languages.
 
-`python -m hai.client.taskfile.schema` writes task.schema.json anew; a test keeps it current.
+`python -m hai.client.taskfile.schema` writes task.schema.json again. A test checks that the file is current.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hai.client.taskfile import fields
 from hai.client.taskfile.validation import conditions
 from hai.client.taskfile.validation.rules import (
     KEYS,
-    MOST,
+    MAX_ENTRIES,
     RULES,
     UNIQUE,
     Level,
@@ -33,7 +33,7 @@ from hai.v1.task_spec_pb2 import ServiceSpec, TaskSpec
 FILE = Path(__file__).with_name("task.schema.json")
 
 _PROTO = Path(__file__).parents[2] / "v1" / "task_spec.proto"
-_END = r"(?![\s\S])"  # `$` would leave a last line break to some dialects
+_END = r"(?![\s\S])"  # some dialects let `$` match before a last line break
 _SUFFIX = rf"[^/.][^/]*(?:{'|'.join(map(re.escape, conditions.SUFFIXES))}){_END}"
 _INTEGERS = {
     FieldDescriptor.TYPE_INT32: (-(2**31), 2**31 - 1),
@@ -42,82 +42,88 @@ _INTEGERS = {
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema as it was shipped."""
+    """Return the schema that is shipped with the package."""
     text = files("hai.client.taskfile").joinpath(FILE.name).read_text("utf-8")
     return cast(dict[str, Any], json.loads(text))
 
 
 def generate() -> dict[str, Any]:
-    """The schema as the contract has it now; needs the .proto file for its comments."""
+    """Return the schema as the contract has it now. This needs the .proto file, for its comments."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "HAI Platform task, schema version 2",
-        **_message(TaskSpec.DESCRIPTOR),
+        **_message_schema(TaskSpec.DESCRIPTOR),
     }
     schema["$defs"] = {
-        fields.inner(field).name: _message(fields.inner(field))
-        for field in _message_fields(TaskSpec.DESCRIPTOR)
+        fields.message_type_of(field).name: _message_schema(fields.message_type_of(field))
+        for field in _submessage_fields(TaskSpec.DESCRIPTOR)
     }
     return schema
 
 
 def render() -> str:
-    """The text of the shipped file."""
+    """Return the generated schema as the text of the shipped file."""
     return json.dumps(generate(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _message_fields(message: Descriptor) -> list[FieldDescriptor]:
-    own = [f for f in message.fields if f.message_type is not None and not fields.is_map(f)]
-    return own + [inner for field in own for inner in _message_fields(fields.inner(field))]
+def _submessage_fields(message: Descriptor) -> list[FieldDescriptor]:
+    direct = [f for f in message.fields if f.message_type is not None and not fields.is_map(f)]
+    return direct + [
+        inner for field in direct for inner in _submessage_fields(fields.message_type_of(field))
+    ]
 
 
-def _message(message: Descriptor) -> dict[str, Any]:
+def _message_schema(message: Descriptor) -> dict[str, Any]:
     schema: dict[str, Any] = {
         "type": "object",
         "additionalProperties": False,
-        "properties": {field.name: _described(field) for field in message.fields},
+        "properties": {field.name: _field_with_comment(field) for field in message.fields},
     }
     if required := fields.REQUIRED.get(message.name):
         schema["required"] = list(required)
-    if stated := _conditions().get(message.name):
-        schema["allOf"] = stated
+    if message_conditions := _conditions().get(message.name):
+        schema["allOf"] = message_conditions
     return schema
 
 
-def _described(field: FieldDescriptor) -> dict[str, Any]:
-    schema = _field(field)
+def _field_with_comment(field: FieldDescriptor) -> dict[str, Any]:
+    schema = _field_schema(field)
     comment = _comments().get(fields.field_key(field), "")
-    if not _required(field):
-        schema = {"anyOf": [schema, {"type": "null"}]}  # null: not given
+    if not _is_required(field):
+        schema = {"anyOf": [schema, {"type": "null"}]}  # null means that the field is not given
     return {"description": comment, **schema}
 
 
-def _required(field: FieldDescriptor) -> bool:
-    return field.name in fields.REQUIRED.get(fields.owner(field), ())
+def _is_required(field: FieldDescriptor) -> bool:
+    return field.name in fields.REQUIRED.get(fields.message_name_of(field), ())
 
 
-def _optional(field: FieldDescriptor) -> bool:
-    """False for entries of lists and values of maps too."""
-    inside = field.is_repeated or fields.owner(field).endswith("Entry")
-    return not (_required(field) or inside)
+def _is_optional(field: FieldDescriptor) -> bool:
+    """Return whether a field may be left out. Entries of lists and values of maps may not."""
+    inside = field.is_repeated or fields.message_name_of(field).endswith("Entry")
+    return not (_is_required(field) or inside)
 
 
-def _field(field: FieldDescriptor) -> dict[str, Any]:
+def _field_schema(field: FieldDescriptor) -> dict[str, Any]:
     key = fields.field_key(field)
     if fields.is_map(field):
         schema = {
             "type": "object",
-            "additionalProperties": _scalar(fields.map_value(field), key, booleans=True),
+            "additionalProperties": _scalar_schema(
+                fields.map_value_field(field), key, booleans=True
+            ),
         }
         return (
-            {**schema, "propertyNames": {"pattern": _whole(KEYS[key])}} if key in KEYS else schema
+            {**schema, "propertyNames": {"pattern": _anchored_pattern(KEYS[key])}}
+            if key in KEYS
+            else schema
         )
     if not field.is_repeated:
-        return _single(field)
-    items = _single(field, booleans=key in fields.SHELL_SPLIT)
+        return _single_value(field)
+    items = _single_value(field, booleans=key in fields.SHELL_SPLIT)
     array: dict[str, Any] = {"type": "array", "items": items}
-    if key in MOST:
-        array["maxItems"] = MOST[key]
+    if key in MAX_ENTRIES:
+        array["maxItems"] = MAX_ENTRIES[key]
     if key in UNIQUE:
         array["uniqueItems"] = True
     if key in fields.SHELL_SPLIT | fields.COMMA_SPLIT:
@@ -125,45 +131,51 @@ def _field(field: FieldDescriptor) -> dict[str, Any]:
     return array
 
 
-def _single(field: FieldDescriptor, *, booleans: bool = False) -> dict[str, Any]:
+def _single_value(field: FieldDescriptor, *, booleans: bool = False) -> dict[str, Any]:
     if field.message_type is not None:
-        return {"$ref": f"#/$defs/{fields.inner(field).name}"}
-    return _scalar(field, fields.field_key(field), booleans=booleans)
+        return {"$ref": f"#/$defs/{fields.message_type_of(field).name}"}
+    return _scalar_schema(field, fields.field_key(field), booleans=booleans)
 
 
-def _scalar(field: FieldDescriptor, key: str, *, booleans: bool = False) -> dict[str, Any]:
+def _scalar_schema(field: FieldDescriptor, key: str, *, booleans: bool = False) -> dict[str, Any]:
     rule = RULES.get(key)
     if key in fields.ENUMS:
         return {"enum": list(fields.ENUMS[key])}
     if key in fields.DURATIONS:
         return {
-            "anyOf": [_integer(field, rule), {"type": "string", "pattern": fields.DURATION_PATTERN}]
+            "anyOf": [
+                _integer_schema(field, rule),
+                {"type": "string", "pattern": fields.DURATION_PATTERN},
+            ]
         }
     match field.type:
         case FieldDescriptor.TYPE_STRING:
-            return _text(field, rule, booleans)
+            return _text_schema(field, rule, booleans)
         case FieldDescriptor.TYPE_BOOL:
             return {"type": "boolean"}
         case FieldDescriptor.TYPE_DOUBLE:
-            most = {"maximum": rule.most} if isinstance(rule, Seconds) else {}
-            return {"type": "number", "exclusiveMinimum": 0, **most}
+            maximum = {"maximum": rule.maximum} if isinstance(rule, Seconds) else {}
+            return {"type": "number", "exclusiveMinimum": 0, **maximum}
         case _:
-            return _integer(field, rule)
+            return _integer_schema(field, rule)
 
 
-def _text(field: FieldDescriptor, rule: Rule | None, booleans: bool) -> dict[str, Any]:
-    """A text; also a number, or true and false, where its words are a text of that form."""
+def _text_schema(field: FieldDescriptor, rule: Rule | None, booleans: bool) -> dict[str, Any]:
+    """Return the schema of a text field. It also accepts numbers and booleans whose notation is a valid text."""
     if not isinstance(rule, Text):
         return {"type": ["string", "number"]}
-    text: dict[str, Any] = {"type": "string", "pattern": _whole(rule, empty=_optional(field))}
-    if rule.most:
-        text["maxLength"] = rule.most
-    others = _numbers(rule) + ([{"type": "boolean"}] if booleans else [])
+    text: dict[str, Any] = {
+        "type": "string",
+        "pattern": _anchored_pattern(rule, empty=_is_optional(field)),
+    }
+    if rule.maximum:
+        text["maxLength"] = rule.maximum
+    others = _number_types(rule) + ([{"type": "boolean"}] if booleans else [])
     return {"anyOf": [text, *others]} if others else text
 
 
-def _numbers(rule: Text) -> list[dict[str, Any]]:
-    """Numbers whose digits are a text of that form."""
+def _number_types(rule: Text) -> list[dict[str, Any]]:
+    """Return the schemas of numbers whose digits are a valid text."""
     if not rule.problem("-1.5"):
         return [{"type": "number"}]
     if not rule.problem("1.5"):
@@ -171,23 +183,33 @@ def _numbers(rule: Text) -> list[dict[str, Any]]:
     return [] if rule.problem("1") else [{"type": "integer", "minimum": 0}]
 
 
-def _whole(rule: Text, *, empty: bool = False) -> str:
-    """The pattern from end to end."""
+def _anchored_pattern(rule: Text, *, empty: bool = False) -> str:
+    """Return a pattern that matches the whole text."""
     return f"^(?:{rule.pattern}){'?' if empty else ''}{_END}"
 
 
-def _integer(field: FieldDescriptor, rule: Rule | None) -> dict[str, Any]:
+def _integer_schema(field: FieldDescriptor, rule: Rule | None) -> dict[str, Any]:
     if isinstance(rule, Level):
-        return {"anyOf": [{"enum": list(rule.numbers)}, {"type": "string", "pattern": _any_case()}]}
+        return {
+            "anyOf": [
+                {"enum": list(rule.numbers)},
+                {"type": "string", "pattern": _priority_pattern()},
+            ]
+        }
     low, high = _INTEGERS[field.type]
     if isinstance(rule, Number):
-        unset = _optional(field) and not field.has_presence  # 0: not given
-        low, high = max(low, min(rule.least, 0) if unset else rule.least), min(high, rule.most)
+        zero_means_unset = (
+            _is_optional(field) and not field.has_presence
+        )  # 0 means that the field is not given
+        low, high = (
+            max(low, min(rule.minimum, 0) if zero_means_unset else rule.minimum),
+            min(high, rule.maximum),
+        )
     return {"const": low} if low == high else {"type": "integer", "minimum": low, "maximum": high}
 
 
-def _any_case() -> str:
-    """The names of priorities, in capitals or not."""
+def _priority_pattern() -> str:
+    """Return a pattern that matches the names of priorities in any case."""
     names = "|".join(
         "".join(f"[{c}{c.lower()}]" if c.isalpha() else c for c in name) for name in PRIORITIES
     )
@@ -195,14 +217,14 @@ def _any_case() -> str:
 
 
 def _conditions() -> dict[str, list[dict[str, Any]]]:
-    """What hai.client.taskfile.validation.conditions says of fields beside others, by message."""
+    """Return the conditions of `validation.conditions` that a schema can express, by message."""
     container = {
         "properties": {"task_type": {"const": conditions.CONTAINER}},
         "required": ["task_type"],
     }
     only = {
-        "resource": _absent("is_spot"),
-        "options": _absent(*conditions.CONTAINER_OPTIONS),
+        "resource": _all_empty("is_spot"),
+        "options": _all_empty(*conditions.CONTAINER_OPTIONS),
     }
     suffix = {"type": "string", "pattern": _SUFFIX}
     built_in = {"properties": {"name": {"const": conditions.BUILT_IN_SERVICE}}}
@@ -211,19 +233,19 @@ def _conditions() -> dict[str, list[dict[str, Any]]]:
         "TaskSpec": [{"if": container, "else": {"properties": only}}],
         "ProgramSpec": [
             {
-                "if": _is("entrypoint_executable", True),
+                "if": _field_is_one_of("entrypoint_executable", True),
                 "else": {"properties": {"entrypoint": suffix}},
             }
         ],
         "ServiceSpec": [
             {
                 "if": built_in,
-                "then": _absent(*others),
+                "then": _all_empty(*others),
                 "else": {"required": ["type"], "properties": {"type": {"type": "string"}}},
             },
-            {"if": _is("type", "local"), "then": _absent("port")},
+            {"if": _field_is_one_of("type", "local"), "then": _all_empty("port")},
             {
-                "if": _is("type", "http", "tcp"),
+                "if": _field_is_one_of("type", "http", "tcp"),
                 "then": {
                     "required": ["port"],
                     "properties": {
@@ -232,23 +254,23 @@ def _conditions() -> dict[str, list[dict[str, Any]]]:
                     },
                 },
             },
-            {"if": _is("type", "tcp", "local"), "then": _absent("rewrite_uri")},
+            {"if": _field_is_one_of("type", "tcp", "local"), "then": _all_empty("rewrite_uri")},
         ],
     }
 
 
-def _is(name: str, *values: object) -> dict[str, Any]:
+def _field_is_one_of(name: str, *values: object) -> dict[str, Any]:
     return {"properties": {name: {"enum": list(values)}}, "required": [name]}
 
 
-def _absent(*names: str) -> dict[str, Any]:
-    """Fields that are not given, or as good as not given."""
+def _all_empty(*names: str) -> dict[str, Any]:
+    """Return a schema in which these fields are missing, null, zero or empty."""
     return {"properties": {name: {"enum": [None, 0, False, "", []]} for name in names}}
 
 
 @cache
 def _comments() -> dict[str, str]:
-    """Comments of the .proto file by Message.field: descriptors do not carry them."""
+    """Return the comments of the .proto file by Message.field. Descriptors do not carry them."""
     found: dict[str, str] = {}
     message, comment = "", []
     for line in _PROTO.read_text("utf-8").splitlines():

@@ -1,7 +1,7 @@
-"""Task specs in YAML, schema version 2: read, change, write. Loads no grpc.
+"""Reads, changes and writes task specs in YAML, schema version 2. Loads no grpc.
 
 text ─yaml_reader─> tree (positions) ─spec_reader─> TaskSpec ─validation─> violations
-                                                            ─spec_writer─> text
+                                                            ─writer─> text
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from hai.client.errors import Invalid, UsageError, Violation
 from hai.client.taskfile import fields
 from hai.client.taskfile.schema import json_schema
-from hai.client.taskfile.spec_reader import SpecReader, unknown
+from hai.client.taskfile.spec_reader import SpecReader, unknown_key_message
 from hai.client.taskfile.tree import (
     MAX_BYTES,
     Entry,
@@ -51,26 +51,32 @@ Source = Path | str | Mapping[str, object] | IO[str] | IO[bytes]
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One task of a file: its spec as far as it could be read, where its values stand, and what is wrong with it."""
+    """One task of a file: its spec as far as it could be read, the positions of its values, and what could not be
+    read.
+    """
 
     source: str
     spec: TaskSpec
     marks: Mapping[str, Mark]
-    unread: tuple[Violation, ...] = ()
+    unreadable: tuple[Violation, ...] = ()
 
     def violations(self, changed: TaskSpec | None = None) -> list[Violation]:
-        """What was not read, and which rules the spec breaks; or those that it breaks once options have changed it."""
-        own = [self._placed(each) for each in violations(self.spec, self.unread)]
+        """Return the violations of the spec, or of `changed`: the spec after options of the command line have changed
+        it.
+        """
+        positioned_violations = [
+            self._with_position(each) for each in violations(self.spec, self.unreadable)
+        ]
         if changed is None:
-            return own
-        placed = {(each.field, each.message): each for each in own}
+            return positioned_violations
+        by_field_and_message = {(each.field, each.message): each for each in positioned_violations}
         return [
-            placed.get((each.field, each.message), each)
-            for each in violations(changed, self.unread)
+            by_field_and_message.get((each.field, each.message), each)
+            for each in violations(changed, self.unreadable)
         ]
 
-    def _placed(self, violation: Violation) -> Violation:
-        """With the place of its field, else of what holds it."""
+    def _with_position(self, violation: Violation) -> Violation:
+        """Return the violation with the position of its field, else of the innermost value that contains the field."""
         path = violation.field
         while path and path not in self.marks:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
@@ -81,35 +87,37 @@ class Document:
 
 
 def read_spec(source: Source, *, rules: bool = True) -> TaskSpec:
-    """The spec in a file, a text or a mapping. Raises Invalid with every violation at once.
+    """Return the spec in a file, a text or a mapping. Raises Invalid with every violation at once.
 
-    A Path is a file; a str is yaml text, or a file's name when it is one line ending in .yml or .yaml.
-    With rules=False a spec that is still being written may break rules; only what cannot be read is refused.
+    A Path is a file. A str is yaml text, or the name of a file if it is one line that ends in .yml or .yaml. With
+    rules=False a spec that is still being written may break rules; only what cannot be read is refused.
     """
-    [document] = _read(source, lambda: [_tree(source)])
-    if rules or document.unread:
+    [document] = _read_documents(source, lambda: [_parse_source(source)])
+    if rules or document.unreadable:
         require_valid(document.source, document.violations())
     return document.spec
 
 
 def read_documents(source: Path | IO[str] | IO[bytes]) -> Sequence[Document]:
-    """The tasks of a file, with `---` between them; of an empty file one that is empty. Raises Invalid: no yaml."""
-    return _read(source, lambda: parse_all(_text(source)) or [Table(())])
+    """Return the tasks of a file, which `---` separates. An empty file has one empty task. Raises Invalid if it is
+    not yaml.
+    """
+    return _read_documents(source, lambda: parse_all(_read_text(source)) or [Table(())])
 
 
 def require_valid(source: str, found: Sequence[Violation]) -> None:
-    """Raises Invalid, with every violation, where there is one."""
+    """Raise Invalid with every violation, if there are any."""
     if found:
         raise _invalid(source, found)
 
 
-def _read(source: Source, trees: Callable[[], Sequence[Tree]]) -> Sequence[Document]:
-    name = _name(source)
+def _read_documents(source: Source, trees: Callable[[], Sequence[Tree]]) -> Sequence[Document]:
+    name = _source_name(source)
     documents: list[Document] = []
     try:
         for tree in trees():
             reader, spec = SpecReader(), TaskSpec()
-            reader.message(spec, tree, "")
+            reader.read_message(spec, tree, "")
             documents.append(Document(name, spec, reader.marks, tuple(reader.violations)))
     except Malformed as error:
         place = Violation("", error.message, error.mark.line, error.mark.column)
@@ -120,37 +128,37 @@ def _read(source: Source, trees: Callable[[], Sequence[Tree]]) -> Sequence[Docum
 def apply_option(spec: TaskSpec, assignment: str) -> None:
     """Change one field of the spec in place: "options.py_venv=base", "resource.node_count=4".
 
-    Text fields take the value as it stands; others are read as in a yaml file. An empty value of
-    any other field unsets it. The spec is unchanged when this raises Invalid.
+    Text fields take the value as it is written. Other values are read as in a yaml file, and an empty one unsets the
+    field. The spec stays unchanged if this raises Invalid.
     """
     path, equals, value = assignment.partition("=")
     if not equals:
         raise UsageError(f"{assignment!r} has no value", hint="write it as key=value")
     changed = TaskSpec()
     changed.CopyFrom(spec)
-    _assign(changed, path.strip(), value)
+    _apply_assignment(changed, path.strip(), value)
     spec.CopyFrom(changed)
 
 
-def _assign(spec: TaskSpec, path: str, value: str) -> None:
+def _apply_assignment(spec: TaskSpec, path: str, value: str) -> None:
     target: Message = spec
     *outer, last = path.split(".")
     for index, key in enumerate(outer):
-        field = _field(target, key, path)
+        field = _find_field(target, key, path)
         if fields.is_map(field):
-            return _set(target, field, ".".join([*outer[index + 1 :], last]), path, value)
+            return _set_field(target, field, ".".join([*outer[index + 1 :], last]), path, value)
         if field.message_type is None or field.is_repeated:
             raise _invalid(_OPTION, [Violation(path, f"{key} has no parts of its own")])
         target = getattr(target, key)
-    return _set(target, _field(target, last, path), "", path, value)
+    return _set_field(target, _find_field(target, last, path), "", path, value)
 
 
-def _set(target: Message, field: FieldDescriptor, key: str, path: str, value: str) -> None:
-    """Read the value into an empty message of the same type, then put it in place."""
+def _set_field(target: Message, field: FieldDescriptor, key: str, path: str, value: str) -> None:
+    """Read the value into an empty message of the same type, then merge that into the target."""
     part = type(target)()
     reader = SpecReader()
-    tree = _option_tree(field, key, path, value)
-    reader.field(part, field, tree, path)
+    tree = _parse_option_value(field, key, path, value)
+    reader.read_field(part, field, tree, path)
     if reader.violations:
         raise _invalid(_OPTION, [Violation(v.field, v.message) for v in reader.violations])
     if not key:
@@ -158,9 +166,9 @@ def _set(target: Message, field: FieldDescriptor, key: str, path: str, value: st
     target.MergeFrom(part)
 
 
-def _option_tree(field: FieldDescriptor, key: str, path: str, value: str) -> Tree:
+def _parse_option_value(field: FieldDescriptor, key: str, path: str, value: str) -> Tree:
     if key:
-        inner = _option_tree(fields.map_value(field), "", path, value)
+        inner = _parse_option_value(fields.map_value_field(field), "", path, value)
         return Table((Entry(key, inner),))
     words = fields.field_key(field) in fields.SHELL_SPLIT | fields.COMMA_SPLIT
     literal = words and not value.strip().startswith("[")
@@ -174,14 +182,16 @@ def _option_tree(field: FieldDescriptor, key: str, path: str, value: str) -> Tre
         raise _invalid(_OPTION, [Violation(path, error.message)]) from error
 
 
-def _field(target: Message, key: str, path: str) -> FieldDescriptor:
+def _find_field(target: Message, key: str, path: str) -> FieldDescriptor:
     field = fields.message_fields(fields.descriptor(target)).get(key)
     if field is None:
-        raise _invalid(_OPTION, [Violation(path, unknown(key, fields.descriptor(target)))])
+        raise _invalid(
+            _OPTION, [Violation(path, unknown_key_message(key, fields.descriptor(target)))]
+        )
     return field
 
 
-def _name(source: Source) -> str:
+def _source_name(source: Source) -> str:
     if _is_file(source):
         return str(source)
     return str(getattr(source, "name", "")) or "the task spec"
@@ -193,26 +203,26 @@ def _is_file(source: Source) -> bool:
     return isinstance(source, Path)
 
 
-def _tree(source: Source) -> Tree:
-    return from_python(source) if isinstance(source, Mapping) else parse(_text(source))
+def _parse_source(source: Source) -> Tree:
+    return from_python(source) if isinstance(source, Mapping) else parse(_read_text(source))
 
 
-def _text(source: Path | str | IO[str] | IO[bytes]) -> str:
+def _read_text(source: Path | str | IO[str] | IO[bytes]) -> str:
     if isinstance(source, str | Path):
         return _read_file(Path(source)) if _is_file(source) else str(source)
-    return _decoded(source.read(MAX_BYTES + 1))
+    return _decode(source.read(MAX_BYTES + 1))
 
 
 def _read_file(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return _decoded(file.read(MAX_BYTES + 1))
+            return _decode(file.read(MAX_BYTES + 1))
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(f"cannot read {path}: {reason}", hint="check the file's name") from error
 
 
-def _decoded(data: str | bytes) -> str:
+def _decode(data: str | bytes) -> str:
     if isinstance(data, str):
         return data
     try:

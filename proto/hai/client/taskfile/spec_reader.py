@@ -1,4 +1,7 @@
-"""A tree to a TaskSpec: shape and types only, every violation at once. hai.client.taskfile.validation has the rules."""
+"""Reads a tree into a TaskSpec.
+
+This module checks shape and types, and collects every violation. The rules are in hai.client.taskfile.validation.
+"""
 
 from __future__ import annotations
 
@@ -21,140 +24,149 @@ _INT64 = (-(2**63), 2**63 - 1)
 
 
 class InvalidValue(Exception):
-    """One value that cannot be read; becomes a Violation at the value's place."""
+    """A value that cannot be read. It becomes a violation at the position of the value."""
 
 
 class SpecReader:
-    """Fills messages from trees; gathers what is wrong, and where each value stands."""
+    """Fills messages from trees, and collects violations and the position of each value."""
 
     def __init__(self) -> None:
         self.violations: list[Violation] = []
         self.marks: dict[str, Mark] = {}
 
-    def message(self, target: Message, tree: Tree, path: str) -> None:
-        """Fill a message from a mapping."""
+    def read_message(self, target: Message, tree: Tree, path: str) -> None:
         self.marks[path] = tree.mark
         if not isinstance(tree, Table):
-            self._wrong(path, f"must be a mapping of keys, not {_kind(tree)}", tree.mark)
+            self._add_violation(
+                path, f"must be a mapping of keys, not {_describe_kind(tree)}", tree.mark
+            )
             return
         known = fields.message_fields(fields.descriptor(target))
         first_marks: dict[str, Mark] = {}
         for entry in tree.entries:
             inner = f"{path}.{entry.key}" if path else entry.key
             if entry.key in first_marks:
-                self._wrong(
+                self._add_violation(
                     inner,
                     f"is given twice, first in line {first_marks[entry.key].line}",
                     entry.mark,
                 )
             elif entry.key not in known:
-                self._wrong(inner, unknown(entry.key, fields.descriptor(target)), entry.mark)
+                self._add_violation(
+                    inner, unknown_key_message(entry.key, fields.descriptor(target)), entry.mark
+                )
             else:
-                self.field(target, known[entry.key], entry.value, inner)
+                self.read_field(target, known[entry.key], entry.value, inner)
             first_marks.setdefault(entry.key, entry.mark)
-        self._missing(target, tree, path)
+        self._check_required(target, tree, path)
 
-    def field(self, target: Message, field: FieldDescriptor, tree: Tree, path: str) -> None:
-        """Set one field; null leaves it unset."""
+    def read_field(self, target: Message, field: FieldDescriptor, tree: Tree, path: str) -> None:
+        """Set one field. null leaves it unset."""
         self.marks[path] = tree.mark
         if isinstance(tree, Scalar) and tree.kind == "null":
             return
         if fields.is_map(field):
-            self._map(getattr(target, field.name), field, tree, path)
+            self._read_map(getattr(target, field.name), field, tree, path)
         elif field.is_repeated:
-            self._list(getattr(target, field.name), field, tree, path)
+            self._read_list(getattr(target, field.name), field, tree, path)
         elif field.message_type is not None:
             inner = getattr(target, field.name)
             inner.SetInParent()
-            self.message(inner, tree, path)
+            self.read_message(inner, tree, path)
         else:
-            value = self._scalar(field, tree, path)
+            value = self._read_scalar(field, tree, path)
             if value is not None:
                 setattr(target, field.name, value)
 
-    def _map(self, target: Any, field: FieldDescriptor, tree: Tree, path: str) -> None:
+    def _read_map(self, target: Any, field: FieldDescriptor, tree: Tree, path: str) -> None:
         if not isinstance(tree, Table):
-            self._wrong(path, f"must be a mapping of names to values, not {_kind(tree)}", tree.mark)
+            self._add_violation(
+                path, f"must be a mapping of names to values, not {_describe_kind(tree)}", tree.mark
+            )
             return
-        value_field = fields.map_value(field)
+        value_field = fields.map_value_field(field)
         first_marks: dict[str, Mark] = {}
         for entry in tree.entries:
             inner = f"{path}[{entry.key[:64]}]"
             if entry.key in first_marks:
-                self._wrong(
+                self._add_violation(
                     inner,
                     f"is given twice, first in line {first_marks[entry.key].line}",
                     entry.mark,
                 )
                 continue
             first_marks[entry.key] = self.marks[inner] = entry.mark
-            value = self._scalar(value_field, entry.value, inner, booleans=True)
+            value = self._read_scalar(value_field, entry.value, inner, booleans=True)
             if value is not None:
                 target[entry.key] = value
 
-    def _list(self, target: Any, field: FieldDescriptor, tree: Tree, path: str) -> None:
-        if isinstance(tree, Scalar) and tree.kind != "null" and _splits(field):
+    def _read_list(self, target: Any, field: FieldDescriptor, tree: Tree, path: str) -> None:
+        if isinstance(tree, Scalar) and tree.kind != "null" and _is_splittable(field):
             self._extend_split(target, field, tree, path)
             return
         if not isinstance(tree, Items):
-            self._wrong(path, f"must be a list{_or_text(field)}, not {_kind(tree)}", tree.mark)
+            self._add_violation(
+                path, f"must be a list{_or_text_hint(field)}, not {_describe_kind(tree)}", tree.mark
+            )
             return
         for index, item in enumerate(tree.values):
             inner = f"{path}[{index}]"
             self.marks[inner] = item.mark
             if field.message_type is not None:
-                self.message(target.add(), item, inner)
+                self.read_message(target.add(), item, inner)
                 continue
             booleans = fields.field_key(field) in fields.SHELL_SPLIT
-            value = self._scalar(field, item, inner, booleans=booleans)
+            value = self._read_scalar(field, item, inner, booleans=booleans)
             if value is not None:
                 target.append(value)
 
     def _extend_split(self, target: Any, field: FieldDescriptor, tree: Scalar, path: str) -> None:
         try:
-            target.extend(_split(field, tree))
-        except InvalidValue as wrong:
-            self._wrong(path, str(wrong), tree.mark)
+            target.extend(_split_text(field, tree))
+        except InvalidValue as invalid:
+            self._add_violation(path, str(invalid), tree.mark)
 
-    def _scalar(
+    def _read_scalar(
         self, field: FieldDescriptor, tree: Tree, path: str, *, booleans: bool = False
     ) -> Any:
         try:
             if not isinstance(tree, Scalar):
-                raise InvalidValue(f"must be {_expected(field)}, not {_kind(tree)}")
-            return scalar(field, tree, booleans=booleans)
-        except InvalidValue as wrong:
-            self._wrong(path, str(wrong), tree.mark)
+                raise InvalidValue(
+                    f"must be {_describe_expected(field)}, not {_describe_kind(tree)}"
+                )
+            return read_scalar(field, tree, booleans=booleans)
+        except InvalidValue as invalid:
+            self._add_violation(path, str(invalid), tree.mark)
             return None
 
-    def _missing(self, target: Message, tree: Table, path: str) -> None:
+    def _check_required(self, target: Message, tree: Table, path: str) -> None:
         present = {
-            e.key for e in tree.entries if not (isinstance(e.value, Scalar) and _null(e.value))
+            e.key for e in tree.entries if not (isinstance(e.value, Scalar) and _is_null(e.value))
         }
         for name in fields.REQUIRED.get(target.DESCRIPTOR.name, ()):
             if name not in present:
-                self._wrong(f"{path}.{name}" if path else name, "is missing", tree.mark)
+                self._add_violation(f"{path}.{name}" if path else name, "is missing", tree.mark)
 
-    def _wrong(self, path: str, message: str, mark: Mark) -> None:
+    def _add_violation(self, path: str, message: str, mark: Mark) -> None:
         self.violations.append(Violation(path, message, mark.line, mark.column))
 
 
-def scalar(field: FieldDescriptor, tree: Scalar, *, booleans: bool = False) -> Any:
-    """The value of a scalar field. Raises Wrong."""
+def read_scalar(field: FieldDescriptor, tree: Scalar, *, booleans: bool = False) -> Any:
+    """Return the value of a scalar field. Raises InvalidValue."""
     key = fields.field_key(field)
     if key == fields.PRIORITY and tree.kind == "text":
-        return _priority(tree)
+        return _read_priority(tree)
     if key in fields.DURATIONS:
-        return _in_range(field, _duration(tree))
+        return _require_in_range(field, _read_duration(tree))
     match field.type:
         case FieldDescriptor.TYPE_STRING:
-            return _text(field, tree, booleans)
+            return _read_text(field, tree, booleans)
         case FieldDescriptor.TYPE_BOOL:
-            return _exactly(field, tree, "boolean")
+            return _require_kind(field, tree, "boolean")
         case FieldDescriptor.TYPE_DOUBLE:
-            return _double(field, tree)
+            return _read_double(field, tree)
         case _:
-            value = _in_range(field, _exactly(field, tree, "integer"))
+            value = _require_in_range(field, _require_kind(field, tree, "integer"))
             if key == "TaskSpec.version" and value != fields.VERSION:
                 raise InvalidValue(
                     f"must be {fields.VERSION}: the only schema that this platform reads"
@@ -162,17 +174,17 @@ def scalar(field: FieldDescriptor, tree: Scalar, *, booleans: bool = False) -> A
             return value
 
 
-def _text(field: FieldDescriptor, tree: Scalar, booleans: bool) -> str:
+def _read_text(field: FieldDescriptor, tree: Scalar, booleans: bool) -> str:
     key = fields.field_key(field)
     choices = fields.ENUMS.get(key)
     if key == "TaskSpec.task_type" and (refused := fields.refused_task_type(tree.text)):
         raise InvalidValue(refused)
     if choices and (tree.kind != "text" or tree.text not in choices):
         raise InvalidValue(
-            f"must be one of {', '.join(filter(None, choices))}, not {tree.text!r}{_near(tree.text, choices)}"
+            f"must be one of {', '.join(filter(None, choices))}, not {tree.text!r}{_suggestion(tree.text, choices)}"
         )
     if tree.kind == "null" or (tree.kind == "boolean" and not booleans):
-        raise InvalidValue(f"must be text, not {_kind(tree)}: put it in quotes")
+        raise InvalidValue(f"must be text, not {_describe_kind(tree)}: put it in quotes")
     try:
         tree.text.encode()
     except UnicodeEncodeError:
@@ -180,22 +192,22 @@ def _text(field: FieldDescriptor, tree: Scalar, booleans: bool) -> str:
     return tree.text
 
 
-def _exactly(field: FieldDescriptor, tree: Scalar, kind: str) -> Any:
+def _require_kind(field: FieldDescriptor, tree: Scalar, kind: str) -> Any:
     if tree.kind != kind:
-        raise InvalidValue(f"must be {_expected(field)}, not {_kind(tree)}")
+        raise InvalidValue(f"must be {_describe_expected(field)}, not {_describe_kind(tree)}")
     return tree.value
 
 
-def _double(field: FieldDescriptor, tree: Scalar) -> float:
+def _read_double(field: FieldDescriptor, tree: Scalar) -> float:
     if not isinstance(tree.value, int | float) or tree.kind == "boolean":
-        raise InvalidValue(f"must be {_expected(field)}, not {_kind(tree)}")
+        raise InvalidValue(f"must be {_describe_expected(field)}, not {_describe_kind(tree)}")
     value = float(tree.value)
     if not math.isfinite(value):
         raise InvalidValue("must be a finite number")
     return value
 
 
-def _in_range(field: FieldDescriptor, value: int) -> int:
+def _require_in_range(field: FieldDescriptor, value: int) -> int:
     low, high = _INT64 if field.type == FieldDescriptor.TYPE_INT64 else _INT32
     if not low <= value <= high:
         rule = RULES.get(fields.field_key(field))
@@ -204,29 +216,29 @@ def _in_range(field: FieldDescriptor, value: int) -> int:
     return value
 
 
-def _priority(tree: Scalar) -> int:
+def _read_priority(tree: Scalar) -> int:
     name = tree.text.upper()
     if name not in PRIORITIES:
         known = ", ".join(PRIORITIES)
         raise InvalidValue(
-            f"no priority is called {tree.text!r}{_near(name, PRIORITIES)}; there are {known}"
+            f"no priority is called {tree.text!r}{_suggestion(name, PRIORITIES)}; there are {known}"
         )
     return PRIORITIES[name]
 
 
-def _duration(tree: Scalar) -> int:
-    # An integer may come from yaml's own base 60 (1:30:00): it means the same seconds.
-    value = tree.value if tree.kind == "integer" else fields.seconds(tree.text)
+def _read_duration(tree: Scalar) -> int:
+    # YAML itself reads 1:30:00 as an integer in base 60, which is the same number of seconds.
+    value = tree.value if tree.kind == "integer" else fields.parse_duration(tree.text)
     if tree.kind not in ("integer", "text") or not isinstance(value, int):
         raise InvalidValue("must be a duration: seconds, 90m, 2h30m or D-HH:MM:SS")
     return value
 
 
-def _splits(field: FieldDescriptor) -> bool:
+def _is_splittable(field: FieldDescriptor) -> bool:
     return fields.field_key(field) in fields.SHELL_SPLIT | fields.COMMA_SPLIT
 
 
-def _split(field: FieldDescriptor, tree: Scalar) -> list[str]:
+def _split_text(field: FieldDescriptor, tree: Scalar) -> list[str]:
     if tree.kind == "boolean":
         raise InvalidValue("must be a list, or one string, not true or false")
     if fields.field_key(field) in fields.COMMA_SPLIT:
@@ -239,11 +251,11 @@ def _split(field: FieldDescriptor, tree: Scalar) -> list[str]:
         ) from None
 
 
-def _or_text(field: FieldDescriptor) -> str:
-    return " or one string" if _splits(field) else ""
+def _or_text_hint(field: FieldDescriptor) -> str:
+    return " or one string" if _is_splittable(field) else ""
 
 
-def _expected(field: FieldDescriptor) -> str:
+def _describe_expected(field: FieldDescriptor) -> str:
     if fields.field_key(field) in fields.DURATIONS:
         return "a duration"
     return {
@@ -253,7 +265,7 @@ def _expected(field: FieldDescriptor) -> str:
     }.get(field.type, "a whole number")
 
 
-def _kind(tree: Tree) -> str:
+def _describe_kind(tree: Tree) -> str:
     match tree:
         case Table():
             return "a mapping"
@@ -267,21 +279,21 @@ def _kind(tree: Tree) -> str:
             return f"the {tree.kind} {tree.text}"
 
 
-def _null(tree: Scalar) -> bool:
+def _is_null(tree: Scalar) -> bool:
     return tree.kind == "null"
 
 
-def unknown(key: str, message: Descriptor) -> str:
-    """What to say about a key that a message does not have, with what it may have meant."""
-    near = difflib.get_close_matches(key, fields.message_fields(message), n=2)
-    if near:
-        return f"is not a known key; did you mean {' or '.join(near)}?"
-    elsewhere = [p for p in fields.paths() if p.rpartition(".")[2] == key]
-    if elsewhere:
-        return f"is not known here; it belongs at {' or '.join(elsewhere[:2])}"
+def unknown_key_message(key: str, message: Descriptor) -> str:
+    """Return the message about a key that a message does not have, with keys that the user may have meant."""
+    suggestions = difflib.get_close_matches(key, fields.message_fields(message), n=2)
+    if suggestions:
+        return f"is not a known key; did you mean {' or '.join(suggestions)}?"
+    paths_elsewhere = [p for p in fields.paths() if p.rpartition(".")[2] == key]
+    if paths_elsewhere:
+        return f"is not known here; it belongs at {' or '.join(paths_elsewhere[:2])}"
     return f"is not a known key; known are {', '.join(fields.message_fields(message))}"
 
 
-def _near(word: str, choices: Any) -> str:
-    near = difflib.get_close_matches(word, list(choices), n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
+def _suggestion(word: str, choices: Any) -> str:
+    suggestions = difflib.get_close_matches(word, list(choices), n=1)
+    return f" (did you mean {suggestions[0]}?)" if suggestions else ""

@@ -1,7 +1,7 @@
-"""A document as a tree whose every value knows where it stands, from yaml text or a Python mapping.
+"""A document as a tree in which every value has its position, from yaml text or a Python mapping.
 
-Scalars keep the text that they were written with, so that `1.10` or `yes` can become a string
-unharmed. Limits on size, depth and number of values stop documents that explode by aliases.
+Scalars keep the text that they were written with, so that `1.10` or `yes` can become a string unchanged. Limits on
+size, depth and number of values stop documents that grow without bound by aliases.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_VALUES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in a text; both count from 1, 0: not from a text."""
+    """A position in a text. Line and column count from 1; 0 means that the value does not come from a text."""
 
     line: int = 0
     column: int = 0
@@ -27,7 +27,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One value; `text` is its source."""
+    """One value. `text` is how it was written."""
 
     kind: Kind
     text: str
@@ -45,7 +45,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key with its value."""
+    """One key of a mapping, with its value."""
 
     key: str
     value: Tree
@@ -54,7 +54,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A mapping; keys may repeat, whoever reads it complains."""
+    """A mapping. Keys may be repeated; the reader of the tree reports that."""
 
     entries: tuple[Entry, ...]
     mark: Mark = Mark()
@@ -64,7 +64,7 @@ Tree = Scalar | Items | Table
 
 
 class Malformed(Exception):
-    """The document has no tree: a syntax error, a forbidden construct, or a limit."""
+    """The document cannot become a tree: it has a syntax error or a forbidden construct, or exceeds a limit."""
 
     def __init__(self, message: str, mark: Mark = Mark()) -> None:
         super().__init__(message)
@@ -73,13 +73,13 @@ class Malformed(Exception):
 
 
 class Budget:
-    """Counts values and depth while a tree is built."""
+    """Limits the number and depth of values while a tree is built."""
 
     def __init__(self) -> None:
         self._left = MAX_VALUES
 
     def spend(self, depth: int, mark: Mark) -> None:
-        """Account for one value; raise Malformed when a limit is passed."""
+        """Count one value. Raises Malformed when a limit is exceeded."""
         self._left -= 1
         if self._left < 0:
             raise Malformed(f"the document holds more than {MAX_VALUES} values", mark)
@@ -88,7 +88,7 @@ class Budget:
 
 
 def from_python(value: object, depth: int = 0, budget: Budget | None = None) -> Tree:
-    """The tree of a mapping, list or scalar, as json.load or a program makes them."""
+    """Return the tree of a mapping, list or scalar, as json.load or a program makes them."""
     budget = budget or Budget()
     budget.spend(depth, Mark())
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A TaskSpec to yaml that reads back as the same message, whatever bytes its strings hold."""
+"""Writes a TaskSpec as yaml that reads back as the same message, whatever bytes its strings contain."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ _FRAGILE = re.compile("[\\x00-\\x1f\\x7f-\\xa0\\u2028\\u2029\\ufeff]")
 
 
 def to_yaml(spec: TaskSpec) -> str:
-    """The spec as yaml text; fields that are not set are left out, those the schema requires are not."""
+    """Return the spec as yaml text. Fields that are not set are left out, unless the schema requires them."""
     return yaml.dump(
-        mapping(spec), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31 - 1
+        to_mapping(spec), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31 - 1
     )
 
 
 class _Dumper(yaml.SafeDumper):
-    """Without anchors: equal values are written out."""
+    """Writes equal values twice instead of using anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Never write an alias."""
         return True
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        """Text with line breaks or unprintable characters is escaped: only so all of it survives."""
+        """Escape text with line breaks or unprintable characters, since YAML preserves all of it only in quotes."""
         style = '"' if _FRAGILE.search(text) else None
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -38,11 +37,11 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_representer(str, _Dumper.represent_text)
 
 
-def mapping(message: Message) -> dict[str, Any]:
-    """The message as plain values, in the order of the contract."""
+def to_mapping(message: Message) -> dict[str, Any]:
+    """Return the message as plain values, in the order of the contract."""
     required = fields.REQUIRED.get(message.DESCRIPTOR.name, ())
     return {
-        field.name: _value(field, getattr(message, field.name))
+        field.name: _plain_value(field, getattr(message, field.name))
         for field in fields.descriptor(message).fields
         if field.name in required or _is_set(message, field)
     }
@@ -56,13 +55,13 @@ def _is_set(message: Message, field: FieldDescriptor) -> bool:
     return bool(getattr(message, field.name))
 
 
-def _value(field: FieldDescriptor, value: Any) -> Any:
+def _plain_value(field: FieldDescriptor, value: Any) -> Any:
     if fields.is_map(field):
         return {key: value[key] for key in sorted(value)}
     if field.is_repeated:
-        return [_single(field, item) for item in value]
-    return _single(field, value)
+        return [_plain_single(field, item) for item in value]
+    return _plain_single(field, value)
 
 
-def _single(field: FieldDescriptor, value: Any) -> Any:
-    return mapping(value) if field.message_type is not None else value
+def _plain_single(field: FieldDescriptor, value: Any) -> Any:
+    return to_mapping(value) if field.message_type is not None else value

@@ -1,4 +1,4 @@
-"""YAML text to a tree with positions. Nothing is ever constructed from a tag."""
+"""Reads YAML text into a tree with positions. No object is ever constructed from a tag."""
 
 from __future__ import annotations
 
@@ -31,39 +31,39 @@ _KINDS: dict[str, Kind] = {
     "float": "number",
     "bool": "boolean",
     "null": "null",
-    "timestamp": "text",  # a date is the text that it is written as
+    "timestamp": "text",  # a date stays the text that was written
     "merge": "text",
     "value": "text",
 }
 
 
 def parse(text: str) -> Tree:
-    """The tree of one yaml document. Raises Malformed."""
-    node = _composed(text, lambda: yaml.compose(text, Loader=yaml.SafeLoader))
+    """Return the tree of one yaml document. Raises Malformed."""
+    node = _compose(text, lambda: yaml.compose(text, Loader=yaml.SafeLoader))
     return Table(()) if node is None else _Builder().tree(node, 0)
 
 
 def parse_all(text: str) -> Sequence[Tree]:
-    """The trees of all documents, but of empty ones. Raises Malformed."""
-    nodes = _composed(text, lambda: list(yaml.compose_all(text, Loader=yaml.SafeLoader)))
+    """Return the trees of all documents that are not empty. Raises Malformed."""
+    nodes = _compose(text, lambda: list(yaml.compose_all(text, Loader=yaml.SafeLoader)))
     trees = [_Builder().tree(node, 0) for node in nodes]
     return [tree for tree in trees if not (isinstance(tree, Scalar) and tree.value is None)]
 
 
-def _composed(text: str, compose: Callable[[], Composed]) -> Composed:
+def _compose(text: str, compose: Callable[[], Composed]) -> Composed:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise Malformed(f"the document is larger than {MAX_BYTES // 1024} KiB")
     try:
         _check_depth(text)
         return compose()
     except yaml.MarkedYAMLError as error:
-        raise Malformed(_sentence(error), _mark(error.problem_mark)) from error
+        raise Malformed(_syntax_message(error), _mark(error.problem_mark)) from error
     except yaml.reader.ReaderError as error:
-        raise Malformed(_bad_character(error), _position(text, error.position)) from error
+        raise Malformed(_character_message(error), _position(text, error.position)) from error
 
 
 def _check_depth(text: str) -> None:
-    """Refuse deep nesting before the recursive composer meets it."""
+    """Raise Malformed for deep nesting, before the recursive composer reads it."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -99,25 +99,29 @@ class _Builder:
         if kind == "text":
             return Scalar(kind, node.value, node.value, mark)
         try:
-            value = self._scalars.construct_object(node)  # core tags only: int, float, bool, null
+            value = self._scalars.construct_object(
+                node
+            )  # only the tags int, float, bool and null arrive here
         except (ValueError, KeyError, yaml.YAMLError) as error:
             raise Malformed(f"{node.value!r} is not a {kind}", mark) from error
         return Scalar(kind, node.value, value, mark)
 
     def _entries(self, node: MappingNode, depth: int) -> list[Entry]:
-        own: list[Entry] = []
+        own_entries: list[Entry] = []
         merged: list[Entry] = []
         for key, value in node.value:
             if key.tag == f"{_CORE}merge":
                 merged += self._merged(value, depth)
             else:
-                own.append(Entry(_key(key), self.tree(value, depth + 1), _mark(key.start_mark)))
-        taken = {entry.key for entry in own}
-        for entry in merged:  # an own key wins over a merged one, an earlier merge over a later
-            if entry.key not in taken:
-                taken.add(entry.key)
-                own.append(entry)
-        return own
+                own_entries.append(
+                    Entry(_key(key), self.tree(value, depth + 1), _mark(key.start_mark))
+                )
+        own_keys = {entry.key for entry in own_entries}
+        for entry in merged:  # own keys take precedence, then keys of earlier merges
+            if entry.key not in own_keys:
+                own_keys.add(entry.key)
+                own_entries.append(entry)
+        return own_entries
 
     def _merged(self, node: Node, depth: int) -> list[Entry]:
         sources = node.value if isinstance(node, SequenceNode) else [node]
@@ -150,12 +154,12 @@ def _position(text: str, index: int) -> Mark:
     return Mark(before.count("\n") + 1, index - before.rfind("\n"))
 
 
-def _sentence(error: yaml.MarkedYAMLError) -> str:
+def _syntax_message(error: yaml.MarkedYAMLError) -> str:
     parts = [part for part in (error.context, error.problem) if part]
     return "not valid yaml: " + ", ".join(parts)
 
 
-def _bad_character(error: yaml.reader.ReaderError) -> str:
+def _character_message(error: yaml.reader.ReaderError) -> str:
     character = error.character
     code = ord(character) if isinstance(character, str) else character
     return f"not valid yaml: the character U+{code:04X} must be written as an escape in quotes"

@@ -1,1 +1,1 @@
-"""Calls about tasks, and what clients derive from a task: state, diagnosis, silent agents."""
+"""Calls about tasks, and what clients derive from a task: a diagnosis of its failure, silent agents, filters."""

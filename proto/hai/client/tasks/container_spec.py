@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from hai.client.resources.nodes import Nodes
 
 KINDS = ("shared", "dedicated", "spot")
-_CPUS, _MEMORY_GB = 2, 4  # default of a share
-_MARGIN_SECONDS = 2.0  # the server lets a container save for so much longer than the warning lasts
+_CPUS, _MEMORY_GB = 2, 4  # defaults for a share of a node
+_MARGIN_SECONDS = 2.0  # added to the warning time: a container may save for this long after it
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerOptions:
-    """What a user chooses. Without a kind, the group decides it. Times are in seconds, memory is in GB."""
+    """The choices of a user. Without a kind, the node group decides it. Times are in seconds, memory is in GB."""
 
     name: str = "lab"
     kind: str | None = None
@@ -39,17 +39,20 @@ class ContainerOptions:
 
 
 async def container_spec(nodes: Nodes, options: ContainerOptions) -> TaskSpec:
-    """The task. By default it gets a share of a node where nodes are shared, else a whole node. Raises UsageError."""
+    """Return the spec of the task. Raises UsageError.
+
+    By default the task gets a share of a node if the group shares its nodes, else a whole node.
+    """
     requests_resources = bool(options.gpu or options.cpu or options.memory)
     if options.kind == "dedicated" and requests_resources:
         raise UsageError(
             "a dedicated container has its node to itself; leave gpu, cpu and memory out"
         )
-    spec = _spec(options)
+    spec = _base_spec(options)
     packed = await _is_packed(nodes, options.group)
     if packed is False and (requests_resources or options.kind == "shared"):
         raise UsageError(
-            f"nodes of group {_name(options.group)} are given whole; choose a group whose nodes are shared,"
+            f"nodes of group {_group_name(options.group)} are given whole; choose a group whose nodes are shared,"
             " or leave kind shared, gpu, cpu and memory out to take a whole node"
         )
     if requests_resources or options.kind == "shared" or (options.kind is None and packed):
@@ -58,8 +61,8 @@ async def container_spec(nodes: Nodes, options: ContainerOptions) -> TaskSpec:
     return spec
 
 
-def _spec(options: ContainerOptions) -> TaskSpec:
-    """Its program sleeps: people work in its services."""
+def _base_spec(options: ContainerOptions) -> TaskSpec:
+    """Return the spec without defaults for resources. The program sleeps: people work in its services."""
     return TaskSpec(
         version=2,
         name=options.name,
@@ -102,10 +105,10 @@ def _task_options(options: ContainerOptions) -> OptionsSpec:
 
 
 async def _is_packed(nodes: Nodes, group: str) -> bool | None:
-    """Whether nodes of a group are shared. None: the group does not exist, which the server reports."""
+    """Return whether nodes of a group are shared, or None if there is no such group, which the server reports."""
     groups = {each.name: each.packed for each in await nodes.groups()}
-    return groups.get(_name(group))
+    return groups.get(_group_name(group))
 
 
-def _name(group: str) -> str:
+def _group_name(group: str) -> str:
     return group.partition("#")[0] or "default"

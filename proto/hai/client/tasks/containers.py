@@ -1,4 +1,4 @@
-"""What dev containers have beside being tasks, and services of any task."""
+"""Calls about dev containers, and about services of any task."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from hai.v1.container_service_pb2_grpc import ContainerServiceStub
 if TYPE_CHECKING:
     from hai.v1.container_service_pb2_grpc import ContainerServiceAsyncStub
 
-_LONG_SECONDS = 60.0  # stopping a program may take its grace
+_LONG_SECONDS = 60.0  # a program that is stopped may use its whole grace period
 
 
 class Containers:
-    """Containers and services, by the id of their task."""
+    """Calls about containers and services. The id is that of their task."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -34,26 +34,26 @@ class Containers:
         return self._transport.stub(ContainerServiceStub)
 
     async def get(self, id: int) -> Container:
-        """The services of a task, and when the task ends."""
+        """Return the services of a task, and when the task ends."""
         request = GetContainerRequest(id=id)
         return await self._transport.unary(self._stub.GetContainer, request, retry=True)
 
     async def open(self, id: int, service: str = "") -> OpenContainerResponse:
-        """A link that lets one browser in, once."""
+        """Return a link with which one browser can log in once."""
         request = OpenContainerRequest(id=id, service=service)
         return await self._transport.unary(self._stub.OpenContainer, request, retry=True)
 
     async def control(
         self, id: int, service: str, action: ServiceAction.ValueType, *, rank: int = 0
     ) -> Container:
-        """Start, stop or restart a service; returns when that is done."""
+        """Start, stop or restart a service, and wait until that is done."""
         request = ControlServiceRequest(id=id, service=service, rank=rank, action=action)
         return await self._transport.unary(
             self._stub.ControlService, request, deadline=_LONG_SECONDS
         )
 
     async def renew(self, id: int) -> Container:
-        """Start the lifetime of a container again."""
+        """Restart the lifetime of a container."""
         request = RenewContainerRequest(id=id)
         return await self._transport.unary(self._stub.RenewContainer, request)
 

@@ -1,7 +1,7 @@
-"""Why a task has failed: the rank that failed first, its exit code, the likely cause, what to try.
+"""Diagnoses a failed task: the rank that failed first, its exit code, the likely cause, and what to try.
 
-`ExplainTask` of the server, the command line and the terminal app share it. The cause is a guess from the exit code
-and the last lines.
+`ExplainTask` of the server, the command line and the terminal app share this module. The likely cause is a guess from
+the exit code and the last lines of the log.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ CAUSES: Mapping[str, str] = {
     "notexecutable": "the file is not executable",
     "abort": "it aborted in native code (SIGABRT)",
 }
-"""Likely causes by the key that `likely_cause` returns. The text after a colon says what to do."""
+"""The likely causes by the keys that `likely_cause` returns. The text after a colon says what to do."""
 
-_SIGNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), key)
     for pattern, key in (
         (r"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|OutOfMemoryError.*GPU", "gpumem"),
@@ -67,14 +67,20 @@ _SIGNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 _STOPPED_STATES = (RANK_STATE_STOPPED_TERMINATING, RANK_STATE_STOPPED)
-_CODES = {137: "killed", 139: "segfault", 127: "command", 126: "notexecutable", 134: "abort"}
-_LINES = 10
-_CHARS = 200
+_EXIT_CODE_CAUSES = {
+    137: "killed",
+    139: "segfault",
+    127: "command",
+    126: "notexecutable",
+    134: "abort",
+}
+_MAX_LINES = 10
+_MAX_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Sentences: what happened, in order; what to try; and the likely cause (empty: unknown)."""
+    """Sentences about what happened (in order), what to try, and the likely cause (empty if unknown)."""
 
     found: tuple[str, ...]
     to_try: tuple[str, ...]
@@ -82,25 +88,27 @@ class Diagnosis:
 
 
 def diagnose(task: Task) -> Diagnosis | None:
-    """Why a task has failed; None if it has not."""
+    """Return why a task has failed, or None if it has not."""
     if task.outcome != TASK_OUTCOME_FAILED:
         return None
     rank, likely = first_failed_rank(task.run), ""
     found = [task.reason or "the task has failed"]
     if rank is not None:
         likely = CAUSES.get(likely_cause(rank.exit_code, rank.last_lines.splitlines()), "")
-        found += [*_failure(task.run, rank), *_last_lines(rank)]
+        found += [*_describe_failure(task.run, rank), *_last_lines(rank)]
         found += [f"likely cause: {likely}"] * bool(likely)
-    return Diagnosis(tuple(found), tuple(_to_try(task, rank)), likely)
+    return Diagnosis(tuple(found), tuple(_suggest_actions(task, rank)), likely)
 
 
 def failed_ranks(run: Run) -> list[Rank]:
-    """Ranks whose programs failed. A rank that the platform stopped has not failed, whatever its exit code."""
+    """Return the ranks whose programs failed. A rank that the platform stopped does not count, whatever its exit code
+    is.
+    """
     return [rank for rank in run.ranks if rank.exit_code and rank.state not in _STOPPED_STATES]
 
 
 def first_failed_rank(run: Run) -> Rank | None:
-    """The rank that failed first. Most likely the others were terminated because of it."""
+    """Return the rank that failed first. Most likely the others were terminated because of it."""
     failed = failed_ranks(run)
     not_killed = [rank for rank in failed if rank.exit_code not in (143, 137)] or failed
     times = ((r.end_time.ToNanoseconds() or 1 << 62, r.index, r) for r in not_killed)
@@ -108,15 +116,15 @@ def first_failed_rank(run: Run) -> Rank | None:
 
 
 def likely_cause(exit_code: int, lines: Sequence[str]) -> str:
-    """The key of the likely cause in CAUSES, by the last line that hints at one; empty: unknown."""
+    """Return a key of CAUSES, from the last line that points to a cause, else from the exit code; empty if unknown."""
     for line in reversed(lines):
-        for pattern, key in _SIGNS:
+        for pattern, key in _PATTERNS:
             if pattern.search(line):
                 return key
-    return _CODES.get(exit_code, "")
+    return _EXIT_CODE_CAUSES.get(exit_code, "")
 
 
-def _failure(run: Run, rank: Rank) -> list[str]:
+def _describe_failure(run: Run, rank: Rank) -> list[str]:
     meaning_text = rank.exit_meaning
     meaning = (
         f" ({meaning_text})" if meaning_text and not meaning_text.startswith("exit code") else ""
@@ -130,16 +138,18 @@ def _failure(run: Run, rank: Rank) -> list[str]:
 
 
 def _last_lines(rank: Rank) -> list[str]:
-    lines = [line.rstrip() for line in rank.last_lines.splitlines() if line.strip()][-_LINES:]
-    shortened = (line if len(line) <= _CHARS else f"{line[: _CHARS - 3]}..." for line in lines)
+    lines = [line.rstrip() for line in rank.last_lines.splitlines() if line.strip()][-_MAX_LINES:]
+    shortened = (
+        line if len(line) <= _MAX_CHARS else f"{line[: _MAX_CHARS - 3]}..." for line in lines
+    )
     return (
         [f"last lines of rank {rank.index}:", *(f"| {line}" for line in shortened)] if lines else []
     )
 
 
-def _to_try(task: Task, rank: Rank | None) -> list[str]:
-    one = f" -r {rank.index}" if rank is not None and len(task.run.ranks) > 1 else ""
+def _suggest_actions(task: Task, rank: Rank | None) -> list[str]:
+    rank_option = f" -r {rank.index}" if rank is not None and len(task.run.ranks) > 1 else ""
     return [
-        f"read its log: hai logs {task.id}{one}",
+        f"read its log: hai logs {task.id}{rank_option}",
         f"submit it again: hai describe {task.id} | hai run -",
     ]

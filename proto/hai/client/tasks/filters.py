@@ -33,14 +33,14 @@ STATE_GROUPS: Mapping[str, tuple[str, ...]] = {
     "queued": ("WAITING_INIT", "SUSPENDED"),
     "unfinished": ("WAITING_INIT", "RUNNING", "SUSPENDED"),
 }
-"""Values of `state:` for the server, with the task states that each selects."""
+"""The values of `state:` that the server accepts, with the task states that each selects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One condition. The key is in lower case; `values` is empty where the text has none."""
+    """One condition. The key is in lower case. `values` is empty if the text has none."""
 
-    text: str  # as written, at most 60 characters, for messages
+    text: str  # the first 60 characters as written, for messages
     key: str
     operator: str
     values: tuple[str, ...]
@@ -48,12 +48,12 @@ class Term:
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """The words of a filter; blanks within quotes do not separate words."""
+    """Split a filter into words. Blanks within quotes do not separate words."""
     return tuple(_WORD.findall(text))
 
 
 def parse_term(word: str) -> Term | None:
-    """The condition of a word. None: the word is not of the form key:value."""
+    """Return the condition of a word, or None if it does not have the form key:value."""
     found = _TERM.fullmatch(word)
     if found is None:
         return None
@@ -68,8 +68,8 @@ def parse_term(word: str) -> Term | None:
 
 
 def quote(value: str) -> str:
-    """A value for a term, in quotes where it holds more than plain characters."""
+    """Return a value for a term, in quotes if it contains other than plain characters."""
     if _PLAIN.fullmatch(value) and not value.startswith("-"):
         return value
-    widened = value.replace('"', "*")  # a value cannot hold a quote; * matches it too
+    widened = value.replace('"', "*")  # a value cannot contain a quote; * matches one
     return f'"{widened}"'

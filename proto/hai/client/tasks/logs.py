@@ -1,4 +1,4 @@
-"""What programs print."""
+"""Reads the logs of tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Logs:
-    """Lines of ranks over all runs of a task."""
+    """Calls about the log lines of ranks, over all runs of a task."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -43,8 +43,8 @@ class Logs:
     ) -> AsyncGenerator[TailLogsResponse, None]:
         """Yield lines after a cursor. A restart of the server neither loses nor repeats a line.
 
-        Raises Unreachable after `patience` seconds without a server. None: never with `follow`, at once
-        without it. `lost` is called when the server does not answer.
+        Raises Unreachable after `patience` seconds without a server. By default this is never with `follow`, and at
+        once without it. `lost` is called when the server does not answer.
         """
         request_template = TailLogsRequest(
             id=id,
@@ -61,7 +61,7 @@ class Logs:
             return self._transport.stream(self._stub.TailLogs, request)
 
         limit = patience if follow or patience is not None else 0.0
-        return resume_stream(reopen, cursor, lambda r: r.cursor, patience=limit, lost=lost)
+        return resume_stream(reopen, cursor, lambda r: r.cursor, patience=limit, on_lost=lost)
 
     async def page(
         self,
@@ -72,9 +72,10 @@ class Logs:
         run: int = 0,
         back: bool = True,
     ) -> TailLogsResponse:
-        """The lines right before a cursor (none: the last ones), or with `back` False those after it.
+        """Return the lines immediately before a cursor (the last lines without one), or with `back` False those after
+        it.
 
-        `begin` and `cursor` of the answer are its two ends. `begin` is empty when there are no earlier lines.
+        `begin` and `cursor` of the answer are its two ends. `begin` is empty if there are no earlier lines.
         """
         request = TailLogsRequest(id=id, ranks=ranks, run=run, cursor=cursor, back=back)
         async with aclosing(self._transport.stream(self._stub.TailLogs, request)) as answers:

@@ -1,4 +1,4 @@
-"""Resolves how a user refers to a task: by an id, a yaml file, or a name."""
+"""Resolves references to a task: an id, a yaml file, or a name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _LARGEST_ID = 2**63 - 1
 
 
 def is_id(ref: str) -> bool:
-    """True for ASCII digits only: other scripts have digits too."""
+    """Return whether a reference is an id. Only ASCII digits count: other scripts have digits too."""
     return ref.isascii() and ref.isdigit()
 
 
 def parse_id(ref: str) -> int:
-    """The id that these digits are. 0, which no task has, for any other text and for a number above 64 bits."""
+    """Return the id, or 0, which no task has, for other text and for a number of more than 64 bits."""
     if not is_id(ref) or len(ref.lstrip("0")) > len(str(_LARGEST_ID)):
         return 0
     id = int(ref)
@@ -30,31 +30,31 @@ def parse_id(ref: str) -> int:
 
 
 class Finder(Protocol):
-    """Tasks.all."""
+    """The signature of `Tasks.all`."""
 
     def __call__(self, *, filter: str, page_size: int) -> AsyncIterator[Task]:
-        """Tasks that match a filter, newest first."""
+        """Yield the tasks that match a filter, newest first."""
 
 
 class Resolver:
-    """Searches a name among the caller's tasks first, then among all that the caller may see."""
+    """Finds a name among the caller's tasks first, then among all tasks that the caller may see."""
 
     def __init__(self, find: Finder) -> None:
         self._find = find
 
     async def resolve(self, ref: str, kind: Kind) -> int:
-        """The id that `ref` means."""
+        """Return the id of the task that `ref` refers to."""
         if not ref.strip():
             raise UsageError("no task is given", hint="give an id, a name or a yaml file")
         match kind if kind != "auto" else guess_kind(ref):
             case "id":
-                return _id(ref)
+                return _require_id(ref)
             case "yaml":
-                return await self._by_name(_name_in(ref))
+                return await self._find_by_name(_read_task_name(ref))
             case _:
-                return await self._by_name(ref)
+                return await self._find_by_name(ref)
 
-    async def _by_name(self, name: str) -> int:
+    async def _find_by_name(self, name: str) -> int:
         term = f"name:{quote(name)}"
         async for task in self._find(filter=f"user:me {term}", page_size=50):
             if task.name == name:
@@ -63,7 +63,7 @@ class Resolver:
         if not others:
             raise NotFound(f"no task is named {name!r}", hint="`hai list` shows your tasks")
         if len(others) > 1:
-            raise _ambiguous(name, others)
+            raise _ambiguous_error(name, others)
         return others[0].id
 
     async def _latest_of_each_user(self, name: str, term: str) -> list[Task]:
@@ -75,7 +75,9 @@ class Resolver:
 
 
 def guess_kind(ref: str) -> Kind:
-    """Digits are an id, an existing yaml file is its task's name, everything else is a name."""
+    """Return the kind of a reference: digits are an id, an existing yaml file has the name of its task, others are
+    names.
+    """
     if is_id(ref):
         return "id"
     if ref.endswith((".yml", ".yaml")) and Path(ref).is_file():
@@ -83,7 +85,7 @@ def guess_kind(ref: str) -> Kind:
     return "name"
 
 
-def _id(ref: str) -> int:
+def _require_id(ref: str) -> int:
     if not is_id(ref):
         raise UsageError(
             f"{ref!r} is not a task id", hint="an id is a number; names need kind name"
@@ -94,13 +96,15 @@ def _id(ref: str) -> int:
     return id
 
 
-def _name_in(ref: str) -> str:
-    from hai.client.taskfile.spec import read_spec  # only a yaml reference pays for the reader
+def _read_task_name(ref: str) -> str:
+    from hai.client.taskfile.spec import (
+        read_spec,
+    )  # imported late: only a yaml reference needs the reader
 
     return read_spec(Path(ref), rules=False).name
 
 
-def _ambiguous(name: str, tasks: list[Task]) -> Ambiguous:
+def _ambiguous_error(name: str, tasks: list[Task]) -> Ambiguous:
     candidates = tuple(
         Candidate(t.id, t.name, t.user, enum_name(TaskState, t.state)) for t in tasks
     )

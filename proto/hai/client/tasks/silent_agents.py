@@ -1,4 +1,4 @@
-"""Ranks whose agents do not answer the server: which ones, since when, and one sentence about it.
+"""Finds ranks whose agents do not answer the server, and describes them in one sentence.
 
 The command line, the terminal app and notebooks use this sentence. The panel of JupyterLab counts the seconds in the
 browser, so `jupyter_ext/src/model/agent_silence.ts` builds the same sentence there.
@@ -19,60 +19,60 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SilentAgents:
-    """The silent agents of one task. At least one agent is silent."""
+    """The silent agents of one task, or of its ranks on one node. At least one agent is silent."""
 
-    ranks: tuple[int, ...]  # whose agents are silent, in order
-    rank_count: int  # ranks of the run; 0: unknown
-    since: float  # last message of the agent that has been silent for longest; seconds since 1970
+    ranks: tuple[int, ...]  # the ranks whose agents are silent, in order
+    rank_count: int  # number of ranks of the run; 0 if unknown
+    since: float  # when the agent that has been silent for longest sent its last message; seconds since 1970
 
 
 def silent_agents_of_run(run: Run) -> SilentAgents | None:
-    """The silent agents of a run, or None."""
-    silent = {r.index: _seconds(r.silent_since_time) for r in run.ranks if is_silent(r)}
-    return _silence(silent, len(run.ranks))
+    """Return the silent agents of a run, or None."""
+    silent = {r.index: _to_seconds(r.silent_since_time) for r in run.ranks if is_silent(r)}
+    return _silent_agents(silent, len(run.ranks))
 
 
-def without_rank_number(silence: SilentAgents) -> SilentAgents:
-    """For a narrow cell: the sentence about a single rank does not name the rank."""
-    return replace(silence, rank_count=1) if len(silence.ranks) == 1 else silence
+def without_rank_number(silent_agents: SilentAgents) -> SilentAgents:
+    """Return a copy whose sentence does not name the rank if only one is silent; for narrow cells."""
+    return replace(silent_agents, rank_count=1) if len(silent_agents.ranks) == 1 else silent_agents
 
 
 def silent_agents_on_node(node: Node) -> Mapping[int, SilentAgents]:
-    """The silent agents on a node, by the number of the task that they belong to."""
+    """Return the silent agents on a node by task id."""
     silent: dict[int, dict[int, float]] = {}
     for tenant in node.tenants:
         if tenant.HasField("silent_since_time"):
             ranks = silent.setdefault(tenant.task_id, {})
-            ranks[tenant.rank] = _seconds(tenant.silent_since_time)
-    found = {task: _silence(ranks, 0) for task, ranks in silent.items()}
-    return {task: silence for task, silence in found.items() if silence}
+            ranks[tenant.rank] = _to_seconds(tenant.silent_since_time)
+    found = {task: _silent_agents(ranks, 0) for task, ranks in silent.items()}
+    return {task: silent_agents for task, silent_agents in found.items() if silent_agents}
 
 
 def silent_agent_of(holder: Rank | NodeTenant) -> SilentAgents | None:
-    """The silent agent of one rank, or None."""
+    """Return the silent agent of one rank, or None."""
     if not holder.HasField("silent_since_time"):
         return None
-    return SilentAgents((0,), 1, _seconds(holder.silent_since_time))
+    return SilentAgents((0,), 1, _to_seconds(holder.silent_since_time))
 
 
 def is_silent(rank: Rank) -> bool:
-    """True while the agent of the rank does not answer the server."""
+    """Return whether the agent of the rank does not answer the server."""
     return rank.HasField("silent_since_time")
 
 
-def silent_agents_text(silence: SilentAgents, now: float, *, chinese: bool = False) -> str:
-    """`agent silent for 40 s`; `agents of 3 of 8 ranks silent, longest for 2 min`. `now`: seconds since 1970."""
+def silent_agents_text(silent_agents: SilentAgents, now: float, *, chinese: bool = False) -> str:
+    """Return a sentence such as `agents of 3 of 8 ranks silent, longest for 2 min`. `now` is in seconds since 1970."""
     facts = {
-        "rank": silence.ranks[0],
-        "count": len(silence.ranks),
-        "all": silence.rank_count,
-        "span": duration_text(now - silence.since),
+        "rank": silent_agents.ranks[0],
+        "count": len(silent_agents.ranks),
+        "all": silent_agents.rank_count,
+        "span": duration_text(now - silent_agents.since),
     }
-    return _PHRASES[_case(silence)][chinese].format(**facts)
+    return _PHRASES[_phrase_key(silent_agents)][chinese].format(**facts)
 
 
-def _case(silence: SilentAgents) -> str:
-    count, ranks = len(silence.ranks), silence.rank_count
+def _phrase_key(silent_agents: SilentAgents) -> str:
+    count, ranks = len(silent_agents.ranks), silent_agents.rank_count
     if count == 1:
         return "one" if ranks <= 1 else "one of several"
     return "several" if not ranks else "all" if count == ranks else "several of several"
@@ -100,7 +100,7 @@ _PHRASES: Mapping[str, tuple[str, str]] = {
 
 
 def duration_text(seconds: float) -> str:
-    """The two largest units: `40 s`, `3 min 20 s`, `2 h`, `4 d 3 h`; `0 s` for a time in the future."""
+    """Return a duration in its two largest units: `40 s`, `3 min 20 s`, `4 d 3 h`. A negative duration gives `0 s`."""
     remaining = max(0, int(seconds))
     parts: list[tuple[int, str]] = []
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
@@ -111,11 +111,11 @@ def duration_text(seconds: float) -> str:
     return " ".join(parts_text) or "0 s"
 
 
-def _silence(silent: Mapping[int, float], rank_count: int) -> SilentAgents | None:
+def _silent_agents(silent: Mapping[int, float], rank_count: int) -> SilentAgents | None:
     if not silent:
         return None
     return SilentAgents(tuple(sorted(silent)), rank_count, min(silent.values()))
 
 
-def _seconds(time: Timestamp) -> float:
+def _to_seconds(time: Timestamp) -> float:
     return time.seconds + time.nanos / 1e9

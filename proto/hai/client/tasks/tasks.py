@@ -1,4 +1,4 @@
-"""Tasks: submit, list, control, watch."""
+"""Calls about tasks: submit, list, control, watch."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ if TYPE_CHECKING:
 
 
 class Tasks:
-    """Tasks of the caller, and of others where the caller may see them."""
+    """Calls about tasks of the caller, and of others if the caller may see them."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._resolver = Resolver(self.all)
-        self._supports_after = False  # not confirmed yet
+        self._supports_after = False  # whether the server is known to support options.after
 
     @cached_property
     def _stub(self) -> TaskServiceAsyncStub:
@@ -73,7 +73,7 @@ class Tasks:
     async def create(
         self, spec: TaskSpec, *, request_id: str | None = None, validate_only: bool = False
     ) -> Task:
-        """Submit a task, which is stored once this returns. With validate_only nothing is created and the id is 0."""
+        """Submit a task and return it once it is stored. With `validate_only` nothing is created, and the id is 0."""
         if spec.options.after and not validate_only and not self._supports_after:
             await self.create(spec, validate_only=True)
         request = CreateTaskRequest(
@@ -84,14 +84,16 @@ class Tasks:
         return task
 
     async def dry_run(self, spec: TaskSpec) -> DryRunTaskResponse:
-        """What the next scheduling pass would do with a task. Nothing is stored. Raises the errors of `create`."""
+        """Return what the next scheduling pass would do with a task. Nothing is stored. Raises the errors of
+        `create`.
+        """
         request = DryRunTaskRequest(spec=spec)
         answer = await self._transport.unary(self._stub.DryRunTask, request, retry=True)
         self._check_supports_after(spec, answer.task)
         return answer
 
     def _check_supports_after(self, spec: TaskSpec, understood: Task) -> None:
-        """Raise ServerError for an old server that ignores `after` and would start the task at once."""
+        """Raise ServerError if an old server ignores `after` and would start the task at once."""
         if spec.options.after and not understood.spec.options.after:
             raise ServerError(
                 "the server knows no options.after: it is older than this client",
@@ -101,11 +103,11 @@ class Tasks:
         self._supports_after = self._supports_after or bool(spec.options.after)
 
     async def get(self, id: int) -> Task:
-        """One task, with its spec."""
+        """Return one task with its spec."""
         return await self._transport.unary(self._stub.GetTask, GetTaskRequest(id=id), retry=True)
 
     async def resolve(self, ref: str, kind: Kind = "auto") -> int:
-        """The id of the task that an id, a yaml file or a name refers to."""
+        """Return the id of the task that an id, a yaml file or a name refers to."""
         return await self._resolver.resolve(ref, kind)
 
     async def list(
@@ -118,7 +120,7 @@ class Tasks:
         view: TaskView.ValueType = TASK_VIEW_UNSPECIFIED,
         count: bool = False,
     ) -> ListTasksResponse:
-        """A page of tasks."""
+        """Return one page of tasks."""
         request = ListTasksRequest(
             filter=filter,
             order_by=order_by,
@@ -137,7 +139,7 @@ class Tasks:
         view: TaskView.ValueType = TASK_VIEW_UNSPECIFIED,
         page_size: int = 500,
     ) -> AsyncGenerator[Task, None]:
-        """Every task that matches, page by page."""
+        """Yield every task that matches, fetched page by page."""
 
         def fetch_page(token: str) -> Awaitable[ListTasksResponse]:
             return self.list(
@@ -149,7 +151,7 @@ class Tasks:
                 yield task
 
     async def runs(self, id: int, after: int = 0) -> Sequence[Run]:
-        """Runs of a task after a number, oldest first."""
+        """Return the runs of a task after a run number, oldest first."""
 
         def fetch_page(token: str) -> Awaitable[ListRunsResponse]:
             request = ListRunsRequest(id=id, after=after, page_token=token)
@@ -158,7 +160,7 @@ class Tasks:
         return [run async for page in pages(fetch_page) for run in page.runs]
 
     async def events(self, id: int, after: int = 0) -> Sequence[TaskEvent]:
-        """Timeline of a task after a sequence number, oldest first."""
+        """Return the events of a task after a sequence number, oldest first."""
 
         def fetch_page(token: str) -> Awaitable[ListTaskEventsResponse]:
             request = ListTaskEventsRequest(id=id, after=after, page_token=token)
@@ -176,8 +178,8 @@ class Tasks:
     ) -> AsyncGenerator[WatchTasksResponse, None]:
         """Yield changes after a version. After an outage the watch continues from the last version.
 
-        Raises Unreachable after `patience` seconds without a server; None: waits for ever.
-        `lost` is called when the server does not answer.
+        Raises Unreachable after `patience` seconds without a server; None means no limit. `lost` is called when the
+        server does not answer.
         """
 
         def reopen(version: int) -> AsyncGenerator[WatchTasksResponse, None]:
@@ -190,7 +192,7 @@ class Tasks:
             lambda r: r.version,
             patience=patience,
             endless=True,
-            lost=lost,
+            on_lost=lost,
         )
 
     async def stop(
@@ -201,7 +203,7 @@ class Tasks:
         return await self._transport.unary(self._stub.StopTask, request, retry=True)
 
     async def suspend(self, id: int, hold: bool = False, delay_seconds: float = 0.0) -> Task:
-        """Request that the program saves and yields. Never repeated, as a retry could hit the next run of the task."""
+        """Request that the program saves and yields. The call is never repeated: a retry could affect the next run."""
         request = SuspendTaskRequest(id=id, hold=hold, delay_seconds=delay_seconds)
         return await self._transport.unary(self._stub.SuspendTask, request)
 
@@ -210,12 +212,12 @@ class Tasks:
         return await self._transport.unary(self._stub.ResumeTask, ResumeTaskRequest(id=id))
 
     async def set_priority(self, id: int, priority: int) -> Task:
-        """Change the priority; -1 is AUTO."""
+        """Change the priority. -1 is AUTO."""
         request = UpdateTaskPriorityRequest(id=id, priority=priority)
         return await self._transport.unary(self._stub.UpdateTaskPriority, request, retry=True)
 
     async def move(self, id: int, before: int = 0) -> Task:
-        """Put a task before another task of the same user; 0: before all of them."""
+        """Move a task before another task of the same user. 0 means before all of them."""
         request = MoveTaskRequest(id=id, before=before)
         return await self._transport.unary(self._stub.MoveTask, request)
 
@@ -225,17 +227,17 @@ class Tasks:
         return await self._transport.unary(self._stub.TagTask, request, retry=True)
 
     async def star(self, id: int, starred: bool = True) -> Task:
-        """Mark or unmark a task."""
+        """Mark a task with a star, or remove the star."""
         request = StarTaskRequest(id=id, starred=starred)
         return await self._transport.unary(self._stub.StarTask, request, retry=True)
 
     async def explain(self, id: int) -> ExplainTaskResponse:
-        """Why a task waits, what is ahead of it and what would help."""
+        """Return why a task waits, which tasks are ahead of it, and what would help."""
         request = ExplainTaskRequest(id=id)
         return await self._transport.unary(self._stub.ExplainTask, request, retry=True)
 
     async def queue(self, group: str = "") -> Sequence[Task]:
-        """Waiting tasks of a node group, or of all, in order."""
+        """Return the waiting tasks of a node group, or of all groups, in the order of the queue."""
         request = ListQueueRequest(group=group)
         return (await self._transport.unary(self._stub.ListQueue, request, retry=True)).tasks
 
@@ -246,7 +248,7 @@ class Tasks:
         timeout: float | None = None,
         lost: OnLost | None = None,
     ) -> Task:
-        """Wait until a task is in a state, or finished. Raises TimedOut after `timeout` seconds.
+        """Wait until a task reaches a state or finishes. Raises TimedOut after `timeout` seconds.
 
         `lost` is called when the server does not answer.
         """
@@ -259,29 +261,29 @@ class Tasks:
         timeout: float | None = None,
         lost: OnLost | None = None,
     ) -> Sequence[Task]:
-        """Wait for several tasks, one after the other. A task that reached the state meanwhile costs no wait."""
+        """Wait for several tasks, one after the other. The time limit applies to all of them together."""
         state = task_state(until)
-        found: dict[int, Task] = {}
+        tasks_by_id: dict[int, Task] = {}
         try:
             async with asyncio.timeout(timeout):
                 for id in ids:
-                    found[id] = await self._until(id, state, lost)
+                    tasks_by_id[id] = await self._wait_until(id, state, lost)
         except TimeoutError as error:
-            id = next(id for id in ids if id not in found)
+            id = next(id for id in ids if id not in tasks_by_id)
             raise TimedOut(
                 f"task {id} was not {until} after {timeout:g} s",
                 hint=f"`hai status {id}` shows where it stands; wait longer with a larger timeout",
             ) from error
-        return [found[id] for id in ids]
+        return [tasks_by_id[id] for id in ids]
 
-    async def _until(self, id: int, state: TaskState.ValueType, lost: OnLost | None) -> Task:
+    async def _wait_until(self, id: int, state: TaskState.ValueType, lost: OnLost | None) -> Task:
         task = await self.get(id)
-        if reached(task, state):
+        if has_reached(task, state):
             return task
         async with aclosing(self.watch(f"id:{id}", task.version, lost=lost)) as answers:
             async for answer in answers:
                 for task in answer.tasks:
-                    if reached(task, state):
+                    if has_reached(task, state):
                         return task
         raise AssertionError("a watch never ends by itself")
 
@@ -290,7 +292,9 @@ _PREFIX = "TASK_STATE_"
 
 
 def task_state(name: str) -> TaskState.ValueType:
-    """The state of a name: finished, RUNNING, TASK_STATE_SUSPENDED, waiting-init … Raises UsageError."""
+    """Return the state with a name such as finished, RUNNING, TASK_STATE_SUSPENDED or waiting-init. Raises
+    UsageError.
+    """
     requested = _PREFIX + name.upper().replace("-", "_").removeprefix(_PREFIX)
     states = {key: value for key, value in TaskState.items() if value}
     if requested not in states:
@@ -299,8 +303,8 @@ def task_state(name: str) -> TaskState.ValueType:
     return states[requested]
 
 
-def reached(task: Task, state: TaskState.ValueType) -> bool:
-    """True when the task is in the state, or can never reach it. RUNNING is reached when the programs run."""
+def has_reached(task: Task, state: TaskState.ValueType) -> bool:
+    """Return whether a task is in a state or can never reach it. A task counts as RUNNING when its programs run."""
     if task.state == state == TASK_STATE_RUNNING:
         return task.run.state == RUN_STATE_RUNNING
     return task.state in (state, TASK_STATE_FINISHED)

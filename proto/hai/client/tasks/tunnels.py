@@ -1,4 +1,4 @@
-"""Bytes to and from a port, a service or a shell in a rank of a task."""
+"""Tunnels that carry bytes to and from a port, a service or a shell in a rank of a task."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ if TYPE_CHECKING:
     from hai.v1.tunnel_service_pb2_grpc import TunnelServiceAsyncStub
 
 PIECE_BYTES = 64 * 1024
-_PIECES = 4  # on their way at once; who sends more waits
+_MAX_QUEUED = 4  # messages that may wait to be sent
 
 
 class Tunnel:
-    """What is sent through one connection; it begins when its answers are read."""
+    """The sending side of one tunnel. The call begins when its answers are read."""
 
     def __init__(self, opening: TunnelOpening) -> None:
-        self._outgoing: asyncio.Queue[OpenTunnelRequest | None] = asyncio.Queue(_PIECES)
+        self._outgoing: asyncio.Queue[OpenTunnelRequest | None] = asyncio.Queue(_MAX_QUEUED)
         self._outgoing.put_nowait(OpenTunnelRequest(open=opening))
 
     async def send(self, data: bytes) -> None:
-        """Send bytes to the target; waits while the target does not read."""
+        """Send bytes to the target. This waits while the target does not read."""
         for begin in range(0, len(data), PIECE_BYTES):
             await self._outgoing.put(OpenTunnelRequest(data=data[begin : begin + PIECE_BYTES]))
 
     async def resize(self, size: TerminalSize) -> None:
-        """Tell the target the new size of the terminal."""
+        """Send the new size of the terminal to the target."""
         await self._outgoing.put(OpenTunnelRequest(resize=size))
 
     async def end(self) -> None:
-        """Send nothing more; answers of the target can still be read."""
+        """Announce that nothing more is sent. Answers of the target can still be read."""
         await self._outgoing.put(None)
 
     async def requests(self) -> AsyncGenerator[OpenTunnelRequest, None]:
-        """The messages of the call, for gRPC."""
+        """Yield the request messages of the call, for gRPC."""
         while (request := await self._outgoing.get()) is not None:
             yield request
 
 
 class Tunnels:
-    """Tunnels to ranks; each tunnel is one call."""
+    """Opens tunnels to ranks. Each tunnel is one call."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -58,7 +58,10 @@ class Tunnels:
     def open(
         self, id: int, target: TunnelTarget, *, rank: int = 0
     ) -> tuple[Tunnel, AsyncGenerator[OpenTunnelResponse, None]]:
-        """A tunnel, and what comes out of it: first `opened`. Reading raises why it could not be, or why it broke."""
+        """Return a tunnel and its answers, of which the first is `opened`.
+
+        Reading the answers raises an error if the tunnel cannot be opened or breaks.
+        """
         tunnel = Tunnel(TunnelOpening(task_id=id, rank=rank, target=target))
         answers = self._transport.duplex(self._stub.OpenTunnel, tunnel.requests())
         return tunnel, answers
@@ -72,6 +75,8 @@ class Tunnels:
         terminal: TerminalSize | None = None,
         term: str = "",
     ) -> tuple[Tunnel, AsyncGenerator[OpenTunnelResponse, None]]:
-        """A command in a rank (empty: the user's shell), on a terminal of this size or on pipes."""
+        """Return a tunnel to a command in a rank, by default the user's shell, on a terminal of this size or on
+        pipes.
+        """
         shell = ShellTarget(command=command, terminal=terminal, term=term)
         return self.open(id, TunnelTarget(shell=shell), rank=rank)

@@ -1,1 +1,1 @@
-"""Texts for people that all faces share."""
+"""Texts for people that the command line, the terminal app and JupyterLab share."""

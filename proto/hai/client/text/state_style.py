@@ -1,6 +1,6 @@
 """How the terminal app and JupyterLab show states: by a glyph and a colour beside the name, never by colour alone.
 
-`jupyter_ext/src/model/state_style.ts` has the same table; a test compares them. Loads nothing: lists use it first.
+`jupyter_ext/src/model/state_style.ts` has the same table, which a test compares. This module imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StateStyle:
-    """A glyph of one cell, and its tone: a name to which each theme gives a colour."""
+    """A glyph of one cell, and its tone. Each theme gives a colour to a tone."""
 
     glyph: str
     tone: str  # good, done, busy, waits, held, bad, quiet, plain
@@ -40,15 +40,14 @@ STATE_STYLES = {
     "NOT_READY": StateStyle("✗", "bad"),
     "CORDONED": StateStyle("‖", "held"),
 }
-"""By the status of a task, or the state of a run, a rank or a node."""
+"""The styles by the name of a state: of a task, a run, a rank or a node."""
 
 SILENT = StateStyle("◌", "bad")
-"""A task, rank or node whose last state is running, but whose agent is silent."""
+"""The style of a task, rank or node whose last state is running, but whose agent is silent."""
 
 UNKNOWN = StateStyle("?", "plain")
-"""A state of a newer server."""
+"""The style of a state that only a newer server has."""
 
 
 def state_style(state: str) -> StateStyle:
-    """The style of a state by its name."""
     return STATE_STYLES.get(state, UNKNOWN)

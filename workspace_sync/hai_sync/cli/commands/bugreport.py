@@ -1,4 +1,4 @@
-"""`haiworkspace bugreport`: prints what the search for a fault needs first, and changes nothing."""
+"""The command `haiworkspace bugreport`: prints what an investigation needs first, and changes nothing."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from hai.client.connection.transport import Connection
 from hai.client.errors import explain_error
 from hai.v1.server_service_pb2 import GetServerInfoRequest
 from hai.v1.server_service_pb2_grpc import ServerServiceStub
-from hai_sync.cli.options import common, wants_json
+from hai_sync.cli.options import common_options, wants_json
 from hai_sync.cli.session_factory import with_connection
 from hai_sync.remote.endpoint import Remote
-from hai_sync.settings import settings
+from hai_sync.settings import read_settings
 from hai_sync.version_store import VersionStore
 from hai_sync.watch.control import query_daemon
 from hai_sync.watch.events import network_type
-from hai_sync.workspace_dir import WorkspaceDir, find
+from hai_sync.workspace_dir import WorkspaceDir, find_workspace
 
 _PACKAGES = ("hai-platform", "grpcio", "protobuf", "blake3", "pyfastcdc", "zstandard")
 _TABLES = ("seen", "base", "theirs", "left_out")
@@ -35,13 +35,13 @@ _LOG_LINES = 30
 
 
 @click.command()
-@common
+@common_options
 def bugreport(**options: Any) -> int:
     """Print versions, settings, sizes of what is remembered, and the daemon's last words, for an issue.
 
     Contents of files and tokens are not in it; names of files may be.
     """
-    workspace = find()
+    workspace = find_workspace()
     report = {
         "versions": _section(_versions),
         "workspace": _section(lambda: _workspace(workspace)),
@@ -62,7 +62,7 @@ def bugreport(**options: Any) -> int:
 
 
 def _section(read: Callable[[], Any]) -> Any:
-    """The result of `read`, or its exception: a failure is informative, too."""
+    """Return the result of `read`, or its exception, which is informative too."""
     try:
         return read()
     except Exception as error:
@@ -88,14 +88,16 @@ def _workspace(workspace: WorkspaceDir) -> Mapping[str, Any]:
         "name": workspace.name,
         "id": workspace.id,
         "network": network,
-        "settings": settings(workspace),
+        "settings": read_settings(workspace),
     }
 
 
 def _index(path: Path) -> Mapping[str, Any] | None:
     if not path.exists():
         return None
-    used = path.with_name(f"{path.name}-wal").exists()  # else SQLite would make files beside it
+    used = path.with_name(
+        f"{path.name}-wal"
+    ).exists()  # otherwise SQLite would create files beside it
     how = "mode=ro" if used else "immutable=1"
     with closing(sqlite3.connect(f"{path.as_uri()}?{how}", uri=True)) as db:
         counts = {t: db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in _TABLES}

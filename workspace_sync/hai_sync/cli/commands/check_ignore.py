@@ -1,4 +1,4 @@
-"""`haiworkspace check-ignore PATH…`."""
+"""The command `haiworkspace check-ignore`."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 import click
 
 from hai.client.errors import UsageError
-from hai_sync.cli.options import common, filter_of, filters, wants_json
-from hai_sync.cli.reporting import event, printable
+from hai_sync.cli.options import build_filter, common_options, filter_options, wants_json
+from hai_sync.cli.reporting import print_event, printable
 from hai_sync.core.names import is_private
-from hai_sync.scan import ScanCache, ignore_of, scan
-from hai_sync.workspace_dir import find
+from hai_sync.scan import ScanCache, build_ignore, scan
+from hai_sync.workspace_dir import find_workspace
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@filters
-@common
+@filter_options
+@common_options
 def check_ignore(paths: tuple[str, ...], **options: Any) -> int:
     """Tell which rule leaves a path out, with its file and line. Exits with 1 if none does."""
-    workspace = find()
-    filter = filter_of(options)
-    ignore = ignore_of(filter, scan(workspace.root, ScanCache(), filter).rule_sets)
+    workspace = find_workspace()
+    filter = build_filter(options)
+    ignore = build_ignore(filter, scan(workspace.root, ScanCache(), filter).rule_sets)
     found = 0
     for path in paths:
         at = Path(os.path.abspath(path))
@@ -39,7 +39,7 @@ def check_ignore(paths: tuple[str, ...], **options: Any) -> int:
             )
         found += bool(why)
         if wants_json(options):
-            event("ignored", path=relative, ignored=bool(why), why=why)
+            print_event("ignored", path=relative, ignored=bool(why), why=why)
         elif why:
             click.echo(printable(relative) + "\t" + printable(why))
     return 0 if found else 1

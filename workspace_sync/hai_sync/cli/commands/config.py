@@ -1,4 +1,4 @@
-"""`haiworkspace config list|get|set|unset`: what options are in this workspace unless said otherwise."""
+"""The commands `haiworkspace config list|get|set|unset`: defaults of options in one workspace."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 import click
 
 from hai.client.errors import UsageError
-from hai_sync.cli.options import CONFLICT, JOBS, LINKS, MODE, RATE, common, wants_json
-from hai_sync.cli.reporting import event
+from hai_sync.cli.options import CONFLICT, JOBS, LINKS, MODE, RATE, common_options, wants_json
+from hai_sync.cli.reporting import print_event
 from hai_sync.core.links import Links
 from hai_sync.core.reconcile_options import Mode, Policy
-from hai_sync.settings import save_setting, settings
-from hai_sync.workspace_dir import CONFIG, find
+from hai_sync.settings import read_settings, save_setting
+from hai_sync.workspace_dir import CONFIG, find_workspace
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One key. `type`: that of the option with this name."""
+    """One key. `type` is the type of the option with this name."""
 
     type: click.ParamType[Any]
     default: str
@@ -37,7 +37,7 @@ KEYS: Mapping[str, Setting] = {
 
 
 def value_of(name: str, value: str) -> Any:
-    """A value converted by its option. Raises UsageError."""
+    """Return a value, converted as by its option. Raises UsageError."""
     try:
         return KEYS[name].type.convert(value, None, None)
     except click.BadParameter as error:
@@ -53,12 +53,12 @@ def config() -> None:
 
 
 @config.command("list")
-@common
+@common_options
 def list_all(**options: Any) -> int:
     """Every key with what it is, and what it means."""
-    found = settings(find())
+    found = read_settings(find_workspace())
     if wants_json(options):
-        event("config", **{name: found.get(name, key.default) for name, key in KEYS.items()})
+        print_event("config", **{name: found.get(name, key.default) for name, key in KEYS.items()})
         return 0
     for name, key in KEYS.items():
         value = found.get(name, f"{key.default} (default)")
@@ -68,28 +68,28 @@ def list_all(**options: Any) -> int:
 
 @config.command()
 @click.argument("key", type=click.Choice(list(KEYS)))
-@common
+@common_options
 def get(key: str, **options: Any) -> int:
     """Print one value."""
-    click.echo(settings(find()).get(key, KEYS[key].default))
+    click.echo(read_settings(find_workspace()).get(key, KEYS[key].default))
     return 0
 
 
 @config.command("set")
 @click.argument("key", type=click.Choice(list(KEYS)))
 @click.argument("value")
-@common
+@common_options
 def set_one(key: str, value: str, **options: Any) -> int:
     """Set one value; a running daemon keeps what it was started with."""
     value_of(key, value)
-    save_setting(find(), key, value)
+    save_setting(find_workspace(), key, value)
     return 0
 
 
 @config.command()
 @click.argument("key", type=click.Choice(list(KEYS)))
-@common
+@common_options
 def unset(key: str, **options: Any) -> int:
     """Let one be the default again."""
-    save_setting(find(), key, None)
+    save_setting(find_workspace(), key, None)
     return 0

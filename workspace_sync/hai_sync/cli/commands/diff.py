@@ -1,4 +1,4 @@
-"""`haiworkspace diff`: the three trees, or two revisions, compared; nothing changed."""
+"""The command `haiworkspace diff`: compares the local files with the cluster, or two revisions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ import click
 
 from hai.client.errors import NotFound
 from hai.client.text.formatting import size_text
-from hai_sync.cli.options import common, filter_of, filters, note_unused, outward_links, wants_json
+from hai_sync.cli.options import (
+    build_filter,
+    common_options,
+    filter_options,
+    links_option,
+    note_unused,
+    wants_json,
+)
 from hai_sync.cli.remote_selector import Revision
-from hai_sync.cli.reporting import change_facts, event, print_problems, printable
-from hai_sync.cli.session_factory import relative, with_session
+from hai_sync.cli.reporting import change_facts, print_event, print_problems, printable
+from hai_sync.cli.session_factory import relative_path, with_session
 from hai_sync.core.diff import Change
 from hai_sync.core.diff import diff as difference
-from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, below
+from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, is_within
 from hai_sync.core.reconcile_options import Mode, Rules
 from hai_sync.remote.downloader import temporary_copies
 from hai_sync.session.options import Report, SyncOptions
@@ -44,19 +51,19 @@ _VERBS = {"create": "added", "remove": "removed", "modify": "changed"}
 )
 @click.option("-n", "--no_checksum", is_flag=True, help="Compare sizes only.")
 @click.option("-l", "--list_timeout", type=click.IntRange(5, 7200), hidden=True)
-@outward_links
-@filters
-@common
+@links_option
+@filter_options
+@common_options
 def diff(path: str, stat: bool, revisions: Sequence[str], **options: Any) -> int:
     """What differs between here and the cluster; of a file line by line. Exits with 1 if anything does."""
     note_unused(options)
     if len(revisions) > 2:
         raise click.UsageError("say -r once or twice")
-    if revisions and (options["no_checksum"] or filter_of(options).is_special):
+    if revisions and (options["no_checksum"] or build_filter(options).is_special):
         raise click.UsageError("revisions are compared as a whole: say a PATH, and no filter")
 
     async def work(session: Session) -> tuple[Sequence[Change], str]:
-        name = relative(session.workspace, path) if path else ""
+        name = relative_path(session.workspace, path) if path else ""
         if revisions:
             found = await compare_revisions(session, revisions)
             is_folder = _is_folder(name, found.old, found.new)
@@ -79,12 +86,12 @@ def diff(path: str, stat: bool, revisions: Sequence[str], **options: Any) -> int
 
 
 def _is_folder(name: str, *trees: Tree) -> bool:
-    """Whether a name is a directory in one of the trees; the empty name is the root."""
+    """Return whether a path is a directory in one of the trees. The empty path is the root."""
     return not name or DIRECTORY in [tree.get(name) for tree in trees]
 
 
 def _sync_options(options: Mapping[str, Any]) -> SyncOptions:
-    filter, by_size = filter_of(options), options["no_checksum"]
+    filter, by_size = build_filter(options), options["no_checksum"]
     return SyncOptions(Rules(Mode.SYNC), filter, dry_run=True, by_size=by_size, purpose="diff")
 
 
@@ -92,7 +99,7 @@ def _print_changes(
     changes: Sequence[Change], labels: Mapping[str, str], stat: bool, options: Mapping[str, Any]
 ) -> None:
     if wants_json(options):
-        event("diff", changes=[change_facts(change) for change in changes])
+        print_event("diff", changes=[change_facts(change) for change in changes])
     elif stat:
         click.echo(_stat(changes, labels))
     else:
@@ -118,17 +125,17 @@ def _stat(changes: Sequence[Change], labels: Mapping[str, str]) -> str:
 
 
 async def _text(session: Session, report: Report, path: str) -> str:
-    """A unified difference of one file: the cluster's version first. Raises NotFound."""
-    entry, ours = report.remote.get(path), report.local.get(path)
-    if entry is None and ours is None:
+    """Return a unified diff of one file, with the cluster's version first. Raises NotFound."""
+    remote_entry, local_entry = report.remote.get(path), report.local.get(path)
+    if remote_entry is None and local_entry is None:
         raise NotFound(
             f"nothing that is synced is called {path!r}, neither here nor on the cluster"
         )
     if all(change.path != path for change in _differences(report)):
         return ""
-    if too_large(entry, ours):
+    if too_large(remote_entry, local_entry):
         return f"cluster/{path} and local/{path} differ; they are too large to be shown by lines\n"
-    old = await fetch_bytes(session, report.revision, path, entry)
+    old = await fetch_bytes(session, report.revision, path, remote_entry)
     new = await asyncio.to_thread(_read, session.workspace.root / path)
     return text_diff(f"cluster/{path}", f"local/{path}", old, new)
 
@@ -153,7 +160,7 @@ class RevisionPair:
         return difference(self.old, self.new)
 
     async def text(self, session: Session, path: str) -> str:
-        """A unified diff of one path. Raises NotFound."""
+        """Return a unified diff of one path. Raises NotFound."""
         old, new = self.old.get(path), self.new.get(path)
         before, after = (f"revision {number}/{path}" for number in self.numbers)
         if old is None and new is None:
@@ -170,7 +177,7 @@ class RevisionPair:
 
 
 async def compare_revisions(session: Session, revisions: Sequence[str]) -> RevisionPair:
-    """Compares two revisions, or one with the files on the cluster now. Raises NotFound."""
+    """Compare two revisions, or one with the files on the cluster now. Raises NotFound."""
     first, second = [await session.remote.resolve_revision(each) for each in (*revisions, "0")[:2]]
     old_number, old = await session.remote.tree({}, 0, first)
     new_number, new = await session.remote.tree({}, 0, second)
@@ -178,12 +185,12 @@ async def compare_revisions(session: Session, revisions: Sequence[str]) -> Revis
 
 
 def too_large(*entries: Entry | None) -> bool:
-    """Whether a diff by lines would be too long to read."""
+    """Return whether a diff by lines would be too long to read."""
     return max((entry.size for entry in entries if entry is not None), default=0) > _TEXT_BYTES
 
 
 async def fetch_bytes(session: Session, revision: int, path: str, entry: Entry | None) -> bytes:
-    """The content of a remote file, or the target of a link; empty for a directory."""
+    """Return the content of a remote file, or the target of a link; empty for a directory."""
     if entry is None or entry.kind is not Kind.FILE:
         return b"" if entry is None else entry.target.encode()
     async with temporary_copies(session.remote, revision, {path: entry}) as path_of:
@@ -191,12 +198,12 @@ async def fetch_bytes(session: Session, revision: int, path: str, entry: Entry |
 
 
 def changes_below(changes: Sequence[Change], name: str) -> list[Change]:
-    """The changes at or below a path; an empty one is the root."""
-    return [change for change in changes if not name or below(change.path, name)]
+    """Return the changes at or below a path. The empty path is the root."""
+    return [change for change in changes if not name or is_within(change.path, name)]
 
 
 def text_diff(before: str, after: str, old: bytes, new: bytes) -> str:
-    """A unified diff; one sentence if the files are binary or differ in their kind or mode."""
+    """Return a unified diff, or one sentence if the files are binary or differ only in their kind or mode."""
     if b"\0" in old or b"\0" in new:
         return f"{before} and {after} differ; they are no text\n"
     lines = list(difflib.unified_diff(_lines(old), _lines(new), before, after))
@@ -207,5 +214,5 @@ def text_diff(before: str, after: str, old: bytes, new: bytes) -> str:
 
 
 def _lines(data: bytes) -> list[str]:
-    """Lines of a file; surrogates keep different bytes that are not UTF-8 different."""
+    """Return the lines of a file. Different bytes that are not UTF-8 become different surrogates."""
     return data.decode("utf-8", "surrogateescape").splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""`haiworkspace download PATH`: files of the cluster, without a sync."""
+"""The command `haiworkspace download`: fetches files of the cluster, without a sync."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 import click
 
 from hai.client.text.formatting import size_text
-from hai_sync.cli.commands.remove import matching
-from hai_sync.cli.options import common, wants_json
+from hai_sync.cli.commands.remove import match_paths
+from hai_sync.cli.options import common_options, wants_json
 from hai_sync.cli.remote_selector import RemoteSelector, remote_selector_options, select_remote
-from hai_sync.cli.reporting import Progress, event
-from hai_sync.cli.session_factory import pattern, with_session
-from hai_sync.core.diff import only_mode
+from hai_sync.cli.reporting import Progress, print_event
+from hai_sync.cli.session_factory import relative_pattern, with_session
+from hai_sync.core.diff import changes_only_mode
 from hai_sync.core.entry import Kind, Tree
 from hai_sync.core.ignore import Ignore, default_rules
-from hai_sync.remote.downloader import Download, fetch, remaining
+from hai_sync.remote.downloader import Download, count_remaining, fetch_contents
 from hai_sync.session.download import open_target
-from hai_sync.session.lock import locked
+from hai_sync.session.lock import lock_workspace
 from hai_sync.session.session import Session
 from hai_sync.workspace_dir import TEMPORARY
 
@@ -32,7 +32,7 @@ from hai_sync.workspace_dir import TEMPORARY
 @click.option("--to", "target", type=click.Path(file_okay=False), help="Where to put it.")
 @click.option("--force", is_flag=True, help="Overwrite files that differ.")
 @click.option("-s", "--sync_timeout", type=click.IntRange(5, 21_600), metavar="SECONDS")
-@common
+@common_options
 def download(
     path: str | None,
     revision: str | None,
@@ -63,7 +63,7 @@ def download(
     files, size = with_session(options["profile"], work, progress)
     progress.end()
     if as_json:
-        event("done", files=files, bytes=size)
+        print_event("done", files=files, bytes=size)
     else:
         click.echo(f"{files} files, {size_text(size)}")
     return 0
@@ -71,18 +71,18 @@ def download(
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The files to download."""
-
     path: str | None
     selector: RemoteSelector
 
     async def find(self, session: Session) -> tuple[int, Tree]:
-        """The revision, and the matching part of its tree. Raises NotFound."""
+        """Return the revision, and the matching part of its tree. Raises NotFound."""
         revision, tree = await self.selector.tree(session)
         if self.selector.task and self.path is None:
             return revision, _without_caches(tree)
-        path_pattern = "checkpoint" if self.path is None else pattern(session.workspace, self.path)
-        chosen = {p: tree[p] for p in matching(tree, [path_pattern])}
+        path_pattern = (
+            "checkpoint" if self.path is None else relative_pattern(session.workspace, self.path)
+        )
+        chosen = {p: tree[p] for p in match_paths(tree, [path_pattern])}
         if not chosen:
             raise self.selector.not_found(repr(self.path or path_pattern))
         return revision, chosen
@@ -96,13 +96,13 @@ def _without_caches(tree: Tree) -> Tree:
 async def _download(
     session: Session, selection: Selection, target: Path, force: bool, progress: Progress
 ) -> tuple[int, int]:
-    """Takes the lock, since contents are staged in the same directory as those of a pull."""
-    async with locked(session.workspace.state_dir, lambda: progress.stage("wait", 0, 0)):
+    """Download under the lock, since contents are staged in the same directory as those of a pull."""
+    async with lock_workspace(session.workspace.state_dir, lambda: progress.stage("wait", 0, 0)):
         revision, chosen = await selection.find(session)
         with open_target(session.workspace, target) as target_dir:
             changes = await asyncio.to_thread(target_dir.plan, chosen)
             target_dir.require_replaceable(changes, force)
-            missing = {c.path for c in changes if not only_mode(c)}
+            missing = {c.path for c in changes if not changes_only_mode(c)}
             files = {p: e for p, e in _files(chosen).items() if target_dir.path(p) in missing}
             folder = session.workspace.private_dir / TEMPORARY
             contents = Download(revision, files, folder, task=selection.selector.task)
@@ -112,8 +112,8 @@ async def _download(
 
 
 async def _fetch(session: Session, contents: Download, progress: Progress) -> None:
-    progress.stage("download", *remaining(contents))
-    await fetch(session.remote, contents, progress.progress)
+    progress.stage("download", *count_remaining(contents))
+    await fetch_contents(session.remote, contents, progress.progress)
 
 
 def _files(tree: Tree) -> Tree:

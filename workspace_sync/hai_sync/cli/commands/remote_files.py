@@ -1,4 +1,4 @@
-"""`haiworkspace ls`."""
+"""The commands `haiworkspace ls` and `cat`, which show files of the cluster."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import click
 from hai.client.errors import UsageError
 from hai.client.text.formatting import size_text
 from hai.v1.workspace_pb2 import TaskTree
-from hai_sync.cli.options import common, wants_json
+from hai_sync.cli.options import common_options, wants_json
 from hai_sync.cli.remote_selector import RemoteSelector, remote_selector_options, select_remote
-from hai_sync.cli.reporting import entry_facts, event, printable
-from hai_sync.cli.session_factory import relative, with_session
-from hai_sync.core.entry import Entry, Kind, Tree, ancestors, below, parent
+from hai_sync.cli.reporting import entry_facts, print_event, printable
+from hai_sync.cli.session_factory import relative_path, with_session
+from hai_sync.core.entry import Entry, Kind, Tree, ancestors, is_within, parent
 from hai_sync.remote.downloader import temporary_copies
 from hai_sync.session.session import Session
 
@@ -31,7 +31,7 @@ from hai_sync.session.session import Session
 @remote_selector_options
 @click.option("-R", "--recursive", is_flag=True, help="What lies in directories, too.")
 @click.option("--tasks", is_flag=True, help="The directories of tasks, and what they take.")
-@common
+@common_options
 def ls(
     path: str,
     revision: str | None,
@@ -46,14 +46,14 @@ def ls(
     selector = select_remote(revision, task)
 
     async def work(session: Session) -> tuple[str, int, Tree]:
-        return relative(session.workspace, path), *await selector.tree(session)
+        return relative_path(session.workspace, path), *await selector.tree(session)
 
     top, number, tree = with_session(options["profile"], work)
     if top and top not in tree:
         raise selector.not_found(repr(top))
     rows = list(list_rows(tree, top, recursive=recursive))
     if wants_json(options):
-        event("ls", revision=number, entries=[_facts(row) for row in rows])
+        print_event("ls", revision=number, entries=[_facts(row) for row in rows])
         return 0
     for row in rows:
         click.echo(printable(_line(row, top)))
@@ -66,7 +66,7 @@ def _tasks(options: Mapping[str, Any]) -> int:
 
     found = with_session(options["profile"], work)
     if wants_json(options):
-        event("tasks", tasks=[_tree_facts(tree) for tree in found])
+        print_event("tasks", tasks=[_tree_facts(tree) for tree in found])
         return 0
     for tree in found:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(tree.create_time.ToSeconds()))
@@ -103,7 +103,7 @@ def _facts(row: Row) -> dict[str, Any]:
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @remote_selector_options
-@common
+@common_options
 def cat(paths: tuple[str, ...], revision: str | None, task: int | None, **options: Any) -> int:
     """Print files of the cluster. Nothing is left here."""
     selector = select_remote(revision, task)
@@ -111,7 +111,7 @@ def cat(paths: tuple[str, ...], revision: str | None, task: int | None, **option
 
     async def work(session: Session) -> None:
         number, tree = await selector.tree(session)
-        names = [relative(session.workspace, path) for path in paths]
+        names = [relative_path(session.workspace, path) for path in paths]
         _require_files(selector, tree, names)
         files = {name: tree[name] for name in names}
         async with temporary_copies(session.remote, number, files, selector.task) as path_of:
@@ -123,7 +123,7 @@ def cat(paths: tuple[str, ...], revision: str | None, task: int | None, **option
 
 
 def _require_files(selector: RemoteSelector, tree: Tree, names: Sequence[str]) -> None:
-    """Raises NotFound or UsageError that lists all wrong names."""
+    """Raise NotFound or UsageError with all wrong names."""
     if missing := [name for name in names if name not in tree]:
         raise selector.not_found(" or ".join(map(repr, missing)))
     if others := [name for name in names if tree[name].kind is not Kind.FILE]:
@@ -135,7 +135,7 @@ def _require_files(selector: RemoteSelector, tree: Tree, names: Sequence[str]) -
 
 def _print_file(name: str, content: Path, as_json: bool) -> None:
     if as_json:
-        event("cat", path=name, base64=b64encode(content.read_bytes()).decode())
+        print_event("cat", path=name, base64=b64encode(content.read_bytes()).decode())
         return
     with content.open("rb") as file:
         shutil.copyfileobj(file, sys.stdout.buffer)
@@ -144,7 +144,7 @@ def _print_file(name: str, content: Path, as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A path with all that lies below it: how many files, and their bytes."""
+    """A path with the number and bytes of all files at or below it."""
 
     path: str
     entry: Entry
@@ -153,8 +153,11 @@ class Row:
 
 
 def list_rows(tree: Tree, top: str, *, recursive: bool = False) -> Iterator[Row]:
-    """Rows of the members of `top` ("": the root), by name; of a file, its own row. `recursive`: all below, too."""
-    inside = {path: entry for path, entry in tree.items() if not top or below(path, top)}
+    """Yield rows of the members of `top` by name, or the row of `top` itself if it is a file.
+
+    An empty `top` is the root. With `recursive`, yield rows of all paths below `top`.
+    """
+    inside = {path: entry for path, entry in tree.items() if not top or is_within(path, top)}
     files, sizes = Counter[str](), Counter[str]()
     for path, entry in inside.items():
         if entry.kind is Kind.FILE:

@@ -1,4 +1,4 @@
-"""`haiworkspace remove NAME`."""
+"""The command `haiworkspace remove`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import click
 
 from hai.client.connection.transport import Connection
 from hai.client.errors import Conflict, HaiError, NotFound, UsageError
-from hai_sync.cli.options import common
+from hai_sync.cli.options import common_options
 from hai_sync.cli.reporting import Progress, printable
-from hai_sync.cli.session_factory import pattern, with_connection
-from hai_sync.core.diff import Change, in_order
-from hai_sync.core.entry import Tree, below
+from hai_sync.cli.session_factory import relative_pattern, with_connection
+from hai_sync.core.diff import Change, order_changes
+from hai_sync.core.entry import Tree, is_within
 from hai_sync.core.names import path_error
 from hai_sync.index import Index
-from hai_sync.remote.endpoint import Remote, author, client_id
+from hai_sync.remote.endpoint import Remote, client_id, describe_process
 from hai_sync.remote.uploader import PushRequest, push
-from hai_sync.session.lock import locked
-from hai_sync.workspace_dir import find_optional
+from hai_sync.session.lock import lock_workspace
+from hai_sync.workspace_dir import find_workspace_or_none
 
 
 @click.command()
@@ -39,7 +39,7 @@ from hai_sync.workspace_dir import find_optional
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Print what would go.")
-@common
+@common_options
 def remove(
     name: str,
     files: tuple[str, ...],
@@ -77,7 +77,7 @@ def remove(
 def _remove_of_tasks(
     profile: str | None, name: str, tasks: Sequence[int], yes: bool, dry_run: bool
 ) -> int:
-    """Removes the files of each task, also after a failure of another one."""
+    """Remove the files of each task, also after a failure for another one."""
     if dry_run:
         click.echo("\n".join(f"what task {task} wrote" for task in tasks))
         return 0
@@ -102,10 +102,12 @@ def _remove_of_tasks(
 
 
 def _patterns(name: str, files: Sequence[str]) -> tuple[str, ...]:
-    """Patterns relative to the current directory if it is in this workspace, else to the root. Raises UsageError."""
-    workspace = find_optional()
+    """Return patterns relative to the root. They are relative to the current directory if that is in this workspace.
+    Raises UsageError.
+    """
+    workspace = find_workspace_or_none()
     if workspace is not None and workspace.name == name:
-        return tuple(pattern(workspace, path) for path in files)
+        return tuple(relative_pattern(workspace, path) for path in files)
     if wrong := [path for path in files if path_error(path.rstrip("/"))]:
         raise UsageError(f"{wrong[0]!r} is no path inside a workspace")
     return tuple(files)
@@ -119,7 +121,7 @@ def _raise_not_found(files: Sequence[str]) -> int:
 
 
 def _confirm(yes: bool, question: str) -> None:
-    """Asks the user; a script must pass --yes."""
+    """Ask the user for confirmation. A script must pass --yes."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -129,41 +131,41 @@ def _confirm(yes: bool, question: str) -> None:
 
 async def _chosen(connection: Connection, name: str, files: Sequence[str]) -> list[str]:
     _, tree = await Remote(connection, name).tree({}, 0)
-    return matching(tree, files)
+    return match_paths(tree, files)
 
 
-def matching(tree: Tree, patterns: Sequence[str]) -> list[str]:
-    """Paths that match, with everything below them."""
+def match_paths(tree: Tree, patterns: Sequence[str]) -> list[str]:
+    """Return the paths that match, with everything below them."""
     tops = [p for p in tree if any(fnmatch.fnmatchcase(p, each.rstrip("/")) for each in patterns)]
-    return sorted({path for path in tree if any(below(path, top) for top in tops)})
+    return sorted({path for path in tree if any(is_within(path, top) for top in tops)})
 
 
 async def _remove(connection: Connection, name: str, files: Sequence[str]) -> None:
     remote = Remote(connection, name)
     async with _lock_if_current(name) as own_id, remote.lease("remove", client_id=own_id) as token:
         revision, tree = await remote.tree({}, 0)
-        changes = in_order(Change(path, tree[path], None) for path in matching(tree, files))
+        changes = order_changes(Change(path, tree[path], None) for path in match_paths(tree, files))
         order = PushRequest(
-            _root(), changes, revision, token, author("remove"), allow_many_removals=True
+            _root(), changes, revision, token, describe_process("remove"), allow_many_removals=True
         )
         await push(remote, order, lambda files, size: None)
 
 
 @asynccontextmanager
 async def _lock_if_current(name: str) -> AsyncIterator[str]:
-    """Takes the lock if the current directory is this workspace; yields the id of its client, else an empty one."""
-    workspace = find_optional()
+    """Take the lock if the current directory is this workspace. Yield the id of its client, else an empty one."""
+    workspace = find_workspace_or_none()
     if workspace is None or workspace.name != name:
         yield ""
         return
     with closing(Index(workspace.index_path)) as index:
         own_id = client_id(index.name())
     on_wait = Progress(as_json=False, quiet=False).stage
-    async with locked(workspace.state_dir, lambda: on_wait("wait", 0, 0)):
+    async with lock_workspace(workspace.state_dir, lambda: on_wait("wait", 0, 0)):
         yield own_id
 
 
 def _root() -> Path:
-    """A root for the request; any directory will do, since a removal reads no files."""
-    workspace = find_optional()
+    """Return a root for the request. Any directory will do, since a removal reads no files."""
+    workspace = find_workspace_or_none()
     return Path.cwd() if workspace is None else workspace.root

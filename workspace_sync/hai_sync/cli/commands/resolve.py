@@ -1,4 +1,4 @@
-"""`haiworkspace resolve`: conflicts, one, several or all."""
+"""The command `haiworkspace resolve`: lists conflicts, and settles one, several or all."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from hai.client.errors import NotFound
-from hai_sync.cli.options import common, outward_links, usual_filter, wants_json
-from hai_sync.cli.reporting import conflict_facts, conflict_line, event, print_report
-from hai_sync.cli.session_factory import relative, with_session
-from hai_sync.core.entry import below
+from hai_sync.cli.options import common_options, default_filter, links_option, wants_json
+from hai_sync.cli.reporting import conflict_facts, conflict_line, print_event, print_report
+from hai_sync.cli.session_factory import relative_path, with_session
+from hai_sync.core.entry import is_within
 from hai_sync.core.reconcile_options import Conflict, Mode, Policy, Rules
 from hai_sync.scan import Filter
 from hai_sync.session.options import Report, SyncOptions
@@ -29,8 +29,8 @@ _POLICIES = {
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("--keep", type=click.Choice(list(_POLICIES)), help="Which version stays.")
 @click.option("--all", "everything", is_flag=True, help="All conflicts.")
-@outward_links
-@common
+@links_option
+@common_options
 def resolve(paths: tuple[str, ...], keep: str | None, everything: bool, **options: Any) -> int:
     """List conflicts, or settle them.
 
@@ -40,7 +40,7 @@ def resolve(paths: tuple[str, ...], keep: str | None, everything: bool, **option
       haiworkspace resolve --all --keep both        ours becomes a copy
     """
     as_json = wants_json(options)
-    filter = usual_filter(options)
+    filter = default_filter(options)
     if keep is None:
         return _list(options["profile"], filter, as_json)
     if bool(paths) == everything:
@@ -48,7 +48,7 @@ def resolve(paths: tuple[str, ...], keep: str | None, everything: bool, **option
     policy = _POLICIES[keep]
 
     async def work(session: Session) -> tuple[Report, bool]:
-        chosen = tuple(relative(session.workspace, path) for path in paths)
+        chosen = tuple(relative_path(session.workspace, path) for path in paths)
         _require_conflicts(await _conflicts(session, filter), chosen)
         report = await session.sync(_sync_options(chosen, policy, filter))
         return report, report.is_settled(chosen)
@@ -72,16 +72,16 @@ async def _conflicts(session: Session, filter: Filter) -> Sequence[Conflict]:
 
 
 def _require_conflicts(conflicts: Sequence[Conflict], paths: Sequence[str]) -> None:
-    """Raises NotFound for a path without a conflict at or below it."""
+    """Raise NotFound for a path without a conflict at or below it."""
     for path in paths:
-        if not any(below(conflict.path, path) for conflict in conflicts):
+        if not any(is_within(conflict.path, path) for conflict in conflicts):
             raise NotFound(f"no conflict at {path!r}", hint="`haiworkspace resolve` lists them")
 
 
 def _list(profile: str | None, filter: Filter, as_json: bool) -> int:
     conflicts = with_session(profile, lambda session: _conflicts(session, filter))
     if as_json:
-        event("conflicts", conflicts=[conflict_facts(conflict) for conflict in conflicts])
+        print_event("conflicts", conflicts=[conflict_facts(conflict) for conflict in conflicts])
     for conflict in conflicts if not as_json else ():
         click.echo(conflict_line(conflict))
     return 1 if conflicts else 0

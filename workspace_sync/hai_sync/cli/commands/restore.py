@@ -1,4 +1,4 @@
-"""`haiworkspace restore`: a revision of the cluster, or a version that was kept here."""
+"""The command `haiworkspace restore`: restores a revision of the cluster, or a version saved here."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 import click
 
-from hai_sync.cli.options import common, outward_links, usual_filter, wants_json
+from hai_sync.cli.options import common_options, default_filter, links_option, wants_json
 from hai_sync.cli.remote_selector import Revision
-from hai_sync.cli.reporting import Progress, event, print_report, printable
-from hai_sync.cli.session_factory import relative, with_session
+from hai_sync.cli.reporting import Progress, print_event, print_report, printable
+from hai_sync.cli.session_factory import relative_path, with_session
 from hai_sync.core.reconcile_options import Mode, Rules
 from hai_sync.remote.endpoint import client_id
-from hai_sync.session.lock import locked
+from hai_sync.session.lock import lock_workspace
 from hai_sync.session.options import Report, SyncOptions
 from hai_sync.session.restore import restore_local
 from hai_sync.session.session import Session
-from hai_sync.workspace_dir import WorkspaceDir, find
+from hai_sync.workspace_dir import WorkspaceDir, find_workspace
 
 
 @click.command()
@@ -27,8 +27,8 @@ from hai_sync.workspace_dir import WorkspaceDir, find
 @click.option("-r", "--revision", type=Revision(), help="Of the cluster.")
 @click.option("--local", "stamp", is_flag=False, flag_value="", help="What was kept here.")
 @click.option("--no-pull", is_flag=True, help="Only on the cluster.")
-@outward_links
-@common
+@links_option
+@common_options
 def restore(
     paths: tuple[str, ...], revision: str | None, stamp: str | None, no_pull: bool, **options: Any
 ) -> int:
@@ -42,8 +42,8 @@ def restore(
     """
     if (revision is None) == (stamp is None):
         raise click.UsageError("say -r REVISION, or --local")
-    workspace = find()
-    names = list(dict.fromkeys(relative(workspace, path) for path in paths))
+    workspace = find_workspace()
+    names = list(dict.fromkeys(relative_path(workspace, path) for path in paths))
     as_json = wants_json(options)
     if stamp is not None:
         return _restore_local(workspace, names, stamp, as_json)
@@ -51,20 +51,20 @@ def restore(
     async def work(session: Session) -> tuple[int, int, Report | None]:
         client = client_id(session.index.name())
         async with (
-            locked(workspace.state_dir, _on_wait(as_json)),
+            lock_workspace(workspace.state_dir, _on_wait(as_json)),
             session.remote.lease("restore", client_id=client) as token,
         ):
             source = await session.remote.resolve_revision(revision or "")
             restored = await session.remote.restore(source, _chosen(names), token)
         if no_pull:
             return source, restored.number, None
-        rules, filter = Rules(Mode.PULL), usual_filter(options)
+        rules, filter = Rules(Mode.PULL), default_filter(options)
         sync_options = SyncOptions(rules, filter, many_removals=True, purpose="restore")
         return source, restored.number, await session.sync(sync_options)
 
     source, number, report = with_session(options["profile"], work)
     if as_json:
-        event("restored", revision=number, source=source)
+        print_event("restored", revision=number, source=source)
     else:
         description = ", ".join(_chosen(names)) or "everything"
         click.echo(f"revision {number}: {description} as in revision {revision}")
@@ -75,7 +75,7 @@ def restore(
 
 
 def _chosen(names: list[str]) -> list[str]:
-    """The paths to restore; empty, for everything, if the root is among them."""
+    """Return the paths to restore. An empty list means everything, as when the root is among them."""
     return [] if "" in names else names
 
 
@@ -85,7 +85,7 @@ def _restore_local(workspace: WorkspaceDir, names: list[str], stamp: str, as_jso
     asyncio.run(restore_local(workspace, names, stamp, _on_wait(as_json)))
     for path in names:
         if as_json:
-            event("restored", path=path)
+            print_event("restored", path=path)
         else:
             click.echo(printable(f"{path} is back"))
     return 0

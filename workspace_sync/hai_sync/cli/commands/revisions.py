@@ -1,4 +1,4 @@
-"""`haiworkspace snapshots`."""
+"""The commands `haiworkspace snapshots` and `tag`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 
 from hai.client.text.formatting import size_text
 from hai.v1.workspace_pb2 import WorkspaceRevision
-from hai_sync.cli.options import common, wants_json
+from hai_sync.cli.options import common_options, wants_json
 from hai_sync.cli.remote_selector import Revision
-from hai_sync.cli.reporting import event, printable
+from hai_sync.cli.reporting import print_event, printable
 from hai_sync.cli.session_factory import with_session
 from hai_sync.session.session import Session
 from hai_sync.version_store import Version, VersionStore
@@ -21,7 +21,7 @@ from hai_sync.version_store import Version, VersionStore
 @click.option("-n", "--count", type=click.IntRange(1, 1000), default=20, show_default=True)
 @click.option("--tagged", is_flag=True, help="Only revisions that have a tag.")
 @click.option("--local", is_flag=True, help="Versions that syncs have overwritten here.")
-@common
+@common_options
 def snapshots(count: int, tagged: bool, local: bool, **options: Any) -> int:
     """Revisions on the cluster, newest first; with --local what was kept here."""
     as_json = wants_json(options)
@@ -34,7 +34,7 @@ def snapshots(count: int, tagged: bool, local: bool, **options: Any) -> int:
 
     revisions, versions = with_session(options["profile"], work)
     if as_json:
-        event(
+        print_event(
             "snapshots",
             revisions=list(map(revision_facts, revisions)),
             local=list(map(_version_facts, versions)),
@@ -86,7 +86,7 @@ def _version_facts(version: Version) -> dict[str, Any]:
 @click.option("-r", "--revision", type=Revision(), help="Which; else what is on the cluster now.")
 @click.option("--force", is_flag=True, help="Take the name from the revision that has it.")
 @click.option("--remove", is_flag=True, help="Take the name away; the revision may go then.")
-@common
+@common_options
 def tag(name: str, revision: str | None, force: bool, remove: bool, **options: Any) -> int:
     """Give a revision of the cluster a name, and keep it for as long as it has one.
 
@@ -107,7 +107,7 @@ def tag(name: str, revision: str | None, force: bool, remove: bool, **options: A
 
     tagged = with_session(options["profile"], work)
     if wants_json(options):
-        event("tag", tag=name, revision=revision_facts(tagged) if tagged else None)
+        print_event("tag", tag=name, revision=revision_facts(tagged) if tagged else None)
     elif tagged is None:
         click.echo(f"no revision is tagged {name} any more")
     else:

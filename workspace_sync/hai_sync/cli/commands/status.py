@@ -1,4 +1,4 @@
-"""`haiworkspace status`."""
+"""The command `haiworkspace status`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from hai_sync.cli.options import common, outward_links, usual_filter, wants_json
-from hai_sync.cli.reporting import conflict_line, event, printable, problem_lines
+from hai_sync.cli.options import common_options, default_filter, links_option, wants_json
+from hai_sync.cli.reporting import conflict_line, print_event, printable, problem_lines
 from hai_sync.cli.session_factory import with_session
 from hai_sync.core.reconcile_options import Mode, Rules
 from hai_sync.session.options import Report, SyncOptions
@@ -17,12 +17,12 @@ from hai_sync.watch.control import query_daemon
 
 
 @click.command()
-@outward_links
-@common
+@links_option
+@common_options
 def status(**options: Any) -> int:
     """Where this workspace stands: changes here, there, on both sides, and the daemon."""
     sync_options = SyncOptions(
-        Rules(Mode.SYNC), usual_filter(options), dry_run=True, purpose="status"
+        Rules(Mode.SYNC), default_filter(options), dry_run=True, purpose="status"
     )
 
     async def work(session: Session) -> tuple[Report, dict[str, Any]]:
@@ -39,7 +39,7 @@ def status(**options: Any) -> int:
 
     report, facts = with_session(options["profile"], work)
     if wants_json(options):
-        event("status", **facts, **report.as_dict())
+        print_event("status", **facts, **report.as_dict())
         return 0
     for line in _lines(report, facts):
         click.echo(printable(line))

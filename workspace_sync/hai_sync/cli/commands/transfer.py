@@ -1,4 +1,4 @@
-"""`haiworkspace push`, `pull` and `sync`."""
+"""The commands `haiworkspace push`, `pull` and `sync`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hai_sync.cli.options import note_unused, sync_options_of, transfer, wants_json
+from hai_sync.cli.options import build_sync_options, note_unused, transfer_options, wants_json
 from hai_sync.cli.reporting import Progress, print_plan, print_report
 from hai_sync.cli.session_factory import with_session
 from hai_sync.core.reconcile_options import Mode
@@ -18,7 +18,7 @@ from hai_sync.session.session import Session
 
 
 @click.command()
-@transfer
+@transfer_options
 def push(**options: Any) -> int:
     """Bring what you have changed to the cluster.
 
@@ -27,7 +27,7 @@ def push(**options: Any) -> int:
 
 
 @click.command()
-@transfer
+@transfer_options
 def pull(**options: Any) -> int:
     """Bring here what has changed on the cluster.
 
@@ -36,17 +36,17 @@ def pull(**options: Any) -> int:
 
 
 @click.command()
-@transfer
+@transfer_options
 def sync(**options: Any) -> int:
     """Push and pull at once."""
     return _transfer_files(Mode.SYNC, options)
 
 
 def _transfer_files(mode: Mode, options: Mapping[str, Any]) -> int:
-    """Syncs and returns the exit code."""
+    """Sync and return the exit code."""
     as_json = wants_json(options)
     note_unused(options)
-    sync_options = sync_options_of(mode, options)
+    sync_options = build_sync_options(mode, options)
     progress = Progress(as_json, options["quiet"])
 
     async def work(session: Session) -> Report:

@@ -1,4 +1,4 @@
-"""`haiworkspace watch start|pause|resume|stop|status|flush`."""
+"""The commands `haiworkspace watch start|pause|resume|stop|status|flush`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from hai_sync.cli.daemon_reply import print_reply
 from hai_sync.cli.options import (
     CONFLICT,
     MODE,
-    bwlimit,
-    common,
-    filter_of,
-    filters,
-    outward_links,
+    build_filter,
+    bwlimit_option,
+    common_options,
+    filter_options,
+    links_option,
     wants_json,
 )
-from hai_sync.cli.reporting import event, not_synced_line, printable, skipped_line
-from hai_sync.cli.session_factory import claim_index, connect, open_session
+from hai_sync.cli.reporting import not_synced_line, print_event, printable, skipped_line
+from hai_sync.cli.session_factory import claim_workspace_index, connect, open_session
 from hai_sync.core.reconcile_options import Mode, Policy, Rules
 from hai_sync.watch.control import query_daemon, server_choice
-from hai_sync.workspace_dir import WorkspaceDir, find
+from hai_sync.workspace_dir import WorkspaceDir, find_workspace
 
 _START_SECONDS = 20.0
 _LOG_BYTES = 1 << 20
@@ -51,18 +51,18 @@ def watch() -> None:
     help="Which way.",
 )
 @click.option("--conflict", type=CONFLICT, default=Policy.REFUSE.value, show_default=True)
-@bwlimit
-@outward_links
-@filters
-@common
+@bwlimit_option
+@links_option
+@filter_options
+@common_options
 def start(foreground: bool, mode: str, conflict: str, **options: Any) -> int:
     """Start the daemon of this workspace. Conflicts are left to you; everything else goes on."""
-    workspace = find()
+    workspace = find_workspace()
     if (running := query_daemon(workspace.private_dir, {"verb": "status"}, timeout=5)) is not None:
         paused = "; it is paused, `haiworkspace watch resume` goes on" if _paused(running) else ""
         click.echo(f"it runs already, as pid {running['pid']}{paused}")
         return 0
-    claim_index(workspace)
+    claim_workspace_index(workspace)
     if foreground:
         return asyncio.run(_run(workspace, mode, conflict, options))
     return _spawn(workspace, _foreground_arguments(mode, conflict, options))
@@ -78,7 +78,7 @@ async def _run(workspace: WorkspaceDir, mode: str, conflict: str, options: dict[
         session.remote.rate_limit = RateLimit(options["bwlimit"])
         rules = Rules(Mode(mode), Policy(conflict))
         server = {} if options["profile"] else _server()
-        daemon = Daemon(session, SyncOptions(rules, filter_of(options)), _log, server)
+        daemon = Daemon(session, SyncOptions(rules, build_filter(options)), _log, server)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop)
@@ -90,7 +90,7 @@ async def _run(workspace: WorkspaceDir, mode: str, conflict: str, options: dict[
 
 
 def _server() -> dict[str, str]:
-    """Lets commands check whether they would connect to the same server."""
+    """Return what lets commands check whether they would connect to the same server."""
     config = str(config_path())
     return {"config": config, "surroundings": server_choice(config)}
 
@@ -101,7 +101,7 @@ def _log(line: str) -> None:
 
 
 def _foreground_arguments(mode: str, conflict: str, options: dict[str, Any]) -> list[str]:
-    """Arguments of the background process."""
+    """Return the arguments of the background process."""
     arguments = ["watch", "start", "--foreground", "--mode", mode, "--conflict", conflict]
     arguments += [f"--include={pattern}" for pattern in options["include"]]
     arguments += [f"--exclude={pattern}" for pattern in options["exclude"]]
@@ -111,7 +111,7 @@ def _foreground_arguments(mode: str, conflict: str, options: dict[str, Any]) -> 
 
 
 def _spawn(workspace: WorkspaceDir, arguments: list[str]) -> int:
-    """Starts the daemon in a session of its own, and waits for its first reply."""
+    """Start the daemon in a session of its own, and wait for its first reply."""
     workspace.state_dir.mkdir(parents=True, exist_ok=True)
     path = workspace.state_dir / "daemon.log"
     if path.exists() and path.stat().st_size > _LOG_BYTES:
@@ -130,32 +130,32 @@ def _spawn(workspace: WorkspaceDir, arguments: list[str]) -> int:
     while (reply := query_daemon(workspace.private_dir, {"verb": "status"}, timeout=5)) is None:
         if child.poll() is not None or time.monotonic() - began > _START_SECONDS:
             raise HaiError(f"the daemon did not start: {_last_line(path)}", hint=f"see {path}")
-        time.sleep(0.02)  # it does not signal that it listens
+        time.sleep(0.02)  # the daemon does not signal that it listens
     click.echo(f"watching {printable(str(workspace.root))} as pid {reply['pid']}; log: {path}")
     return 0
 
 
 def _last_line(path: Path) -> str:
     lines = path.read_text("utf-8", "replace").splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "it printed nothing"
 
 
 @watch.command()
-@common
+@common_options
 def pause(**options: Any) -> int:
     """Let the daemon sync only when it is asked, by `push` or `flush`, until `resume` or its end."""
     return _send("pause", "paused; `haiworkspace watch resume` goes on")
 
 
 @watch.command()
-@common
+@common_options
 def resume(**options: Any) -> int:
     """Let the daemon go on by itself after a `pause`."""
     return _send("resume", "watching again")
 
 
 def _send(verb: str, text: str) -> int:
-    reply = query_daemon(find().private_dir, {"verb": verb}, timeout=5)
+    reply = query_daemon(find_workspace().private_dir, {"verb": verb}, timeout=5)
     if reply is None:
         raise HaiError("no daemon runs here", hint="`haiworkspace watch start`")
     if verb == "pause" and not _paused(reply):
@@ -172,10 +172,10 @@ def _paused(reply: dict[str, Any]) -> bool:
 
 
 @watch.command()
-@common
+@common_options
 def stop(**options: Any) -> int:
     """Stop the daemon of this workspace."""
-    workspace = find()
+    workspace = find_workspace()
     if query_daemon(workspace.private_dir, {"verb": "stop"}, timeout=10) is None:
         click.echo("no daemon runs here", err=True)
         return 0
@@ -189,13 +189,13 @@ def stop(**options: Any) -> int:
 
 
 @watch.command()
-@common
+@common_options
 def status(**options: Any) -> int:
     """Tell what the daemon of this workspace does. Exits with 3 if there is none."""
-    reply = query_daemon(find().private_dir, {"verb": "status"}, timeout=5)
+    reply = query_daemon(find_workspace().private_dir, {"verb": "status"}, timeout=5)
     as_json = wants_json(options)
     if as_json:
-        event("daemon", running=reply is not None, **(reply or {}))
+        print_event("daemon", running=reply is not None, **(reply or {}))
     elif reply is None:
         click.echo("no daemon runs here")
     else:
@@ -217,16 +217,16 @@ def _line(reply: dict[str, Any]) -> str:
         text += f"\nconflict: {printable(path)}"
     text += "".join(f"\n{skipped_line(*each)}" for each in reply.get("skipped", {}).items())
     passed_over = reply.get("passed_over", {})  # missing in the reply of an older version
-    for path, why in (*reply["problems"].items(), *passed_over.items()):
-        text += f"\n{not_synced_line(path, why)}"
+    for path, reason in (*reply["problems"].items(), *passed_over.items()):
+        text += f"\n{not_synced_line(path, reason)}"
     return text
 
 
 @watch.command()
-@common
+@common_options
 def flush(**options: Any) -> int:
     """Wait until everything that is saved now, here and on the cluster, is on the other side."""
-    reply = query_daemon(find().private_dir, {"verb": "flush", "look": True})
+    reply = query_daemon(find_workspace().private_dir, {"verb": "flush", "look": True})
     if reply is None:
         raise HaiError("no daemon runs here", hint="`haiworkspace watch start`")
     as_json = wants_json(options)

@@ -1,4 +1,4 @@
-"""`haiworkspace init NAME`."""
+"""The commands `haiworkspace init` and `list`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import click
 from hai.client.connection.transport import Connection
 from hai.client.text.formatting import size_text
 from hai.v1.workspace_pb2 import Workspace
-from hai_sync.cli.options import common, note_unused, wants_json
-from hai_sync.cli.reporting import event
+from hai_sync.cli.options import common_options, note_unused, wants_json
+from hai_sync.cli.reporting import print_event
 from hai_sync.cli.session_factory import with_connection
 from hai_sync.remote.endpoint import list_workspaces
-from hai_sync.workspace_dir import WorkspaceDir, create, find_optional
+from hai_sync.workspace_dir import WorkspaceDir, create_workspace, find_workspace_or_none
 
 
 @click.command()
 @click.argument("name")
 @click.option("-p", "--provider", hidden=True)
-@common
+@common_options
 def init(name: str, **options: Any) -> int:
     """Make this directory the workspace NAME.
 
@@ -30,14 +30,14 @@ def init(name: str, **options: Any) -> int:
     from hai_sync.remote.endpoint import Remote
 
     note_unused(options)
-    workspace, new = create(Path.cwd(), name)
+    workspace, new = create_workspace(Path.cwd(), name)
 
     async def work(connection: Connection) -> str:
         return (await Remote(connection, name).create()).path
 
     path = with_connection(options["profile"], work)
     if wants_json(options):
-        event("done", name=name, local=str(workspace.root), remote=path, new=new)
+        print_event("done", name=name, local=str(workspace.root), remote=path, new=new)
     else:
         verb = "is now" if new else "is already"
         click.echo(f"{workspace.root} {verb} the workspace {name!r}, on the cluster {path}")
@@ -45,7 +45,7 @@ def init(name: str, **options: Any) -> int:
 
 
 @click.command()
-@common
+@common_options
 def listing(**options: Any) -> int:
     """Your workspaces; the one that you stand in is marked."""
 
@@ -53,9 +53,9 @@ def listing(**options: Any) -> int:
         return list(await list_workspaces(connection))
 
     found = with_connection(options["profile"], work)
-    current = find_optional()
+    current = find_workspace_or_none()
     if wants_json(options):
-        event("list", workspaces=[_facts(workspace, current) for workspace in found])
+        print_event("list", workspaces=[_facts(workspace, current) for workspace in found])
         return 0
     if not found:
         click.echo("no workspaces; `haiworkspace init NAME` makes this directory one", err=True)

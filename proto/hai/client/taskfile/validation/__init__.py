@@ -1,8 +1,8 @@
-"""The rules of a task spec that need no server: one validator for the client, the editors' schema and the server.
+"""The rules of a task spec that need no server. The client, the schema for editors and the server share them.
 
-rules.py         what each field may hold by itself: a table, which the JSON schema is generated from
-conditions.py    what a field may hold beside another one; the JSON schema says those that it can
-violations.py    the collector, and the texts of violations
+rules.py         rules about single fields: a table, from which the JSON schema is generated
+conditions.py    rules about several fields; the JSON schema has those that it can express
+violations.py    the collector of violations, and helpers for their texts
 """
 
 from hai.client.taskfile.validation.conditions import violations

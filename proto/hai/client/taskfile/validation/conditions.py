@@ -1,6 +1,6 @@
-"""What a field of a task spec may hold beside another one, and the validator of a whole spec.
+"""Rules about several fields of a task spec, and the validator of a whole spec.
 
-A field is compared with others only where it is right by itself, so that one mistake is one violation.
+A field is compared with others only if it is valid by itself, so that one mistake gives one violation.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _ONLY_CONTAINERS = f"is for dev containers only (task_type {CONTAINER})"
 
 
 def violations(spec: TaskSpec, known: Iterable[Violation] = ()) -> list[Violation]:
-    """Everything that is wrong with a spec and takes no server to see.
+    """Return every violation of a spec that can be found without a server.
 
-    `known` is what its reader could not read; nothing more is said of those fields.
+    `known` has the violations that its reader found. No others are reported about those fields.
     """
     found = Violations(known)
     if spec.ByteSize() > limits.SPEC_BYTES:
@@ -51,17 +51,17 @@ def violations(spec: TaskSpec, known: Iterable[Violation] = ()) -> list[Violatio
 
 
 def single_violations(spec: TaskSpec) -> list[Violation]:
-    """What is wrong with fields by themselves."""
+    """Return the violations of rules about single fields."""
     found = Violations()
     check_fields(spec, "", found)
     return list(found)
 
 
-# What the JSON schema says too.
+# Rules that the JSON schema has too.
 
 
 def check_conditions(spec: TaskSpec, found: Violations) -> None:
-    """Add what a field may not be beside another one of its mapping, or of the task type."""
+    """Add violations of conditions on another field of the same mapping, or on the task type."""
     _check_entrypoint("spec.entrypoint", spec.spec.entrypoint, spec, found)
     for index, service in enumerate(spec.services):
         _check_service(f"services[{index}]", service, found)
@@ -90,16 +90,16 @@ def _check_service(path: str, service: ServiceSpec, found: Violations) -> None:
             if field.name != "name" and found.ok(f"{path}.{field.name}"):
                 found.add(f"{path}.{field.name}", f"may not be set: {service.name} is built in")
     elif not service.type:
-        ssh = service.name == "ssh"  # as HAI's task files have it
+        ssh = service.name == "ssh"  # HAI's task files have this service
         found.add(
             f"{path}.name" if ssh else f"{path}.type",
             _NO_SSHD if ssh else "is required: http, tcp or local",
         )
     elif found.ok(f"{path}.port", f"{path}.rank", f"{path}.rewrite_uri"):
-        _check_custom(path, service, found)
+        _check_custom_service(path, service, found)
 
 
-def _check_custom(path: str, service: ServiceSpec, found: Violations) -> None:
+def _check_custom_service(path: str, service: ServiceSpec, found: Violations) -> None:
     local = service.type == "local"
     if local and service.port:
         found.add(f"{path}.port", "may not be set for a local service")
@@ -111,44 +111,44 @@ def _check_custom(path: str, service: ServiceSpec, found: Violations) -> None:
         found.add(f"{path}.rewrite_uri", "is for http services only")
 
 
-# What no JSON schema can say.
+# Rules that no JSON schema can express.
 
 
 def check_combinations(spec: TaskSpec, found: Violations) -> None:
-    """Add what only a comparison of values shows."""
+    """Add violations that only a comparison of values shows."""
     if MASK.encode() in spec.SerializeToString():
-        _check_masked("", spec, found)
+        _check_redacted("", spec, found)
     _check_program(spec, found)
     _check_variables("spec.environments", spec.spec.environments, found)
     _check_services(spec.services, found)
     if spec.options.record_git_revision and spec.spec.git_remote_repo:
         found.add("options.record_git_revision", "excludes spec.git_remote_repo; leave one out")
-    first = [after.task for after in spec.options.after]
-    if len(set(first)) != len(first) and found.ok("options.after"):
+    predecessor_ids = [after.task for after in spec.options.after]
+    if len(set(predecessor_ids)) != len(predecessor_ids) and found.ok("options.after"):
         found.add("options.after", "names a task twice")
     if len(spec.roles) <= limits.ROLES:
         _check_roles(spec, found)
     if found.ok("resource.node_count", "roles"):
-        _check_numbers_of_ranks(spec, node_count(spec), found)
+        _check_rank_numbers(spec, node_count(spec), found)
 
 
-def _check_masked(path: str, part: object, found: Violations) -> None:
-    """Of a task that was described and is submitted again."""
+def _check_redacted(path: str, part: object, found: Violations) -> None:
+    """Report redacted secrets, which a task has that was described and is submitted again."""
     if isinstance(part, str) and is_redacted(part):
         found.add(path, f"has {MASK} in place of a password or token, which is not shown: write it")
     elif isinstance(part, Message):
         for field, value in part.ListFields():
-            _check_masked(f"{path}.{field.name}" if path else field.name, value, found)
+            _check_redacted(f"{path}.{field.name}" if path else field.name, value, found)
     elif isinstance(part, Mapping):
         for name, value in part.items():
-            _check_masked(f"{path}[{name}]", value, found)
+            _check_redacted(f"{path}[{name}]", value, found)
     elif isinstance(part, Sequence) and not isinstance(part, str | bytes):
         for index, value in enumerate(part):
-            _check_masked(f"{path}[{index}]", value, found)
+            _check_redacted(f"{path}[{index}]", value, found)
 
 
 def node_count(spec: TaskSpec) -> int:
-    """How many ranks a task has."""
+    """Return the number of ranks of a task."""
     if spec.resource.HasField("node_count"):
         return spec.resource.node_count
     return max(1, sum(role.count for role in spec.roles))
@@ -170,8 +170,8 @@ def _check_program(spec: TaskSpec, found: Violations) -> None:
         found.add("spec.git_target_revision", "needs spec.git_remote_repo")
 
 
-def _check_workspace(workspace: str, cloned: bool, found: Violations) -> None:
-    if workspace and cloned:
+def _check_workspace(workspace: str, is_cloned: bool, found: Violations) -> None:
+    if workspace and is_cloned:
         found.add(
             "spec.workspace",
             "excludes spec.git_remote_repo: the clone is the workspace; leave one out",
@@ -194,7 +194,7 @@ def _check_variables(path: str, values: Mapping[str, str], found: Violations) ->
 def _check_services(services: Sequence[ServiceSpec], found: Violations) -> None:
     if len(services) > limits.SERVICES:
         return
-    _check_twice("services", "name", [service.name for service in services], found)
+    _check_duplicates("services", "name", [service.name for service in services], found)
     ports: set[int] = set()
     for index, service in enumerate(services):
         path = f"services[{index}]"
@@ -206,12 +206,12 @@ def _check_services(services: Sequence[ServiceSpec], found: Violations) -> None:
             _check_script(f"{path}.startup_script", service.startup_script, found)
 
 
-def _check_twice(path: str, field: str, names: Sequence[str], found: Violations) -> None:
-    seen: set[str] = set()
+def _check_duplicates(path: str, field: str, names: Sequence[str], found: Violations) -> None:
+    checked_names: set[str] = set()
     for index, name in enumerate(names):
-        if name in seen and found.ok(f"{path}[{index}].{field}"):
+        if name in checked_names and found.ok(f"{path}[{index}].{field}"):
             found.add(f"{path}[{index}].{field}", f"{quote_shortened(name)} is given twice")
-        seen.add(name)
+        checked_names.add(name)
 
 
 def _check_script(path: str, script: str, found: Violations) -> None:
@@ -225,7 +225,7 @@ def _check_roles(spec: TaskSpec, found: Violations) -> None:
     counts = [f"roles[{index}].count" for index in range(len(spec.roles))]
     if counts and found.ok("resource.node_count", *counts):
         _check_ranks(spec, sum(role.count for role in spec.roles), found)
-    _check_twice("roles", "name", [role.name for role in spec.roles], found)
+    _check_duplicates("roles", "name", [role.name for role in spec.roles], found)
     for index, role in enumerate(spec.roles):
         _check_role(f"roles[{index}]", role, spec, found)
 
@@ -243,7 +243,7 @@ def _check_role(path: str, role: RoleSpec, spec: TaskSpec, found: Violations) ->
     _check_variables(f"{path}.environments", role.environments, found)
 
 
-def _check_numbers_of_ranks(spec: TaskSpec, count: int, found: Violations) -> None:
+def _check_rank_numbers(spec: TaskSpec, count: int, found: Violations) -> None:
     if spec.policies.min_available > count and found.ok("policies.min_available"):
         found.add("policies.min_available", f"must be from 0 to {count}, the number of ranks")
     for index, service in enumerate(spec.services):

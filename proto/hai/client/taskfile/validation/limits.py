@@ -1,4 +1,4 @@
-"""Every limit on the fields of a task spec, in one place."""
+"""All limits on the fields of a task spec."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ NAME_CHARS = 511
 WORKSPACE_CHARS = 255
 COMMAND_CHARS = 2047  # workspace, entrypoint and parameters together, as in HAI
 SPEC_BYTES = 256 * 1024
-VALUE_BYTES = 128 * 1024 - 1  # one variable `NAME=value`: Linux refuses longer ones at exec
+VALUE_BYTES = (
+    128 * 1024 - 1
+)  # of one variable `NAME=value`: Linux refuses to start a program with a longer one
 IMAGE_CHARS = 255
 REVISION_CHARS = 255
 URL_CHARS = 2048
-PART_BYTES = 255  # of a path: no file system has longer names
+PART_BYTES = 255  # of one part of a path: no file system has longer names
 NODES = 10_000
 GPUS = 1024
 CPUS = 4096
@@ -23,7 +25,7 @@ RETRIES = 1000
 SECONDS = 366 * 24 * 3600
 ACK_SECONDS = 300.0
 SAVE_SECONDS = 3600.0
-PREDECESSORS = 1000  # of one task: a whole sweep
+PREDECESSORS = 1000  # of one task, which may wait for a whole sweep
 PORT = 65_535
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1

@@ -1,6 +1,6 @@
-"""What each field of a task spec may hold by itself: one table, and the check of a message against it.
+"""Rules about single fields of a task spec: a table, and the check of a message against it.
 
-Patterns are written so that Python's `re` and the regular expressions of JSON Schema (ECMA-262) read them alike.
+Python's `re` and the regular expressions of JSON Schema (ECMA-262) must read the patterns alike.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hai.redaction import redact
 from hai.task import env
 from hai.task.levels import EXP_PRIORITY
 
-# What Python and ECMA-262 call blank between them, and what turns the direction of text on a screen.
+# BLANK: blanks for Python or for ECMA-262. CONTROL: also characters that change the direction of text on a screen.
 BLANK = r"\s\x1c-\x1f\x85\ufeff"
 CONTROL = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
@@ -49,20 +49,21 @@ _LABEL_FORM = "at most 63 of a-z, 0-9 and -, no - at an end"
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text: at most so many characters, of a form that a pattern and a sentence say. Empty: not given.
+    """A rule for texts: a maximum length, and a form that a pattern and a sentence describe. An empty text means "not
+    given".
 
-    Where it may be a secret, no message shows it.
+    Messages never show a value that may be a secret.
     """
 
     pattern: str = _NO_NUL
     form: str = "without NUL bytes, which no program can receive"
-    most: int = 0  # 0: any number
+    maximum: int = 0  # 0 means no limit
     secret: bool = False
 
     def problem(self, value: str) -> str:
-        """What is wrong with a value; empty: nothing."""
-        if self.most and len(value) > self.most:
-            return f"has {len(value)} characters; at most {self.most} are allowed"
+        """Return what is wrong with a value, or an empty string."""
+        if self.maximum and len(value) > self.maximum:
+            return f"has {len(value)} characters; at most {self.maximum} are allowed"
         if not _compiled(self.pattern).fullmatch(value):
             return (
                 f"{'' if self.secret else quote_shortened(redact(value)) + ' '}must be {self.form}"
@@ -72,53 +73,53 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A whole number within limits."""
+    """A rule for whole numbers within limits."""
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
 
     def problem(self, value: int) -> str:
-        """What is wrong with a value; empty: nothing."""
-        if self.least <= value <= self.most:
+        """Return what is wrong with a value, or an empty string."""
+        if self.minimum <= value <= self.maximum:
             return ""
-        if self.least == self.most:
-            return f"must be {self.least}, not {value}"
-        return f"must be from {self.least} to {self.most}, not {value}"
+        if self.minimum == self.maximum:
+            return f"must be {self.minimum}, not {value}"
+        return f"must be from {self.minimum} to {self.maximum}, not {value}"
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """A number of seconds, more than 0."""
+    """A rule for a positive number of seconds."""
 
-    most: float
+    maximum: float
 
     def problem(self, value: float) -> str:
-        """What is wrong with a value; empty: nothing."""
-        if math.isfinite(value) and 0 < value <= self.most:
+        """Return what is wrong with a value, or an empty string."""
+        if math.isfinite(value) and 0 < value <= self.maximum:
             return ""
-        return f"must be more than 0 and at most {self.most:g} seconds, not {value:g}"
+        return f"must be more than 0 and at most {self.maximum:g} seconds, not {value:g}"
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The number of a priority."""
+    """A rule for the number of a priority."""
 
     numbers: tuple[int, ...] = tuple(int(level) for level in EXP_PRIORITY)
 
     def problem(self, value: int) -> str:
-        """What is wrong with a value; empty: nothing."""
+        """Return what is wrong with a value, or an empty string."""
         known = ", ".join(f"{level.name} {int(level)}" for level in EXP_PRIORITY)
         return "" if value in self.numbers else f"{value} is no priority; there are {known}"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a few words."""
+    """A rule for texts that are one of a few words."""
 
     choices: tuple[str, ...]
 
     def problem(self, value: str) -> str:
-        """What is wrong with a value; empty: nothing."""
+        """Return what is wrong with a value, or an empty string."""
         if value in self.choices:
             return ""
         known = ", ".join(word for word in self.choices if word)
@@ -129,10 +130,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class TaskType(Choice):
-    """The types of tasks; what HAI has beside them is refused with what to do instead."""
+    """A rule for task types. For a type that only HAI has, the message says what to do instead."""
 
     def problem(self, value: str) -> str:
-        """What is wrong with a value; empty: nothing."""
+        """Return what is wrong with a value, or an empty string."""
         return fields.refused_task_type(value) or Choice.problem(self, value)
 
 
@@ -150,7 +151,7 @@ _VARIABLE = Text(
     f"({', '.join(PLATFORM_VARIABLES)})",
 )
 _VALUE = Text(secret=True)
-_SPAN = Number(0, limits.SECONDS)
+_DURATION = Number(0, limits.SECONDS)
 _GPUS, _CPUS = Number(0, limits.GPUS), Number(0, limits.CPUS)
 _MEMORY = Number(0, limits.MEMORY_GB)
 
@@ -213,24 +214,24 @@ RULES: Mapping[str, Rule] = {
         "the platform's",
         limits.TAG_CHARS,
     ),
-    "OptionsSpec.watchdog_time": _SPAN,
+    "OptionsSpec.watchdog_time": _DURATION,
     "OptionsSpec.sidecar": _LABEL_TEXT,
-    "OptionsSpec.timeout": _SPAN,
-    "OptionsSpec.time_limit": _SPAN,
+    "OptionsSpec.timeout": _DURATION,
+    "OptionsSpec.time_limit": _DURATION,
     "OptionsSpec.max_retries": Number(0, limits.RETRIES),
     "OptionsSpec.ack_within": Seconds(limits.ACK_SECONDS),
     "OptionsSpec.save_within": Seconds(limits.SAVE_SECONDS),
-    "OptionsSpec.idle_timeout": _SPAN,
-    "OptionsSpec.lifetime": _SPAN,
+    "OptionsSpec.idle_timeout": _DURATION,
+    "OptionsSpec.lifetime": _DURATION,
     "AfterSpec.task": Number(1, limits.INT64),
     "NodeResourceSpec.cpu": _CPUS,
     "NodeResourceSpec.memory": _MEMORY,
-    "ProfileSpec.time": _SPAN,
+    "ProfileSpec.time": _DURATION,
     "ProfileSpec.recorder": Text(
         rf"[^{CONTROL}]*", "without control characters and line breaks", limits.IMAGE_CHARS
     ),
     "ProfileSpec.interval": Number(1, limits.SECONDS),
-    "ProfileSpec.warmup": _SPAN,
+    "ProfileSpec.warmup": _DURATION,
     "RoleSpec.name": _LABEL_TEXT,
     "RoleSpec.count": Number(1, limits.NODES),
     "RoleSpec.entrypoint": _ENTRYPOINT,
@@ -241,29 +242,29 @@ RULES: Mapping[str, Rule] = {
     "RoleSpec.memory": _MEMORY,
     "PolicySpec.min_available": Number(0, limits.NODES),
 }
-"""By Message.field: what the field, each entry of the list or each value of the map may be."""
+"""Rules by Message.field, for the field, each entry of the list, or each value of the map."""
 
 KEYS: Mapping[str, Text] = {
     "ProgramSpec.environments": _VARIABLE,
     "RoleSpec.environments": _VARIABLE,
 }
-"""What the keys of a map may be."""
+"""Rules for the keys of maps."""
 
-MOST: Mapping[str, int] = {
+MAX_ENTRIES: Mapping[str, int] = {
     "TaskSpec.services": limits.SERVICES,
     "TaskSpec.roles": limits.ROLES,
     "OptionsSpec.tags": limits.TAGS,
     "OptionsSpec.after": limits.PREDECESSORS,
 }
-"""How many entries a list may have."""
+"""The maximum number of entries of lists."""
 
 UNIQUE = {
     "ServiceSpec.rank": "names a rank twice",
     "OptionsSpec.assigned_nodes": "names a node twice",
 }
-"""Lists whose entries differ, and what is said where they do not."""
+"""Lists whose entries must differ, with the message if they do not."""
 
-_REQUIRED = {
+_MISSING_HINTS = {
     "ProgramSpec.entrypoint": ": a .py file, a .sh file, or with entrypoint_executable any program"
 }
 
@@ -271,8 +272,8 @@ _Check = Callable[[str, Any, Violations], None]
 
 
 def check_fields(message: Message, path: str, found: Violations) -> None:
-    """Add what is wrong with each field by itself, within this message and all that it holds."""
-    checks, required = _checks(fields.descriptor(message))
+    """Add the violations of single fields of this message and of all messages in it."""
+    checks, required = _checks_of(fields.descriptor(message))
     given = {field.name: value for field, value in message.ListFields()}
     for name, absent in required.items():
         if name not in given:
@@ -283,9 +284,9 @@ def check_fields(message: Message, path: str, found: Violations) -> None:
 
 
 def tag_violations(path: str, tags: Sequence[str]) -> Sequence[Violation]:
-    """What is wrong with labels that a person sets."""
+    """Return the violations of tags that a person sets."""
     found = Violations()
-    _repeated("OptionsSpec.tags")(path, tags, found)
+    _list_check("OptionsSpec.tags")(path, tags, found)
     return list(found)
 
 
@@ -295,31 +296,33 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 @cache
-def _checks(message: Descriptor) -> tuple[Mapping[str, _Check], Mapping[str, _Check]]:
-    """How each field of a message is checked, and what is done where one that is required is absent."""
+def _checks_of(message: Descriptor) -> tuple[Mapping[str, _Check], Mapping[str, _Check]]:
+    """Return the checks of present fields, and the checks of required fields that are missing."""
     checks: dict[str, _Check] = {}
     required: dict[str, _Check] = {}
     for field in message.fields:
         key = fields.field_key(field)
         if fields.is_map(field):
-            checks[field.name] = _map(key)
+            checks[field.name] = _map_check(key)
         elif field.message_type is not None:
-            checks[field.name] = _messages(key) if field.is_repeated else _message
+            checks[field.name] = _message_list_check(key) if field.is_repeated else _check_message
         elif field.is_repeated:
-            checks[field.name] = _repeated(key)
+            checks[field.name] = _list_check(key)
         elif key in RULES:
-            checks[field.name] = _single(key)
+            checks[field.name] = _scalar_check(key)
         if field.name in fields.REQUIRED.get(message.name, ()):
-            required[field.name] = _message if field.message_type is not None else _absent(key)
+            required[field.name] = (
+                _check_message if field.message_type is not None else _missing_check(key)
+            )
     return checks, required
 
 
-def _single(key: str) -> _Check:
+def _scalar_check(key: str) -> _Check:
     rule, needed = RULES[key], _is_required(key)
 
     def check(path: str, value: Any, found: Violations) -> None:
         if needed and isinstance(value, str) and not _compiled(f"[^{BLANK}]").search(value):
-            _absent(key)(path, value, found)
+            _missing_check(key)(path, value, found)
         elif problem := rule.problem(value):
             found.add(path, problem)
 
@@ -331,34 +334,36 @@ def _is_required(key: str) -> bool:
     return name in fields.REQUIRED.get(message, ())
 
 
-def _absent(key: str) -> _Check:
+def _missing_check(key: str) -> _Check:
     rule = RULES[key]
 
     def check(path: str, value: Any, found: Violations) -> None:
         number = isinstance(rule, Number)
-        found.add(path, rule.problem(value) if number else f"is required{_REQUIRED.get(key, '')}")
+        found.add(
+            path, rule.problem(value) if number else f"is required{_MISSING_HINTS.get(key, '')}"
+        )
 
     return check
 
 
-def _message(path: str, value: Any, found: Violations) -> None:
+def _check_message(path: str, value: Any, found: Violations) -> None:
     check_fields(value, f"{path}.", found)
 
 
-def _messages(key: str) -> _Check:
+def _message_list_check(key: str) -> _Check:
     def check(path: str, values: Any, found: Violations) -> None:
-        if not _too_many(key, path, values, found):
+        if not _has_too_many_entries(key, path, values, found):
             for index, value in enumerate(values):
                 check_fields(value, f"{path}[{index}].", found)
 
     return check
 
 
-def _repeated(key: str) -> _Check:
+def _list_check(key: str) -> _Check:
     rule = RULES.get(key)
 
     def check(path: str, values: Any, found: Violations) -> None:
-        if _too_many(key, path, values, found):
+        if _has_too_many_entries(key, path, values, found):
             return
         if key in UNIQUE and len(set(values)) != len(values):
             found.add(path, UNIQUE[key])
@@ -371,7 +376,7 @@ def _repeated(key: str) -> _Check:
     return check
 
 
-def _map(key: str) -> _Check:
+def _map_check(key: str) -> _Check:
     rule, names = RULES[key], KEYS.get(key)
 
     def check(path: str, values: Any, found: Violations) -> None:
@@ -383,9 +388,9 @@ def _map(key: str) -> _Check:
     return check
 
 
-def _too_many(key: str, path: str, values: Sequence[object], found: Violations) -> bool:
-    most = MOST.get(key)
-    if most is None or len(values) <= most:
+def _has_too_many_entries(key: str, path: str, values: Sequence[object], found: Violations) -> bool:
+    maximum = MAX_ENTRIES.get(key)
+    if maximum is None or len(values) <= maximum:
         return False
-    found.add(path, f"has {len(values)} entries; at most {most} are allowed")
+    found.add(path, f"has {len(values)} entries; at most {maximum} are allowed")
     return True
