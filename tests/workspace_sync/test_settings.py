@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_sync.settings import NAMES, save_setting, read_settings
+from hai_sync.settings import NAMES, read_settings, save_setting
 from hai_sync.workspace_dir import WorkspaceDir, create_workspace, find_workspace
 
 

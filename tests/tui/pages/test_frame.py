@@ -30,7 +30,7 @@ async def test_a_server_that_is_not_there_is_told_of_and_tried_again(drive) -> N
 @pytest.mark.parametrize(
     ("profile", "told"),
     [
-        pytest.param(Profile("lab", "lab"), "is no address of a server · write HOST:PORT", id="address"),
+        pytest.param(Profile("lab", "lab"), "is not the address of a server · write HOST:PORT", id="address"),
         pytest.param(Profile("lab", "127.0.0.1:1", "tökén"), "store it again with `hai init`", id="token"),
         pytest.param(Profile("lab", "127.0.0.1:1", ca="/no/ca"), "read the certificate file /no/ca", id="ca"),
     ],
@@ -152,7 +152,7 @@ async def test_on_the_first_start_what_is_no_address_is_told_and_can_be_mended(d
     async with drive(None) as tui:
         await tui.shows("Welcome to HAI Platform")
         await tui.press(*"lab", "enter", "t", "enter")
-        await tui.shows("'lab' is no address of a server", "write HOST:PORT")
+        await tui.shows("'lab' is not the address of a server", "write HOST:PORT")
 
 
 async def test_on_the_first_start_a_profile_that_can_not_be_stored_is_told(

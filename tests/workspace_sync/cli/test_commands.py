@@ -305,13 +305,13 @@ def test_what_a_daemon_says_of_a_pause_counts(shell, monkeypatch) -> None:
     )
     code, out, err = shell("watch", "pause")
     assert (code, out, "of an older version, which cannot pause" in err) == (1, "", True)
-    assert shell("watch", "start")[1] == "it runs already, as pid 7\n"
+    assert shell("watch", "start")[1] == "already running (pid 7)\n"
     newer = older | {"phase": "paused", "paused": True}
     monkeypatch.setattr(
         "hai_sync.cli.commands.watch.query_daemon", lambda private_dir, request, timeout: newer
     )
     assert shell("watch", "pause")[0] == 0
-    assert "it is paused, `haiworkspace watch resume` goes on" in shell("watch", "start")[1]
+    assert "it is paused, `haiworkspace watch resume` continues" in shell("watch", "start")[1]
 
 
 def test_what_needs_no_workspace_needs_no_directory(shell, tmp_path, monkeypatch) -> None:
@@ -321,7 +321,7 @@ def test_what_needs_no_workspace_needs_no_directory(shell, tmp_path, monkeypatch
     assert shell("list")[0] == 0
     assert shell("push", "--help")[0] == 0
     code, _, err = shell("push")
-    assert (code, "the directory where you stand was removed" in err) == (3, True)
+    assert (code, "the current directory was removed" in err) == (3, True)
 
 
 def test_a_directory_of_somebody_else_above_us_stops_nothing(shell, monkeypatch) -> None:
@@ -391,7 +391,7 @@ def test_a_push_that_may_not_be_meant_is_told_before_it_is_sent(shell, monkeypat
             "this sends 333 B in 4 files",
             *("       300 B  model", "        12 B  data/2", "        11 B  data/1"),
             *("        10 B  data/0", "           3 files  data/"),
-            "  Ctrl-C stops it; a line in .haiignore leaves a path out",
+            "  Ctrl-C stops it; a line in .haiignore excludes a path",
         ],
     )
     Path("model").write_text("a" * 300)
@@ -416,8 +416,8 @@ def test_no_difference_of_a_path_is_passed_in_silence(shell, monkeypatch) -> Non
             shell("tag", "first")
     output = {
         "bits": "@@ -1 +1 @@\n-\ufffd\n+\ufffd\n",
-        "nul": "differ; they are no text\n",
-        "run.sh": "differ in what they are, or in the executable bit\n",
+        "nul": "differ; they are not text\n",
+        "run.sh": "differ in their kind or in the executable bit\n",
         "src": " src/a\n",
     }
     for revision in ((), ("-r", "first")):
@@ -620,7 +620,7 @@ def test_outside_the_workspace_only_files_make_room_for_files(shell, cluster) ->
     Path("../copy/latest").write_text("precious")
     code, _, err = shell("download", "*", "--to", "../copy", "--force")
     assert code == 2
-    assert "in the way here, and left alone: latest" in err
+    assert "these exist here and cannot be replaced: latest" in err
     assert sorted(path.name for path in Path("../copy").iterdir()) == ["latest", "train.py"]
 
 
@@ -645,7 +645,7 @@ def test_a_download_never_leaves_the_way_that_it_has(make, shell) -> None:
     make(Path("out"))
     code, _, err = shell("download", "out/a", "--force")
     assert code == 2
-    assert "left alone: out" in err
+    assert "not synced: out" in err
     assert not list(Path("../outside").iterdir())
 
 
@@ -662,7 +662,7 @@ def test_a_download_waits_for_its_turn(shell, locked_by_other) -> None:
     with locked_by_other(find_workspace().state_dir):
         code, _, err = shell("download", "a", "--sync_timeout", "5")
         assert code == 124
-        assert "another sync of this directory is under way" in err
+        assert "waiting for another sync of this directory" in err
     assert shell("download", "a")[0] == 0
 
 
@@ -874,9 +874,7 @@ def _waiting(verb: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "hai_sync.cli.main", verb]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
-        assert process.stderr.readline() == (
-            "another sync of this directory is under way; waiting for it\n"
-        )
+        assert process.stderr.readline() == ("waiting for another sync of this directory\n")
         yield process
 
 

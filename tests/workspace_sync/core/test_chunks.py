@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_sync.core.chunks import BLOCK_BYTES, LARGEST, SMALLEST, cut, compute_digest
+from hai_sync.core.chunks import BLOCK_BYTES, LARGEST, SMALLEST, compute_digest, cut
 
 DATA = random.Random(1).randbytes(BLOCK_BYTES * 2 + 12_345)
 

@@ -14,7 +14,13 @@ from hai_sync.cli.main import main
 from hai_sync.cli.session_factory import open_session
 from hai_sync.core.reconcile_options import Mode, Rules
 from hai_sync.session.options import Refused, Report, SyncOptions
-from hai_sync.workspace_dir import create_workspace, find_workspace, is_same_root, root_id, root_path
+from hai_sync.workspace_dir import (
+    create_workspace,
+    find_workspace,
+    is_same_root,
+    root_id,
+    root_path,
+)
 
 
 def _copied(root: Path) -> Path:

@@ -507,7 +507,7 @@ async def test_one_that_nobody_can_reach_ends(laptop, monkeypatch) -> None:
     async with asyncio.timeout(20):
         await work
     assert ours.exists()
-    assert "its socket is gone" in log_lines[-1]
+    assert "the socket was removed" in log_lines[-1]
 
 
 @pytest.mark.parametrize("argv", [("status",), ("watch", "status"), ("push",)])

@@ -110,12 +110,12 @@ def test_commands_print_it_escaped(root: Path, capsys) -> None:
     for verb in ("push", "sync", "status"):
         assert main([verb]) == (verb != "status")
         out, err = capsys.readouterr()
-        assert "left alone: caf\\udce9.txt: its name is not UTF-8; rename it" in out + err
+        assert "not synced: caf\\udce9.txt: its name is not UTF-8; rename it" in out + err
     assert main(["push", "--json"]) == 1
     output = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert list(output["problems"]) == [f"{ODD}.txt"]
     assert main(["push", "--dry-run"]) == 1
-    assert "left alone: caf\\udce9.txt" in capsys.readouterr().err
+    assert "not synced: caf\\udce9.txt" in capsys.readouterr().err
     (root / ".haiignore").write_bytes(b"*.txt\n/data\xe9\n")
     assert main(["check-ignore", f"data{ODD[-1]}"]) == 0
     assert "data\\udce9" in capsys.readouterr().out
@@ -127,7 +127,7 @@ def test_a_daemon_tells_of_it(root: Path) -> None:
     try:
         assert _run_command("push")[0] == 1
         code, out = _run_command("watch", "status")
-        output = "\nleft alone: caf\\udce9.txt: its name is not UTF-8"
+        output = "\nnot synced: caf\\udce9.txt: its name is not UTF-8"
         assert (code, output in out) == (0, True)
     finally:
         assert _run_command("watch", "stop")[0] == 0
@@ -150,6 +150,6 @@ def test_a_workspace_in_a_directory_of_such_a_name_is_synced_also_by_a_daemon(
     try:
         Path("a").write_text("2")
         assert _run_command("push") == (0, "in sync at revision 2 (daemon)\n")
-        assert "looks every few seconds" not in _run_command("watch", "status")[1]
+        assert "polls every few seconds" not in _run_command("watch", "status")[1]
     finally:
         assert _run_command("watch", "stop")[0] == 0

@@ -99,7 +99,7 @@ def _cluster(capsys: pytest.CaptureFixture[str]) -> Path:
 def test_commands_say_it(root: Path, capsys) -> None:
     assert find_workspace().root == root
     os.mkfifo(_cluster(capsys) / "pipe")
-    words = "left alone: pipe: on the cluster it is a special file (socket, pipe or device)\n"
+    words = "not synced: pipe: on the cluster it is a special file (socket, pipe or device)\n"
     for verb, code in (("pull", 1), ("sync", 1), ("status", 0), ("diff", 0), ("push", 0)):
         assert main([verb]) == code
         out, err = capsys.readouterr()
@@ -120,8 +120,8 @@ def test_what_was_asked_is_done_all_the_same(root: Path, capsys) -> None:
     assert main(["restore", "-r", "1", "a"]) == 0
     assert (root / "a").read_text() == "1"
     output = capsys.readouterr().err
-    assert "left alone: pipe: on the cluster" in output
-    assert "left alone: ours: " in output
+    assert "not synced: pipe: on the cluster" in output
+    assert "not synced: ours: " in output
     (root / "a").write_text("here")
     (cluster / "a").write_text("there")
     assert main(["resolve", "a", "--keep", "local"]) == 0

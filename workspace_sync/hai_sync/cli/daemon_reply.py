@@ -55,7 +55,7 @@ def _refusal(reply: Mapping[str, Any]) -> str:
     if withheld := reply.get("withheld"):
         count = f"{len(withheld)} removals, of more than half of all files"
         return f"{count}; {_HINT}, `haiworkspace sync --many-removals` carries them out"
-    return f"{reply['refused']}; {_HINT}, `haiworkspace watch stop` lets you decide by hand"
+    return f"{reply['refused']}; {_HINT}, `haiworkspace watch stop` lets you resolve them"
 
 
 def _print_not_synced(reply: Mapping[str, Any]) -> None:

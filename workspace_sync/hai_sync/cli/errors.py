@@ -54,6 +54,6 @@ def print_error(error: Exception, arguments: Sequence[str]) -> int:
 
 def _failure(error: Exception) -> Failure:
     if isinstance(error, click.ClickException):
-        hint = "`--help` shows how it is used"
+        hint = "`--help` shows the usage"
         return Failure(error.format_message(), hint, "USAGE", error.exit_code)
     return map_error(error)

@@ -11,24 +11,24 @@ from hai.command_line import LazyGroup
 
 COMMANDS = {
     "init": ("workspaces:init", "Make a directory a workspace."),
-    "push": ("transfer:push", "Bring local changes to the cluster."),
-    "pull": ("transfer:pull", "Bring the cluster's changes here."),
-    "sync": ("transfer:sync", "Both at once."),
-    "diff": ("diff:diff", "What differs, and who changed it."),
-    "status": ("status:status", "Where this workspace stands."),
-    "list": ("workspaces:listing", "Your workspaces."),
-    "ls": ("remote_files:ls", "What is on the cluster, and its size."),
+    "push": ("transfer:push", "Send local changes to the cluster."),
+    "pull": ("transfer:pull", "Fetch changes from the cluster."),
+    "sync": ("transfer:sync", "Push and pull at once."),
+    "diff": ("diff:diff", "Show what differs from the cluster."),
+    "status": ("status:status", "Show the state of this workspace."),
+    "list": ("workspaces:listing", "List your workspaces."),
+    "ls": ("remote_files:ls", "List files on the cluster with their sizes."),
     "cat": ("remote_files:cat", "Print files of the cluster."),
     "remove": ("remove:remove", "Remove a workspace, or files of it, from the cluster."),
-    "download": ("download:download", "Get files of the cluster."),
-    "check-ignore": ("check_ignore:check_ignore", "Which rule leaves a path out."),
-    "resolve": ("resolve:resolve", "Settle conflicts."),
-    "snapshots": ("revisions:snapshots", "Revisions on the cluster, versions kept here."),
-    "tag": ("revisions:tag", "Name a revision, and keep it."),
-    "restore": ("restore:restore", "Bring older versions back."),
-    "watch": ("watch:watch", "Keep in sync while you work: start, pause, stop, status, flush."),
-    "config": ("config:config", "What options are unless said otherwise."),
-    "bugreport": ("bugreport:bugreport", "What to tell when something goes wrong."),
+    "download": ("download:download", "Download files of the cluster."),
+    "check-ignore": ("check_ignore:check_ignore", "Show which rule ignores a path."),
+    "resolve": ("resolve:resolve", "List or resolve conflicts."),
+    "snapshots": ("revisions:snapshots", "List revisions on the cluster, or versions saved here."),
+    "tag": ("revisions:tag", "Tag a revision, so that it is kept."),
+    "restore": ("restore:restore", "Restore older versions."),
+    "watch": ("watch:watch", "Sync while you work: start, pause, stop, status, flush."),
+    "config": ("config:config", "Set defaults of options for this workspace."),
+    "bugreport": ("bugreport:bugreport", "Print information for a bug report."),
 }
 
 
@@ -74,10 +74,10 @@ _HELP = """Keep a directory here and on the cluster's storage the same.
 
 \b
   haiworkspace init NAME     make this directory a workspace
-  haiworkspace push          bring what you changed to the cluster
-  haiworkspace pull          bring back what has changed there
+  haiworkspace push          send your changes to the cluster
+  haiworkspace pull          fetch changes from the cluster
   haiworkspace download --task ID    get what a task wrote
-  haiworkspace watch start   do both all the time
+  haiworkspace watch start   do both while you work
 """
 
 GROUP = WorkspaceGroup(

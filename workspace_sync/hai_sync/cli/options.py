@@ -19,14 +19,14 @@ from hai_sync.session.options import SyncOptions
 
 Command = Callable[..., Any]
 _UNUSED_OPTIONS = {
-    "no_zip": "contents travel in chunks, compressed where that helps",
-    "no_diff": "the difference is always looked at; it is quick",
+    "no_zip": "contents are sent in chunks, compressed if that helps",
+    "no_diff": "the difference is always computed; this is fast",
     "list_timeout": "",
     "cloud_connect_timeout": "",
     "token_expires": "",
     "part_mb_size": "",
     "proxy": "the proxy of gRPC is $https_proxy",
-    "provider": "files go to the cluster itself; no object store is in between",
+    "provider": "files go directly to the cluster, without an object store",
 }
 
 
@@ -54,7 +54,7 @@ class _Rate(click.ParamType[int]):
     ) -> int:
         found = re.fullmatch(r"(\d+)([KMG]?)", str(value).upper())
         if found is None:
-            self.fail("must be bytes a second, as 500K or 2M", param, ctx)
+            self.fail("must be bytes per second, such as 500K or 2M", param, ctx)
         return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
 
 
@@ -69,8 +69,10 @@ def common_options(command: Command) -> Command:
     """Add the options of every command."""
     for option in reversed(
         (
-            click.option("-o", "--output", type=_OutputOrSeconds(), help="table or json."),
-            click.option("--json", "as_json", is_flag=True, help="One JSON object a line."),
+            click.option(
+                "-o", "--output", type=_OutputOrSeconds(), help="Output format: table or json."
+            ),
+            click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line."),
             click.option("--profile", metavar="NAME", help="Which server to use."),
             click.option("--debug", is_flag=True, help="Show a trace of errors."),
         )
@@ -89,7 +91,7 @@ links_option = click.option(
     type=LINKS,
     default=Links.AUTO.value,
     show_default=True,
-    help="What to do about links that lead out of the workspace.",
+    help="What to do with links that lead out of the workspace.",
 )
 """The option of commands that compare local files with those of the cluster."""
 
@@ -98,8 +100,15 @@ def filter_options(command: Command) -> Command:
     """Add the options that select ignored paths."""
     for option in reversed(
         (
-            click.option("--include", multiple=True, metavar="PATTERN", help="Sync it after all."),
-            click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave it out."),
+            click.option(
+                "--include",
+                multiple=True,
+                metavar="PATTERN",
+                help="Sync matching paths although they are ignored.",
+            ),
+            click.option(
+                "--exclude", multiple=True, metavar="PATTERN", help="Ignore matching paths."
+            ),
             click.option(
                 "-i", "--no_hfignore", "--no-ignore", is_flag=True, help="Read no ignore files."
             ),
@@ -110,7 +119,7 @@ def filter_options(command: Command) -> Command:
 
 
 bwlimit_option = click.option(
-    "--bwlimit", type=RATE, default=0, help="Bytes a second, as 500K or 2M."
+    "--bwlimit", type=RATE, default=0, help="Bytes per second, such as 500K or 2M."
 )
 """The option of commands that transfer files."""
 
@@ -127,32 +136,46 @@ def _seconds(least: int, most: int) -> click.IntRange:
 
 
 _TRANSFER = (
-    click.option("--dry-run", is_flag=True, help="Print the plan; exit with 1 if there is one."),
-    click.option("--force", is_flag=True, help="Overwrite what differs; old versions are kept."),
+    click.option(
+        "--dry-run",
+        is_flag=True,
+        help="Print the plan only. The exit code is 1 if there are changes.",
+    ),
+    click.option(
+        "--force", is_flag=True, help="Overwrite files that differ; old versions are kept."
+    ),
     click.option(
         "--conflict",
         type=CONFLICT,
         default=Policy.REFUSE.value,
         show_default=True,
-        help="When both sides have changed a file.",
+        help="What to do if both sides have changed a file.",
     ),
-    click.option("--partial", is_flag=True, help="Do what is not in conflict."),
-    click.option("--delete", is_flag=True, help="Remove what only the written side has."),
-    click.option("--no-delete", is_flag=True, help="Remove nothing."),
-    click.option("--many-removals", is_flag=True, help="Removing over half of it is meant."),
-    click.option("--strict", is_flag=True, help="Refuse to skip a link."),
-    click.option("--verify", is_flag=True, help="Look into every file, trust no times."),
-    click.option("-n", "--no_checksum", is_flag=True, help="Compare sizes only; misses edits."),
-    click.option("--break-lock", is_flag=True, help="Take the right to write from its holder."),
+    click.option("--partial", is_flag=True, help="Sync the paths that are not in conflict."),
+    click.option("--delete", is_flag=True, help="Remove files that only the written side has."),
+    click.option("--no-delete", is_flag=True, help="Do not remove any files."),
+    click.option(
+        "--many-removals", is_flag=True, help="Allow the removal of more than half of all files."
+    ),
+    click.option("--strict", is_flag=True, help="Change nothing if a link would be skipped."),
+    click.option(
+        "--verify", is_flag=True, help="Read every file, even if its times are unchanged."
+    ),
+    click.option(
+        "-n", "--no_checksum", is_flag=True, help="Compare sizes only, which misses some edits."
+    ),
+    click.option(
+        "--break-lock", is_flag=True, help="Take over the right to write from its holder."
+    ),
     bwlimit_option,
-    click.option("--jobs", type=JOBS, default=None, help="Files read at a time."),
-    click.option("-q", "--quiet", is_flag=True, help="Only errors."),
+    click.option("--jobs", type=JOBS, default=None, help="Number of files read at the same time."),
+    click.option("-q", "--quiet", is_flag=True, help="Print only errors."),
     click.option(
         "-s",
         "--sync_timeout",
         type=_seconds(5, 21_600),
         metavar="SECONDS",
-        help="Give up after so long.",
+        help="Stop after this time.",
     ),
     click.option("-z", "--no_zip", is_flag=True, hidden=True),
     click.option("-d", "--no_diff", is_flag=True, hidden=True),
@@ -173,7 +196,7 @@ def note_unused(options: Mapping[str, Any]) -> None:
     for name, reason in _UNUSED_OPTIONS.items():
         if options.get(name):
             click.echo(
-                f"--{name} is not needed any more" + (f": {reason}" if reason else ""), err=True
+                f"--{name} is no longer needed" + (f": {reason}" if reason else ""), err=True
             )
 
 
@@ -192,7 +215,7 @@ def build_sync_options(mode: Mode, options: Mapping[str, Any]) -> SyncOptions:
     force = options["force"]
     winner = {Mode.PUSH: Policy.LOCAL, Mode.PULL: Policy.REMOTE}.get(mode)
     if force and winner is None:
-        raise click.UsageError("--force does not say who wins a sync: use --conflict")
+        raise click.UsageError("--force does not say which side wins a sync: use --conflict")
     policy = winner if force and winner else Policy(options["conflict"])
     rules = Rules(mode, policy, options["delete"], force, not options["no_delete"])
     return SyncOptions(

@@ -25,14 +25,19 @@ class Revision(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return a valid value. Raises click.BadParameter."""
         if not (_NUMBER.fullmatch(value) or _TAG.fullmatch(value)):
-            self.fail(f"{value!r} is neither a revision's number nor a tag", param, ctx)
+            self.fail(f"{value!r} is neither the number of a revision nor a tag", param, ctx)
         return str(value)
 
 
-_HINT = "a PATH is as seen from where you stand; `haiworkspace ls` lists what is there"
-_TASK = click.option("--task", type=click.IntRange(1), metavar="ID", help="What this task wrote.")
+_HINT = "a PATH is relative to the current directory; `haiworkspace ls` lists files"
+_TASK = click.option(
+    "--task", type=click.IntRange(1), metavar="ID", help="Files that this task wrote."
+)
 _REVISION = click.option(
-    "-r", "--revision", type=Revision(), help="As it was then; else as it is now."
+    "-r",
+    "--revision",
+    type=Revision(),
+    help="Files of this revision; by default the current files.",
 )
 
 
@@ -66,5 +71,7 @@ def remote_selector_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def select_remote(revision: str | None, task: int | None) -> RemoteSelector:
     """Return the selector of the options. Raises click.UsageError if both are given."""
     if revision and task:
-        raise click.UsageError("say --revision or --task: a task has no revisions")
+        raise click.UsageError(
+            "--revision and --task are mutually exclusive: a task has no revisions"
+        )
     return RemoteSelector(revision or "", task or 0)

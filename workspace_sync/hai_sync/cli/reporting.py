@@ -57,7 +57,7 @@ class Progress:
         if self._json:
             print_event("stage", name=name, files=files, bytes=size)
         elif name == "wait" and not self._quiet:
-            click.echo("another sync of this directory is under way; waiting for it", err=True)
+            click.echo("waiting for another sync of this directory", err=True)
 
     def progress(self, files: int, size: int) -> None:
         self._done_files += files
@@ -96,7 +96,7 @@ def _size_warning_lines(found: SizeWarning) -> Iterator[str]:
         yield printable(f"  {size_text(size):>10}  {path}")
     for folder, count in found.fullest:
         yield printable(f"  {count:>10} files  {folder}")
-    yield "  Ctrl-C stops it; a line in .haiignore leaves a path out"
+    yield "  Ctrl-C stops it; a line in .haiignore excludes a path"
 
 
 def conflict_line(conflict: Conflict) -> str:
@@ -210,7 +210,7 @@ def print_report(report: Report, as_json: bool, quiet: bool) -> None:
     if report.refused is Refused.CONFLICTS:
         _print_conflicts(report)
     elif report.refused is Refused.SKIPPED:
-        click.echo("nothing was changed: --strict skips no link", err=True)
+        click.echo("nothing was changed: --strict refuses to skip links", err=True)
     elif report.refused is Refused.REMOVALS:
         _print_removals(report)
         if report.done and not quiet:
@@ -232,7 +232,7 @@ def problem_lines(report: Report) -> list[str]:
 
 
 def not_synced_line(path: str, reason: str) -> str:
-    return printable(f"left alone: {path}: {reason}")
+    return printable(f"not synced: {path}: {reason}")
 
 
 def skipped_line(path: str, reason: str) -> str:
@@ -249,11 +249,11 @@ def printable(text: str) -> str:
 
 
 def _print_conflicts(report: Report) -> None:
-    click.echo("nothing was changed: both sides have changed these", err=True)
+    click.echo("nothing was changed: both sides have changed these files", err=True)
     for conflict in report.outcome.conflicts:
         click.echo(f"  {conflict_line(conflict)}", err=True)
     click.echo(
-        "  hint: `haiworkspace resolve PATH --keep local|remote|newer|both`, --partial does the rest",
+        "  hint: `haiworkspace resolve PATH --keep local|remote|newer|both`, --partial syncs the rest",
         err=True,
     )
 
@@ -261,10 +261,12 @@ def _print_conflicts(report: Report) -> None:
 def _print_removals(report: Report) -> None:
     count = len(report.withheld)
     summary = "nothing was removed" if report.done else "nothing was changed"
-    click.echo(f"{summary}: it would remove {count} files, more than half, as", err=True)
+    click.echo(
+        f"{summary}: it would remove {count} files, more than half of all, such as", err=True
+    )
     for path in report.withheld[:_TOP]:
         click.echo(printable(f"  {path}"), err=True)
-    click.echo("  hint: --many-removals if that is meant, --no-delete to keep them", err=True)
+    click.echo("  hint: --many-removals allows it, --no-delete keeps them", err=True)
 
 
 def _summary(report: Report) -> str:

@@ -35,9 +35,9 @@ def skip_reason(links: Links, target: str, on_cluster: bool) -> str:
     if links is Links.SKIP:
         return f"it leads out of the workspace, to {target}"
     if links is Links.COPY:
-        return f"it leads to {target}, where nothing is that could be copied"
+        return f"it leads to {target}, which cannot be copied"
     if not target.startswith("/"):
-        return f"it leads out of the workspace, to {target}; --links copy syncs what is there"
+        return f"it leads out of the workspace, to {target}; --links copy syncs its target"
     if links is Links.KEEP or on_cluster:
         return ""
     return f"it leads to {target}, which is not known on the cluster; --links keep or copy syncs it"

@@ -213,7 +213,7 @@ class _Writer:
         if task := self._download.task:
             return Conflict(
                 f"{path!r} has changed while it was fetched; nothing was changed here",
-                hint=f"task {task} still writes it: try again, or when it has ended",
+                hint=f"task {task} still writes it: try again, possibly after the task has ended",
             )
         return ProtocolViolation(
             f"the server sent wrong contents of {path!r}: {reason}; nothing was changed"

@@ -126,7 +126,7 @@ def _read(batch: Batch, root: str, path: str, source: str, entry: Entry) -> None
     try:
         before = os.fstat(file)
         if not stat.S_ISREG(before.st_mode):
-            raise FileChanged(path, "it is no regular file any more")
+            raise FileChanged(path, "it is not a regular file any more")
         if before.st_size > UNCHUNKED_BYTES:
             entry = _entry_as_read(entry, compute_file_digest(file, before.st_size), before)
             batch.large[entry.digest] = LargeFile(path, source, entry, fingerprint(before))

@@ -61,16 +61,18 @@ class DownloadTarget:
         """Raise UsageError if existing files must not be replaced."""
         if blocked := [change.path for change in changes if self._cannot_replace(change)]:
             raise UsageError(
-                f"in the way here, and left alone: {_join_limited(blocked)}",
-                hint="remove or rename it, or say --to another directory",
+                f"these exist here and cannot be replaced: {_join_limited(blocked)}",
+                hint="remove or rename them, or choose another directory with --to",
             )
         differing = [c.path for c in changes if c.old is not None and not changes_only_mode(c)]
         if differing and not force:
             raise UsageError(
-                f"here already, and not the same: {_join_limited(differing)}",
+                f"these exist here and differ: {_join_limited(differing)}",
                 hint="--force overwrites"
                 + (
-                    ", and keeps what was here for `restore --local`" if self.keeps_versions else ""
+                    ", and saves the old versions for `restore --local`"
+                    if self.keeps_versions
+                    else ""
                 ),
             )
 
@@ -90,7 +92,7 @@ class DownloadTarget:
         if problems := work.apply(changes).problems:
             path, reason = next(iter(problems.items()))
             raise HaiError(
-                f"{len(problems)} paths could not be put in their places, as {path}: {reason}",
+                f"{len(problems)} paths could not be written, such as {path}: {reason}",
                 reason="NOT_PLACED",
                 hint="received files are kept; run the command again to resume",
             )

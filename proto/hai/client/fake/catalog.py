@@ -1,9 +1,9 @@
-"""The artifact service of the fake server: its caller sees everything."""
+"""The services of the fake server for artifacts, images, storage and ports. The caller sees all of them."""
 
 from __future__ import annotations
 
 from hai.client.errors import Conflict, NotFound
-from hai.client.fake.world import World, copy
+from hai.client.fake.world import FakeService, copy
 from hai.v1 import artifact_service_pb2 as artifacts_pb
 from hai.v1 import image_service_pb2 as images_pb
 from hai.v1 import port_service_pb2 as ports_pb
@@ -20,15 +20,10 @@ from hai.v1.storage_pb2 import (
 )
 
 Key = tuple[str, str, str]
-_Named = artifacts_pb.GetArtifactRequest | artifacts_pb.DeleteArtifactRequest | Artifact
+_Reference = artifacts_pb.GetArtifactRequest | artifacts_pb.DeleteArtifactRequest | Artifact
 
 
-class FakeArtifactService:
-    """ArtifactService over a World; methods are named as in the contract."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
+class FakeArtifactService(FakeService):
     async def ListArtifacts(
         self, request: artifacts_pb.ListArtifactsRequest
     ) -> artifacts_pb.ListArtifactsResponse:
@@ -65,17 +60,17 @@ class FakeArtifactService:
         self._find(key)
         del self._world.artifacts[key]
         mapped = self._world.task_artifacts
-        for where in [where for where, what in mapped.items() if what == key]:
-            del mapped[where]
+        for mapping in [m for m, artifact in mapped.items() if artifact == key]:
+            del mapped[mapping]
         return artifacts_pb.DeleteArtifactResponse()
 
     async def ListTaskArtifacts(
         self, request: artifacts_pb.ListTaskArtifactsRequest
     ) -> artifacts_pb.ListTaskArtifactsResponse:
         id = self._world.task(request.task_id).id
-        mapped = sorted(w for w in self._world.task_artifacts if w[0] == id)
+        mapped = sorted(m for m in self._world.task_artifacts if m[0] == id)
         return artifacts_pb.ListTaskArtifactsResponse(
-            artifacts=[self._mapped(where) for where in mapped]
+            artifacts=[self._task_artifact(mapping) for mapping in mapped]
         )
 
     async def MapArtifact(self, request: artifacts_pb.MapArtifactRequest) -> TaskArtifact:
@@ -84,23 +79,23 @@ class FakeArtifactService:
         key = (space, request.name, request.version or "default")
         self._find(key)
         self._world.task_artifacts[task.id, request.direction] = key
-        return self._mapped((task.id, request.direction))
+        return self._task_artifact((task.id, request.direction))
 
     async def UnmapArtifact(
         self, request: artifacts_pb.UnmapArtifactRequest
     ) -> artifacts_pb.UnmapArtifactResponse:
-        for where in list(self._world.task_artifacts):
-            if where[0] == request.task_id and request.direction in (0, where[1]):
-                del self._world.task_artifacts[where]
+        for task_id, direction in list(self._world.task_artifacts):
+            if task_id == request.task_id and request.direction in (0, direction):
+                del self._world.task_artifacts[task_id, direction]
         return artifacts_pb.UnmapArtifactResponse()
 
-    def _mapped(self, where: tuple[int, ArtifactDirection.ValueType]) -> TaskArtifact:
-        artifact = self._find(self._world.task_artifacts[where])
-        return TaskArtifact(task_id=where[0], direction=where[1], artifact=artifact)
+    def _task_artifact(self, mapping: tuple[int, ArtifactDirection.ValueType]) -> TaskArtifact:
+        artifact = self._find(self._world.task_artifacts[mapping])
+        return TaskArtifact(task_id=mapping[0], direction=mapping[1], artifact=artifact)
 
-    def _key(self, named: _Named) -> Key:
-        space = named.user_group or f"~{named.owner or self._world.user}"
-        return space, named.name, named.version or "default"
+    def _key(self, reference: _Reference) -> Key:
+        space = reference.user_group or f"~{reference.owner or self._world.user}"
+        return space, reference.name, reference.version or "default"
 
     def _find(self, key: Key) -> Artifact:
         if key not in self._world.artifacts:
@@ -108,12 +103,7 @@ class FakeArtifactService:
         return self._world.artifacts[key]
 
 
-class FakeImageService:
-    """ImageService over a World; methods are named as in the contract."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
+class FakeImageService(FakeService):
     async def ListImages(
         self, request: images_pb.ListImagesRequest
     ) -> images_pb.ListImagesResponse:
@@ -168,7 +158,7 @@ class FakeImageService:
         return images_pb.ListRegistriesResponse(registries=registries)
 
     async def SetRegistry(self, request: images_pb.SetRegistryRequest) -> Registry:
-        """Keeps no password, only that there is one."""
+        """Store only whether there is a password."""
         registry, before = (
             copy(request.registry),
             self._world.registries.get(request.registry.prefix),
@@ -190,23 +180,18 @@ class FakeImageService:
         return images_pb.DeleteRegistryResponse()
 
 
-class FakeStorageService:
-    """StorageService over a World; methods are named as in the contract."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
+class FakeStorageService(FakeService):
     async def ListMounts(
         self, request: storage_pb.ListMountsRequest
     ) -> storage_pb.ListMountsResponse:
-        named = self._world.task(request.task_id).user if request.task_id else request.user
-        user = named or self._world.user
-        mine = {user, *self._world.groups_of(user), "public"}
-        rules = [r for r in self._world.mount_rules.values() if mine & set(r.owners)]
+        task_user = self._world.task(request.task_id).user if request.task_id else ""
+        user = task_user or request.user or self._world.user
+        owners = {user, *self._world.groups_of(user), "public"}
+        rules = [r for r in self._world.mount_rules.values() if owners & set(r.owners)]
         removed = {r.mount_path for r in rules if r.action == MOUNT_ACTION_REMOVE}
-        kept = [r for r in rules if r.action == MOUNT_ACTION_ADD and r.mount_path not in removed]
+        added = [r for r in rules if r.action == MOUNT_ACTION_ADD and r.mount_path not in removed]
         return storage_pb.ListMountsResponse(
-            mounts=[_mount(rule, user) for rule in sorted(kept, key=lambda r: r.mount_path)]
+            mounts=[_mount(rule, user) for rule in sorted(added, key=lambda r: r.mount_path)]
         )
 
     async def ListMountRules(
@@ -217,17 +202,17 @@ class FakeStorageService:
     async def CreateMountRule(
         self, request: storage_pb.CreateMountRuleRequest
     ) -> storage_pb.CreateMountRuleResponse:
-        rule, kept = copy(request.rule), self._world.mount_rules
-        rule.id = 1 + max(kept, default=0)
+        rule, rules = copy(request.rule), self._world.mount_rules
+        rule.id = 1 + max(rules, default=0)
         rule.action = rule.action or MOUNT_ACTION_ADD
         rule.kind = rule.kind or MOUNT_KIND_HOST_PATH
         warnings = [
-            f"rule {r.id} mounts {r.mount_path}, too" for r in kept.values() if _clash(r, rule)
+            f"rule {r.id} mounts {r.mount_path}, too" for r in rules.values() if _conflicts(r, rule)
         ]
         if warnings and not request.force:
             raise Conflict(warnings[0])
         if not request.validate_only:
-            kept[rule.id] = rule
+            rules[rule.id] = rule
         return storage_pb.CreateMountRuleResponse(rule=rule, warnings=warnings)
 
     async def DeleteMountRule(
@@ -238,7 +223,7 @@ class FakeStorageService:
         return storage_pb.DeleteMountRuleResponse()
 
 
-def _clash(one: MountRule, other: MountRule) -> bool:
+def _conflicts(one: MountRule, other: MountRule) -> bool:
     both = one.action == other.action == MOUNT_ACTION_ADD
     return both and one.mount_path == other.mount_path and bool(set(one.owners) & set(other.owners))
 
@@ -252,15 +237,10 @@ def _mount(rule: MountRule, user: str) -> Mount:
     )
 
 
-_FIRST = 30_000
+_FIRST_PORT = 30_000
 
 
-class FakePortService:
-    """PortService over a World; methods are named as in the contract."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
+class FakePortService(FakeService):
     async def ListPorts(self, request: ports_pb.ListPortsRequest) -> ports_pb.ListPortsResponse:
         user = request.user or self._world.user
         ports = [p for _, p in sorted(self._world.ports.items()) if user in ("*", p.user)]
@@ -271,9 +251,9 @@ class FakePortService:
         port.user = port.user or self._world.user
         self._require_free(port)
         if port.node_port in ports:
-            raise Conflict(f"port {port.node_port} is kept for somebody already")
-        free = (n for n in range(_FIRST, _FIRST + len(ports) + 1) if n not in ports)
-        port.node_port = port.node_port or next(free)
+            raise Conflict(f"port {port.node_port} is already reserved")
+        free_ports = (n for n in range(_FIRST_PORT, _FIRST_PORT + len(ports) + 1) if n not in ports)
+        port.node_port = port.node_port or next(free_ports)
         port.create_time.CopyFrom(self._world.time())
         ports[port.node_port] = port
         return copy(port)

@@ -1,11 +1,11 @@
-"""Containers and tunnels of the fake server: services are ready while their task runs, shells say what they hear."""
+"""The container and tunnel services of the fake server."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from hai.client.errors import Conflict, NotFound
-from hai.client.fake.world import World, finish
+from hai.client.fake.world import FakeService, World, finish
 from hai.v1 import container_service_pb2 as pb
 from hai.v1.container_pb2 import (
     SERVICE_ACTION_STOP,
@@ -18,18 +18,18 @@ from hai.v1.task_pb2 import TASK_OUTCOME_STOPPED, TASK_STATE_RUNNING, Task
 from hai.v1.tunnel_service_pb2 import OpenTunnelRequest, OpenTunnelResponse, TunnelOpened
 
 
-class FakeContainerService:
-    """Implements ContainerService."""
+class FakeContainerService(FakeService):
+    """Services are ready while their task runs."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
+        super().__init__(world)
         self._stopped: set[tuple[int, str]] = set()
 
     async def GetContainer(self, request: pb.GetContainerRequest) -> Container:
-        return self._picture(request.id)
+        return self._container_of(request.id)
 
     async def OpenContainer(self, request: pb.OpenContainerRequest) -> pb.OpenContainerResponse:
-        url = self._picture(request.id).url
+        url = self._container_of(request.id).url
         if not url:
             raise NotFound(f"task {request.id} has no http service", reason="NO_SUCH_SERVICE")
         return pb.OpenContainerResponse(link=f"{url}.hai/login?key=once", url=url)
@@ -40,10 +40,10 @@ class FakeContainerService:
             self._stopped.add(key)
         else:
             self._stopped.discard(key)
-        return self._picture(request.id)
+        return self._container_of(request.id)
 
     async def RenewContainer(self, request: pb.RenewContainerRequest) -> Container:
-        return self._picture(request.id)
+        return self._container_of(request.id)
 
     async def DeleteContainer(
         self, request: pb.DeleteContainerRequest
@@ -52,7 +52,7 @@ class FakeContainerService:
         finish(self._world, self._world.task(request.id), TASK_OUTCOME_STOPPED, reason)
         return pb.DeleteContainerResponse()
 
-    def _picture(self, id: int) -> Container:
+    def _container_of(self, id: int) -> Container:
         task = self._world.task(id)
         services = [self._status(task, s.name, s.type or "http") for s in task.spec.services]
         web = any(s.type == "http" for s in services)
@@ -70,11 +70,8 @@ class FakeContainerService:
         return status
 
 
-class FakeTunnelService:
-    """Implements TunnelService."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
+class FakeTunnelService(FakeService):
+    """Returns to the caller what the caller sends."""
 
     async def OpenTunnel(
         self, requests: AsyncIterator[OpenTunnelRequest]

@@ -1,4 +1,4 @@
-"""Filters of the fake server: the language of ListTasksRequest.filter, but for its terms about times."""
+"""Filters of tasks for the fake server: the language of ListTasksRequest.filter without terms about times."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
 Test = Callable[[Task], bool]
 
 
-def matcher(text: str, caller: str) -> Test:
-    """A function that says whether a task matches all terms. Raises Invalid."""
-    tests = [_test(each, caller) for each in split_words(text)]
+def build_matcher(text: str, caller: str) -> Test:
+    """Return a function that tests whether a task matches all terms. Raises Invalid."""
+    tests = [_build_test(each, caller) for each in split_words(text)]
     return lambda task: all(test(task) for test in tests)
 
 
-def _test(text: str, caller: str) -> Test:
+def _build_test(text: str, caller: str) -> Test:
     term = parse_term(text)
     if term is None or not term.values:
-        raise _invalid(f"{text!r} is not key:value")
+        raise _invalid_filter(f"{text!r} is not key:value")
     if term.operator == ":":
-        test = _any(term.key, term.values, caller)
+        test = _any_value(term.key, term.values, caller)
     elif term.key == "priority" and re.fullmatch(r"-?\d+", term.values[0]):
         level = int(term.values[0])
         return lambda task: COMPARE[term.operator](task.priority, level)
     else:
-        raise _invalid(f"{text!r} cannot be compared")
+        raise _invalid_filter(f"{text!r} cannot be compared")
     return (lambda task: not test(task)) if term.negated else test
 
 
-def _any(key: str, values: Sequence[str], caller: str) -> Test:
-    one_of = [_equals(key, value, caller) for value in values]
+def _any_value(key: str, values: Sequence[str], caller: str) -> Test:
+    one_of = [_value_test(key, value, caller) for value in values]
     return lambda task: any(test(task) for test in one_of)
 
 
-def _equals(key: str, value: str, caller: str) -> Test:
+def _value_test(key: str, value: str, caller: str) -> Test:
     match key:
         case "state":
             states = STATE_GROUPS.get(value, (value.upper(),))
@@ -62,8 +62,8 @@ def _equals(key: str, value: str, caller: str) -> Test:
             )
         case "id" | "group" | "priority":
             return lambda t: str(getattr(t, key)) == value
-    raise _invalid(f"{key} is not a known key")
+    raise _invalid_filter(f"{key} is not a known key")
 
 
-def _invalid(message: str) -> Invalid:
+def _invalid_filter(message: str) -> Invalid:
     return Invalid(f"filter: {message}", (Violation("filter", message),))

@@ -1,27 +1,22 @@
-"""The dataset and message services of the fake server: its caller sees everything."""
+"""The services of the fake server for datasets, messages and webhooks. The caller sees all of them."""
 
 from __future__ import annotations
 
 from hai.client.errors import Conflict, Invalid, NotFound, Violation
-from hai.client.fake.world import World, copy
+from hai.client.fake.world import FakeService, copy
 from hai.v1 import dataset_service_pb2 as datasets
 from hai.v1 import message_service_pb2 as messages
 from hai.v1 import webhook_service_pb2 as webhooks_pb
 from hai.v1.dataset_pb2 import Dataset
 
 
-class FakeDatasetService:
-    """DatasetService over a World; methods are named as in the contract."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
+class FakeDatasetService(FakeService):
     async def ListDatasets(
         self, request: datasets.ListDatasetsRequest
     ) -> datasets.ListDatasetsResponse:
-        kept = [d for _, d in sorted(self._world.datasets.items())]
+        stored = [d for _, d in sorted(self._world.datasets.items())]
         return datasets.ListDatasetsResponse(
-            datasets=[d for d in kept if request.name in ("", d.name)]
+            datasets=[d for d in stored if request.name in ("", d.name)]
         )
 
     async def GetDataset(self, request: datasets.GetDatasetRequest) -> Dataset:
@@ -50,24 +45,19 @@ class FakeDatasetService:
         return self._world.datasets[key]
 
 
-class FakeMessageService:
-    """MessageService over a World."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
+class FakeMessageService(FakeService):
     async def ListMessages(
         self, request: messages.ListMessagesRequest
     ) -> messages.ListMessagesResponse:
-        kept = [m for _, m in sorted(self._world.messages.items(), reverse=True)]
+        stored = [m for _, m in sorted(self._world.messages.items(), reverse=True)]
         return messages.ListMessagesResponse(
-            messages=[m for m in kept if request.all or self._is_mine(m)]
+            messages=[m for m in stored if request.all or self._is_for_caller(m)]
         )
 
-    def _is_mine(self, message: messages.Message) -> bool:
-        until, me = message.expire_time, self._world.users[self._world.user]
-        mine = set(me.groups) if message.subject_is_group else {"", me.name}
-        return message.subject in mine and not 0 < until.seconds <= self._world.now
+    def _is_for_caller(self, message: messages.Message) -> bool:
+        expire_time, caller = message.expire_time, self._world.users[self._world.user]
+        subjects = set(caller.groups) if message.subject_is_group else {"", caller.name}
+        return message.subject in subjects and not 0 < expire_time.seconds <= self._world.now
 
     async def CreateMessage(self, request: messages.CreateMessageRequest) -> messages.Message:
         new = copy(request.message)
@@ -87,18 +77,13 @@ class FakeMessageService:
 _EVENTS = ("started", "suspended", "ended", "failed")
 
 
-class FakeWebhookService:
-    """WebhookService over a World."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
+class FakeWebhookService(FakeService):
     async def ListWebhooks(
         self, request: webhooks_pb.ListWebhooksRequest
     ) -> webhooks_pb.ListWebhooksResponse:
-        kept = sorted(self._world.webhooks.items())
-        mine = [copy(webhook) for (owner, _), webhook in kept if owner == self._world.user]
-        return webhooks_pb.ListWebhooksResponse(webhooks=mine)
+        stored = sorted(self._world.webhooks.items())
+        webhooks = [copy(webhook) for (owner, _), webhook in stored if owner == self._world.user]
+        return webhooks_pb.ListWebhooksResponse(webhooks=webhooks)
 
     async def SetWebhook(
         self, request: webhooks_pb.SetWebhookRequest
@@ -113,10 +98,10 @@ class FakeWebhookService:
         new.news.extend(events)
         new.format = new.format or "json"
         self._world.webhooks[key] = new
-        signed = existing is not None and existing.format == "json"
-        begins = new.format == "json" and not signed
+        had_secret = existing is not None and existing.format == "json"
+        has_new_secret = new.format == "json" and not had_secret
         return webhooks_pb.SetWebhookResponse(
-            webhook=copy(new), secret="whsec_AAAA" if begins else ""
+            webhook=copy(new), secret="whsec_AAAA" if has_new_secret else ""
         )
 
     async def DeleteWebhook(
@@ -139,8 +124,8 @@ class FakeWebhookService:
 
 
 def _check(webhook: webhooks_pb.Webhook) -> None:
-    wrong = [Violation("webhook.name", "is required")] if not webhook.name else []
+    violations = [Violation("webhook.name", "is required")] if not webhook.name else []
     if not webhook.url.startswith(("https://", "http://")):
-        wrong.append(Violation("webhook.url", "must be https://HOST/PATH"))
-    if wrong:
-        raise Invalid("; ".join(f"{v.field}: {v.message}" for v in wrong), tuple(wrong))
+        violations.append(Violation("webhook.url", "must be https://HOST/PATH"))
+    if violations:
+        raise Invalid("; ".join(f"{v.field}: {v.message}" for v in violations), tuple(violations))

@@ -1,4 +1,4 @@
-"""The node and server services of the fake server."""
+"""The services of the fake server for nodes, for the server itself, and for watches of tasks and nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import aclosing
 from hai.client.connection.streams import merge_streams
 from hai.client.errors import NotFound
 from hai.client.fake.tasks import FakeTaskService
-from hai.client.fake.world import World, copy, is_waiting
+from hai.client.fake.world import FakeService, copy, is_waiting
 from hai.v1 import node_service_pb2 as nodes
 from hai.v1 import watch_service_pb2 as rpc
 from hai.v1.node_pb2 import NODE_STATE_READY, Group, Node
@@ -17,22 +17,17 @@ from hai.v1.policy_pb2 import SchedulingPolicy
 from hai.v1.server_service_pb2 import GetServerInfoRequest, ServerInfo
 
 
-class FakeNodeService:
-    """NodeService over a World; methods are named as in the contract."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
+class FakeNodeService(FakeService):
     def _node(self, name: str) -> Node:
         if name not in self._world.nodes:
             raise NotFound(f"there is no node {name!r}", hint="`hai nodes` lists them")
         return self._world.nodes[name]
 
-    def _of(self, group: str) -> list[Node]:
+    def _nodes_of(self, group: str) -> list[Node]:
         return [n for _, n in sorted(self._world.nodes.items()) if group in ("", n.group)]
 
     async def ListNodes(self, request: nodes.ListNodesRequest) -> nodes.ListNodesResponse:
-        return nodes.ListNodesResponse(nodes=self._of(request.group))
+        return nodes.ListNodesResponse(nodes=self._nodes_of(request.group))
 
     async def GetNode(self, request: nodes.GetNodeRequest) -> Node:
         return copy(self._node(request.name))
@@ -40,11 +35,13 @@ class FakeNodeService:
     async def WatchNodes(
         self, request: nodes.WatchNodesRequest
     ) -> AsyncIterator[nodes.WatchNodesResponse]:
-        last_version, first = request.after_version, request.after_version == 0
+        last_version, is_first = request.after_version, request.after_version == 0
         while True:
-            changed = [n for n in self._of(request.group) if first or n.version > last_version]
-            if changed or first:
-                last_version, first = self._world.version, False
+            changed = [
+                n for n in self._nodes_of(request.group) if is_first or n.version > last_version
+            ]
+            if changed or is_first:
+                last_version, is_first = self._world.version, False
                 yield nodes.WatchNodesResponse(nodes=changed, version=last_version)
             if not changed or last_version == self._world.version:
                 await self._world.next_change()
@@ -59,7 +56,7 @@ class FakeNodeService:
         return self._cordon(request.name, True, request.reason)
 
     async def LabelNode(self, request: nodes.LabelNodeRequest) -> Node:
-        """Takes every key and value: what they may be is the server's to say."""
+        """Accept every key and value. Only a real server validates them."""
         node = self._node(request.name)
         for key in request.remove:
             node.labels.pop(key, None)
@@ -76,8 +73,8 @@ class FakeNodeService:
         return nodes.ListGroupsResponse(groups=[self._group(name) for name in names])
 
     async def UpdateGroup(self, request: nodes.UpdateGroupRequest) -> Group:
-        """Knows no scheduler: a preview has an effect, and it is always none."""
-        if not self._of(request.name):
+        """The effect of a preview is always empty, because there is no scheduler."""
+        if not self._nodes_of(request.name):
             raise NotFound(f"there is no node group {request.name!r}")
         before = copy(self._policy(request.name)), request.name in self._world.packed
         self._apply(request)
@@ -90,8 +87,8 @@ class FakeNodeService:
     async def GetSnapshot(
         self, request: nodes.GetSnapshotRequest
     ) -> AsyncIterator[nodes.GetSnapshotResponse]:
-        """Knows nodes only."""
-        found = [{"name": n.name, "group": n.group, "gpus": n.gpus} for n in self._of("")]
+        """Yield a snapshot that has only nodes."""
+        found = [{"name": n.name, "group": n.group, "gpus": n.gpus} for n in self._nodes_of("")]
         header = {"format": "hai.snapshot", "version": 1, "now": self._world.now}
         yield nodes.GetSnapshotResponse(
             data=json.dumps({**header, "nodes": found, "tasks": []}).encode() + b"\n"
@@ -101,8 +98,8 @@ class FakeNodeService:
         policy, packed = copy(self._policy(request.name)), request.name in self._world.packed
         settings = copy(request.policy)
         for name in policy.DESCRIPTOR.fields_by_name:
-            named = f"policy.{name}" in request.update_mask.paths
-            (policy if named else settings).ClearField(name)  # type: ignore[arg-type]
+            is_changed = f"policy.{name}" in request.update_mask.paths
+            (policy if is_changed else settings).ClearField(name)  # type: ignore[arg-type]
         policy.MergeFrom(settings)
         packed = request.packed if "packed" in request.update_mask.paths else packed
         self._set(request.name, policy, packed)
@@ -115,7 +112,7 @@ class FakeNodeService:
         return self._world.policies.get(name, SchedulingPolicy())
 
     def _group(self, name: str) -> Group:
-        members = self._of(name)
+        members = self._nodes_of(name)
         usable = [n for n in members if n.state == NODE_STATE_READY and not n.cordoned]
         return Group(
             name=name,
@@ -132,12 +129,7 @@ class FakeNodeService:
         )
 
 
-class FakeServerService:
-    """ServerService over a World."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
+class FakeServerService(FakeService):
     async def GetServerInfo(self, request: GetServerInfoRequest) -> ServerInfo:
         return ServerInfo(
             version="fake",
@@ -148,12 +140,7 @@ class FakeServerService:
         )
 
 
-class FakeWatchService:
-    """WatchService over a World."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
+class FakeWatchService(FakeService):
     async def Watch(self, request: rpc.WatchRequest) -> AsyncGenerator[rpc.WatchResponse, None]:
         async with aclosing(merge_streams(self._tasks(request), self._nodes(request))) as answers:
             async for answer in answers:

@@ -1,8 +1,8 @@
-"""A client without a server, for tests of what is built on the client.
+"""A client without a server, for demonstrations and for tests of programs that use the client.
 
-It is the real Client over a transport that ends in memory, so its verbs cannot drift from the real
-ones. Nothing happens by itself: the test creates nodes, starts and finishes tasks, prints their
-lines, moves the clock and takes the server away.
+It is the real Client with a transport that calls services in memory, so its methods are those of the real one. Nothing
+happens by itself: the test creates nodes, starts and finishes tasks, prints their lines, sets the clock and makes the
+server unreachable. The terminal app uses it for `--demo`, which needs neither a server nor the packages of one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _ADDRESS = "hai.example.org:7450"
 
 
 class FakeTransport:
-    """Hands requests to the fake services; answers Unreachable while the world is not reachable."""
+    """Calls the fake services. Raises Unreachable while the world is not reachable."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -83,40 +83,40 @@ class FakeTransport:
         }
 
     def stub(self, stub_class: Any) -> Any:
-        """The fake of a service."""
+        """Return the fake service of a stub."""
         return self._services[stub_class]
 
     async def unary(
         self, call: Any, request: Any, *, retry: bool = False, deadline: float | None = None
     ) -> Any:
-        """One call."""
-        self._reach()
+        """Make one call."""
+        self._require_reachable()
         return await call(request)
 
     async def stream(self, call: Any, request: Any) -> AsyncGenerator[Any, None]:
-        """One streaming call."""
-        self._reach()
+        """Make a call with a stream of answers."""
+        self._require_reachable()
         async for answer in call(request):
-            self._reach()
+            self._require_reachable()
             yield answer
 
     async def duplex(self, call: Any, requests: Any) -> AsyncGenerator[Any, None]:
-        """One call with a stream each way."""
-        self._reach()
+        """Make a call with a stream in each direction."""
+        self._require_reachable()
         async for answer in call(requests):
-            self._reach()
+            self._require_reachable()
             yield answer
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing."""
 
-    def _reach(self) -> None:
+    def _require_reachable(self) -> None:
         if not self._world.reachable:
             raise Unreachable(f"cannot reach the server at {_ADDRESS}: Connection refused")
 
 
 class FakeClient(Client):
-    """A Client with an empty private cluster, and methods that change it as a server would."""
+    """A Client of an empty cluster in memory, with methods that change the cluster as a server would."""
 
     def __init__(self, *, user: str = "alice", nodes: Iterable[str] = ()) -> None:
         self.world = World(user=user)
@@ -126,16 +126,16 @@ class FakeClient(Client):
             self.add_node(name)
 
     def add_node(self, name: str, group: str = "default", gpus: int = 8) -> None:
-        """Put a ready node into the cluster."""
+        """Add a ready node to the cluster."""
         self.world.nodes[name] = make_node(name, group, gpus)
         self.world.node_changed(self.world.nodes[name])
 
     def start(self, id: int, nodes: Iterable[str] = ()) -> Task:
-        """Give a waiting task a run on these nodes."""
+        """Start a run of a waiting task on these nodes."""
         return start_run(self.world, self.world.task(id), tuple(nodes))
 
     def suspended(self, id: int, reason: str = "") -> Task:
-        """Let a running task leave its nodes."""
+        """Suspend a running task."""
         return suspend_run(self.world, self.world.task(id), reason)
 
     def finish(
@@ -144,27 +144,27 @@ class FakeClient(Client):
         outcome: TaskOutcome.ValueType = TASK_OUTCOME_SUCCEEDED,
         reason: str = "",
     ) -> Task:
-        """Let a task end."""
+        """End a task."""
         return finish(self.world, self.world.task(id), outcome, reason)
 
     def silence(self, id: int, *ranks: int, seconds: float = 40.0) -> Task:
-        """Let agents of a running task be silent (without ranks: all of them), last heard so many seconds ago."""
+        """Make agents of a running task silent, by default all of them. Their last message was `seconds` ago."""
         task = self.world.task(id)
         return silence(self.world, task, ranks or range(task.node_count), seconds)
 
     def hear(self, id: int, *ranks: int) -> Task:
-        """Let silent agents of a task be heard again (without ranks: all of them)."""
+        """End the silence of agents of a task, by default of all."""
         task = self.world.task(id)
         return hear(self.world, task, ranks or range(task.node_count))
 
     def change(self, id: int, **values: Any) -> Task:
-        """Set fields of a task as the server might."""
+        """Set fields of a task."""
         task = self.world.task(id)
         task.MergeFrom(Task(**values))
         return self.world.changed(task, "TaskChanged")
 
     def print(self, id: int, text: str, *, rank: int = 0, redraw: bool = False) -> None:
-        """Let a rank of the current run print a line."""
+        """Add a log line of a rank of the current run."""
         task = self.world.task(id)
         line = LogLine(
             run=task.run_count, rank=rank, time=self.world.time(), text=text, redraw=redraw
@@ -173,30 +173,30 @@ class FakeClient(Client):
         self.world.wake()
 
     def measure(self, id: int, *, rank: int = 0, **values: Any) -> None:
-        """Let a rank of the current run have used so much in this minute; values are those of a UsagePoint."""
+        """Add a UsagePoint with these values for a rank of the current run in the current minute."""
         point = UsagePoint(time=self.world.minute(), count=6, **values)
         run = self.world.task(id).run_count or 1
         self.world.usage.setdefault(id, []).append((rank, run, point))
 
     def measure_cluster(self, **values: Any) -> None:
-        """Let the cluster have been so busy in this minute; values are those of a ClusterPoint."""
+        """Add a ClusterPoint with these values for the current minute."""
         self.world.cluster_usage.append(ClusterPoint(time=self.world.minute(), **values))
 
     def audited(self, method: str, resource: str = "", code: str = "OK", **values: Any) -> None:
-        """Let somebody (the user, unless said otherwise) have called something."""
+        """Add a row to the audit log. The default actor is the caller."""
         row = AuditRow(time=self.world.time(), method=method, resource=resource, code=code)
         row.MergeFrom(AuditRow(actor=values.pop("actor", self.world.user), **values))
         self.world.audit.append(row)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock."""
+        """Advance the clock."""
         self.world.now += seconds
 
     def lose(self) -> None:
-        """Take the server away; streams notice at once."""
+        """Make the server unreachable, which ends streams at once."""
         self.world.reachable = False
         self.world.wake()
 
     def recover(self) -> None:
-        """Bring the server back."""
+        """Make the server reachable again."""
         self.world.reachable = True

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from hai.client.errors import Conflict, Invalid, Violation
-from hai.client.fake.filter import matcher
-from hai.client.fake.world import World, copy, finish, met, suspend_run
+from hai.client.fake.filter import build_matcher
+from hai.client.fake.world import FakeService, World, copy, finish, is_satisfied, suspend_run
 from hai.client.taskfile.validation import violations
 from hai.client.tasks.diagnosis import diagnose
 from hai.client.tasks.silent_agents import is_silent
@@ -29,12 +29,7 @@ from hai.v1.task_spec_pb2 import TaskSpec
 _ORDERS = ("id", "create_time", "priority", "name", "state")
 
 
-class FakeTaskService:
-    """TaskService over a World; methods are named as in the contract."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
+class FakeTaskService(FakeService):
     async def CreateTask(self, request: rpc.CreateTaskRequest) -> Task:
         world = self._world
         if request.request_id in world.requests:
@@ -50,7 +45,7 @@ class FakeTaskService:
         return world.changed(task, "TaskSubmitted")
 
     async def DryRunTask(self, request: rpc.DryRunTaskRequest) -> rpc.DryRunTaskResponse:
-        """The fake starts nothing by itself, so that every task waits."""
+        """Answer that the task would wait, because the fake server starts no task."""
         _check(request.spec)
         task = self._new(request.spec)
         task.id = 0
@@ -62,8 +57,8 @@ class FakeTaskService:
 
     def _new(self, spec: TaskSpec) -> Task:
         group, _, zone = (spec.resource.group or "default").partition("#")
-        awaited = _awaited(self._world, spec)
-        waits = f"Waits for task {', '.join(map(str, awaited))} to end."
+        awaited = _unfinished_predecessors(self._world, spec)
+        message = f"Waits for task {', '.join(map(str, awaited))} to end."
         return Task(
             id=max(self._world.tasks, default=0) + 1,
             user=self._world.user,
@@ -77,7 +72,7 @@ class FakeTaskService:
             tags=spec.options.tags,
             whole_life_state=spec.options.whole_life_state,
             awaited=awaited,
-            waiting=Waiting(reason="AFTER", message=waits)
+            waiting=Waiting(reason="AFTER", message=message)
             if awaited
             else Waiting(reason="NOT_ENOUGH_NODES", message="0 nodes are free"),
             create_time=self._world.time(),
@@ -96,12 +91,12 @@ class FakeTaskService:
         return copy(self._world.task(request.id))
 
     async def ListTasks(self, request: rpc.ListTasksRequest) -> rpc.ListTasksResponse:
-        test = matcher(request.filter, self._world.user)
-        found = _ordered([t for t in self._world.tasks.values() if test(t)], request.order_by)
+        test = build_matcher(request.filter, self._world.user)
+        found = _sort_tasks([t for t in self._world.tasks.values() if test(t)], request.order_by)
         start = int(request.page_token or 0)
         end = start + (request.page_size or 50)
         return rpc.ListTasksResponse(
-            tasks=[_viewed(task, request.view) for task in found[start:end]],
+            tasks=[_apply_view(task, request.view) for task in found[start:end]],
             next_page_token=str(end) if end < len(found) else "",
             total=len(found) if request.count else 0,
         )
@@ -121,21 +116,21 @@ class FakeTaskService:
     async def WatchTasks(
         self, request: rpc.WatchTasksRequest
     ) -> AsyncIterator[rpc.WatchTasksResponse]:
-        test = matcher(request.filter, self._world.user)
-        seen, unfinished_only = request.after_version, request.after_version == 0
+        test = build_matcher(request.filter, self._world.user)
+        last_version, unfinished_only = request.after_version, request.after_version == 0
         while True:
             changed = [
-                _viewed(task, rpc.TASK_VIEW_BASIC)
+                _apply_view(task, rpc.TASK_VIEW_BASIC)
                 for task in sorted(self._world.tasks.values(), key=lambda t: t.version)
-                if task.version > seen
+                if task.version > last_version
                 and test(task)
                 and not (unfinished_only and task.state == TASK_STATE_FINISHED)
             ]
             if changed or unfinished_only:
-                seen = self._world.version
-                yield rpc.WatchTasksResponse(tasks=changed, version=seen)
+                last_version = self._world.version
+                yield rpc.WatchTasksResponse(tasks=changed, version=last_version)
             unfinished_only = False
-            if seen == self._world.version or not changed:
+            if last_version == self._world.version or not changed:
                 await self._world.next_change()
 
     async def StopTask(self, request: rpc.StopTaskRequest) -> Task:
@@ -146,24 +141,24 @@ class FakeTaskService:
         return finish(self._world, task, request.outcome or ended, f"stopped by {self._world.user}")
 
     async def SuspendTask(self, request: rpc.SuspendTaskRequest) -> Task:
-        task = self._unfinished(request.id)
+        task = self._require_unfinished(request.id)
         task.held = request.hold
         if task.state == TASK_STATE_RUNNING:
             return suspend_run(self._world, task, f"asked by {self._world.user}")
         return self._world.changed(task, "SuspendAsked")
 
     async def ResumeTask(self, request: rpc.ResumeTaskRequest) -> Task:
-        task = self._unfinished(request.id)
+        task = self._require_unfinished(request.id)
         task.held = False
         return self._world.changed(task, "TaskResumed")
 
     async def UpdateTaskPriority(self, request: rpc.UpdateTaskPriorityRequest) -> Task:
-        task = self._unfinished(request.id)
+        task = self._require_unfinished(request.id)
         task.priority = request.priority
         return self._world.changed(task, "PriorityChanged", f"now {request.priority}")
 
     async def MoveTask(self, request: rpc.MoveTaskRequest) -> Task:
-        task = self._unfinished(request.id)
+        task = self._require_unfinished(request.id)
         ranks = [t.custom_rank for t in self._world.tasks.values() if t.user == task.user]
         before = self._world.task(request.before).custom_rank if request.before else min(ranks)
         task.custom_rank = before - 1
@@ -171,10 +166,10 @@ class FakeTaskService:
 
     async def TagTask(self, request: rpc.TagTaskRequest) -> Task:
         task = self._world.task(request.id)
-        kept = [tag for tag in task.tags if tag not in request.remove]
-        kept += [tag for tag in request.add if tag not in kept]
+        tags = [tag for tag in task.tags if tag not in request.remove]
+        tags += [tag for tag in request.add if tag not in tags]
         del task.tags[:]
-        task.tags.extend(kept)
+        task.tags.extend(tags)
         return self._world.changed(task, "TaskTagged")
 
     async def StarTask(self, request: rpc.StarTaskRequest) -> Task:
@@ -186,17 +181,21 @@ class FakeTaskService:
         task = self._world.task(request.id)
         if failed := diagnose(task):
             return rpc.ExplainTaskResponse(constraints=failed.found, suggestions=failed.to_try)
-        return rpc.ExplainTaskResponse(waiting=_foretold(task).waiting, **_silence(task))
+        return rpc.ExplainTaskResponse(
+            waiting=_with_prediction(task).waiting, **_explain_silent_agents(task)
+        )
 
     async def ListQueue(self, request: rpc.ListQueueRequest) -> rpc.ListQueueResponse:
         idle = (TASK_STATE_RUNNING, TASK_STATE_FINISHED)
         waiting = [t for t in self._world.tasks.values() if t.state not in idle]
         chosen = [t for t in waiting if request.group in ("", t.group)]
         return rpc.ListQueueResponse(
-            tasks=map(_foretold, sorted(chosen, key=lambda t: (-t.priority, t.custom_rank, t.id)))
+            tasks=map(
+                _with_prediction, sorted(chosen, key=lambda t: (-t.priority, t.custom_rank, t.id))
+            )
         )
 
-    def _unfinished(self, id: int) -> Task:
+    def _require_unfinished(self, id: int) -> Task:
         task = self._world.task(id)
         if task.state == TASK_STATE_FINISHED:
             message = (
@@ -206,18 +205,20 @@ class FakeTaskService:
         return task
 
 
-def _awaited(world: World, spec: TaskSpec) -> list[int]:
-    """Tasks that have to end first. Raises Invalid for one that is not there, or has ended otherwise."""
-    unmet: list[Violation] = []
+def _unfinished_predecessors(world: World, spec: TaskSpec) -> list[int]:
+    """Return the ids of predecessors that have not ended. Raises Invalid if one cannot succeed."""
+    violations_found: list[Violation] = []
     for i, after in enumerate(spec.options.after):
-        first = world.tasks.get(after.task)
-        if first is None:
-            unmet.append(Violation(f"options.after[{i}].task", f"there is no task {after.task}"))
-        elif first.state == TASK_STATE_FINISHED and not met(after, first):
-            message = f"task {after.task} ended {enum_name(TaskOutcome, first.outcome)}"
-            unmet.append(Violation(f"options.after[{i}].task", message))
-    if unmet:
-        raise Invalid("the task breaks rules", tuple(unmet))
+        predecessor = world.tasks.get(after.task)
+        if predecessor is None:
+            violations_found.append(
+                Violation(f"options.after[{i}].task", f"there is no task {after.task}")
+            )
+        elif predecessor.state == TASK_STATE_FINISHED and not is_satisfied(after, predecessor):
+            message = f"task {after.task} ended {enum_name(TaskOutcome, predecessor.outcome)}"
+            violations_found.append(Violation(f"options.after[{i}].task", message))
+    if violations_found:
+        raise Invalid("the task breaks rules", tuple(violations_found))
     numbers = (after.task for after in spec.options.after)
     return [n for n in numbers if world.tasks[n].state != TASK_STATE_FINISHED]
 
@@ -225,29 +226,28 @@ def _awaited(world: World, spec: TaskSpec) -> list[int]:
 _PAGE_LINES = 1000
 
 
-class FakeLogService:
-    """LogService over a World; a cursor is the number of lines that were passed."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
+class FakeLogService(FakeService):
+    """A cursor is the number of lines before it."""
 
     async def TailLogs(self, request: TailLogsRequest) -> AsyncIterator[TailLogsResponse]:
         task = self._world.task(request.id)
         if request.back:
             yield self._before(request)
             return
-        seen = int(request.cursor or 0)
+        passed_lines = int(request.cursor or 0)
         first = not request.cursor
         while True:
             lines = self._world.lines.get(request.id, [])
-            fresh = [line for line in lines[seen:] if _matches(line.rank, line.run, request)]
+            new_lines = [
+                line for line in lines[passed_lines:] if _matches(line.rank, line.run, request)
+            ]
             if first and request.tail_lines:
-                fresh = fresh[-request.tail_lines :]
-            first, seen = False, len(lines)
-            if fresh:
-                yield TailLogsResponse(lines=fresh, cursor=str(seen))
-            if seen < len(self._world.lines.get(request.id, [])):
-                continue  # printed while we yielded
+                new_lines = new_lines[-request.tail_lines :]
+            first, passed_lines = False, len(lines)
+            if new_lines:
+                yield TailLogsResponse(lines=new_lines, cursor=str(passed_lines))
+            if passed_lines < len(self._world.lines.get(request.id, [])):
+                continue  # lines were printed meanwhile
             if not request.follow or task.state == TASK_STATE_FINISHED:
                 return
             await self._world.next_change()
@@ -270,7 +270,7 @@ def _check(spec: TaskSpec) -> None:
         raise Invalid("; ".join(map(str, wrong)), wrong)
 
 
-def _viewed(task: Task, view: rpc.TaskView.ValueType) -> Task:
+def _apply_view(task: Task, view: rpc.TaskView.ValueType) -> Task:
     result = copy(task)
     result.ClearField("goodput")
     if view != rpc.TASK_VIEW_FULL:
@@ -278,17 +278,17 @@ def _viewed(task: Task, view: rpc.TaskView.ValueType) -> Task:
     return result
 
 
-def _foretold(task: Task) -> Task:
-    """With the start that a test has predicted, else with the reason of a server that has just begun."""
+def _with_prediction(task: Task) -> Task:
+    """Return the task with the start that a test has predicted, else with the reason of a server without history."""
     result = copy(task)
     if result.waiting.reason and not result.waiting.HasField("predicted_start"):
-        thin = "history is thin: 0 tasks have ended by now, a prediction takes 20"
-        result.waiting.predicted_start.reason = thin
+        reason = "history is reason: 0 tasks have ended by now, a prediction takes 20"
+        result.waiting.predicted_start.reason = reason
     return result
 
 
-def _silence(task: Task) -> dict[str, Any]:
-    """What a server says of silent agents, in fewer words."""
+def _explain_silent_agents(task: Task) -> dict[str, Any]:
+    """Return a short form of what a server explains about silent agents."""
     silent = [rank for rank in task.run.ranks if is_silent(rank)]
     return {
         "constraints": [
@@ -302,7 +302,7 @@ def _silence(task: Task) -> dict[str, Any]:
     }
 
 
-def _ordered(tasks: list[Task], order_by: str) -> list[Task]:
+def _sort_tasks(tasks: list[Task], order_by: str) -> list[Task]:
     key, _, direction = (order_by or "id desc").partition(" ")
     if key not in _ORDERS:
         raise Invalid(f"order_by: {key!r} is not one of {', '.join(_ORDERS)}")

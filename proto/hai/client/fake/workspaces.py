@@ -1,4 +1,4 @@
-"""The workspace service of the fake server: their names and numbers; no file is ever in them."""
+"""The workspace and environment services of the fake server. Workspaces have no files."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from hai.client.errors import Conflict, NotFound
-from hai.client.fake.world import World, copy
+from hai.client.fake.world import FakeService, copy
 from hai.v1 import environment_service_pb2 as environments_pb
 from hai.v1 import workspace_service_pb2 as workspaces_pb
 from hai.v1.environment_pb2 import ENVIRONMENT_STATE_READY, Environment
 from hai.v1.workspace_pb2 import Workspace
 
 
-class FakeWorkspaceService:
-    """WorkspaceService over a World; methods are named as in the contract."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
+class FakeWorkspaceService(FakeService):
     async def ListWorkspaces(
         self, request: workspaces_pb.ListWorkspacesRequest
     ) -> workspaces_pb.ListWorkspacesResponse:
@@ -35,11 +30,11 @@ class FakeWorkspaceService:
         name, user = request.workspace.name, self._world.user
         if (user, name) in self._world.workspaces:
             raise Conflict(f"there is a workspace {name!r} already")
-        made = Workspace(name=name, user=user, path=f"/workspaces/{user}/{name}")
-        made.create_time.CopyFrom(self._world.time())
-        made.update_time.CopyFrom(self._world.time())
-        self._world.workspaces[user, name] = made
-        return copy(made)
+        new = Workspace(name=name, user=user, path=f"/workspaces/{user}/{name}")
+        new.create_time.CopyFrom(self._world.time())
+        new.update_time.CopyFrom(self._world.time())
+        self._world.workspaces[user, name] = new
+        return copy(new)
 
     async def DeleteWorkspace(
         self, request: workspaces_pb.DeleteWorkspaceRequest
@@ -64,12 +59,7 @@ class FakeWorkspaceService:
 ROOT = "/environments"
 
 
-class FakeEnvironmentService:
-    """EnvironmentService over a World; methods are named as in the contract."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
+class FakeEnvironmentService(FakeService):
     async def ListEnvironments(
         self, request: environments_pb.ListEnvironmentsRequest
     ) -> environments_pb.ListEnvironmentsResponse:
@@ -88,16 +78,16 @@ class FakeEnvironmentService:
     async def RegisterEnvironment(
         self, request: environments_pb.RegisterEnvironmentRequest
     ) -> Environment:
-        return self._keep(copy(request.environment))
+        return self._store(copy(request.environment))
 
     async def DeleteEnvironment(
         self, request: environments_pb.DeleteEnvironmentRequest
     ) -> environments_pb.DeleteEnvironmentResponse:
         found = self._find(request.name, request.owner)
-        called = f"{found.name}[{found.owner}]"
-        children = [e.name for e in self._world.environments.values() if e.parent == called]
+        reference = f"{found.name}[{found.owner}]"
+        children = [e.name for e in self._world.environments.values() if e.parent == reference]
         if found.used_by or children:
-            raise Conflict(f"environment {called} is used by {[*found.used_by, *children]}")
+            raise Conflict(f"environment {reference} is used by {[*found.used_by, *children]}")
         del self._world.environments[found.owner, found.name]
         return environments_pb.DeleteEnvironmentResponse()
 
@@ -121,7 +111,7 @@ class FakeEnvironmentService:
         async for request in requests:
             self._world.wheels.add(request.wheel.sha256)
         yield environments_pb.BuildEnvironmentResponse(line=f"building {description.name}")
-        made = Environment(
+        new = Environment(
             name=description.name,
             parent=description.parent,
             python_version=description.python_version,
@@ -130,9 +120,9 @@ class FakeEnvironmentService:
             user_group=description.user_group,
         )
         self._world.descriptions[self._world.user, description.name] = copy(description)
-        yield environments_pb.BuildEnvironmentResponse(environment=self._keep(made))
+        yield environments_pb.BuildEnvironmentResponse(environment=self._store(new))
 
-    def _keep(self, new: Environment) -> Environment:
+    def _store(self, new: Environment) -> Environment:
         new.owner, new.state = self._world.user, ENVIRONMENT_STATE_READY
         new.path = f"{ROOT}/{new.owner}/{new.name}"
         new.update_time.CopyFrom(self._world.time())

@@ -1,4 +1,4 @@
-"""What the fake server knows: tasks, runs, events and log lines in memory, under a clock that only tests move."""
+"""The state of the fake server in memory: tasks, nodes, users and others, and a clock that only tests set."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ START_TIME = 1_800_000_000.0
 
 @dataclass(slots=True)
 class World:
-    """The one mutable thing; every change goes through `changed` or `node_changed`, which wakes watchers."""
+    """The only mutable state. Changes of tasks and nodes call `changed` or `node_changed`, which wake watchers."""
 
     user: str = "alice"
     now: float = START_TIME
@@ -95,27 +95,27 @@ class World:
     _changed_event: asyncio.Event = field(default_factory=asyncio.Event)
 
     def groups_of(self, user: str) -> list[str]:
-        """Of a user; none of one who is not known."""
+        """Return the user groups of a user. An unknown user has none."""
         return list(self.users[user].groups) if user in self.users else []
 
     def time(self) -> Timestamp:
-        """The scripted moment."""
+        """Return the current time."""
         result = Timestamp()
         result.FromMicroseconds(round(self.now * 1e6))
         return result
 
     def minute(self) -> Timestamp:
-        """Where the minute of the scripted moment begins."""
+        """Return the start of the current minute."""
         return Timestamp(seconds=int(self.now) // 60 * 60)
 
     def task(self, id: int) -> Task:
-        """The task itself, not a copy."""
+        """Return the task itself, not a copy. Raises NotFound."""
         if id not in self.tasks:
             raise NotFound(f"there is no task {id}", hint="`hai list` shows your tasks")
         return self.tasks[id]
 
     def changed(self, task: Task, kind: str, reason: str = "") -> Task:
-        """Number the change, write it into the timeline, wake watchers; answers with a copy."""
+        """Give a change of a task a version and an event, and wake watchers. Return a copy of the task."""
         self.version += 1
         task.version = self.version
         task.etag = str(self.version)
@@ -139,7 +139,7 @@ class World:
         timeline.append(event)
 
     def node_changed(self, node: Node) -> Node:
-        """Number the change of a node and wake watchers."""
+        """Give a change of a node a version and wake watchers. Return a copy of the node."""
         self.version += 1
         node.version = self.version
         node.update_time.CopyFrom(self.time())
@@ -147,36 +147,43 @@ class World:
         return copy(node)
 
     def wake(self) -> None:
-        """Let every stream look again."""
+        """Wake every stream."""
         self._changed_event.set()
         self._changed_event = asyncio.Event()
 
     async def next_change(self) -> None:
-        """Wait for the next wake. Raises Unreachable when it was the loss of the server."""
+        """Wait for the next change. Raises Unreachable if the server became unreachable."""
         await self._changed_event.wait()
         if not self.reachable:
             raise Unreachable("the connection to the fake server was lost")
 
 
+class FakeService:
+    """A service of the fake server. Its methods have the names of the contract."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+
 def copy(message: M) -> M:
-    """What callers get: changing it changes nothing here."""
+    """Return a copy for a caller, who may change it."""
     result = type(message)()
     result.CopyFrom(message)
     return result
 
 
 def is_waiting(task: Task) -> bool:
-    """It is neither on nodes nor at its end."""
+    """Return whether a task neither runs nor has finished."""
     return task.state in (TASK_STATE_WAITING_INIT, TASK_STATE_SUSPENDED)
 
 
 def make_node(name: str, group: str = "default", gpus: int = 8) -> Node:
-    """A ready node."""
+    """Return a ready node."""
     return Node(name=name, group=group, state=NODE_STATE_READY, gpus=gpus, cpus=64)
 
 
 def start_run(world: World, task: Task, nodes: tuple[str, ...]) -> Task:
-    """Give a waiting task a run on these nodes."""
+    """Start a run of a waiting task on these nodes."""
     number = task.run_count + 1
     ranks = [Rank(index=i, node=n, state=RANK_STATE_RUNNING) for i, n in enumerate(nodes)]
     run = Run(number=number, state=RUN_STATE_RUNNING, ranks=ranks, priority=task.priority)
@@ -193,20 +200,22 @@ def start_run(world: World, task: Task, nodes: tuple[str, ...]) -> Task:
 
 
 def silence(world: World, task: Task, ranks: Sequence[int], seconds: float) -> Task:
-    """Let agents of a running task be silent: the server last heard of them so many seconds ago."""
+    """Make agents of a running task silent. Their last message was `seconds` ago."""
     silent_since = Timestamp()
     silent_since.FromMicroseconds(round((world.now - seconds) * 1e6))
-    _set_silence(world, task, ranks, silent_since)
+    _set_silent_since(world, task, ranks, silent_since)
     return world.changed(task, "AgentSilent")
 
 
 def hear(world: World, task: Task, ranks: Sequence[int]) -> Task:
-    """Let silent agents of a task be heard again."""
-    _set_silence(world, task, ranks, None)
+    """End the silence of agents of a task."""
+    _set_silent_since(world, task, ranks, None)
     return world.changed(task, "AgentHeard")
 
 
-def _set_silence(world: World, task: Task, ranks: Sequence[int], since: Timestamp | None) -> None:
+def _set_silent_since(
+    world: World, task: Task, ranks: Sequence[int], since: Timestamp | None
+) -> None:
     for rank in world.runs[task.id][-1].ranks:
         if rank.index in ranks:
             _mark(rank, since)
@@ -240,7 +249,7 @@ def end_run(world: World, task: Task, reason: str) -> None:
 
 
 def suspend_run(world: World, task: Task, reason: str) -> Task:
-    """Put a running task back in the queue."""
+    """Suspend a running task."""
     end_run(world, task, reason)
     task.state = TASK_STATE_SUSPENDED
     task.suspend_count += 1
@@ -258,25 +267,32 @@ def finish(world: World, task: Task, outcome: TaskOutcome.ValueType, reason: str
     ended = world.changed(task, "TaskFinished", reason)
     for other in list(world.tasks.values()):
         if task.id in other.awaited and other.state != TASK_STATE_FINISHED:
-            _go_on(world, other, task)
+            _predecessor_ended(world, other, task)
     return ended
 
 
-def met(after: AfterSpec, first: Task) -> bool:
-    """Whether a task that goes first has ended as it had to."""
-    required = {"failed": TASK_OUTCOME_FAILED, "ended": first.outcome}
-    return first.outcome == required.get(after.outcome, TASK_OUTCOME_SUCCEEDED)
+def is_satisfied(after: AfterSpec, predecessor: Task) -> bool:
+    """Return whether a predecessor has ended with the required outcome."""
+    required = {"failed": TASK_OUTCOME_FAILED, "ended": predecessor.outcome}
+    return predecessor.outcome == required.get(after.outcome, TASK_OUTCOME_SUCCEEDED)
 
 
-def _go_on(world: World, task: Task, first: Task) -> None:
-    """One less to wait for, or nothing to wait for any more."""
-    links = (each for each in task.spec.options.after if each.task == first.id)
-    after = next(links, AfterSpec(task=first.id, outcome="ended"))  # it was handed on
-    task.awaited.remove(first.id)
-    if not met(after, first):
-        finish(world, task, TASK_OUTCOME_CANCELED, f"task {first.id} has ended otherwise")
+def _predecessor_ended(world: World, task: Task, predecessor: Task) -> None:
+    """Remove an ended predecessor from a task, or cancel the task because of its outcome."""
+    links = (each for each in task.spec.options.after if each.task == predecessor.id)
+    after = next(
+        links, AfterSpec(task=predecessor.id, outcome="ended")
+    )  # inherited from another predecessor
+    task.awaited.remove(predecessor.id)
+    if not is_satisfied(after, predecessor):
+        finish(
+            world,
+            task,
+            TASK_OUTCOME_CANCELED,
+            f"task {predecessor.id} has ended with another outcome",
+        )
         return
-    task.awaited.extend(number for number in first.awaited if number not in task.awaited)
+    task.awaited.extend(number for number in predecessor.awaited if number not in task.awaited)
     if not task.awaited:
         task.waiting.reason, task.waiting.message = "NOT_ENOUGH_NODES", "0 nodes are free"
     world.changed(task, "PredecessorEnded")
@@ -298,8 +314,8 @@ def _occupy(world: World, task: Task, nodes: tuple[str, ...]) -> None:
 
 def _free(world: World, task: Task) -> None:
     for node in world.nodes.values():
-        left = [t for t in node.tenants if t.task_id != task.id]
-        if len(left) < len(node.tenants):
+        tenants = [t for t in node.tenants if t.task_id != task.id]
+        if len(tenants) < len(node.tenants):
             del node.tenants[:]
-            node.tenants.extend(left)
+            node.tenants.extend(tenants)
             world.node_changed(node)

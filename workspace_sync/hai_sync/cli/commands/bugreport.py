@@ -37,9 +37,9 @@ _LOG_LINES = 30
 @click.command()
 @common_options
 def bugreport(**options: Any) -> int:
-    """Print versions, settings, sizes of what is remembered, and the daemon's last words, for an issue.
+    """Print versions, settings, the size of the saved state, and the end of the daemon's log, for a bug report.
 
-    Contents of files and tokens are not in it; names of files may be.
+    The report has no contents of files and no tokens, but it may have names of files.
     """
     workspace = find_workspace()
     report = {

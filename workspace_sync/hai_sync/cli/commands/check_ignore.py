@@ -21,7 +21,7 @@ from hai_sync.workspace_dir import find_workspace
 @filter_options
 @common_options
 def check_ignore(paths: tuple[str, ...], **options: Any) -> int:
-    """Tell which rule leaves a path out, with its file and line. Exits with 1 if none does."""
+    """Show which rule ignores a path, with its file and line. The exit code is 1 if no path is ignored."""
     workspace = find_workspace()
     filter = build_filter(options)
     ignore = build_ignore(filter, scan(workspace.root, ScanCache(), filter).rule_sets)
@@ -29,9 +29,9 @@ def check_ignore(paths: tuple[str, ...], **options: Any) -> int:
     for path in paths:
         at = Path(os.path.abspath(path))
         if not at.is_relative_to(workspace.root):
-            raise UsageError(f"{path} does not lie in {workspace.root}")
+            raise UsageError(f"{path} is not in the workspace {workspace.root}")
         relative = str(at.relative_to(workspace.root))
-        why = "its own files are never synced" if is_private(relative) else ""
+        why = "the files of the workspace itself are never synced" if is_private(relative) else ""
         if not why and (match := ignore.explain(relative, at.is_dir())):
             top, rule = match
             why = f"{rule.source}:{rule.line}: {rule.text}" + (

@@ -28,11 +28,13 @@ class Setting:
 
 KEYS: Mapping[str, Setting] = {
     "conflict": Setting(CONFLICT, Policy.REFUSE.value, "what is done when both sides have changed"),
-    "mode": Setting(MODE, Mode.SYNC.value, "which way `watch start` syncs"),
-    "bwlimit": Setting(RATE, "0", "bytes a second, as 2M; 0: as many as there are"),
-    "jobs": Setting(JOBS, "as cores", "files that are read at a time"),
-    "links": Setting(LINKS, Links.AUTO.value, "what is done about links that lead out of it"),
-    "strict": Setting(click.BOOL, "no", "whether a push refuses to skip such links"),
+    "mode": Setting(MODE, Mode.SYNC.value, "the direction in which `watch start` syncs"),
+    "bwlimit": Setting(RATE, "0", "bytes per second, such as 2M; 0 means no limit"),
+    "jobs": Setting(JOBS, "as cores", "number of files that are read at the same time"),
+    "links": Setting(
+        LINKS, Links.AUTO.value, "what is done with links that lead out of the workspace"
+    ),
+    "strict": Setting(click.BOOL, "no", "whether a sync refuses to skip such links"),
 }
 
 
@@ -49,13 +51,13 @@ def value_of(name: str, value: str) -> Any:
 
 @click.group()
 def config() -> None:
-    """What options are in this workspace unless said otherwise."""
+    """Set defaults of options for this workspace."""
 
 
 @config.command("list")
 @common_options
 def list_all(**options: Any) -> int:
-    """Every key with what it is, and what it means."""
+    """List all keys with their values and meanings."""
     found = read_settings(find_workspace())
     if wants_json(options):
         print_event("config", **{name: found.get(name, key.default) for name, key in KEYS.items()})
@@ -80,7 +82,7 @@ def get(key: str, **options: Any) -> int:
 @click.argument("value")
 @common_options
 def set_one(key: str, value: str, **options: Any) -> int:
-    """Set one value; a running daemon keeps what it was started with."""
+    """Set one value. A running daemon keeps the values with which it was started."""
     value_of(key, value)
     save_setting(find_workspace(), key, value)
     return 0
@@ -90,6 +92,6 @@ def set_one(key: str, value: str, **options: Any) -> int:
 @click.argument("key", type=click.Choice(list(KEYS)))
 @common_options
 def unset(key: str, **options: Any) -> int:
-    """Let one be the default again."""
+    """Return one key to its default."""
     save_setting(find_workspace(), key, None)
     return 0

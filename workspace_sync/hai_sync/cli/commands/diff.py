@@ -40,14 +40,14 @@ _VERBS = {"create": "added", "remove": "removed", "modify": "changed"}
 
 @click.command()
 @click.argument("path", default="")
-@click.option("--stat", is_flag=True, help="Only how many and how much.")
+@click.option("--stat", is_flag=True, help="Print only counts and sizes.")
 @click.option(
     "-r",
     "--revision",
     "revisions",
     type=Revision(),
     multiple=True,
-    help="What the cluster has changed since then; twice: from one to the other.",
+    help="Show changes of the cluster since this revision, or with two revisions those between them.",
 )
 @click.option("-n", "--no_checksum", is_flag=True, help="Compare sizes only.")
 @click.option("-l", "--list_timeout", type=click.IntRange(5, 7200), hidden=True)
@@ -55,12 +55,14 @@ _VERBS = {"create": "added", "remove": "removed", "modify": "changed"}
 @filter_options
 @common_options
 def diff(path: str, stat: bool, revisions: Sequence[str], **options: Any) -> int:
-    """What differs between here and the cluster; of a file line by line. Exits with 1 if anything does."""
+    """Show what differs between this directory and the cluster, for a file line by line. The exit code is 1 if anything
+    differs.
+    """
     note_unused(options)
     if len(revisions) > 2:
-        raise click.UsageError("say -r once or twice")
+        raise click.UsageError("-r can be given once or twice")
     if revisions and (options["no_checksum"] or build_filter(options).is_special):
-        raise click.UsageError("revisions are compared as a whole: say a PATH, and no filter")
+        raise click.UsageError("revisions are compared without filters: name a PATH instead")
 
     async def work(session: Session) -> tuple[Sequence[Change], str]:
         name = relative_path(session.workspace, path) if path else ""
@@ -164,7 +166,7 @@ class RevisionPair:
         old, new = self.old.get(path), self.new.get(path)
         before, after = (f"revision {number}/{path}" for number in self.numbers)
         if old is None and new is None:
-            raise NotFound(f"neither {before} nor {after} is there")
+            raise NotFound(f"neither {before} nor {after} exists")
         if old == new:
             return ""
         if too_large(old, new):
@@ -205,10 +207,10 @@ def changes_below(changes: Sequence[Change], name: str) -> list[Change]:
 def text_diff(before: str, after: str, old: bytes, new: bytes) -> str:
     """Return a unified diff, or one sentence if the files are binary or differ only in their kind or mode."""
     if b"\0" in old or b"\0" in new:
-        return f"{before} and {after} differ; they are no text\n"
+        return f"{before} and {after} differ; they are not text\n"
     lines = list(difflib.unified_diff(_lines(old), _lines(new), before, after))
     if not lines:
-        return f"{before} and {after} differ in what they are, or in the executable bit\n"
+        return f"{before} and {after} differ in their kind or in the executable bit\n"
     text = "".join(line if line.endswith("\n") else line + "\n" for line in lines)
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

@@ -29,7 +29,12 @@ from hai_sync.workspace_dir import TEMPORARY
 @click.command()
 @click.argument("path", required=False)
 @remote_selector_options
-@click.option("--to", "target", type=click.Path(file_okay=False), help="Where to put it.")
+@click.option(
+    "--to",
+    "target",
+    type=click.Path(file_okay=False),
+    help="The directory into which files are downloaded.",
+)
 @click.option("--force", is_flag=True, help="Overwrite files that differ.")
 @click.option("-s", "--sync_timeout", type=click.IntRange(5, 21_600), metavar="SECONDS")
 @common_options
@@ -42,9 +47,9 @@ def download(
     sync_timeout: int | None,
     **options: Any,
 ) -> int:
-    """Get a file, a directory or what fits a pattern from the cluster.
+    """Download a file, a directory, or all paths that match a pattern, from the cluster.
 
-    PATH is as seen from where you stand; without one it is `checkpoint` of the workspace. A task that ran on a
+    PATH is relative to the current directory. The default is `checkpoint` in the workspace. A task that ran on a
     revision wrote into a directory of its own: with --task PATH is in there, as if that were the workspace, and
     without PATH it is all that the task wrote, but for caches.
     """

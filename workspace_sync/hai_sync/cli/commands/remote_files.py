@@ -29,8 +29,8 @@ from hai_sync.session.session import Session
 @click.command()
 @click.argument("path", default=".")
 @remote_selector_options
-@click.option("-R", "--recursive", is_flag=True, help="What lies in directories, too.")
-@click.option("--tasks", is_flag=True, help="The directories of tasks, and what they take.")
+@click.option("-R", "--recursive", is_flag=True, help="List the contents of directories too.")
+@click.option("--tasks", is_flag=True, help="List the directories of tasks with their sizes.")
 @common_options
 def ls(
     path: str,
@@ -40,7 +40,7 @@ def ls(
     tasks: bool,
     **options: Any,
 ) -> int:
-    """What is on the cluster; of a directory the size of all that is in it. Nothing is brought here."""
+    """List files on the cluster. The size of a directory is that of all files in it. Nothing is downloaded."""
     if tasks:
         return _tasks(options)
     selector = select_remote(revision, task)
@@ -105,7 +105,7 @@ def _facts(row: Row) -> dict[str, Any]:
 @remote_selector_options
 @common_options
 def cat(paths: tuple[str, ...], revision: str | None, task: int | None, **options: Any) -> int:
-    """Print files of the cluster. Nothing is left here."""
+    """Print files of the cluster. No file is created here."""
     selector = select_remote(revision, task)
     as_json = wants_json(options)
 
@@ -128,9 +128,7 @@ def _require_files(selector: RemoteSelector, tree: Tree, names: Sequence[str]) -
         raise selector.not_found(" or ".join(map(repr, missing)))
     if others := [name for name in names if tree[name].kind is not Kind.FILE]:
         kinds = [f"{name!r} ({tree[name].kind.name.lower()})" for name in others]
-        raise UsageError(
-            f"no file: {', '.join(kinds)}", hint="`haiworkspace ls` lists what there is"
-        )
+        raise UsageError(f"not a file: {', '.join(kinds)}", hint="`haiworkspace ls` lists files")
 
 
 def _print_file(name: str, content: Path, as_json: bool) -> None:

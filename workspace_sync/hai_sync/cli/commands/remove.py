@@ -28,17 +28,19 @@ from hai_sync.workspace_dir import find_workspace_or_none
 
 @click.command()
 @click.argument("name")
-@click.option("-f", "--files", multiple=True, metavar="PATH", help="Only these; globs work.")
+@click.option(
+    "-f", "--files", multiple=True, metavar="PATH", help="Remove only these paths; globs work."
+)
 @click.option(
     "--task",
     "tasks",
     type=click.IntRange(1),
     multiple=True,
     metavar="ID",
-    help="Only what this task wrote.",
+    help="Remove only the files that this task wrote.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Print what would go.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed.")
 @common_options
 def remove(
     name: str,
@@ -48,10 +50,10 @@ def remove(
     dry_run: bool,
     **options: Any,
 ) -> int:
-    """Remove the workspace NAME from the cluster, some files of it, or what tasks wrote. Nothing here is touched."""
+    """Remove the workspace NAME from the cluster, or some of its files, or files of tasks. Local files are kept."""
     profile = options["profile"]
     if files and tasks:
-        raise click.UsageError("say --files or --task")
+        raise click.UsageError("--files and --task are mutually exclusive")
     if tasks:
         return _remove_of_tasks(profile, name, tasks, yes, dry_run)
     if not files:
@@ -60,7 +62,7 @@ def remove(
             return 0
         _confirm(yes, f"Remove the workspace {name} with all its files on the cluster?")
         with_connection(profile, lambda connection: Remote(connection, name).delete())
-        click.echo(f"the workspace {name} is removed from the cluster; your files here stay")
+        click.echo(f"the workspace {name} is removed from the cluster; local files are kept")
         return 0
     patterns = _patterns(name, files)
     removed_paths = with_connection(profile, lambda connection: _chosen(connection, name, patterns))
@@ -79,16 +81,19 @@ def _remove_of_tasks(
 ) -> int:
     """Remove the files of each task, also after a failure for another one."""
     if dry_run:
-        click.echo("\n".join(f"what task {task} wrote" for task in tasks))
+        click.echo("\n".join(f"the files that task {task} wrote" for task in tasks))
         return 0
-    _confirm(yes, f"Remove what task {', '.join(map(str, tasks))} wrote? It cannot be restored.")
+    _confirm(
+        yes,
+        f"Remove the files that task {', '.join(map(str, tasks))} wrote? They cannot be restored.",
+    )
 
     async def work(connection: Connection) -> list[HaiError]:
         refused: list[HaiError] = []
         for task in tasks:
             try:
                 await Remote(connection, name).delete_task_tree(task)
-                click.echo(f"what task {task} wrote is removed")
+                click.echo(f"the files that task {task} wrote are removed")
             except (NotFound, Conflict) as error:
                 refused.append(error)
         return refused
@@ -109,14 +114,14 @@ def _patterns(name: str, files: Sequence[str]) -> tuple[str, ...]:
     if workspace is not None and workspace.name == name:
         return tuple(relative_pattern(workspace, path) for path in files)
     if wrong := [path for path in files if path_error(path.rstrip("/"))]:
-        raise UsageError(f"{wrong[0]!r} is no path inside a workspace")
+        raise UsageError(f"{wrong[0]!r} is not a path inside a workspace")
     return tuple(files)
 
 
 def _raise_not_found(files: Sequence[str]) -> int:
     raise NotFound(
         f"nothing on the cluster is called {' or '.join(files)}",
-        hint="a PATH is as seen from where you stand; of another workspace than this from its root",
+        hint="a PATH is relative to the current directory, or to the root of another workspace",
     )
 
 
@@ -125,7 +130,7 @@ def _confirm(yes: bool, question: str) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} Nobody is there to say so", hint="say --yes")
+        raise UsageError(f"{question} No terminal is attached", hint="confirm with --yes")
     click.confirm(question, abort=True, err=True)
 
 

@@ -27,24 +27,24 @@ _POLICIES = {
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--keep", type=click.Choice(list(_POLICIES)), help="Which version stays.")
-@click.option("--all", "everything", is_flag=True, help="All conflicts.")
+@click.option("--keep", type=click.Choice(list(_POLICIES)), help="Which version is kept.")
+@click.option("--all", "everything", is_flag=True, help="Resolve all conflicts.")
 @links_option
 @common_options
 def resolve(paths: tuple[str, ...], keep: str | None, everything: bool, **options: Any) -> int:
-    """List conflicts, or settle them.
+    """List conflicts, or resolve them.
 
     \b
       haiworkspace resolve                          list them
-      haiworkspace resolve train.py --keep local    take ours
-      haiworkspace resolve --all --keep both        ours becomes a copy
+      haiworkspace resolve train.py --keep local    keep the local version
+      haiworkspace resolve --all --keep both        the local one becomes a copy
     """
     as_json = wants_json(options)
     filter = default_filter(options)
     if keep is None:
         return _list(options["profile"], filter, as_json)
     if bool(paths) == everything:
-        raise click.UsageError("name the paths, or say --all")
+        raise click.UsageError("name the paths, or use --all")
     policy = _POLICIES[keep]
 
     async def work(session: Session) -> tuple[Report, bool]:

@@ -24,24 +24,24 @@ from hai_sync.workspace_dir import WorkspaceDir, find_workspace
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("-r", "--revision", type=Revision(), help="Of the cluster.")
-@click.option("--local", "stamp", is_flag=False, flag_value="", help="What was kept here.")
-@click.option("--no-pull", is_flag=True, help="Only on the cluster.")
+@click.option("-r", "--revision", type=Revision(), help="A revision of the cluster.")
+@click.option("--local", "stamp", is_flag=False, flag_value="", help="Versions saved here.")
+@click.option("--no-pull", is_flag=True, help="Restore on the cluster only.")
 @links_option
 @common_options
 def restore(
     paths: tuple[str, ...], revision: str | None, stamp: str | None, no_pull: bool, **options: Any
 ) -> int:
-    """Bring older versions back.
+    """Restore older versions.
 
     \b
       haiworkspace restore -r 12                 everything, as in revision 12
       haiworkspace restore -r 12 train.py data   only these
       haiworkspace restore -r baseline           a revision by its tag
-      haiworkspace restore train.py --local      what was overwritten here
+      haiworkspace restore train.py --local      the version that was overwritten here
     """
     if (revision is None) == (stamp is None):
-        raise click.UsageError("say -r REVISION, or --local")
+        raise click.UsageError("use either -r REVISION or --local")
     workspace = find_workspace()
     names = list(dict.fromkeys(relative_path(workspace, path) for path in paths))
     as_json = wants_json(options)
@@ -87,7 +87,7 @@ def _restore_local(workspace: WorkspaceDir, names: list[str], stamp: str, as_jso
         if as_json:
             print_event("restored", path=path)
         else:
-            click.echo(printable(f"{path} is back"))
+            click.echo(printable(f"{path} is restored"))
     return 0
 
 

@@ -19,11 +19,11 @@ from hai_sync.version_store import Version, VersionStore
 
 @click.command()
 @click.option("-n", "--count", type=click.IntRange(1, 1000), default=20, show_default=True)
-@click.option("--tagged", is_flag=True, help="Only revisions that have a tag.")
-@click.option("--local", is_flag=True, help="Versions that syncs have overwritten here.")
+@click.option("--tagged", is_flag=True, help="List only revisions that have a tag.")
+@click.option("--local", is_flag=True, help="List versions that syncs have overwritten here.")
 @common_options
 def snapshots(count: int, tagged: bool, local: bool, **options: Any) -> int:
-    """Revisions on the cluster, newest first; with --local what was kept here."""
+    """List revisions on the cluster, newest first, or with --local versions saved here."""
     as_json = wants_json(options)
 
     async def work(session: Session) -> tuple[list[WorkspaceRevision], list[Version]]:
@@ -83,20 +83,25 @@ def _version_facts(version: Version) -> dict[str, Any]:
 
 @click.command()
 @click.argument("name")
-@click.option("-r", "--revision", type=Revision(), help="Which; else what is on the cluster now.")
-@click.option("--force", is_flag=True, help="Take the name from the revision that has it.")
-@click.option("--remove", is_flag=True, help="Take the name away; the revision may go then.")
+@click.option(
+    "-r",
+    "--revision",
+    type=Revision(),
+    help="Which revision; by default the files on the cluster now.",
+)
+@click.option("--force", is_flag=True, help="Move the tag from the revision that has it.")
+@click.option("--remove", is_flag=True, help="Remove the tag; the revision may then be deleted.")
 @common_options
 def tag(name: str, revision: str | None, force: bool, remove: bool, **options: Any) -> int:
-    """Give a revision of the cluster a name, and keep it for as long as it has one.
+    """Tag a revision of the cluster. It is kept for as long as it has a tag.
 
     \b
-      haiworkspace tag baseline             what is on the cluster now
+      haiworkspace tag baseline             the files on the cluster now
       haiworkspace tag paper-v1 -r 12       an older revision
       haiworkspace tag baseline --remove
     """
     if remove and (revision or force):
-        raise click.UsageError("--remove takes a name only")
+        raise click.UsageError("--remove takes only a name")
 
     async def work(session: Session) -> WorkspaceRevision | None:
         if remove:

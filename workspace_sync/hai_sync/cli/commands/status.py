@@ -20,7 +20,7 @@ from hai_sync.watch.control import query_daemon
 @links_option
 @common_options
 def status(**options: Any) -> int:
-    """Where this workspace stands: changes here, there, on both sides, and the daemon."""
+    """Show the state of this workspace: changes on each side, conflicts, and the daemon."""
     sync_options = SyncOptions(
         Rules(Mode.SYNC), default_filter(options), dry_run=True, purpose="status"
     )

@@ -20,18 +20,19 @@ from hai_sync.session.session import Session
 @click.command()
 @transfer_options
 def push(**options: Any) -> int:
-    """Bring what you have changed to the cluster.
+    """Send local changes to the cluster.
 
-    What tasks wrote there stays; --delete removes it. What both sides have changed is refused and listed."""
+    Files that tasks wrote there are kept; --delete removes them. If both sides have changed a file, the push is
+    refused and lists it."""
     return _transfer_files(Mode.PUSH, options)
 
 
 @click.command()
 @transfer_options
 def pull(**options: Any) -> int:
-    """Bring here what has changed on the cluster.
+    """Fetch changes from the cluster.
 
-    What only you have changed stays. Versions that are overwritten are kept: see `restore`."""
+    Files that only you have changed are kept. Overwritten versions are saved: see `restore`."""
     return _transfer_files(Mode.PULL, options)
 
 

@@ -42,13 +42,13 @@ def watch() -> None:
 
 
 @watch.command()
-@click.option("--foreground", is_flag=True, help="Do not go to the background.")
+@click.option("--foreground", is_flag=True, help="Run in the foreground.")
 @click.option(
     "--mode",
     type=MODE,
     default=Mode.SYNC.value,
     show_default=True,
-    help="Which way.",
+    help="Direction of the sync.",
 )
 @click.option("--conflict", type=CONFLICT, default=Policy.REFUSE.value, show_default=True)
 @bwlimit_option
@@ -56,11 +56,11 @@ def watch() -> None:
 @filter_options
 @common_options
 def start(foreground: bool, mode: str, conflict: str, **options: Any) -> int:
-    """Start the daemon of this workspace. Conflicts are left to you; everything else goes on."""
+    """Start the daemon of this workspace. It leaves conflicts to you and syncs all other paths."""
     workspace = find_workspace()
     if (running := query_daemon(workspace.private_dir, {"verb": "status"}, timeout=5)) is not None:
-        paused = "; it is paused, `haiworkspace watch resume` goes on" if _paused(running) else ""
-        click.echo(f"it runs already, as pid {running['pid']}{paused}")
+        paused = "; it is paused, `haiworkspace watch resume` continues" if _paused(running) else ""
+        click.echo(f"already running (pid {running['pid']}){paused}")
         return 0
     claim_workspace_index(workspace)
     if foreground:
@@ -143,14 +143,14 @@ def _last_line(path: Path) -> str:
 @watch.command()
 @common_options
 def pause(**options: Any) -> int:
-    """Let the daemon sync only when it is asked, by `push` or `flush`, until `resume` or its end."""
-    return _send("pause", "paused; `haiworkspace watch resume` goes on")
+    """Let the daemon sync only on `push` or `flush`, until `resume`."""
+    return _send("pause", "paused; `haiworkspace watch resume` continues")
 
 
 @watch.command()
 @common_options
 def resume(**options: Any) -> int:
-    """Let the daemon go on by itself after a `pause`."""
+    """Let the daemon sync by itself again after `pause`."""
     return _send("resume", "watching again")
 
 
@@ -160,7 +160,7 @@ def _send(verb: str, text: str) -> int:
         raise HaiError("no daemon runs here", hint="`haiworkspace watch start`")
     if verb == "pause" and not _paused(reply):
         raise HaiError(
-            "the daemon is of an older version, which cannot pause",
+            "the daemon has an older version, which cannot pause",
             hint="`haiworkspace watch stop` and `haiworkspace watch start`",
         )
     click.echo(text)
@@ -182,7 +182,7 @@ def stop(**options: Any) -> int:
     deadline = time.monotonic() + 10
     while workspace.socket.exists():
         if time.monotonic() > deadline:
-            raise TimedOut("the daemon does not stop; it may be in the middle of a large file")
+            raise TimedOut("the daemon has not stopped yet; it may be transferring a large file")
         time.sleep(0.02)
     click.echo("stopped")
     return 0
@@ -191,7 +191,7 @@ def stop(**options: Any) -> int:
 @watch.command()
 @common_options
 def status(**options: Any) -> int:
-    """Tell what the daemon of this workspace does. Exits with 3 if there is none."""
+    """Show what the daemon of this workspace does. The exit code is 3 if no daemon runs."""
     reply = query_daemon(find_workspace().private_dir, {"verb": "status"}, timeout=5)
     as_json = wants_json(options)
     if as_json:
@@ -205,10 +205,10 @@ def status(**options: Any) -> int:
 
 def _line(reply: dict[str, Any]) -> str:
     text = f"pid {reply['pid']}, {reply['mode']}, {reply['phase']}, revision {reply['revision']}"
-    text += ", with filters of its own" if reply.get("filtered") else ""
+    text += ", with its own filters" if reply.get("filtered") else ""
     text += f", {reply['syncs']} syncs, {reply['files']} files"
     if reply["polling"]:
-        text += f"\nlooks every few seconds: {reply['polling']}"
+        text += f"\npolls every few seconds: {reply['polling']}"
     if reply["error"]:
         text += f"\ncannot sync now: {reply['error']}"
     if reply["refused"]:
@@ -225,7 +225,7 @@ def _line(reply: dict[str, Any]) -> str:
 @watch.command()
 @common_options
 def flush(**options: Any) -> int:
-    """Wait until everything that is saved now, here and on the cluster, is on the other side."""
+    """Wait until all files saved by now, here and on the cluster, are synced."""
     reply = query_daemon(find_workspace().private_dir, {"verb": "flush", "look": True})
     if reply is None:
         raise HaiError("no daemon runs here", hint="`haiworkspace watch start`")

@@ -25,7 +25,7 @@ from hai_sync.workspace_dir import WorkspaceDir, create_workspace, find_workspac
 def init(name: str, **options: Any) -> int:
     """Make this directory the workspace NAME.
 
-    The name is yours on the cluster too; an existing workspace of that name is joined.
+    The workspace has the same name on the cluster. An existing workspace with this name is used.
     """
     from hai_sync.remote.endpoint import Remote
 
@@ -47,7 +47,7 @@ def init(name: str, **options: Any) -> int:
 @click.command()
 @common_options
 def listing(**options: Any) -> int:
-    """Your workspaces; the one that you stand in is marked."""
+    """List your workspaces. The one of the current directory is marked."""
 
     async def work(connection: Connection) -> list[Workspace]:
         return list(await list_workspaces(connection))
