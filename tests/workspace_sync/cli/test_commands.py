@@ -143,9 +143,9 @@ def test_revisions_are_compared(shell) -> None:
     assert shell("diff", "-r", "1", "-r", "2", "-r", "1")[0] == 2
     for filter in ("--exclude=new", "--include=new", "--no-ignore", "--no_checksum"):
         code, _, err = shell("diff", "-r", "1", filter)
-        assert (code, "revisions are compared as a whole" in err) == (2, True)
+        assert (code, "revisions are compared without filters" in err) == (2, True)
     code, _, err = shell("diff", "nothing", "-r", "first")
-    assert (code, "neither revision 1/nothing nor revision 2/nothing is there" in err) == (3, True)
+    assert (code, "neither revision 1/nothing nor revision 2/nothing exists" in err) == (3, True)
 
 
 def test_options_are_what_the_workspace_says(shell, monkeypatch) -> None:
@@ -187,7 +187,7 @@ def test_options_are_what_the_workspace_says(shell, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("argv", "arguments"),
     [
-        pytest.param(("set", "bwlimit", "2X"), "bwlimit: must be bytes a second", id="a rate"),
+        pytest.param(("set", "bwlimit", "2X"), "bwlimit: must be bytes per second", id="a rate"),
         pytest.param(("set", "jobs", "0"), "jobs: 0 is not in the range", id="a number"),
         pytest.param(("set", "conflict", "mine"), "conflict: 'mine' is not one of", id="a choice"),
         pytest.param(("set", "colour", "red"), "'colour' is not one of", id="a key"),
@@ -243,7 +243,7 @@ def test_what_a_daemon_does_not_do_is_done_beside_it(shell, how, command, done) 
     shell("push")
     on_cluster = Path(last(shell("status", "--json")[1])["remote"]) / "there"
     with _watching(*how):
-        assert ("filters of its own" in shell("watch", "status")[1]) is ("--exclude" in how)
+        assert ("with its own filters" in shell("watch", "status")[1]) is ("--exclude" in how)
         (on_cluster if command == "sync" else Path("here")).write_text("x")
         code, out, _ = shell(command)
         assert (code, done in out) == (0, True), out
@@ -304,7 +304,7 @@ def test_what_a_daemon_says_of_a_pause_counts(shell, monkeypatch) -> None:
         "hai_sync.cli.commands.watch.query_daemon", lambda private_dir, request, timeout: older
     )
     code, out, err = shell("watch", "pause")
-    assert (code, out, "of an older version, which cannot pause" in err) == (1, "", True)
+    assert (code, out, "an older version, which cannot pause" in err) == (1, "", True)
     assert shell("watch", "start")[1] == "already running (pid 7)\n"
     newer = older | {"phase": "paused", "paused": True}
     monkeypatch.setattr(
@@ -447,7 +447,7 @@ def test_a_directory_is_not_restored_as_a_whole_from_here(shell) -> None:
     assert code == 2
     assert "data/x" in err
     assert Path("data/new").read_text() == "stays"
-    assert shell("restore", "data/x", "--local")[:2] == (0, "data/x is back\n")
+    assert shell("restore", "data/x", "--local")[:2] == (0, "data/x is restored\n")
     assert Path("data/x").read_text() == "two"
 
 
@@ -501,7 +501,7 @@ def test_a_remove_takes_its_turn_in_the_directory(shell, locked_by_other) -> Non
     with locked_by_other(this.state_dir):
         child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert child.stderr is not None
-        assert "waiting for it" in child.stderr.readline()
+        assert "waiting for another sync" in child.stderr.readline()
     child.communicate()
     assert child.returncode == 0
 
@@ -528,7 +528,7 @@ def test_versions_are_restored_by_their_names_from_where_one_stands(shell, monke
     monkeypatch.chdir("d")
     assert shell("restore", "-r", "1", "x")[1].startswith("revision 3: d/x as in revision 1")
     assert Path("x").read_text() == "one"
-    assert shell("restore", "x", "--local")[:2] == (0, "d/x is back\n")
+    assert shell("restore", "x", "--local")[:2] == (0, "d/x is restored\n")
     assert Path("x").read_text() == "two"
     shell("push")
     shell("restore", "-r", "1", ".")
@@ -563,7 +563,7 @@ def test_remove_asks_and_download_brings_back(shell) -> None:
     for arguments in ((), ("-f", "*.txt")):  # without a terminal nobody answers
         code, _, err = shell("remove", name, *arguments)
         assert code == 2
-        assert "hint: say --yes" in err
+        assert "hint: confirm with --yes" in err
     assert shell("remove", name, "-f", "*.txt", "-y")[0] == 0
     assert shell("pull")[0] == 0
     assert not Path("out/a.txt").exists()
@@ -645,7 +645,7 @@ def test_a_download_never_leaves_the_way_that_it_has(make, shell) -> None:
     make(Path("out"))
     code, _, err = shell("download", "out/a", "--force")
     assert code == 2
-    assert "not synced: out" in err
+    assert "cannot be replaced: out" in err
     assert not list(Path("../outside").iterdir())
 
 
@@ -720,9 +720,9 @@ def test_what_a_task_wrote_can_go(shell, ran) -> None:
     (facts,) = last(shell("ls", "--tasks", "--json")[1])["tasks"]
     assert (facts["task"], facts["unfinished"]) == (task, False)
     assert shell("remove", name, "--task", str(task), "--dry-run")[0] == 0
-    assert shell("remove", name, "--task", str(task))[0] == 2  # nobody is there to say yes
+    assert shell("remove", name, "--task", str(task))[0] == 2  # without a terminal, --yes is required
     code, out, err = shell("remove", name, "--task", str(task), "--task", "9999", "--yes")
-    assert (code, out) == (1, f"what task {task} wrote is removed\n")
+    assert (code, out) == (1, f"the files that task {task} wrote are removed\n")
     assert "task 9999 has no directory" in err
     assert shell("ls", "--tasks")[1] == ""
     assert shell("remove", name, "--task", str(task), "--yes")[0] == 3
@@ -822,7 +822,7 @@ def test_options_of_hai_are_taken(shell) -> None:
     code, out, err = shell("push", "--force", *options, "--proxy", "http://x")
     assert code == 0
     assert "in sync at revision 1" in out
-    assert "--no_zip is not needed" in err
+    assert "--no_zip is no longer needed" in err
 
 
 def test_a_slow_push_by_one_reader_brings_the_same(shell) -> None:
@@ -1034,13 +1034,13 @@ def test_a_glob_is_seen_from_where_one_stands(shell, monkeypatch, tmp_path) -> N
         assert {str(p.relative_to(got)) for p in got.rglob("*") if p.is_file()} == on_cluster
         shutil.rmtree(got)
     code, _, err = shell("download", "x/a.txt", "--to", str(got))
-    assert (code, "called 'x/a.txt'" in err, "where you stand" in err) == (3, True, True)
+    assert (code, "called 'x/a.txt'" in err, "relative to the current directory" in err) == (3, True, True)
     assert shell("download", "../../x")[0] == 2
     assert shell("remove", name, "-f", "*", "--dry-run")[1].splitlines() == [
         *("[x]/a.txt", "[x]/in", "[x]/in/b.txt"),
     ]
     code, _, err = shell("remove", name, "-f", "x", "--dry-run")
-    assert (code, "where you stand" in err) == (3, True)
+    assert (code, "relative to the current directory" in err) == (3, True)
     assert shell("remove", name, "-f", "../..", "--dry-run")[0] == 2
     assert shell("remove", name, "-f", "../x/a.txt", "-y")[0] == 0
     monkeypatch.chdir(tmp_path)

@@ -147,7 +147,7 @@ def test_what_was_asked_is_not_done_where_it_cannot_come(root: Path, capsys) -> 
 def test_who_asks_a_daemon_is_told_and_may_submit(root: Path, monkeypatch, capsys) -> None:
     report = Report(revision=3, passed_over={"pipe": "on the cluster it is a special file"})
     answer = {**report.as_dict(), "surroundings": server_choice("")}
-    monkeypatch.setattr("hai_sync.cli.main._flush_daemon", lambda root, look: answer)
+    monkeypatch.setattr("hai_sync.cli.main._flush_daemon", lambda root, scan_remote: answer)
     assert main(["push"]) == 0
     out, err = capsys.readouterr()
     assert (out, err) == ("in sync at revision 3 (daemon)\n", "  on the cluster only: pipe\n")
@@ -158,7 +158,7 @@ def test_who_asks_a_daemon_is_told_and_may_submit(root: Path, monkeypatch, capsy
 def test_a_daemon_of_an_older_version_says_less(root: Path, monkeypatch, command) -> None:
     reported = {name: fact for name, fact in Report().as_dict().items() if name != "passed_over"}
     state = {"pid": 1, "mode": "sync", "phase": "watching", "syncs": 1, "polling": "", "error": ""}
-    monkeypatch.setattr("hai_sync.cli.main._flush_daemon", lambda root, look: reported)
+    monkeypatch.setattr("hai_sync.cli.main._flush_daemon", lambda root, scan_remote: reported)
     monkeypatch.setattr(
         "hai_sync.cli.commands.watch.query_daemon", lambda *args, **more: state | reported
     )

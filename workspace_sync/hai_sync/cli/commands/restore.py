@@ -38,7 +38,7 @@ def restore(
       haiworkspace restore -r 12                 everything, as in revision 12
       haiworkspace restore -r 12 train.py data   only these
       haiworkspace restore -r baseline           a revision by its tag
-      haiworkspace restore train.py --local      the version that was overwritten here
+      haiworkspace restore train.py --local      the overwritten version
     """
     if (revision is None) == (stamp is None):
         raise click.UsageError("use either -r REVISION or --local")
