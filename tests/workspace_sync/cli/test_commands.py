@@ -720,7 +720,9 @@ def test_what_a_task_wrote_can_go(shell, ran) -> None:
     (facts,) = last(shell("ls", "--tasks", "--json")[1])["tasks"]
     assert (facts["task"], facts["unfinished"]) == (task, False)
     assert shell("remove", name, "--task", str(task), "--dry-run")[0] == 0
-    assert shell("remove", name, "--task", str(task))[0] == 2  # without a terminal, --yes is required
+    assert (
+        shell("remove", name, "--task", str(task))[0] == 2
+    )  # without a terminal, --yes is required
     code, out, err = shell("remove", name, "--task", str(task), "--task", "9999", "--yes")
     assert (code, out) == (1, f"the files that task {task} wrote are removed\n")
     assert "task 9999 has no directory" in err
@@ -1034,7 +1036,11 @@ def test_a_glob_is_seen_from_where_one_stands(shell, monkeypatch, tmp_path) -> N
         assert {str(p.relative_to(got)) for p in got.rglob("*") if p.is_file()} == on_cluster
         shutil.rmtree(got)
     code, _, err = shell("download", "x/a.txt", "--to", str(got))
-    assert (code, "called 'x/a.txt'" in err, "relative to the current directory" in err) == (3, True, True)
+    assert (code, "called 'x/a.txt'" in err, "relative to the current directory" in err) == (
+        3,
+        True,
+        True,
+    )
     assert shell("download", "../../x")[0] == 2
     assert shell("remove", name, "-f", "*", "--dry-run")[1].splitlines() == [
         *("[x]/a.txt", "[x]/in", "[x]/in/b.txt"),
