@@ -37,10 +37,10 @@ def stored(file: Path) -> Path:
 @pytest.mark.parametrize(
     ("server", "token", "words"),
     [
-        pytest.param("hai.example.org", "t", "'hai.example.org' is no address", id="no port"),
-        pytest.param("https://a:1", "t", "'https://a:1' is no address", id="a page's"),
-        pytest.param("a b:1", "t", "'a b:1' is no address", id="a blank"),
-        pytest.param("a:1,", "t", "'' is no address", id="one of several is empty"),
+        pytest.param("hai.example.org", "t", "'hai.example.org' is not the address", id="no port"),
+        pytest.param("https://a:1", "t", "'https://a:1' is not the address", id="a page's"),
+        pytest.param("a b:1", "t", "'a b:1' is not the address", id="a blank"),
+        pytest.param("a:1,", "t", "'' is not the address", id="one of several is empty"),
         pytest.param("a:1", "s\u00e9cret", "characters that no token has", id="not ASCII"),
         pytest.param("a:1", "se\ncret", "characters that no token has", id="two lines"),
     ],

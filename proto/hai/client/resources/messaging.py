@@ -50,6 +50,7 @@ class Messages:
         return await self._transport.unary(self._stub.CreateMessage, request)
 
     async def delete(self, id: int) -> None:
+        """Delete a message."""
         await self._transport.unary(self._stub.DeleteMessage, DeleteMessageRequest(id=id))
 
 
@@ -74,6 +75,7 @@ class Webhooks:
         return await self._transport.unary(self._stub.SetWebhook, request)
 
     async def delete(self, name: str) -> None:
+        """Delete a webhook."""
         await self._transport.unary(self._stub.DeleteWebhook, DeleteWebhookRequest(name=name))
 
     async def test(self, name: str) -> str:
