@@ -5,7 +5,7 @@
     if found:
         with found.path.open("rb") as file: ...
 
-A checkpoint is one file, `NAME.STEP.SHA256`, in HAI_CHECKPOINT_DIR (retained over all runs of a task; `./checkpoints`
+A checkpoint is one file, `NAME.STEP.DIGEST`, in HAI_CHECKPOINT_DIR (retained over all runs of a task; `./checkpoints`
 outside the cluster). It is written under another name, flushed to disk and renamed, so one rename publishes data and
 digest together and readers (torch.load, numpy.load) need no unwrapping. A file that does not match its digest is set
 aside as `….damaged` and the one before it is used. The newest is always the one saved last: a program that goes back to
@@ -24,9 +24,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from hai.task import env
+from hai.task.block_file import DIGEST_PATTERN, BlockFile, digest_of
 from hai.task.channel import log_line
 from hai.task.current_channel import report_saved
 
@@ -41,7 +42,7 @@ class Checkpoint:
 
     step: int
     path: Path
-    sha256: str
+    digest: str
 
     def read_bytes(self) -> bytes:
         """The complete content."""
@@ -50,7 +51,9 @@ class Checkpoint:
     def intact(self) -> bool:
         """True if the content is what was saved."""
         with self.path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
+            if self.digest.startswith("b"):
+                return digest_of(file) == self.digest
+            return hashlib.file_digest(file, "sha256").hexdigest() == self.digest
 
 
 def directory() -> Path:
@@ -72,7 +75,13 @@ def save(
     An error while writing leaves the earlier checkpoints as they were. The checkpoint and the time that it took are
     reported to the platform; with report=False the program reports them, once all parts of its state are saved.
     """
-    return _save(_target(name), lambda file, path: write(file), step, keep, report)
+
+    def write_blocks(file: BinaryIO, path: Path) -> str:
+        with BlockFile(file) as blocks:
+            write(cast("BinaryIO", blocks))
+            return blocks.finish()
+
+    return _save(_target(name), write_blocks, step, keep, report)
 
 
 def save_path(
@@ -84,7 +93,13 @@ def save_path(
     report: bool = True,
 ) -> Checkpoint:
     """save() for libraries that insist on opening a path themselves: `write(path)`."""
-    return _save(_target(name), lambda file, path: write(path), step, keep, report)
+
+    def write_at_path(file: BinaryIO, path: Path) -> str:
+        write(path)
+        with path.open("rb") as written:
+            return digest_of(written)
+
+    return _save(_target(name), write_at_path, step, keep, report)
 
 
 def save_bytes(
@@ -104,12 +119,12 @@ def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Check
         with contextlib.suppress(FileNotFoundError):  # pruned meanwhile: list them again
             if candidates[-1].intact():
                 return candidates[-1]
-            _set_aside(candidates[-1], _DAMAGED, "does not match its sha256")
+            _set_aside(candidates[-1], _DAMAGED, "does not match its digest")
 
 
 def _save(
     target: Path,
-    write: Callable[[BinaryIO, Path], object],
+    write: Callable[[BinaryIO, Path], str],
     step: int | None,
     keep: int,
     report: bool,
@@ -118,9 +133,8 @@ def _save(
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(target)
     with _scratch(target) as (file, path):
-        write(file, path)
-        file.flush()
-        saved = _publish(path, target, step)
+        digest = write(file, path)
+        saved = _publish(path, target, step, digest)
     _prune(target, saved, keep)
     if report:
         report_saved(time.monotonic() - started, saved.step)
@@ -134,7 +148,7 @@ def _target(name: str | Path) -> Path:
 
 def _published(target: Path) -> list[Checkpoint]:
     """All checkpoints of this name, oldest first."""
-    form = re.compile(re.escape(target.name) + r"\.(\d+)\.([0-9a-f]{64})")
+    form = re.compile(re.escape(target.name) + rf"\.(\d+)\.({DIGEST_PATTERN})")
     try:
         entries = os.listdir(target.parent)
     except FileNotFoundError:
@@ -143,10 +157,9 @@ def _published(target: Path) -> list[Checkpoint]:
     return sorted(Checkpoint(int(m[1]), target.parent / m[0], m[2]) for m in matches if m)
 
 
-def _publish(path: Path, target: Path, step: int | None) -> Checkpoint:
+def _publish(path: Path, target: Path, step: int | None, digest: str) -> Checkpoint:
     with path.open("rb+") as file:
         os.fsync(file.fileno())
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     if step is None:
         step = max((c.step for c in _published(target)), default=-1) + 1
     for later in (c for c in _published(target) if c.step > step):
@@ -187,7 +200,7 @@ def _scratch(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
 def _create_locked(path: Path) -> BinaryIO:
     """Create `path` and lock it. A process that gets the lock later knows that the writer is dead."""
     while True:
-        file = path.open("xb")
+        file = path.open("x+b", buffering=0)
         # A file system without locks: leftovers stay
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,0 +1,185 @@
+"""Files written and read in blocks, whose digest threads compute while the bytes pass.
+
+The digest of a file of at most one block is the SHA-256 of its content. The digest of a larger file is the letter `b`
+and the SHA-256 of the concatenated SHA-256 digests of its blocks, so threads can hash blocks in any order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+
+TYPE_CHECKING = False  # read as true by type checkers
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import BinaryIO
+
+    from typing_extensions import Buffer
+
+BLOCK_BYTES = 16 << 20
+DIGEST_PATTERN = "b?[0-9a-f]{64}"
+_THREADS = max(2, min(8, os.cpu_count() or 1))
+
+
+def digest_of(file: BinaryIO) -> str:
+    """Return the digest of an open file. Threads read and hash its blocks."""
+    offsets = range(0, max(os.fstat(file.fileno()).st_size, 1), BLOCK_BYTES)
+    with ThreadPoolExecutor(_THREADS, "digest") as threads:
+        return _combine(threads.map(lambda start: _hash_block(file.fileno(), start), offsets))
+
+
+class BlockFile(io.RawIOBase):
+    """Write an empty file. Bytes that are appended are written and hashed by threads, a block at a time.
+
+    A program may also seek, read and overwrite, as zipfile does; blocks that it overwrites are read and hashed again at
+    the end. The memory in use is bounded by two blocks per thread. A failed write raises OSError in a later call.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        """`file` is open for reading and writing, unbuffered. The caller closes it after this object."""
+        super().__init__()
+        self._fileno = file.fileno()
+        self._threads = ThreadPoolExecutor(_THREADS, "checkpoint")
+        self._writes: deque[Future[None]] = deque()
+        self._spare: list[memoryview] = []
+        self._digests: dict[
+            int, bytes
+        ] = {}  # by block number; those that are missing are computed at the end
+        self._block = memoryview(bytearray(BLOCK_BYTES))  # the last block, as far as it is filled
+        self._size = 0
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        if origin + offset < 0:
+            raise OSError(22, f"cannot seek to {origin + offset}, before the start of the file")
+        self._position = origin + offset
+        return self._position
+
+    def write(self, data: Buffer) -> int:
+        view = memoryview(data)
+        if not view.nbytes:
+            return 0
+        view = view.cast("B")
+        if self._position == self._size:
+            self._append(view)
+        else:
+            self._overwrite(view)
+        self._position += len(view)
+        self._size = max(self._size, self._position)
+        return len(view)
+
+    def readinto(self, buffer: Buffer) -> int:
+        self._flush_blocks()
+        count = os.preadv(self._fileno, [buffer], self._position)
+        self._position += count
+        return count
+
+    def flush(self) -> None:
+        """Give all bytes to the file system. Raises OSError, also for bytes that were written earlier."""
+        if not self.closed:
+            self._flush_blocks()
+
+    def truncate(self, size: int | None = None) -> int:
+        """Set the size. Bytes of the old size that are cut off are lost; new bytes are zero."""
+        self._flush_blocks()
+        old, self._size = self._size, self._position if size is None else size
+        os.ftruncate(self._fileno, self._size)
+        self._forget_digests(min(old, self._size), max(old, self._size))
+        self._load_last_block()
+        return self._size
+
+    def finish(self) -> str:
+        """Write what is left, and return the digest of the file. The bytes are not flushed to disk yet."""
+        self._flush_blocks()
+        blocks = range(max(-(-self._size // BLOCK_BYTES), 1))
+        missing = [number for number in blocks if number not in self._digests]
+        offsets = [number * BLOCK_BYTES for number in missing]
+        hashed = self._threads.map(lambda start: _hash_block(self._fileno, start), offsets)
+        self._digests.update(zip(missing, hashed, strict=True))
+        return _combine(self._digests[number] for number in blocks)
+
+    def close(self) -> None:
+        """Wait for the threads. What they have not written yet is given up: see `finish`."""
+        self._writes.clear()
+        self._threads.shutdown(cancel_futures=True)
+        self._size = 0  # so that the flush of the base class writes nothing
+        super().close()
+
+    def _append(self, view: memoryview) -> None:
+        start, size = 0, self._size
+        while start < len(view):
+            filled = size % BLOCK_BYTES
+            count = min(len(view) - start, BLOCK_BYTES - filled)
+            self._block[filled : filled + count] = view[start : start + count]
+            start, size = start + count, size + count
+            if size % BLOCK_BYTES == 0:
+                self._submit(size // BLOCK_BYTES - 1)
+
+    def _submit(self, number: int) -> None:
+        """Hand the full last block to a thread, and take an empty one."""
+        if len(self._writes) > _THREADS:
+            self._writes.popleft().result()
+        self._writes.append(self._threads.submit(self._write_block, number, self._block))
+        self._block = self._spare.pop() if self._spare else memoryview(bytearray(BLOCK_BYTES))
+
+    def _write_block(self, number: int, block: memoryview) -> None:
+        _write_all(self._fileno, block, number * BLOCK_BYTES)
+        self._digests[number] = hashlib.sha256(block).digest()
+        self._spare.append(block)
+
+    def _flush_blocks(self) -> None:
+        """Write all bytes to the file, also those of the last block, which stays in memory."""
+        while self._writes:
+            self._writes.popleft().result()
+        number, filled = divmod(self._size, BLOCK_BYTES)
+        _write_all(self._fileno, self._block[:filled], number * BLOCK_BYTES)
+
+    def _overwrite(self, view: memoryview) -> None:
+        """Write at a position before or behind the end; a gap behind the end reads as zeros."""
+        self._flush_blocks()
+        _write_all(self._fileno, view, self._position)
+        end = self._position + len(view)
+        self._forget_digests(min(self._position, self._size), end)
+        self._size = max(self._size, end)
+        self._load_last_block()
+
+    def _forget_digests(self, start: int, end: int) -> None:
+        for number in range(start // BLOCK_BYTES, end // BLOCK_BYTES + 1):
+            self._digests.pop(number, None)
+
+    def _load_last_block(self) -> None:
+        number, filled = divmod(self._size, BLOCK_BYTES)
+        os.preadv(self._fileno, [self._block[:filled]], number * BLOCK_BYTES)
+
+
+def _write_all(fileno: int, view: memoryview, offset: int) -> None:
+    while view:
+        written = os.pwrite(fileno, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _hash_block(fileno: int, start: int) -> bytes:
+    return hashlib.sha256(os.pread(fileno, BLOCK_BYTES, start)).digest()
+
+
+def _combine(digests: Iterable[bytes]) -> str:
+    blocks = list(digests)
+    if len(blocks) == 1:
+        return blocks[0].hex()
+    return "b" + hashlib.sha256(b"".join(blocks)).hexdigest()
