@@ -28,7 +28,7 @@ def expected_digest(content: bytes) -> str:
     digests = [hashlib.sha256(block) for block in blocks]
     if len(blocks) == 1:
         return digests[0].hexdigest()
-    return "b" + hashlib.sha256(b"".join(each.digest() for each in digests)).hexdigest()
+    return "t" + hashlib.sha256(b"".join(each.digest() for each in digests)).hexdigest()
 
 
 OFFSETS = st.integers(0, 6 * BLOCK)
@@ -95,6 +95,9 @@ def test_a_failed_write_is_raised_at_the_latest_by_finish(tmp_path: Path) -> Non
             blocks.write(bytes(BLOCK))
         blocks.finish()
 
-    with path.open("rb", buffering=0) as file, BlockFile(file) as blocks:  # not writable
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            write_and_finish(blocks)
+    with (
+        path.open("rb", buffering=0) as read_only,
+        BlockFile(read_only) as blocks,
+        pytest.raises(OSError, match="Bad file descriptor"),
+    ):
+        write_and_finish(blocks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hai.task import checkpoint, current_channel, env
+from hai.task import block_file, checkpoint, current_channel, env
 from tests.small_disk import small_disk
 
 
@@ -97,6 +98,28 @@ def test_a_damaged_file_is_set_aside_and_the_one_before_used(folder, capsys, har
     assert len(list(folder.glob("*.damaged"))) == 1
     checkpoint.save_bytes("m", b"again", step=2, keep=1)  # the damaged one takes nobody's place
     assert checkpoint.latest("m").read_bytes() == b"again"
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000], ids="{} bytes".format)
+def test_reading_verifies_on_the_way(folder, monkeypatch, size):
+    monkeypatch.setattr(block_file, "BLOCK_BYTES", 64)
+    old, new = b"o" * size, b"n" * size
+    first = checkpoint.save_bytes("m", old, step=1)
+    newest = checkpoint.save_bytes("m", new, step=2)
+    assert checkpoint.read_latest("m") == (newest, new)
+    newest.path.write_bytes(new + b"x")
+    assert checkpoint.read_latest("m") == (first, old)
+    assert checkpoint.read_latest("m", step=2) is None
+
+
+def test_a_large_checkpoint_of_an_earlier_release_is_intact(folder, monkeypatch):
+    monkeypatch.setattr(block_file, "BLOCK_BYTES", 64)
+    folder.mkdir()
+    content = os.urandom(1000)
+    digest = hashlib.sha256(content).hexdigest()
+    (folder / f"m.000000000003.{digest}").write_bytes(content)
+    assert checkpoint.latest("m").step == 3
+    assert bytes(checkpoint.read_latest("m")[1]) == content
 
 
 def test_going_back_sets_later_steps_aside(folder, capsys):

@@ -75,6 +75,16 @@ class TestTorch:
         undisturbed, _ = self.train(workers=workers)
         assert torch.equal(resumed, undisturbed)
 
+    def test_a_checkpoint_of_torch_save_is_read(self, outside, tmp_path):
+        from hai.task.integrations.torch import read
+
+        outside.setenv(env.CHECKPOINT_DIR, str(tmp_path))
+        state = {"parts": {"model": {"weight": torch.ones(3)}}, "generators": {"seed": 4}}
+        checkpoint.save("model", lambda file: torch.save(state, file), step=5)
+        found = read("model", 5)
+        assert torch.equal(found["parts"]["model"]["weight"], torch.ones(3))
+        assert found["generators"] == {"seed": 4}
+
     def test_each_index_comes_once_an_epoch_over_all_replicas(self, outside):
         from itertools import islice
 

@@ -1,13 +1,15 @@
 """Files written and read in blocks, whose digest threads compute while the bytes pass.
 
-The digest of a file of at most one block is the SHA-256 of its content. The digest of a larger file is the letter `b`
-and the SHA-256 of the concatenated SHA-256 digests of its blocks, so threads can hash blocks in any order.
+The digest of a file of at most one block is the SHA-256 of its content. The digest of a larger file is the letter `t`
+and the SHA-256 of the concatenated SHA-256 digests of its blocks, so threads can hash blocks in any order. Earlier
+releases took the SHA-256 of the content of every file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import mmap
 import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,20 +17,37 @@ from concurrent.futures import Future, ThreadPoolExecutor
 TYPE_CHECKING = False  # read as true by type checkers
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import BinaryIO
 
     from typing_extensions import Buffer
 
 BLOCK_BYTES = 16 << 20
-DIGEST_PATTERN = "b?[0-9a-f]{64}"
+DIGEST_PATTERN = "t?[0-9a-f]{64}"
+_TREE = "t"
 _THREADS = max(2, min(8, os.cpu_count() or 1))
 
 
-def digest_of(file: BinaryIO) -> str:
+def digest_of(file: io.FileIO) -> str:
     """Return the digest of an open file. Threads read and hash its blocks."""
     offsets = range(0, max(os.fstat(file.fileno()).st_size, 1), BLOCK_BYTES)
     with ThreadPoolExecutor(_THREADS, "digest") as threads:
         return _combine(threads.map(lambda start: _hash_block(file.fileno(), start), offsets))
+
+
+def is_intact(file: io.FileIO, digest: str) -> bool:
+    """Return whether an open file has this digest, or the digest of an earlier release."""
+    if digest.startswith(_TREE):
+        return digest_of(file) == digest
+    return hashlib.file_digest(file, "sha256").hexdigest() == digest
+
+
+def read_intact(file: io.FileIO, digest: str) -> memoryview | None:
+    """Read an open file into writable memory, and verify it meanwhile. Return None if it has another digest."""
+    size = os.fstat(file.fileno()).st_size
+    content = memoryview(mmap.mmap(-1, max(size, 1)))[:size]
+    found = _read_into(file, content)
+    if not digest.startswith(_TREE):
+        found = hashlib.sha256(content).hexdigest()
+    return content if found == digest else None
 
 
 class BlockFile(io.RawIOBase):
@@ -38,7 +57,7 @@ class BlockFile(io.RawIOBase):
     the end. The memory in use is bounded by two blocks per thread. A failed write raises OSError in a later call.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: io.FileIO) -> None:
         """`file` is open for reading and writing, unbuffered. The caller closes it after this object."""
         super().__init__()
         self._fileno = file.fileno()
@@ -168,10 +187,30 @@ class BlockFile(io.RawIOBase):
         os.preadv(self._fileno, [self._block[:filled]], number * BLOCK_BYTES)
 
 
+def _read_into(file: io.FileIO, memory: memoryview) -> str:
+    """Fill `memory` with the start of a file, and return the digest of what was read. Threads read the blocks."""
+
+    def read_block(start: int) -> bytes:
+        block = memory[start : start + BLOCK_BYTES]
+        _read_all(file.fileno(), block, start)
+        return hashlib.sha256(block).digest()
+
+    with ThreadPoolExecutor(_THREADS, "digest") as threads:
+        return _combine(threads.map(read_block, range(0, max(len(memory), 1), BLOCK_BYTES)))
+
+
 def _write_all(fileno: int, view: memoryview, offset: int) -> None:
     while view:
         written = os.pwrite(fileno, view, offset)
         view, offset = view[written:], offset + written
+
+
+def _read_all(fileno: int, view: memoryview, offset: int) -> None:
+    while view:
+        count = os.preadv(fileno, [view], offset)
+        if not count:
+            raise EOFError(f"the file ends at byte {offset}")
+        view, offset = view[count:], offset + count
 
 
 def _hash_block(fileno: int, start: int) -> bytes:
@@ -182,4 +221,4 @@ def _combine(digests: Iterable[bytes]) -> str:
     blocks = list(digests)
     if len(blocks) == 1:
         return blocks[0].hex()
-    return "b" + hashlib.sha256(b"".join(blocks)).hexdigest()
+    return _TREE + hashlib.sha256(b"".join(blocks)).hexdigest()

@@ -17,23 +17,24 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 from hai.task import env
-from hai.task.block_file import DIGEST_PATTERN, BlockFile, digest_of
+from hai.task.block_file import DIGEST_PATTERN, BlockFile, digest_of, is_intact, read_intact
 from hai.task.channel import log_line
 from hai.task.current_channel import report_saved
 
 _WRITING = ".writing"
 _DAMAGED = ".damaged"
 _ABANDONED = ".abandoned"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,12 +49,15 @@ class Checkpoint:
         """The complete content."""
         return self.path.read_bytes()
 
+    def read_intact(self) -> memoryview | None:
+        """The complete content in writable memory, read by threads; None if it is not what was saved."""
+        with self.path.open("rb", buffering=0) as file:
+            return read_intact(file, self.digest)
+
     def intact(self) -> bool:
         """True if the content is what was saved."""
-        with self.path.open("rb") as file:
-            if self.digest.startswith("b"):
-                return digest_of(file) == self.digest
-            return hashlib.file_digest(file, "sha256").hexdigest() == self.digest
+        with self.path.open("rb", buffering=0) as file:
+            return is_intact(file, self.digest)
 
 
 def directory() -> Path:
@@ -76,7 +80,7 @@ def save(
     reported to the platform; with report=False the program reports them, once all parts of its state are saved.
     """
 
-    def write_blocks(file: BinaryIO, path: Path) -> str:
+    def write_blocks(file: FileIO, path: Path) -> str:
         with BlockFile(file) as blocks:
             write(cast("BinaryIO", blocks))
             return blocks.finish()
@@ -94,9 +98,9 @@ def save_path(
 ) -> Checkpoint:
     """save() for libraries that insist on opening a path themselves: `write(path)`."""
 
-    def write_at_path(file: BinaryIO, path: Path) -> str:
+    def write_at_path(file: FileIO, path: Path) -> str:
         write(path)
-        with path.open("rb") as written:
+        with path.open("rb", buffering=0) as written:
             return digest_of(written)
 
     return _save(_target(name), write_at_path, step, keep, report)
@@ -111,20 +115,34 @@ def save_bytes(
 
 def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Checkpoint | None:
     """The newest intact checkpoint, or the one of exactly `step`; None if there is none."""
-    target = _target(name)
+    found = _newest(_target(name), step, lambda candidate: True if candidate.intact() else None)
+    return found and found[0]
+
+
+def read_latest(
+    name: str | Path = "checkpoint", *, step: int | None = None
+) -> tuple[Checkpoint, memoryview] | None:
+    """As latest(), with the content of the checkpoint in memory: it is read once, and verified meanwhile."""
+    return _newest(_target(name), step, Checkpoint.read_intact)
+
+
+def _newest(
+    target: Path, step: int | None, verify: Callable[[Checkpoint], T | None]
+) -> tuple[Checkpoint, T] | None:
+    """Return the newest checkpoint that `verify` accepts, with its result. Those that it refuses are set aside."""
     while True:
         candidates = [c for c in _published(target) if step is None or c.step == step]
         if not candidates:
             return None
         with contextlib.suppress(FileNotFoundError):  # pruned meanwhile: list them again
-            if candidates[-1].intact():
-                return candidates[-1]
+            if (result := verify(candidates[-1])) is not None:
+                return candidates[-1], result
             _set_aside(candidates[-1], _DAMAGED, "does not match its digest")
 
 
 def _save(
     target: Path,
-    write: Callable[[BinaryIO, Path], str],
+    write: Callable[[FileIO, Path], str],
     step: int | None,
     keep: int,
     report: bool,
@@ -184,7 +202,7 @@ def _set_aside(found: Checkpoint, suffix: str, reason: str) -> None:
 
 
 @contextlib.contextmanager
-def _scratch(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
+def _scratch(target: Path) -> Iterator[tuple[FileIO, Path]]:
     """A new locked file beside `target`, removed unless it was renamed."""
     path = target.with_name(f".{target.name}.{os.getpid()}.{time.time_ns()}{_WRITING}")
     with _create_locked(path) as file:
@@ -197,7 +215,7 @@ def _scratch(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
             path.unlink(missing_ok=True)
 
 
-def _create_locked(path: Path) -> BinaryIO:
+def _create_locked(path: Path) -> FileIO:
     """Create `path` and lock it. A process that gets the lock later knows that the writer is dead."""
     while True:
         file = path.open("x+b", buffering=0)

@@ -29,6 +29,7 @@ from torch.utils.data import Sampler
 from hai import task
 from hai.task import checkpoint
 from hai.task.channel import log_line
+from hai.task.integrations.state_file import unpack_state, write_state
 
 
 class Stateful(Protocol):
@@ -135,7 +136,7 @@ class Loop:
             state = {"parts": parts, "generators": get_generators()}
             checkpoint.save(
                 self._name,
-                lambda file: torch.save(state, file),
+                lambda file: write_state(file, state),
                 step=self.step,
                 keep=self._keep,
                 report=False,
@@ -204,18 +205,23 @@ def _same_step(found: checkpoint.Checkpoint | None) -> int:
 
 
 def read(name: str, step: int) -> dict[str, Any] | None:
-    """What a checkpoint of that step holds; None: it does not exist."""
-    found = checkpoint.latest(name, step=step)
+    """Return the state in the checkpoint of that step, on the CPU; None if there is no such checkpoint."""
+    found = checkpoint.read_latest(name, step=step)
     if found is None:
         return None
-    state: dict[str, Any] = torch.load(found.path, map_location="cpu", weights_only=True)
+    content = found[1]
+    state: dict[str, Any]
+    if bytes(content[:2]) == b"PK":  # earlier releases wrote the archives of torch.save
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    else:
+        state = unpack_state(content)
     return state
 
 
 def pack(state: dict[str, Any]) -> bytes:
     """As a checkpoint holds it: `read` runs no code."""
     buffer = io.BytesIO()
-    torch.save(state, buffer)
+    write_state(buffer, state)
     return buffer.getvalue()
 
 
@@ -232,9 +238,9 @@ def get_generators() -> dict[str, Any]:
 
 def set_generators(states: dict[str, Any]) -> None:
     """Continue the random sequences from where get_generators() was called."""
-    torch.set_rng_state(states["torch"])
+    torch.set_rng_state(states["torch"].clone())  # torch ignores where a view begins in its storage
     random.setstate(states["python"])
     if "cuda" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(states["cuda"])
+        torch.cuda.set_rng_state_all([state.clone() for state in states["cuda"]])
     if "numpy" in states and (numpy := sys.modules.get("numpy")):
         numpy.random.set_state(states["numpy"])
