@@ -24,9 +24,9 @@ from hai.client.taskfile.fields import paths
 from hai.task import env
 from hai.v1 import task_pb2
 from hai_backend import main as server
+from hai_backend.api.audit.rows import Action
 from hai_backend.api.containers.container_limits import CONTAINER_KINDS
 from hai_backend.api.scheduling.convert_policy import policy_to_proto
-from hai_backend.api.server.audit import Action
 from hai_backend.config import Settings
 from hai_backend.domain.accounts.right import Right
 from hai_backend.domain.accounts.webhook import Format, WebhookEvent

@@ -21,7 +21,7 @@ from hai.host.disk_reserve import disk_space
 from hai.host.memory import retain_freed_memory
 from hai.redaction import redact, redact_values
 from hai_backend import config, runtime
-from hai_backend.api.server.audit import Action
+from hai_backend.api.audit.rows import Action
 from hai_backend.config import Settings
 from hai_backend.domain.errors import HaiError, Invalid
 from hai_backend.launch.local_launcher import sweep

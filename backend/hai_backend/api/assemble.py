@@ -1,4 +1,4 @@
-"""Joins the services to the rooms that they stand on: the one place that knows what each is made of."""
+"""Builds all services from the parts of the server. The only module that knows the arguments of every service."""
 
 from __future__ import annotations
 
@@ -6,9 +6,32 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hai.v1.agent_service_pb2_grpc import AgentServiceServicer
+from hai.v1 import (
+    agent_service_pb2_grpc,
+    artifact_service_pb2_grpc,
+    audit_service_pb2_grpc,
+    container_service_pb2_grpc,
+    dataset_service_pb2_grpc,
+    environment_service_pb2_grpc,
+    image_service_pb2_grpc,
+    log_service_pb2_grpc,
+    message_service_pb2_grpc,
+    node_service_pb2_grpc,
+    port_service_pb2_grpc,
+    server_service_pb2_grpc,
+    storage_service_pb2_grpc,
+    task_service_pb2_grpc,
+    tunnel_service_pb2_grpc,
+    usage_service_pb2_grpc,
+    user_service_pb2_grpc,
+    watch_service_pb2_grpc,
+    webhook_service_pb2_grpc,
+    workspace_service_pb2_grpc,
+)
+from hai_backend.api.agents.service import AgentService
 from hai_backend.api.artifacts.artifacts import Artifacts
 from hai_backend.api.artifacts.service import ArtifactService
+from hai_backend.api.audit.service import AuditService
 from hai_backend.api.containers.containers import Browsers
 from hai_backend.api.containers.service import ContainerDeps, ContainerService
 from hai_backend.api.datasets.service import DatasetService
@@ -29,19 +52,24 @@ from hai_backend.api.protocols import Cluster, Logs, Scheduling, TaskManager
 from hai_backend.api.request.limits import DEFAULTS, CallLimits
 from hai_backend.api.scheduling.forecasts import Forecasts
 from hai_backend.api.scheduling.what_if import WhatIf
-from hai_backend.api.server.audit_service import AuditService
+from hai_backend.api.server.call_guard import CallGuard
 from hai_backend.api.server.certificates import Certificates
-from hai_backend.api.server.interceptors import Gate
-from hai_backend.api.server.router import Here, Router
-from hai_backend.api.server.server import Endpoint, Listening, Servicers, build_server, handlers
+from hai_backend.api.server.router import LocalRoute, Router
+from hai_backend.api.server.server import (
+    ApiServer,
+    Endpoint,
+    Registration,
+    build_server,
+    collect_handlers,
+)
 from hai_backend.api.server.server_service import ServerService
 from hai_backend.api.server.watch_service import WatchService
 from hai_backend.api.storage.service import StorageService
 from hai_backend.api.storage.storage import MountRules
 from hai_backend.api.tasks.access import TaskAccess
-from hai_backend.api.tasks.dependencies import TaskDeps
 from hai_backend.api.tasks.log_service import LogService
 from hai_backend.api.tasks.service import TaskService
+from hai_backend.api.tasks.service_deps import TaskDeps
 from hai_backend.api.tasks.submission import ContainerTerms, Submission
 from hai_backend.api.tunnels.service import TunnelDeps, TunnelService
 from hai_backend.api.usage.service import UsageService
@@ -74,8 +102,8 @@ from hai_backend.store.base import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """Everything below the services. `observe` is told of each call: method, code, seconds."""
+class ApiDeps:
+    """The parts of the server that the services need."""
 
     store: Store
     clock: Clock
@@ -89,164 +117,211 @@ class Parts:
     workspaces: Workspaces
     environments: Environments
     haienv: Haienv
-    wheels: Path
-    pins: WorkspacePins
-    agents: AgentServiceServicer
-    hub: ConnectedAgents
+    wheels_directory: Path
+    workspace_pins: WorkspacePins
+    agents: AgentService
+    connected_agents: ConnectedAgents
     tunnels: Tunnels
-    board: ServiceStates
+    service_states: ServiceStates
     browsers: Browsers
-    forecasting: Forecasts
+    forecasts: Forecasts
     webhooks: WebhookDeps
-    remove_container: Callable[[int], Awaitable[None]]
+    remove_container: Callable[[int], Awaitable[None]]  # the directory of the container of a task
     containers: ContainerTerms = field(default_factory=ContainerTerms)
     policy: Policy = field(default_factory=Policy)
     timing: Timing = field(default_factory=Timing)
-    name: str = "local"
+    cluster_name: str = "local"
     launcher: str = "process"
     certificates: Certificates | None = None
-    watched_labels: frozenset[str] = frozenset()  # of nodes in Kubernetes: they say what nodes are
+    watched_labels: frozenset[str] = (
+        frozenset()
+    )  # labels in Kubernetes that set group, zone and topology
     node_ports: range = range(30_000, 32_768)
     image_check: str = ""  # as in config.Settings
-    launcher_images: frozenset[str] = frozenset({"default"})  # names that the launcher knows itself
+    launcher_images: frozenset[str] = frozenset(
+        {"default"}
+    )  # image names that the launcher resolves
     registries: Registries = field(default_factory=RegistryClient)
-    observe: Callable[[str, str, float], None] = lambda method, code, seconds: None
-    pushed: Callable[[Pushed], None] = lambda push: None
-    wheels_kept: Callable[[int], None] = lambda size: None
+    observe_call: Callable[[str, str, float], None] = lambda method, code, seconds: None
+    record_push: Callable[[Pushed], None] = lambda push: None
+    record_wheel_bytes: Callable[[int], None] = lambda size: None
 
 
-async def serve(parts: Parts, endpoint: Endpoint) -> Listening:
-    """Start answering with these parts. Raises Invalid or Unavailable."""
+async def serve(deps: ApiDeps, endpoint: Endpoint) -> ApiServer:
+    """Start a server that answers with these parts. Raises Invalid or Unavailable."""
     router = Router()
-    listening = build_server(endpoint, router)
-    await listening.start()
-    await listening.show_health(serving=True)
-    router.to(Here(gate_of(parts, endpoint.limits), handlers(servicers(parts))))
-    return listening
+    server = build_server(endpoint, router)
+    await server.start()
+    await server.set_health(serving=True)
+    guard = build_call_guard(deps, endpoint.limits)
+    router.route_to(LocalRoute(guard, collect_handlers(build_services(deps))))
+    return server
 
 
-def gate_of(parts: Parts, limits: CallLimits = DEFAULTS) -> Gate:
-    """The gate before the services. Who may not stay leaves at once."""
-    gate = Gate(
-        parts.directory, parts.store.add_audit, parts.clock, limits=limits, observe=parts.observe
+def build_call_guard(deps: ApiDeps, limits: CallLimits = DEFAULTS) -> CallGuard:
+    """Return a guard whose open streams end as soon as their users lose the permission for them."""
+    guard = CallGuard(
+        deps.directory, deps.store.add_audit, deps.clock, limits=limits, observe=deps.observe_call
     )
-    parts.directory.checks.append(gate.check)
-    return gate
+    deps.directory.checks.append(guard.check_open_streams)
+    return guard
 
 
-def servicers(parts: Parts) -> Servicers:
-    """One of each service."""
-    capacity = Capacity(parts.cluster)
-    access = TaskAccess(parts.task_manager, parts.directory)
-    board = NodeTenants(parts.cluster, parts.task_manager, parts.clock)
+def build_services(deps: ApiDeps) -> list[Registration]:
+    """Return every service with the generated function that registers it. A new service gets a row here."""
+    capacity = Capacity(deps.cluster)
+    access = TaskAccess(deps.task_manager, deps.directory)
     images = Images(
-        parts.store, parts.registries, parts.clock, _checking(parts), parts.launcher_images
+        deps.store, deps.registries, deps.clock, _image_check(deps), deps.launcher_images
     )
-    tasks = TaskService(_task_rooms(parts, capacity, images))
-    groups = NodeGroups(_group_rooms(parts, capacity))
+    tasks = TaskService(_task_deps(deps, capacity, images))
     nodes = NodeService(
-        parts.cluster, board, access, groups, parts.scheduling, parts.watched_labels
+        deps.cluster,
+        NodeTenants(deps.cluster, deps.task_manager, deps.clock),
+        access,
+        NodeGroups(_group_deps(deps, capacity)),
+        deps.scheduling,
+        deps.watched_labels,
     )
-    trees = Trees(parts.workspaces)
-    return Servicers(
-        tasks=tasks,
-        nodes=nodes,
-        watches=WatchService(tasks, nodes),
-        users=UserService(
-            parts.directory,
-            parts.task_manager,
-            parts.clock,
-            Shares(parts.directory, parts.task_manager, capacity),
+    trees = Trees(deps.workspaces)
+    return [
+        (task_service_pb2_grpc.add_TaskServiceServicer_to_server, tasks),
+        (node_service_pb2_grpc.add_NodeServiceServicer_to_server, nodes),
+        (watch_service_pb2_grpc.add_WatchServiceServicer_to_server, WatchService(tasks, nodes)),
+        (
+            user_service_pb2_grpc.add_UserServiceServicer_to_server,
+            UserService(
+                deps.directory,
+                deps.task_manager,
+                deps.clock,
+                Shares(deps.directory, deps.task_manager, capacity),
+            ),
         ),
-        artifacts=ArtifactService(Artifacts(parts.store, parts.directory), access, parts.clock),
-        datasets=DatasetService(parts.store, parts.clock),
-        environments=EnvironmentService(
-            parts.environments, _building(parts), parts.directory, parts.clock
+        (
+            artifact_service_pb2_grpc.add_ArtifactServiceServicer_to_server,
+            ArtifactService(Artifacts(deps.store, deps.directory), access, deps.clock),
         ),
-        messages=MessageService(parts.store, parts.directory, parts.clock),
-        webhooks=WebhookService(parts.webhooks),
-        ports=PortService(NodePorts(parts.store, parts.directory, parts.clock, parts.node_ports)),
-        storage=StorageService(MountRules(parts.store, parts.directory), access),
-        images=ImageService(parts.store, images),
-        workspaces=WorkspaceService(
-            parts.workspaces,
-            trees,
-            ClusterChangeWatcher(parts.workspaces.registry, trees),
-            PushHandler(parts.workspaces, parts.store.confirm, parts.pushed),
-            Revisions(parts.workspaces, parts.store.confirm),
-            TaskTrees(parts.workspaces, parts.store.confirm),
+        (
+            dataset_service_pb2_grpc.add_DatasetServiceServicer_to_server,
+            DatasetService(deps.store, deps.clock),
         ),
-        logs=LogService(parts.logs, parts.task_manager, access),
-        usage=UsageService(
-            parts.store, parts.usage, access, parts.task_manager, parts.cluster, parts.clock
+        (
+            environment_service_pb2_grpc.add_EnvironmentServiceServicer_to_server,
+            EnvironmentService(
+                deps.environments, _environment_builder(deps), deps.directory, deps.clock
+            ),
         ),
-        audit=AuditService(parts.store),
-        tunnels=TunnelService(_tunnel_rooms(parts, access)),
-        containers=ContainerService(_container_rooms(parts, access)),
-        server=ServerService(parts.name, parts.launcher, parts.clock, parts.certificates),
-        agents=parts.agents,
-    )
+        (
+            message_service_pb2_grpc.add_MessageServiceServicer_to_server,
+            MessageService(deps.store, deps.directory, deps.clock),
+        ),
+        (
+            webhook_service_pb2_grpc.add_WebhookServiceServicer_to_server,
+            WebhookService(deps.webhooks),
+        ),
+        (
+            port_service_pb2_grpc.add_PortServiceServicer_to_server,
+            PortService(NodePorts(deps.store, deps.directory, deps.clock, deps.node_ports)),
+        ),
+        (
+            storage_service_pb2_grpc.add_StorageServiceServicer_to_server,
+            StorageService(MountRules(deps.store, deps.directory), access),
+        ),
+        (
+            image_service_pb2_grpc.add_ImageServiceServicer_to_server,
+            ImageService(deps.store, images),
+        ),
+        (
+            workspace_service_pb2_grpc.add_WorkspaceServiceServicer_to_server,
+            WorkspaceService(
+                deps.workspaces,
+                trees,
+                ClusterChangeWatcher(deps.workspaces.registry, trees),
+                PushHandler(deps.workspaces, deps.store.confirm, deps.record_push),
+                Revisions(deps.workspaces, deps.store.confirm),
+                TaskTrees(deps.workspaces, deps.store.confirm),
+            ),
+        ),
+        (
+            log_service_pb2_grpc.add_LogServiceServicer_to_server,
+            LogService(deps.logs, deps.task_manager, access),
+        ),
+        (
+            usage_service_pb2_grpc.add_UsageServiceServicer_to_server,
+            UsageService(
+                deps.store, deps.usage, access, deps.task_manager, deps.cluster, deps.clock
+            ),
+        ),
+        (audit_service_pb2_grpc.add_AuditServiceServicer_to_server, AuditService(deps.store)),
+        (
+            tunnel_service_pb2_grpc.add_TunnelServiceServicer_to_server,
+            TunnelService(
+                TunnelDeps(deps.tunnels, access, deps.directory, deps.clock, deps.store.add_audit)
+            ),
+        ),
+        (
+            container_service_pb2_grpc.add_ContainerServiceServicer_to_server,
+            ContainerService(
+                ContainerDeps(
+                    task_manager=deps.task_manager,
+                    access=access,
+                    agents=deps.connected_agents,
+                    service_states=deps.service_states,
+                    browsers=deps.browsers,
+                    clock=deps.clock,
+                    remove_directory=deps.remove_container,
+                )
+            ),
+        ),
+        (
+            server_service_pb2_grpc.add_ServerServiceServicer_to_server,
+            ServerService(deps.cluster_name, deps.launcher, deps.clock, deps.certificates),
+        ),
+        (agent_service_pb2_grpc.add_AgentServiceServicer_to_server, deps.agents),
+    ]
 
 
-def _tunnel_rooms(parts: Parts, access: TaskAccess) -> TunnelDeps:
-    return TunnelDeps(parts.tunnels, access, parts.directory, parts.clock, parts.store.add_audit)
-
-
-def _container_rooms(parts: Parts, access: TaskAccess) -> ContainerDeps:
-    return ContainerDeps(
-        task_manager=parts.task_manager,
-        access=access,
-        agents=parts.hub,
-        service_states=parts.board,
-        browsers=parts.browsers,
-        clock=parts.clock,
-        remove_directory=parts.remove_container,
-    )
-
-
-def _building(parts: Parts) -> EnvironmentBuilder:
-    wheels = Wheels(parts.wheels)
+def _environment_builder(deps: ApiDeps) -> EnvironmentBuilder:
+    wheels = Wheels(deps.wheels_directory)
     return EnvironmentBuilder(
-        parts.environments, parts.haienv, wheels, parts.wheels_kept, parts.clock
+        deps.environments, deps.haienv, wheels, deps.record_wheel_bytes, deps.clock
     )
 
 
-def _group_rooms(parts: Parts, capacity: Capacity) -> GroupDeps:
-    return GroupDeps(parts.cluster, parts.task_manager, parts.scheduling, capacity, parts.policy)
+def _group_deps(deps: ApiDeps, capacity: Capacity) -> GroupDeps:
+    return GroupDeps(deps.cluster, deps.task_manager, deps.scheduling, capacity, deps.policy)
 
 
-def _checking(parts: Parts) -> ImageCheck:
-    """What a submission does about its image; the process launcher runs none."""
-    usual = ImageCheck.OFF if parts.launcher == "process" else ImageCheck.WARN
-    return ImageCheck(parts.image_check) if parts.image_check else usual
+def _image_check(deps: ApiDeps) -> ImageCheck:
+    """Return how submissions check their image. The default is off where the launcher runs no images."""
+    default = ImageCheck.OFF if deps.launcher == "process" else ImageCheck.WARN
+    return ImageCheck(deps.image_check) if deps.image_check else default
 
 
-def _task_rooms(parts: Parts, capacity: Capacity, images: Images) -> TaskDeps:
+def _task_deps(deps: ApiDeps, capacity: Capacity, images: Images) -> TaskDeps:
     return TaskDeps(
-        task_manager=parts.task_manager,
-        store=parts.store,
-        scheduling=parts.scheduling,
-        cluster=parts.cluster,
-        directory=parts.directory,
-        dropped_logs=parts.logs.dropped,
-        submitting=Submission(
-            parts.task_manager,
-            parts.store,
-            parts.directory,
+        task_manager=deps.task_manager,
+        store=deps.store,
+        scheduling=deps.scheduling,
+        cluster=deps.cluster,
+        directory=deps.directory,
+        dropped_logs=deps.logs.dropped,
+        submission=Submission(
+            deps.task_manager,
+            deps.store,
+            deps.directory,
             capacity,
-            parts.policy,
-            parts.clock,
+            deps.policy,
+            deps.clock,
             images=images,
-            containers=parts.containers,
-            environments=EnvironmentChoice(parts.environments),
-            workspaces=parts.pins,
-            storage=None
-            if parts.launcher == "process"
-            else MountRules(parts.store, parts.directory),
+            containers=deps.containers,
+            environments=EnvironmentChoice(deps.environments),
+            workspaces=deps.workspace_pins,
+            storage=None if deps.launcher == "process" else MountRules(deps.store, deps.directory),
         ),
-        clock=parts.clock,
-        goodput=parts.goodput,
-        foresight=WhatIf(parts.scheduling, parts.policy, parts.clock),
-        forecasting=parts.forecasting,
-        timing=parts.timing,
+        clock=deps.clock,
+        goodput=deps.goodput,
+        what_if=WhatIf(deps.scheduling, deps.policy, deps.clock),
+        forecasts=deps.forecasts,
+        timing=deps.timing,
     )

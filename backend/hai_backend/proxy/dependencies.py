@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hai_backend.api.audit.rows import AddRows
 from hai_backend.api.protocols import TaskManager
-from hai_backend.api.server import audit
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.cluster.service_status import ServiceStates
@@ -28,5 +28,5 @@ class ProxyDeps:
     tunnels: Tunnels
     service_states: ServiceStates
     clock: Clock
-    record: audit.Record
+    record: AddRows
     observe: Callable[[str, str, float], None]  # method, code, seconds

@@ -6,8 +6,8 @@ import re
 
 from aiohttp import web
 
-from hai_backend.api.server import audit
-from hai_backend.api.server.refused_logins import RefusedLogins
+from hai_backend.api.audit.refused_logins import RefusedLogins
+from hai_backend.api.audit.rows import Action, store_row
 from hai_backend.proxy.addresses import Target
 from hai_backend.proxy.dependencies import ProxyDeps
 from hai_backend.proxy.headers import cookie_value, set_cookie
@@ -16,7 +16,7 @@ from hai_backend.proxy.sessions import SESSION_SECONDS
 from hai_backend.store.base import AuditRow
 
 _COOKIE, _SECURE_COOKIE = "hai_session", "__Host-hai_session"
-_METHOD, _REFUSED = audit.Action.BROWSER_LOGIN, "PERMISSION_DENIED"
+_METHOD, _REFUSED = Action.BROWSER_LOGIN, "PERMISSION_DENIED"
 _NAME = re.compile(r"[a-z0-9-]{1,63}")
 
 
@@ -63,7 +63,7 @@ class Login:
             return
         now, task = self._deps.clock.now(), str(target.task_id)
         row = AuditRow(now, visitor.actor, _METHOD, task, f"service={target.service!r}", "OK")
-        await audit.store(self._deps.record, row)
+        await store_row(self._deps.record, row)
 
     async def close(self) -> None:
         """Records refused logins that are not recorded yet."""

@@ -9,8 +9,8 @@ import grpc
 from grpc import aio
 
 from hai_backend.api.server.certificates import Certificates
-from hai_backend.api.server.forwarding import Forwarding
-from hai_backend.api.server.server import LOOPBACK, Endpoint, Listening, build_server
+from hai_backend.api.server.forwarding import LeaderRoute
+from hai_backend.api.server.server import LOOPBACK_PREFIXES, ApiServer, Endpoint, build_server
 from hai_backend.config import Settings
 from hai_backend.domain.errors import Invalid, Unavailable, Violation
 from hai_backend.proxy.addresses import Addresses, addresses_of
@@ -32,7 +32,7 @@ def certificates_of(settings: Settings) -> Certificates | None:
 
 def open_gateway(
     settings: Settings, certificates: Certificates | None, router: aio.ServerInterceptor
-) -> Listening:
+) -> ApiServer:
     """Hold the port. Port 0 means that of the last start, so that agents and profiles find the server again.
 
     Raises Invalid for bad settings, Unavailable when the address is taken.
@@ -53,7 +53,11 @@ def open_door(settings: Settings) -> Listener | None:
     if not settings.http_listen:
         return None
     host, _, port = settings.http_listen.rpartition(":")
-    if not settings.tls_cert and not settings.insecure and not f"{host}:".startswith(LOOPBACK):
+    if (
+        not settings.tls_cert
+        and not settings.insecure
+        and not f"{host}:".startswith(LOOPBACK_PREFIXES)
+    ):
         message = f"{settings.http_listen} can be reached from other machines; set tls_cert and tls_key, or insecure"
         raise Invalid((Violation("http_listen", message),), reason="BAD_SETTINGS")
     last = last_port(settings.home, HTTP_PORT) if port == "0" else ""
@@ -92,10 +96,12 @@ def told_to_agents(settings: Settings, own: str) -> str:
     return ",".join(dict.fromkeys([own, *filter(None, others)]))
 
 
-def way_to(leader: str, settings: Settings, certificates: Certificates | None) -> Forwarding | None:
+def way_to(
+    leader: str, settings: Settings, certificates: Certificates | None
+) -> LeaderRoute | None:
     """The way to the server that leads; None where tokens would travel in plain text between machines."""
     if certificates is not None:
-        return Forwarding(leader, grpc.ssl_channel_credentials(certificates.trusted))
-    if settings.insecure or leader.startswith(LOOPBACK):
-        return Forwarding(leader, None)
+        return LeaderRoute(leader, grpc.ssl_channel_credentials(certificates.trusted))
+    if settings.insecure or leader.startswith(LOOPBACK_PREFIXES):
+        return LeaderRoute(leader, None)
     return None

@@ -15,10 +15,9 @@ from typing import Any, NoReturn, Protocol
 import structlog
 
 from hai.client.connection.cancellation import CancelledWithin, error_of
-from hai_backend.api.server.certificate_reload import CertificateReload
-from hai_backend.api.server.certificates import Certificates
-from hai_backend.api.server.router import Nobody, Router
-from hai_backend.api.server.server import Listening
+from hai_backend.api.server.certificates import CertificateReload, Certificates
+from hai_backend.api.server.router import RefusalRoute, Router
+from hai_backend.api.server.server import ApiServer
 from hai_backend.config import Settings
 from hai_backend.controllers.aio.clock import Clock, SystemClock
 from hai_backend.domain.errors import Unavailable
@@ -83,7 +82,7 @@ class Server:
         self._election: Election = Alone()
         self._settled = asyncio.Event()  # the first role is played
         self._trust = asyncio.Event()  # others check servers with another certificate now
-        self._listening: Listening | None = None
+        self._listening: ApiServer | None = None
         self._metrics_server: MetricsServer | None = None
         self._work: list[asyncio.Task[None]] = []
 
@@ -112,7 +111,7 @@ class Server:
         """Files may have been replaced: certificates, the only ones that are read again."""
         log.info("asked to look at files again")
         if self.renewing is not None:
-            self.renewing.look_soon()
+            self.renewing.request_reload()
 
     async def stop(self) -> None:
         """Answer what is being asked, then leave. Programs run on; `hai down` ends them too."""
@@ -133,7 +132,7 @@ class Server:
         certificates = certificates_of(self.settings)
         self.tools = replace(self.tools, certificates=certificates)
         self._listening = open_gateway(self.settings, certificates, self._router)
-        await self._listening.show_health(serving=False)
+        await self._listening.set_health(serving=False)
         await self._listening.start()
         self.address = self._listening.address
         keep_port(self.settings.home, self.address)
@@ -147,7 +146,7 @@ class Server:
         if certificates is not None:
             own = advertised(self.settings, self.address)
             self.renewing = CertificateReload(certificates, own, self.tools.clock, self.metrics)
-            self._trust = self.renewing.authority
+            self._trust = self.renewing.authority_changed
             self._work = [asyncio.create_task(self.renewing.run(), name="certificates")]
 
     def _open_door(self) -> None:
@@ -218,7 +217,7 @@ class Server:
         )
         try:
             await leader_term.load()
-            self._router.to(leader_term.answering.here)
+            self._router.route_to(leader_term.answering.here)
             if leader_term.answering.proxy is not None:
                 self._browsers_to(leader_term.answering.proxy.receive)
             leave_word(self.settings.common, self._told(), self.settings)
@@ -229,7 +228,7 @@ class Server:
             await leader_term.work.broken()
         finally:
             self.metrics.leading(False)
-            self._router.to(Nobody())
+            self._router.route_to(RefusalRoute())
             self._browsers_to(refuse)
             self.leader_term = None
             await leader_term.close(deposed=self._election.role != Leading(epoch))
@@ -239,31 +238,31 @@ class Server:
         if way is None:
             why = f"the leading server at {leader} is on another machine: servers need tls_cert, or --insecure"
             log.error("cannot follow", why=why)
-            self._router.to(Nobody(why))
+            self._router.route_to(RefusalRoute(why))
             await self._settle()
             await _for_ever()
-        self._router.to(way)
+        self._router.route_to(way)
         self._browsers_to(way_of_browsers(leader, self.settings))
         try:
             await self._settle()
             await _for_ever()
         finally:
-            self._router.to(Nobody())
+            self._router.route_to(RefusalRoute())
             self._browsers_to(refuse)
             await way.close()
 
     async def _wait_for_a_leader(self) -> NoReturn:
-        self._router.to(Nobody())
+        self._router.route_to(RefusalRoute())
         await asyncio.sleep(_PATIENCE_SECONDS)
         assert self._listening is not None
-        await self._listening.show_health(serving=False)
+        await self._listening.set_health(serving=False)
         log.warning("no server leads", seconds=_PATIENCE_SECONDS)
         await _for_ever()
 
     async def _settle(self) -> None:
         """The role is played."""
         assert self._listening is not None
-        await self._listening.show_health(serving=True)
+        await self._listening.set_health(serving=True)
         self._settled.set()
 
     def _told(self) -> str:

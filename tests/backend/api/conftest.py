@@ -37,13 +37,13 @@ from hai.v1.watch_service_pb2_grpc import WatchServiceStub
 from hai.v1.webhook_service_pb2_grpc import WebhookServiceStub
 from hai_backend.api.agents.protocols import AgentDeps
 from hai_backend.api.agents.service import AgentService
-from hai_backend.api.assemble import Parts, serve
+from hai_backend.api.assemble import ApiDeps, serve
 from hai_backend.api.containers.containers import NoBrowsers
 from hai_backend.api.environments.environments import Environments
 from hai_backend.api.environments.pinning import EnvironmentPinning
 from hai_backend.api.request.limits import CallLimits
 from hai_backend.api.scheduling.forecasts import Forecasts
-from hai_backend.api.server.server import Endpoint, Listening
+from hai_backend.api.server.server import ApiServer, Endpoint
 from hai_backend.api.tasks import watch
 from hai_backend.api.webhooks.service import WebhookDeps
 from hai_backend.api.workspaces.access import Workspaces
@@ -142,7 +142,7 @@ class Platform:
     registries: KnownImages = field(default_factory=KnownImages)
     image_check: str = ""
     launcher: str = "process"
-    service: Listening | None = None
+    service: ApiServer | None = None
     calls: list[tuple[str, str]] = field(default_factory=list)
     wheel_bytes: list[int] = field(default_factory=list)
     letters: list[WebhookRequest] = field(default_factory=list)
@@ -176,7 +176,7 @@ class Platform:
             await self.directory.create_user(user)
         await self.cluster.update_nodes([Node(f"n{i}", gpus=8) for i in range(4)])
         await self.task_manager.load()
-        self.service = await serve(self.parts(), Endpoint("127.0.0.1:0", limits=self.limits))
+        self.service = await serve(self.api_deps(), Endpoint("127.0.0.1:0", limits=self.limits))
 
     @cached_property
     def environments(self) -> Environments:
@@ -203,8 +203,8 @@ class Platform:
         notifying = Notifications(self.store, known, self.clock, post, terms, asyncio.ensure_future)
         return WebhookDeps(known, notifying, origins, self.clock)
 
-    def parts(self) -> Parts:
-        return Parts(
+    def api_deps(self) -> ApiDeps:
+        return ApiDeps(
             store=self.store,
             clock=self.clock,
             directory=self.directory,
@@ -217,22 +217,22 @@ class Platform:
             workspaces=self.workspaces,
             environments=self.environments,
             haienv=self.haienv,
-            wheels=self.home / "wheels",
-            pins=self.pins,
+            wheels_directory=self.home / "wheels",
+            workspace_pins=self.pins,
             agents=AgentService(self._agent_ports()),
-            hub=self.hub,
+            connected_agents=self.hub,
             tunnels=self.tunnels,
-            board=self.board,
+            service_states=self.board,
             browsers=NoBrowsers(),
-            forecasting=Forecasts(self.scheduling, Policy(), self.clock),
+            forecasts=Forecasts(self.scheduling, Policy(), self.clock),
             webhooks=self.webhook_rooms,
             remove_container=self._nothing_to_remove,
             registries=self.registries,
             image_check=self.image_check,
             launcher=self.launcher,
             launcher_images=frozenset({"default", "of-the-launcher"}),
-            wheels_kept=self.wheel_bytes.append,
-            observe=lambda method, code, seconds: self.calls.append((method, code)),
+            record_wheel_bytes=self.wheel_bytes.append,
+            observe_call=lambda method, code, seconds: self.calls.append((method, code)),
         )
 
     async def _nothing_to_remove(self, task_id: int) -> None:

@@ -23,7 +23,7 @@ from hai.client.errors import (
 )
 from hai.client.profile import Profile
 from hai.v1.tunnel_pb2 import TerminalSize, TunnelTarget
-from hai_backend.api.server.forwarding import Forwarding
+from hai_backend.api.server.forwarding import LeaderRoute
 from hai_backend.api.server.router import Router
 from hai_backend.api.server.server import Endpoint, build_server
 from hai_backend.launch import processes
@@ -287,8 +287,8 @@ async def test_a_follower_passes_tunnels_and_browsers_on(cluster: ServiceCluster
     router, door = Router(), Listener("127.0.0.1", 0)
     follower = build_server(Endpoint("127.0.0.1:0"), router)
     await follower.start()
-    leader = Forwarding(cluster.server.profile.server, None)
-    router.to(leader)
+    leader = LeaderRoute(cluster.server.profile.server, None)
+    router.route_to(leader)
     opened = await cluster.client.containers.open(task.id)
     port = int(opened.url.rpartition(":")[2].rstrip("/"))
     door.set_receiver(forward_to("127.0.0.1", port, "127.0.0.2"))

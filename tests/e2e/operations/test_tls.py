@@ -27,8 +27,7 @@ from hai.client.errors import Unreachable, Untrusted
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import TaskOutcome
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
-from hai_backend.api.server.certificate_reload import CertificateReload
-from hai_backend.api.server.certificates import Certificates, tls_context
+from hai_backend.api.server.certificates import CertificateReload, Certificates, tls_context
 from hai_backend.controllers.aio.clock import SystemClock
 from hai_backend.domain.errors import Unavailable
 from hai_backend.launch.local_launcher import sweep
@@ -296,7 +295,7 @@ async def test_a_certificate_that_was_replaced_is_shown_from_then_on(
                 assert await asyncio.to_thread(shown_at, door, ours.file) == old
             old_end = (await before.server.info()).certificate_expire_time
             new = in_file(ours.sign("server", HERE, days=300)["tls_cert"])
-            await renewing.look()
+            await renewing.reload()
             new_end = (await before.server.info()).certificate_expire_time
             assert 0 < old_end.seconds - time.time() < 299 * 86_400 < new_end.seconds - time.time()
             for door in doors:
@@ -340,16 +339,16 @@ async def test_a_certificate_that_is_half_there_is_not_shown(
         for half in (fine[: len(fine) // 2], b""):
             (tmp_path / broken).write_bytes(half)
             with capture_logs() as logs:
-                await renewing.look()
-                await renewing.look()
+                await renewing.reload()
+                await renewing.reload()
             (line,) = logs
-            assert line["event"] == "the certificate cannot be read anew; the one of before stays"
+            assert line["event"] == "cannot reload the certificate; the previous one stays in use"
             assert str(tmp_path / broken) in line["why"]
             assert await asyncio.to_thread(shown_at, address, ours.file) == old
             (tmp_path / broken).write_bytes(fine)
-            await renewing.look()
+            await renewing.reload()
         new = in_file(ours.sign("server", HERE)["tls_cert"])
-        await renewing.look()
+        await renewing.reload()
         assert await asyncio.to_thread(shown_at, address, ours.file) == new
 
 
@@ -364,7 +363,7 @@ async def test_pods_and_followers_get_an_authority_that_was_replaced(
             assert renewing is not None
             theirs.sign("server", HERE)
             shutil.copy(theirs.file, ours.file)
-            await renewing.look()
+            await renewing.reload()
             assert await runs(server, theirs.file, tmp_path)
 
 
@@ -385,7 +384,7 @@ async def test_when_a_certificate_expires_is_told_once_a_day(
         renewing = CertificateReload(
             Certificates(*signed.values()), "127.0.0.1:1", SystemClock(), metrics
         )
-        await renewing.look()
+        await renewing.reload()
     assert [line["event"] for line in logs if "file" in line] == said
     expires = metrics.registry.get_sample_value("hai_certificate_expiry_timestamp_seconds")
     assert expires == pytest.approx(time.time() + days * 24 * 3600, abs=600)

@@ -15,8 +15,7 @@ from hai_backend.api.artifacts.convert import (
     task_artifact_to_proto,
 )
 from hai_backend.api.request import paging
-from hai_backend.api.server import caller
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.catalog.artifact import Artifact, space_of
@@ -33,7 +32,7 @@ class ArtifactService(ArtifactServiceServicer):
     async def ListArtifacts(
         self, request: pb.ListArtifactsRequest, context: Context
     ) -> pb.ListArtifactsResponse:
-        found = sorted(await self._artifacts.visible(caller.current()), key=_sort_key)
+        found = sorted(await self._artifacts.visible(current_caller()), key=_sort_key)
         keyed = (
             (_sort_key(artifact), artifact_to_proto(artifact))
             for artifact in found
@@ -47,31 +46,31 @@ class ArtifactService(ArtifactServiceServicer):
     async def GetArtifact(
         self, request: pb.GetArtifactRequest, context: Context
     ) -> artifact_pb2.Artifact:
-        return artifact_to_proto(await self._artifacts.find(caller.current(), *_key(request)))
+        return artifact_to_proto(await self._artifacts.find(current_caller(), *_key(request)))
 
     async def CreateArtifact(
         self, request: pb.CreateArtifactRequest, context: Context
     ) -> artifact_pb2.Artifact:
-        new = self._read(request.artifact, caller.current().name)
-        return artifact_to_proto(await self._artifacts.create(caller.current(), new))
+        new = self._read(request.artifact, current_caller().name)
+        return artifact_to_proto(await self._artifacts.create(current_caller(), new))
 
     async def UpdateArtifact(
         self, request: pb.UpdateArtifactRequest, context: Context
     ) -> artifact_pb2.Artifact:
-        owner = request.artifact.owner or caller.current().name
+        owner = request.artifact.owner or current_caller().name
         updated = self._read(request.artifact, owner)
-        return artifact_to_proto(await self._artifacts.update(caller.current(), updated))
+        return artifact_to_proto(await self._artifacts.update(current_caller(), updated))
 
     async def DeleteArtifact(
         self, request: pb.DeleteArtifactRequest, context: Context
     ) -> pb.DeleteArtifactResponse:
-        await self._artifacts.delete(caller.current(), *_key(request))
+        await self._artifacts.delete(current_caller(), *_key(request))
         return pb.DeleteArtifactResponse()
 
     async def ListTaskArtifacts(
         self, request: pb.ListTaskArtifactsRequest, context: Context
     ) -> pb.ListTaskArtifactsResponse:
-        identity = caller.current()
+        identity = current_caller()
         task = await self._access.visible(identity, request.task_id)
         found = await self._artifacts.of_task(identity, task)
         return pb.ListTaskArtifactsResponse(
@@ -81,7 +80,7 @@ class ArtifactService(ArtifactServiceServicer):
     async def MapArtifact(
         self, request: pb.MapArtifactRequest, context: Context
     ) -> artifact_pb2.TaskArtifact:
-        identity, direction = caller.current(), direction_from_proto(request.direction)
+        identity, direction = current_caller(), direction_from_proto(request.direction)
         task = await self._access.steerable(identity, request.task_id)
         space = space_of(request.user_group, task.user)
         version = request.version or DEFAULT_VERSION
@@ -93,7 +92,7 @@ class ArtifactService(ArtifactServiceServicer):
         self, request: pb.UnmapArtifactRequest, context: Context
     ) -> pb.UnmapArtifactResponse:
         directions = directions_from_proto(request.direction)
-        task = await self._access.steerable(caller.current(), request.task_id)
+        task = await self._access.steerable(current_caller(), request.task_id)
         await self._artifacts.unmap(task, directions)
         return pb.UnmapArtifactResponse()
 
@@ -102,7 +101,7 @@ class ArtifactService(ArtifactServiceServicer):
 
 
 def _key(request: pb.GetArtifactRequest | pb.DeleteArtifactRequest) -> tuple[str, str, str]:
-    space = space_of(request.user_group, request.owner or caller.current().name)
+    space = space_of(request.user_group, request.owner or current_caller().name)
     return space, request.name, request.version or DEFAULT_VERSION
 
 

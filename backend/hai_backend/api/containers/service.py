@@ -12,8 +12,7 @@ from hai.v1 import container_service_pb2 as pb
 from hai.v1.container_service_pb2_grpc import ContainerServiceServicer
 from hai_backend.api.containers.containers import Browsers, container_to_proto, is_main, web_service
 from hai_backend.api.protocols import TaskManager
-from hai_backend.api.server import caller
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.api.tunnels.service import running_rank
 from hai_backend.auth.permissions import require_oneself
@@ -57,12 +56,12 @@ class ContainerService(ContainerServiceServicer):
     async def GetContainer(
         self, request: pb.GetContainerRequest, context: Context
     ) -> container_pb2.Container:
-        return self._to_proto(await self._deps.access.visible(caller.current(), request.id))
+        return self._to_proto(await self._deps.access.visible(current_caller(), request.id))
 
     async def OpenContainer(
         self, request: pb.OpenContainerRequest, context: Context
     ) -> pb.OpenContainerResponse:
-        identity = caller.current()
+        identity = current_caller()
         task = await self._deps.access.visible(identity, request.id)
         require_oneself(identity, task.spec, f"dev container {task.id}")
         if task.state is TaskState.FINISHED:
@@ -79,7 +78,7 @@ class ContainerService(ContainerServiceServicer):
     async def ControlService(
         self, request: pb.ControlServiceRequest, context: Context
     ) -> container_pb2.Container:
-        task = await self._deps.access.steerable(caller.current(), request.id)
+        task = await self._deps.access.steerable(current_caller(), request.id)
         if request.action not in _ACTIONS:
             raise Invalid((Violation("action", "must be start, stop or restart"),))
         service = next((s for s in task.spec.services if s.name == request.service), None)
@@ -101,21 +100,21 @@ class ContainerService(ContainerServiceServicer):
     async def RenewContainer(
         self, request: pb.RenewContainerRequest, context: Context
     ) -> container_pb2.Container:
-        task, user = await self._get_container(request.id), caller.current().name
+        task, user = await self._get_container(request.id), current_caller().name
         return self._to_proto(await self._deps.task_manager.apply(task.id, ev.Renewed(user)))
 
     async def DeleteContainer(
         self, request: pb.DeleteContainerRequest, context: Context
     ) -> pb.DeleteContainerResponse:
         task = await self._get_container(request.id)
-        task = await self._deps.task_manager.stop(task.id, caller.current().name, None)
+        task = await self._deps.task_manager.stop(task.id, current_caller().name, None)
         await self._wait_finished(task)
         if not request.keep_files:
             await self._deps.remove_directory(task.id)
         return pb.DeleteContainerResponse()
 
     async def _get_container(self, task_id: int) -> Task:
-        task = await self._deps.access.steerable(caller.current(), task_id)
+        task = await self._deps.access.steerable(current_caller(), task_id)
         if task.spec.task_type is not TaskType.JUPYTER:
             raise Conflict(f"task {task.id} is not a dev container", reason="NO_CONTAINER")
         return task

@@ -8,8 +8,7 @@ from hai.v1 import dataset_pb2
 from hai.v1 import dataset_service_pb2 as pb
 from hai.v1.dataset_service_pb2_grpc import DatasetServiceServicer
 from hai_backend.api.datasets.convert import DEFAULT_VERSION, dataset_from_proto, dataset_to_proto
-from hai_backend.api.server import caller
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.auth.permissions import Identity, require_reach
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.accounts.right import Right
@@ -40,7 +39,7 @@ class DatasetService(DatasetServiceServicer):
     async def CreateDataset(
         self, request: pb.CreateDatasetRequest, context: Context
     ) -> dataset_pb2.Dataset:
-        identity = caller.current()
+        identity = current_caller()
         dataset = dataset_from_proto(request.dataset, identity.name, self._clock.now())
         _require_may_create(identity, dataset)
         async with self._write_lock:
@@ -51,7 +50,7 @@ class DatasetService(DatasetServiceServicer):
     async def DeleteDataset(
         self, request: pb.DeleteDatasetRequest, context: Context
     ) -> pb.DeleteDatasetResponse:
-        identity, dataset = caller.current(), await self._find(request.name, request.version)
+        identity, dataset = current_caller(), await self._find(request.name, request.version)
         if dataset.owner != identity.name and not _manages(identity):
             raise Denied(f"{dataset} belongs to {dataset.owner}; only its owner may delete it")
         require_reach(identity, dataset.owner, str(dataset))
@@ -59,13 +58,13 @@ class DatasetService(DatasetServiceServicer):
         return pb.DeleteDatasetResponse()
 
     async def _visible(self) -> list[Dataset]:
-        identity = caller.current()
+        identity = current_caller()
         return [d for d in await self._store.records(Dataset) if _may_see(identity, d)]
 
     async def _find(self, name: str, version: str) -> Dataset:
         version = version or DEFAULT_VERSION
         found = await self._store.records(Dataset, name=name, version=version)
-        if found and _may_see(caller.current(), found[0]):
+        if found and _may_see(current_caller(), found[0]):
             return found[0]
         raise NotFound(f"dataset {name}:{version} not found; `hai dataset list` shows them")
 

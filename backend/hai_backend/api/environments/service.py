@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from hai.v1 import environment_pb2
 from hai.v1 import environment_service_pb2 as pb
 from hai.v1.environment_service_pb2_grpc import EnvironmentServiceServicer
+from hai_backend.api.audit.rows import describe_change
 from hai_backend.api.environments.build import BuildRequest, EnvironmentBuilder
 from hai_backend.api.environments.convert import (
     description_to_proto,
@@ -17,8 +18,7 @@ from hai_backend.api.environments.convert import (
 )
 from hai_backend.api.environments.environments import Environments
 from hai_backend.api.environments.uses import layers_in_use, require_unused
-from hai_backend.api.server import audit, caller
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import require_reach
 from hai_backend.controllers.aio.clock import Clock
@@ -47,14 +47,14 @@ class EnvironmentService(EnvironmentServiceServicer):
     async def ListEnvironments(
         self, request: pb.ListEnvironmentsRequest, context: Context
     ) -> pb.ListEnvironmentsResponse:
-        found = await self._environments.visible(caller.current())
+        found = await self._environments.visible(current_caller())
         messages = [self._to_proto(e) for e in found if request.owner in ("", e.owner)]
         used = await self._in_use() if request.layers_in_use else ()
         root = str(self._environments.root)
         return pb.ListEnvironmentsResponse(environments=messages, root=root, layers_in_use=used)
 
     async def _in_use(self) -> list[str]:
-        return sorted(await layers_in_use(self._environments, caller.current().name))
+        return sorted(await layers_in_use(self._environments, current_caller().name))
 
     async def GetEnvironment(
         self, request: pb.GetEnvironmentRequest, context: Context
@@ -64,14 +64,14 @@ class EnvironmentService(EnvironmentServiceServicer):
     async def RegisterEnvironment(
         self, request: pb.RegisterEnvironmentRequest, context: Context
     ) -> environment_pb2.Environment:
-        identity = caller.current()
+        identity = current_caller()
         reported = environment_from_proto(request.environment, identity.name, self._clock.now())
         return self._to_proto(await self._environments.register(reported))
 
     async def DeleteEnvironment(
         self, request: pb.DeleteEnvironmentRequest, context: Context
     ) -> pb.DeleteEnvironmentResponse:
-        identity = caller.current()
+        identity = current_caller()
         found = await self._find(request.name, request.owner)
         if found.owner != identity.name and not identity.administers:
             raise Denied(
@@ -109,8 +109,10 @@ class EnvironmentService(EnvironmentServiceServicer):
         first = await anext(request_iterator, pb.BuildEnvironmentRequest())
         if first.WhichOneof("message") != "description":
             raise Invalid((Violation("description", "must be the first message of a build"),))
-        audit.tell(f"name={first.description.name[:64]!r} parent={first.description.parent[:64]!r}")
-        build_request = await self._builder.prepare(caller.current(), first.description)
+        describe_change(
+            f"name={first.description.name[:64]!r} parent={first.description.parent[:64]!r}"
+        )
+        build_request = await self._builder.prepare(current_caller(), first.description)
         missing = pb.MissingWheels(sha256=self._builder.missing(build_request))
         yield pb.BuildEnvironmentResponse(missing=missing)
         await self._receive(build_request, request_iterator)
@@ -142,7 +144,7 @@ class EnvironmentService(EnvironmentServiceServicer):
                 upload.discard()
 
     async def _find(self, name: str, owner: str) -> Environment:
-        identity = caller.current()
+        identity = current_caller()
         full_name = EnvironmentName(owner or identity.name, name)
         return await self._environments.find(identity, full_name)
 

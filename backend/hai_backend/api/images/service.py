@@ -15,8 +15,7 @@ from hai_backend.api.images.convert import (
     registry_to_proto,
 )
 from hai_backend.api.images.images import Images
-from hai_backend.api.server import caller
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.domain.catalog.image import Image, Registry, repository_path
 from hai_backend.domain.errors import NotFound
 from hai_backend.store.base import Store
@@ -33,7 +32,7 @@ class ImageService(ImageServiceServicer):
     async def ListImages(
         self, request: pb.ListImagesRequest, context: Context
     ) -> pb.ListImagesResponse:
-        found = await self._images.visible(caller.current())
+        found = await self._images.visible(current_caller())
         return pb.ListImagesResponse(images=map(image_to_proto, found))
 
     async def SetImage(self, request: pb.SetImageRequest, context: Context) -> image_pb2.Image:
@@ -64,14 +63,14 @@ class ImageService(ImageServiceServicer):
     async def ListImageTags(
         self, request: pb.ListImageTagsRequest, context: Context
     ) -> pb.ListImageTagsResponse:
-        found = await self._images.find(caller.current(), request.image)
+        found = await self._images.find(current_caller(), request.image)
         tags = await self._images.tags(found)
         return pb.ListImageTagsResponse(repository=repository_path(found), tags=tags)
 
     async def CheckImage(
         self, request: pb.CheckImageRequest, context: Context
     ) -> image_pb2.ImageCheck:
-        found = await self._images.find(caller.current(), request.image)
+        found = await self._images.find(current_caller(), request.image)
         digest = await self._images.digest(found)
         return image_pb2.ImageCheck(
             image=request.image,

@@ -8,8 +8,7 @@ from hai.v1 import message_service_pb2 as pb
 from hai.v1.message_service_pb2_grpc import MessageServiceServicer
 from hai_backend.api.request.convert_time import timestamp
 from hai_backend.api.request.field_checks import NAME, Rules
-from hai_backend.api.server import caller
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.users.convert import NAME_RULE, expiry
 from hai_backend.auth.directory import Directory
 from hai_backend.controllers.aio.clock import Clock
@@ -32,7 +31,7 @@ class MessageService(MessageServiceServicer):
     async def ListMessages(
         self, request: pb.ListMessagesRequest, context: Context
     ) -> pb.ListMessagesResponse:
-        identity, now = caller.current(), self._clock.now()
+        identity, now = current_caller(), self._clock.now()
         if request.all and not identity.operates:
             raise Denied("all messages are for operators only", reason="ROLE_TOO_LOW")
         shown = (
@@ -54,7 +53,7 @@ class MessageService(MessageServiceServicer):
                 told.subject,
                 told.subject_is_group,
                 told.text,
-                caller.current().name,
+                current_caller().name,
                 now,
                 expires,
             )

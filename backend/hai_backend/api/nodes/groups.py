@@ -10,12 +10,12 @@ from typing import Any
 
 from hai.v1 import node_pb2
 from hai.v1.node_service_pb2 import UpdateGroupRequest
+from hai_backend.api.audit.rows import describe_change
 from hai_backend.api.nodes.allocation import nodes_held, tasks_holding
 from hai_backend.api.nodes.group_capacity import Capacity
 from hai_backend.api.nodes.group_changes import changed
 from hai_backend.api.protocols import Cluster, Scheduling, TaskManager
 from hai_backend.api.scheduling.convert_policy import effect_to_proto, policy_to_proto
-from hai_backend.api.server import audit
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.task import Task
@@ -57,7 +57,7 @@ class NodeGroups:
             group = changed(before, request, self._rooms.policy)
             self._refuse_repacking(before, group)
             await cluster.save_group(group)
-        audit.tell(difference(before, group, self._rooms.policy))
+        describe_change(difference(before, group, self._rooms.policy))
         self._rooms.capacity.forget()
         return (await self._messages([group]))[0]
 

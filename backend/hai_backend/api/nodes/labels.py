@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from hai.v1 import node_service_pb2 as pb
+from hai_backend.api.audit.rows import describe_change
 from hai_backend.api.request import limits
 from hai_backend.api.request.field_checks import LABEL, Rules
-from hai_backend.api.server import audit
 from hai_backend.domain.node import Labels
 
 _WORD = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -56,7 +56,7 @@ def change(before: Labels, request: pb.LabelNodeRequest) -> Labels:
         rules.add("labels", f"would be {len(labels)} labels; at most {limits.LABELS} are allowed")
         rules.check()
     after = tuple(sorted(labels.items()))
-    audit.tell(difference(before, after))
+    describe_change(difference(before, after))
     return after
 
 

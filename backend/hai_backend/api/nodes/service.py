@@ -15,8 +15,7 @@ from hai_backend.api.request import limits, paging
 from hai_backend.api.request.chunking import by_size
 from hai_backend.api.request.field_checks import Rules
 from hai_backend.api.scheduling.snapshot_dump import dump
-from hai_backend.api.server import caller
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.domain.errors import Conflict, NotFound
 from hai_backend.domain.node import Node
@@ -79,14 +78,14 @@ class NodeService(NodeServiceServicer):
 
     async def CordonNode(self, request: pb.CordonNodeRequest, context: Context) -> node_pb2.Node:
         reason = _reason(request.reason)
-        await self._cluster.set_cordoned(request.name, True, reason, caller.current().name)
+        await self._cluster.set_cordoned(request.name, True, reason, current_caller().name)
         return self._one(request.name)
 
     async def UncordonNode(
         self, request: pb.UncordonNodeRequest, context: Context
     ) -> node_pb2.Node:
         had = self._cluster.nodes().get(request.name)
-        now = await self._cluster.set_cordoned(request.name, False, "", caller.current().name)
+        now = await self._cluster.set_cordoned(request.name, False, "", current_caller().name)
         if now.held:
             raise Conflict(
                 _still_closed(now, lifted=had is not None and had.cordoned), reason="NODE_HELD"
@@ -94,7 +93,7 @@ class NodeService(NodeServiceServicer):
         return self._one(request.name)
 
     async def DrainNode(self, request: pb.DrainNodeRequest, context: Context) -> node_pb2.Node:
-        await self._cluster.drain(request.name, _reason(request.reason), caller.current().name)
+        await self._cluster.drain(request.name, _reason(request.reason), current_caller().name)
         return self._one(request.name)
 
     async def LabelNode(self, request: pb.LabelNodeRequest, context: Context) -> node_pb2.Node:
@@ -131,7 +130,7 @@ class NodeService(NodeServiceServicer):
         return entry_to_proto(found[0], found[1], self._sees())
 
     def _sees(self) -> Callable[[int], bool]:
-        identity = caller.current()
+        identity = current_caller()
         return lambda task_id: self._access.sees_unfinished(identity, task_id)
 
 

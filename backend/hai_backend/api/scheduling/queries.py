@@ -17,7 +17,7 @@ from hai_backend.api.scheduling.forecasts import with_start
 from hai_backend.api.scheduling.what_if import Insight
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.api.tasks.convert import redacted, task_to_proto
-from hai_backend.api.tasks.dependencies import TaskDeps
+from hai_backend.api.tasks.service_deps import TaskDeps
 from hai_backend.auth.permissions import Identity
 from hai_backend.domain.scheduling.plan import Wait
 from hai_backend.domain.task import Task
@@ -26,26 +26,26 @@ from hai_backend.domain.task import Task
 class Explanations:
     """Answers show of other users' tasks only what their callers may see."""
 
-    def __init__(self, rooms: TaskDeps, access: TaskAccess) -> None:
-        self._rooms = rooms
+    def __init__(self, deps: TaskDeps, access: TaskAccess) -> None:
+        self._deps = deps
         self._access = access
 
     async def rehearse(self, identity: Identity, task: Task) -> pb.DryRunTaskResponse:
         """What would come of a task that has been checked and not submitted."""
-        found = await self._rooms.foresight.rehearse(task)
+        found = await self._deps.what_if.rehearse(task)
         facts = self._facts(identity, task, found.dry_run.wait, found.insight)
         return await asyncio.to_thread(rehearsed, facts, found.dry_run)
 
     async def explain(self, identity: Identity, task: Task) -> pb.ExplainTaskResponse:
         """Why a task waits, when it is expected to start, and why it was suspended before."""
-        rooms, group = self._rooms, task.spec.resource.group
-        wait = (await rooms.scheduling.waits(group)).get(task.id)
-        insight = await rooms.foresight.insight(task.id, wait.ahead) if wait else Insight()
-        history = suspensions(await rooms.store.task_events(task.id))
+        deps, group = self._deps, task.spec.resource.group
+        wait = (await deps.scheduling.waits(group)).get(task.id)
+        insight = await deps.what_if.insight(task.id, wait.ahead) if wait else Insight()
+        history = suspensions(await deps.store.task_events(task.id))
         facts = self._facts(identity, task, wait, insight, history)
         answer = await asyncio.to_thread(explain, facts)
         if answer.HasField("waiting"):
-            starts = await rooms.forecasting.starts([(task.id, group)])
+            starts = await deps.forecasts.starts([(task.id, group)])
             answer.waiting.predicted_start.CopyFrom(starts[task.id])
         return answer
 
@@ -61,23 +61,23 @@ class Explanations:
         return Facts(
             task=task,
             wait=wait,
-            unfinished=dict(self._rooms.task_manager.unfinished()),
-            nodes=dict(self._rooms.cluster.nodes()),
-            quotas=self._rooms.directory.quota_rows_of(task.user, self._rooms.clock.now()),
+            unfinished=dict(self._deps.task_manager.unfinished()),
+            nodes=dict(self._deps.cluster.nodes()),
+            quotas=self._deps.directory.quota_rows_of(task.user, self._deps.clock.now()),
             history=history,
-            now=self._rooms.clock.now(),
+            now=self._deps.clock.now(),
             sees=lambda other: self._access.sees(identity, other),
             insight=insight,
-            lease=self._rooms.timing.lease,
+            lease=self._deps.timing.lease,
         )
 
     async def queue(self, identity: Identity, group: str) -> pb.ListQueueResponse:
         """Who waits, in order, as far as one answer may be long; `group`: only of that one."""
-        waits = await self._rooms.scheduling.waits(group)
-        tasks = [*self._rooms.task_manager.unfinished().values()]
+        waits = await self._deps.scheduling.waits(group)
+        tasks = [*self._deps.task_manager.unfinished().values()]
         first = await asyncio.to_thread(_first, tasks, group, waits)
         seen = {t.id: t.spec.resource.group for t in first if self._access.sees(identity, t)}
-        starts = await self._rooms.forecasting.starts(seen.items())
+        starts = await self._deps.forecasts.starts(seen.items())
         return await asyncio.to_thread(_queue, first, waits, starts)
 
 

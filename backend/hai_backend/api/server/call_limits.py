@@ -1,4 +1,4 @@
-"""How much one user may ask at once: a token bucket for calls, a count for open streams."""
+"""Limits the calls of each user: a token bucket for calls, a count of open streams."""
 
 from __future__ import annotations
 
@@ -9,37 +9,35 @@ from contextlib import contextmanager
 from hai_backend.api.request.limits import CallLimits
 from hai_backend.domain.errors import Exhausted
 
-_REMEMBERED = 10_000  # users; full buckets are forgotten beyond that
+_MAX_BUCKETS = 10_000  # of users; beyond this number all buckets are dropped and start full
 
 
 class CallLimiter:
-    """`monotonic` says seconds; tests pass their own."""
-
     def __init__(self, limits: CallLimits, monotonic: Callable[[], float]) -> None:
         self._limits = limits
         self._monotonic = monotonic
         self._buckets: dict[str, tuple[float, float]] = {}
         self._streams: Counter[str] = Counter()
 
-    def call(self, user: str) -> None:
-        """Count one call. Raises Exhausted, saying when to try again."""
+    def count_call(self, user: str) -> None:
+        """Count one call. Raises Exhausted with the time after which to retry."""
         now, rate = self._monotonic(), self._limits.calls_per_second
-        left, since = self._buckets.get(user, (self._limits.calls_at_once, now))
-        left = min(self._limits.calls_at_once, left + (now - since) * rate)
-        if left < 1.0:
-            wait = (1.0 - left) / rate
+        tokens, updated_at = self._buckets.get(user, (self._limits.calls_at_once, now))
+        tokens = min(self._limits.calls_at_once, tokens + (now - updated_at) * rate)
+        if tokens < 1.0:
+            wait = (1.0 - tokens) / rate
             raise Exhausted(
-                f"{user} calls more than {rate:g} times a second; try again in {wait:.3f} s",
+                f"{user} makes more than {rate:g} calls a second; try again in {wait:.3f} s",
                 reason="RATE_LIMITED",
                 retry_after=wait,
             )
-        if len(self._buckets) > _REMEMBERED:
+        if len(self._buckets) > _MAX_BUCKETS:
             self._buckets.clear()
-        self._buckets[user] = (left - 1.0, now)
+        self._buckets[user] = (tokens - 1.0, now)
 
     @contextmanager
-    def stream(self, user: str) -> Iterator[None]:
-        """Count a stream while it is open. Raises Exhausted."""
+    def count_stream(self, user: str) -> Iterator[None]:
+        """Count a stream for as long as the context is open. Raises Exhausted."""
         if self._streams[user] >= self._limits.open_streams:
             raise Exhausted(
                 f"{user} has {self._limits.open_streams} open streams, which is the limit; close some",

@@ -1,8 +1,8 @@
-"""Domain errors become statuses here, and nowhere else.
+"""Converts errors of the domain to gRPC statuses. No other module does so.
 
 Every status carries google.rpc details: ErrorInfo (reason, domain "hai.dev"), BadRequest with every violation, and
-RetryInfo where waiting helps. What we did not expect becomes INTERNAL with an incident id: the log has the trace, the
-caller has not.
+RetryInfo where waiting helps. An unexpected error becomes INTERNAL with an incident id. The log has its traceback; the
+caller gets the id only.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from hai_backend.domain import errors
 log = structlog.get_logger()
 
 DOMAIN = "hai.dev"
-# Statuses travel in HTTP/2 trailers, of which clients take 8 KiB by default, and details come base64-encoded.
+# Statuses travel in HTTP/2 trailers with base64-encoded details. Clients accept trailers of 8 KiB by default.
 _MESSAGE_BYTES = 1024
-_TRACE_CHARS = 16_384  # of an incident; a request may be megabytes, and in its error
+_TRACE_CHARS = 16_384  # An error may quote a request of megabytes
 _VIOLATION_BYTES = 3072
 
 _CODES: tuple[tuple[type[errors.HaiError], grpc.StatusCode], ...] = (
@@ -39,19 +39,19 @@ _CODES: tuple[tuple[type[errors.HaiError], grpc.StatusCode], ...] = (
 )
 _CODES_BY_REASON = {
     "NAME_TAKEN": grpc.StatusCode.ALREADY_EXISTS,
-    "REVISION_CHANGED": grpc.StatusCode.ABORTED,  # look again, then repeat
+    "REVISION_CHANGED": grpc.StatusCode.ABORTED,  # the client reads the new state and repeats the call
     "CONTENT_CHANGED": grpc.StatusCode.ABORTED,
 }
 
 
 class Expired(errors.HaiError):
-    """A call took longer than the server lets one take."""
+    """A call exceeded the time limit of the server."""
 
     reason = "DEADLINE_EXCEEDED"
 
 
 def code_of(error: BaseException) -> grpc.StatusCode:
-    """The canonical code of an error."""
+    """Return the canonical code of an error."""
     if isinstance(error, Expired):
         return grpc.StatusCode.DEADLINE_EXCEEDED
     if isinstance(error, errors.Conflict) and error.reason in _CODES_BY_REASON:
@@ -62,25 +62,27 @@ def code_of(error: BaseException) -> grpc.StatusCode:
 
 
 def status_of(error: BaseException, method: str) -> status_pb2.Status:
-    """The whole answer; logs what we did not expect."""
+    """Return the status that the caller of `method` gets. Logs an unexpected error."""
     code = code_of(error)
     if code is grpc.StatusCode.INTERNAL or not isinstance(error, errors.HaiError):
-        return _incident(error, method)
-    status = status_pb2.Status(code=code.value[0], message=_cut(redact(str(error)), _MESSAGE_BYTES))
-    status.details.extend(_packed(detail) for detail in _details(error))
+        return _internal_status(error, method)
+    status = status_pb2.Status(
+        code=code.value[0], message=_truncate(redact(str(error)), _MESSAGE_BYTES)
+    )
+    status.details.extend(_pack(detail) for detail in _details(error))
     return status
 
 
-def _incident(error: BaseException, method: str) -> status_pb2.Status:
+def _internal_status(error: BaseException, method: str) -> status_pb2.Status:
     incident = secrets.token_hex(4)
-    # No exc_info: some renderers print locals, hence secrets
+    # No exc_info: some log renderers print local variables, which may hold secrets
     trace = "".join(traceback.format_exception(error))
     log.error("call failed", method=method, incident=incident, trace=trace[-_TRACE_CHARS:])
-    message = f"the server made an error (incident {incident}); its log tells more, an operator can read it"
+    message = f"internal error of the server (incident {incident}); ask an operator to look it up in the server log"
     info = error_details_pb2.ErrorInfo(
         reason="INTERNAL", domain=DOMAIN, metadata={"incident": incident}
     )
-    return status_pb2.Status(code=code_pb2.INTERNAL, message=message, details=[_packed(info)])
+    return status_pb2.Status(code=code_pb2.INTERNAL, message=message, details=[_pack(info)])
 
 
 def _details(error: errors.HaiError) -> Iterator[Message]:
@@ -94,26 +96,26 @@ def _details(error: errors.HaiError) -> Iterator[Message]:
 
 
 def _bad_request(violations: tuple[errors.Violation, ...]) -> error_details_pb2.BadRequest:
-    """All violations, or as many as a trailer holds and how many more there are."""
-    request, room = error_details_pb2.BadRequest(), _VIOLATION_BYTES
-    for done, violation in enumerate(violations):
-        field, message = _cut(violation.field, 200), _cut(redact(violation.message), 400)
-        room -= len(field.encode()) + len(message.encode()) + 8
-        if room < 0:
+    """Return as many violations as fit in a trailer, and the number of the others."""
+    request, free_bytes = error_details_pb2.BadRequest(), _VIOLATION_BYTES
+    for count, violation in enumerate(violations):
+        field, message = _truncate(violation.field, 200), _truncate(redact(violation.message), 400)
+        free_bytes -= len(field.encode()) + len(message.encode()) + 8
+        if free_bytes < 0:
             request.field_violations.add(
-                description=f"and {len(violations) - done} more violations"
+                description=f"and {len(violations) - count} more violations"
             )
             break
         request.field_violations.add(field=field, description=message)
     return request
 
 
-def _packed(detail: Message) -> any_pb2.Any:
+def _pack(detail: Message) -> any_pb2.Any:
     packed = any_pb2.Any()
     packed.Pack(detail)
     return packed
 
 
-def _cut(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     data = text.encode(errors="replace")
     return text if len(data) <= limit else data[: limit - 3].decode(errors="ignore") + "…"

@@ -1,7 +1,8 @@
-"""A server that does not lead passes every call on to the one that does, byte by byte.
+"""Forwards every call from a server that does not lead to the leading server, as raw bytes.
 
-It reads neither requests nor tokens: the leader's gate does. On the wire a unary call is a stream of one message, so
-one handler serves all kinds. A call is passed on once: a follower that gets such a one refuses it, so none can circle.
+The follower reads neither requests nor tokens; the leader checks them. A unary call is a stream of one message on the
+wire, so one handler serves all kinds of calls. A follower refuses a call that another follower has forwarded, so that
+no call circles.
 """
 
 from __future__ import annotations
@@ -14,23 +15,23 @@ from grpc import aio
 
 from hai.client.connection.stream_call import StreamCall
 from hai_backend.api.server import errors
-from hai_backend.api.server.handler_wrapper import Context, Handler
-from hai_backend.api.server.interceptors import abort
-from hai_backend.api.server.router import OURS, Find, Nobody
+from hai_backend.api.server.call_context import Context, Handler
+from hai_backend.api.server.call_guard import abort
+from hai_backend.api.server.router import HAI_PREFIX, FindBuiltin, RefusalRoute
 from hai_backend.domain.errors import NoLeader
 
-HOPS = "hai-hops"
-_DETAILS = "grpc-status-details-bin"
-_OF_A_CONNECTION = frozenset({"user-agent", "te", "content-type", HOPS})
-_OF_A_LOST_CONNECTION = (
+HOPS_KEY = "hai-hops"
+_DETAILS_KEY = "grpc-status-details-bin"
+_CONNECTION_KEYS = frozenset({"user-agent", "te", "content-type", HOPS_KEY})
+_CONNECTION_LOST_CODES = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.INTERNAL,  # grpc.aio, when it wrote to a call that broke, and heard no more
+    grpc.StatusCode.INTERNAL,  # from grpc.aio after a failed write to a broken call
 )
 _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
-    # the leader keeps to the limits, and so does our own door
+    # The leader and the listening side of this server enforce the limits
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.keepalive_time_ms", 10_000),
@@ -40,8 +41,8 @@ _OPTIONS = (
 )
 
 
-class Forwarding:
-    """The leader at an address, reached with these credentials (None: plaintext)."""
+class LeaderRoute:
+    """Leads to the server at the address `leader`. None as credentials means plaintext."""
 
     def __init__(self, leader: str, credentials: grpc.ChannelCredentials | None) -> None:
         self._leader = leader
@@ -52,22 +53,24 @@ class Forwarding:
         )
 
     async def close(self) -> None:
-        """End what is passed on: the callers hear that there is no leader, and ask again."""
+        """End all forwarded calls. Their callers get NoLeader and call again."""
         await self._channel.close()
 
-    async def handler(self, find: Find, details: grpc.HandlerCallDetails) -> Handler | None:
-        """See switchboard.Answering."""
-        if not details.method.startswith(OURS):
-            return await find(details)
-        if any(key == HOPS for key, _ in details.invocation_metadata or ()):
-            return await Nobody("this server does not lead any more").handler(find, details)
+    async def find_handler(
+        self, find_builtin: FindBuiltin, details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        if not details.method.startswith(HAI_PREFIX):
+            return await find_builtin(details)
+        if any(key == HOPS_KEY for key, _ in details.invocation_metadata or ()):
+            route = RefusalRoute("this server does not lead any more")
+            return await route.find_handler(find_builtin, details)
 
-        async def passed_on(requests: AsyncIterator[bytes], context: Context) -> None:
-            await self._pass_on(details.method, requests, context)
+        async def forward(requests: AsyncIterator[bytes], context: Context) -> None:
+            await self._forward(details.method, requests, context)
 
-        return grpc.stream_stream_rpc_method_handler(passed_on)
+        return grpc.stream_stream_rpc_method_handler(forward)
 
-    async def _pass_on(self, method: str, requests: AsyncIterator[bytes], context: Context) -> None:
+    async def _forward(self, method: str, requests: AsyncIterator[bytes], context: Context) -> None:
         try:
             stream: StreamCall[bytes, bytes] = StreamCall(
                 self._channel.stream_stream(method)(
@@ -76,12 +79,12 @@ class Forwarding:
                     metadata=_metadata(context),
                 )
             )
-        except aio.UsageError:  # it came while we were closed
+        except aio.UsageError:  # the channel was closed in the meantime
             end = aio.AioRpcError(grpc.StatusCode.CANCELLED)
         else:
-            end = await _answers(stream, context)
+            end = await _return_responses(stream, context)
         code, trailer = end.code(), tuple(end.trailing_metadata() or ())
-        if _lost(code, trailer):
+        if _is_connection_lost(code, trailer):
             why = f"the leading server at {self._leader} was lost; try again in a moment"
             await abort(context, errors.status_of(NoLeader(why), method))
         if code is not grpc.StatusCode.OK:
@@ -89,28 +92,28 @@ class Forwarding:
         context.set_trailing_metadata(trailer)
 
 
-async def _answers(stream: StreamCall[bytes, bytes], context: Context) -> aio.AioRpcError:
-    """Pass on what the leader answers. Returns how the call ended; CANCELLED also when we are closed."""
+async def _return_responses(stream: StreamCall[bytes, bytes], context: Context) -> aio.AioRpcError:
+    """Send the leader's responses to the caller. Return how the call ended: CANCELLED if the route was closed."""
     try:
         if initial := tuple(await stream.initial_metadata() or ()):
             await context.send_initial_metadata(initial)
-        async for answer in stream:  # also those that came before a write failed
-            await context.write(answer)
+        async for response in stream:  # yields also responses that arrived before a failed write
+            await context.write(response)
     except aio.AioRpcError:
-        pass  # the status says the same
+        pass  # stream.status() returns the same error
     finally:
         stream.cancel("the caller left")
     return await stream.status()
 
 
 def _metadata(context: Context) -> tuple[tuple[str, str | bytes], ...]:
-    sent = context.invocation_metadata() or ()
-    kept = ((k, v) for k, v in sent if k not in _OF_A_CONNECTION and not k.startswith("grpc-"))
-    return (*kept, (HOPS, "1"))
+    received = context.invocation_metadata() or ()
+    forwarded = (
+        (k, v) for k, v in received if k not in _CONNECTION_KEYS and not k.startswith("grpc-")
+    )
+    return (*forwarded, (HOPS_KEY, "1"))
 
 
-def _lost(code: grpc.StatusCode, trailer: Sequence[Any]) -> bool:
-    """True when the connection, not the leader, has ended the call: the leader's own refusals carry details."""
-    if code not in _OF_A_LOST_CONNECTION:
-        return False
-    return all(key != _DETAILS for key, _ in trailer)
+def _is_connection_lost(code: grpc.StatusCode, trailer: Sequence[Any]) -> bool:
+    """Say whether a lost connection ended the call. A refusal by the leader carries details, a lost connection none."""
+    return code in _CONNECTION_LOST_CODES and all(key != _DETAILS_KEY for key, _ in trailer)

@@ -1,7 +1,7 @@
-"""Puts one async context manager around any kind of RPC handler, whichever way it was written.
+"""Wraps RPC handlers of every kind in an async context manager.
 
-A handler of a streaming call may be an async generator, or a coroutine that writes by itself as grpc's health service
-does; each must be wrapped by its own kind, because grpc looks at it.
+The handler of a streaming call is an async generator, or a coroutine that writes by itself as the health service of
+grpc does. The wrapper must be of the same kind as the handler, because grpc checks the kind.
 """
 
 from __future__ import annotations
@@ -10,152 +10,155 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, aclosing
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
-from grpc import aio
 
+from hai_backend.api.server.call_context import Context, Handler
 from hai_backend.domain.errors import HaiError, Invalid, Violation
 
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 _END = object()
-Context = aio.ServicerContext[Any, Any]
-Admitted = Callable[[], None]  # raises once the caller may not be here any more
-Around = Callable[[Any, Context], AbstractAsyncContextManager[Admitted]]
-Unary = Callable[[Any, Context], Coroutine[Any, Any, Any]]
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+CheckAdmitted = Callable[[], None]  # raises when the caller may no longer make the call
+StreamScope = Callable[[Any, Context], AbstractAsyncContextManager[CheckAdmitted]]
+UnaryMethod = Callable[[Any, Context], Coroutine[Any, Any, Any]]
+Decode = Callable[[bytes], Any]
 
 
 class Undecodable:
-    """Stands for a request that is no message of the expected kind."""
+    """Takes the place of a request that cannot be decoded."""
 
 
-def unreadable() -> Invalid:
-    """The refusal of such a request."""
+def undecodable_error() -> Invalid:
+    """Return the error for a request that cannot be decoded."""
     message = "cannot be read: it is not the message that this call takes; are client and server of one version?"
     return Invalid((Violation("request", message),), reason="UNREADABLE")
 
 
-class Closing:
-    """Ends streams from outside: each waits for its next answer within `before_end`.
+class StreamCloser:
+    """Ends open streams with an error. Each stream waits for its next response in `wait_for_response`.
 
-    grpc gives a handler that is cancelled no status, so the cancellation becomes an error here.
+    grpc sends no status for a cancelled handler, so the cancellation becomes the error here.
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[asyncio.Task[Any], Admitted] = {}
-        self._ended: dict[asyncio.Task[Any], Exception] = {}
-        self._why: Exception | None = None
+        self._waiting: dict[asyncio.Task[Any], CheckAdmitted] = {}
+        self._errors: dict[asyncio.Task[Any], Exception] = {}
+        self._closed_by: Exception | None = None
 
-    def close(self, why: Exception) -> None:
-        """End all streams, also those that begin later, with this error."""
-        self._why = why
+    def close(self, error: Exception) -> None:
+        """End all streams with this error, also those that begin later."""
+        self._closed_by = error
         for task in self._waiting:
-            self._end(task, why)
+            self._end(task, error)
 
     def check(self) -> None:
-        """End the streams of those who may not be here any more; nothing else would wake a quiet one."""
-        for task, still_admitted in self._waiting.items():
+        """End the streams whose caller is no longer admitted, also those that send nothing."""
+        for task, check_admitted in self._waiting.items():
             try:
-                still_admitted()
+                check_admitted()
             except HaiError as error:
                 self._end(task, error)
 
-    def _end(self, task: asyncio.Task[Any], why: Exception) -> None:
-        self._ended[task] = why
+    def _end(self, task: asyncio.Task[Any], error: Exception) -> None:
+        self._errors[task] = error
         task.cancel()
 
-    async def before_end(self, answer: Awaitable[Answer], still_admitted: Admitted) -> Answer:
-        """The answer, or the error once we are closed or the caller is not admitted."""
+    async def wait_for_response(
+        self, response: Awaitable[Response], check_admitted: CheckAdmitted
+    ) -> Response:
+        """Return the response. Raise the error with which the stream is ended in the meantime."""
         task = asyncio.current_task()
         assert task is not None
-        self._waiting[task] = still_admitted
+        self._waiting[task] = check_admitted
         try:
-            if self._why is not None:
-                self._end(task, self._why)
-            return await answer
+            if self._closed_by is not None:
+                self._end(task, self._closed_by)
+            return await response
         except asyncio.CancelledError:
-            if task not in self._ended:
+            if task not in self._errors:
                 raise
             task.uncancel()
-            raise self._ended[task] from None
+            raise self._errors[task] from None
         finally:
             del self._waiting[task]
-            self._ended.pop(task, None)
+            self._errors.pop(task, None)
 
 
 def wrap(
-    handler: Handler, unary: Callable[[Unary], Unary], around: Around, closing: Closing
+    handler: Handler,
+    wrap_unary: Callable[[UnaryMethod], UnaryMethod],
+    scope: StreamScope,
+    closer: StreamCloser,
 ) -> Handler:
-    """`unary` replaces handlers of unary calls; `around` surrounds those of streams, which `closing` may end.
+    """Wrap a unary method by `wrap_unary`. Run a streaming method inside `scope`; `closer` can end it.
 
-    What `around` gives is called before each answer of a stream, and may raise: a token can expire while it is open.
+    The function that `scope` yields is called before each response, because a token can expire during a stream.
     """
     decode = handler.request_deserializer
     codec: Any = {
-        "request_deserializer": (_strict if handler.request_streaming else _tolerant)(decode),
+        "request_deserializer": _decode_or_raise(decode)
+        if handler.request_streaming
+        else _decode_or_mark(decode),
         "response_serializer": handler.response_serializer,
     }
-    inner: Any
-    if (inner := handler.unary_unary) is not None:
-        return grpc.unary_unary_rpc_method_handler(unary(inner), **codec)  # type: ignore[arg-type]
-    if (inner := handler.unary_stream) is not None:
-        return grpc.unary_stream_rpc_method_handler(_surround(inner, around, closing), **codec)
-    if (inner := handler.stream_unary) is not None:
-        return grpc.stream_unary_rpc_method_handler(_written(inner, around), **codec)
-    inner = _surround(handler.stream_stream, around, closing)
-    return grpc.stream_stream_rpc_method_handler(inner, **codec)
+    method: Any
+    if (method := handler.unary_unary) is not None:
+        return grpc.unary_unary_rpc_method_handler(wrap_unary(method), **codec)  # type: ignore[arg-type]
+    if (method := handler.unary_stream) is not None:
+        return grpc.unary_stream_rpc_method_handler(_wrap_stream(method, scope, closer), **codec)
+    if (method := handler.stream_unary) is not None:
+        return grpc.stream_unary_rpc_method_handler(_wrap_coroutine(method, scope), **codec)
+    method = _wrap_stream(handler.stream_stream, scope, closer)
+    return grpc.stream_stream_rpc_method_handler(method, **codec)
 
 
-def _tolerant(decode: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
-    """grpc would answer a broken request by itself, with its own trace, before anybody asked for a token."""
+def _decode_or_mark(decode: Decode | None) -> Decode:
+    """Return a decoder that does not raise: grpc would send its own error before the token is checked."""
 
-    def decode_or_tell(data: bytes) -> Any:
+    def decode_message(data: bytes) -> Any:
         try:
             return decode(data) if decode else data
         except DecodeError:
             return Undecodable()
 
-    return decode_or_tell
+    return decode_message
 
 
-def _strict(decode: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
-    """In the middle of a stream whoever reads the next message gets the refusal."""
+def _decode_or_raise(decode: Decode | None) -> Decode:
+    """Return a decoder for the messages of a stream. Its error reaches the service, which reads the stream."""
 
-    def decode_or_refuse(data: bytes) -> Any:
+    def decode_message(data: bytes) -> Any:
         try:
             return decode(data) if decode else data
         except DecodeError:
-            raise unreadable() from None
+            raise undecodable_error() from None
 
-    return decode_or_refuse
-
-
-def _surround(inner: Any, around: Around, closing: Closing) -> Any:
-    if inspect.isasyncgenfunction(inner):
-        return _generated(inner, around, closing)
-    return _written(inner, around)
+    return decode_message
 
 
-def _generated(inner: Any, around: Around, closing: Closing) -> Any:
+def _wrap_stream(method: Any, scope: StreamScope, closer: StreamCloser) -> Any:
+    if not inspect.isasyncgenfunction(method):
+        return _wrap_coroutine(method, scope)
+
     async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
         async with (
-            around(request, context) as still_admitted,
-            aclosing(inner(request, context)) as answers,
+            scope(request, context) as check_admitted,
+            aclosing(method(request, context)) as responses,
         ):
             while (
-                answer := await closing.before_end(anext(answers, _END), still_admitted)
+                response := await closer.wait_for_response(anext(responses, _END), check_admitted)
             ) is not _END:
-                still_admitted()
-                yield answer
+                check_admitted()
+                yield response
 
     return stream
 
 
-def _written(inner: Any, around: Around) -> Any:
+def _wrap_coroutine(method: Any, scope: StreamScope) -> Any:
     async def stream(request: Any, context: Context) -> Any:
-        async with around(request, context):
-            return await inner(request, context)
+        async with scope(request, context):
+            return await method(request, context)
 
     return stream

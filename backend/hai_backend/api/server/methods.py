@@ -1,6 +1,6 @@
-"""What every call needs, and whether it changes anything: one row per RPC of every service that we answer.
+"""The access rule of every RPC: which credential and permissions it needs, and whether it changes anything.
 
-A call without a row is refused; a test holds this table against the descriptors.
+A call without a rule is refused. A test compares this table with the contract.
 """
 
 from __future__ import annotations
@@ -12,37 +12,39 @@ from hai_backend.domain.accounts.right import Right
 from hai_backend.domain.accounts.user import Role, TokenScope
 
 
-class Door(StrEnum):
-    """Who is let in before roles count."""
+class Credential(StrEnum):
+    """What a caller must present."""
 
-    OPEN = "OPEN"  # anybody
-    RUN_TOKEN = "RUN_TOKEN"  # agents; the service checks the token itself
-    TOKEN = "TOKEN"  # users
+    NONE = "NONE"
+    RUN_TOKEN = "RUN_TOKEN"  # of an agent; the service checks it
+    USER_TOKEN = "USER_TOKEN"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    door: Door = Door.TOKEN
+    credential: Credential = Credential.USER_TOKEN
     scope: TokenScope = TokenScope.READ
     role: Role = Role.USER
-    right: Right | None = None  # stands for the role
-    mutates: bool = False  # audited, and finished even when the caller hangs up
-    in_timeline: bool = False  # a success begins a task's timeline, which says who: no row of audit
+    right: Right | None = None  # replaces the role
+    mutates: bool = False  # has an audit row, and is finished even when the caller hangs up
+    in_timeline: bool = (
+        False  # has no audit row if it succeeds: the timeline of the task names the caller
+    )
 
 
-_OPEN = Rule(Door.OPEN)
-_AGENT = Rule(Door.RUN_TOKEN)
-_LOOK = Rule()
+_OPEN = Rule(Credential.NONE)
+_AGENT = Rule(Credential.RUN_TOKEN)
+_READ = Rule()
 _SUBMIT = Rule(scope=TokenScope.SUBMIT, mutates=True, in_timeline=True)
-_TRY = Rule(scope=TokenScope.SUBMIT)
-_STEER = Rule(scope=TokenScope.SUBMIT, mutates=True)
-_LEASE = replace(_STEER, in_timeline=True)  # the row of its push says it
+_DRY_RUN = Rule(scope=TokenScope.SUBMIT)
+_MODIFY = Rule(scope=TokenScope.SUBMIT, mutates=True)
+_LEASE = replace(_MODIFY, in_timeline=True)  # the audit row of the push that follows says enough
 _ACCOUNT = Rule(scope=TokenScope.ALL, mutates=True)
 _OPERATE = Rule(scope=TokenScope.ALL, role=Role.OPERATOR, mutates=True)
 _NODES = replace(_OPERATE, right=Right.MANAGE_NODES)
 _STORAGE = replace(_NODES, right=Right.MANAGE_STORAGE)
-_LOOK_AT_ALL = Rule(role=Role.OPERATOR)
-_LOOK_AT_USERS = replace(_LOOK_AT_ALL, right=Right.MANAGE_USERS)
+_READ_ALL = Rule(role=Role.OPERATOR)
+_READ_USERS = replace(_READ_ALL, right=Right.MANAGE_USERS)
 _ADMINISTER = Rule(scope=TokenScope.ALL, role=Role.ADMIN, mutates=True)
 _USERS = replace(_ADMINISTER, right=Right.MANAGE_USERS)
 _QUOTAS = replace(_ADMINISTER, right=Right.MANAGE_QUOTAS)
@@ -51,142 +53,142 @@ _IMAGES = replace(_ADMINISTER, right=Right.MANAGE_IMAGES)
 _TABLE = {
     "TaskService": {
         "CreateTask": _SUBMIT,
-        "DryRunTask": _TRY,
-        "GetTask": _LOOK,
-        "ListTasks": _LOOK,
-        "ListRuns": _LOOK,
-        "ListTaskEvents": _LOOK,
-        "WatchTasks": _LOOK,
-        "StopTask": _STEER,
-        "SuspendTask": _STEER,
-        "ResumeTask": _STEER,
-        "UpdateTaskPriority": _STEER,
-        "MoveTask": _STEER,
-        "TagTask": _STEER,
-        "StarTask": _STEER,
-        "ExplainTask": _LOOK,
-        "ListQueue": _LOOK,
+        "DryRunTask": _DRY_RUN,
+        "GetTask": _READ,
+        "ListTasks": _READ,
+        "ListRuns": _READ,
+        "ListTaskEvents": _READ,
+        "WatchTasks": _READ,
+        "StopTask": _MODIFY,
+        "SuspendTask": _MODIFY,
+        "ResumeTask": _MODIFY,
+        "UpdateTaskPriority": _MODIFY,
+        "MoveTask": _MODIFY,
+        "TagTask": _MODIFY,
+        "StarTask": _MODIFY,
+        "ExplainTask": _READ,
+        "ListQueue": _READ,
     },
     "NodeService": {
-        "ListNodes": _LOOK,
-        "GetNode": _LOOK,
-        "WatchNodes": _LOOK,
+        "ListNodes": _READ,
+        "GetNode": _READ,
+        "WatchNodes": _READ,
         "CordonNode": _NODES,
         "UncordonNode": _NODES,
         "DrainNode": _NODES,
         "LabelNode": _NODES,
-        "ListGroups": _LOOK,
+        "ListGroups": _READ,
         "UpdateGroup": _NODES,
-        "GetSnapshot": _LOOK_AT_ALL,
+        "GetSnapshot": _READ_ALL,
     },
     "UserService": {
-        "WhoAmI": _LOOK,
-        "ListUsers": _LOOK_AT_USERS,
+        "WhoAmI": _READ,
+        "ListUsers": _READ_USERS,
         "CreateUser": _USERS,
         "UpdateUser": _USERS,
-        "ListQuotas": _LOOK,
+        "ListQuotas": _READ,
         "SetQuota": _QUOTAS,
         "DeleteQuota": _QUOTAS,
-        "ListShares": _LOOK,
+        "ListShares": _READ,
         "SetShare": _QUOTAS,
         "DeleteShare": _QUOTAS,
-        "ListRights": _LOOK,
+        "ListRights": _READ,
         "GrantRight": _ADMINISTER,
         "RevokeRight": _ADMINISTER,
-        "ListTokens": _LOOK,
+        "ListTokens": _READ,
         "CreateToken": _ACCOUNT,
         "RevokeToken": _ACCOUNT,
     },
     "ImageService": {
-        "ListImages": _LOOK,
+        "ListImages": _READ,
         "SetImage": _IMAGES,
         "DeleteImage": _IMAGES,
-        "ListImageTags": _LOOK,
-        "CheckImage": _LOOK,
+        "ListImageTags": _READ,
+        "CheckImage": _READ,
         "ListRegistries": Rule(role=Role.ADMIN, right=Right.MANAGE_IMAGES),
         "SetRegistry": _IMAGES,
         "DeleteRegistry": _IMAGES,
     },
     "PortService": {
-        "ListPorts": _LOOK,
-        "CreatePort": _STEER,
-        "BindPort": _STEER,
-        "DeletePort": _STEER,
+        "ListPorts": _READ,
+        "CreatePort": _MODIFY,
+        "BindPort": _MODIFY,
+        "DeletePort": _MODIFY,
     },
     "ArtifactService": {
-        "ListArtifacts": _LOOK,
-        "GetArtifact": _LOOK,
-        "CreateArtifact": _STEER,
-        "UpdateArtifact": _STEER,
-        "DeleteArtifact": _STEER,
-        "ListTaskArtifacts": _LOOK,
-        "MapArtifact": _STEER,
-        "UnmapArtifact": _STEER,
+        "ListArtifacts": _READ,
+        "GetArtifact": _READ,
+        "CreateArtifact": _MODIFY,
+        "UpdateArtifact": _MODIFY,
+        "DeleteArtifact": _MODIFY,
+        "ListTaskArtifacts": _READ,
+        "MapArtifact": _MODIFY,
+        "UnmapArtifact": _MODIFY,
     },
     "DatasetService": {
-        "ListDatasets": _LOOK,
-        "GetDataset": _LOOK,
-        "CreateDataset": _STEER,
-        "DeleteDataset": _STEER,
+        "ListDatasets": _READ,
+        "GetDataset": _READ,
+        "CreateDataset": _MODIFY,
+        "DeleteDataset": _MODIFY,
     },
     "EnvironmentService": {
-        "ListEnvironments": _LOOK,
-        "GetEnvironment": _LOOK,
-        "RegisterEnvironment": _STEER,
-        "DeleteEnvironment": _STEER,
-        "BuildEnvironment": _STEER,
-        "ExportEnvironment": _LOOK,
+        "ListEnvironments": _READ,
+        "GetEnvironment": _READ,
+        "RegisterEnvironment": _MODIFY,
+        "DeleteEnvironment": _MODIFY,
+        "BuildEnvironment": _MODIFY,
+        "ExportEnvironment": _READ,
     },
     "MessageService": {
-        "ListMessages": _LOOK,
+        "ListMessages": _READ,
         "CreateMessage": _OPERATE,
         "DeleteMessage": _OPERATE,
     },
     "WebhookService": {
-        "ListWebhooks": _LOOK,
+        "ListWebhooks": _READ,
         "SetWebhook": _ACCOUNT,
         "DeleteWebhook": _ACCOUNT,
         "TestWebhook": _ACCOUNT,
     },
     "StorageService": {
-        "ListMounts": _LOOK,
-        "ListMountRules": replace(_LOOK_AT_ALL, right=Right.MANAGE_STORAGE),
+        "ListMounts": _READ,
+        "ListMountRules": replace(_READ_ALL, right=Right.MANAGE_STORAGE),
         "CreateMountRule": _STORAGE,
         "DeleteMountRule": _STORAGE,
     },
     "WorkspaceService": {
-        "ListWorkspaces": _LOOK,
-        "GetWorkspace": _LOOK,
-        "CreateWorkspace": _STEER,
-        "DeleteWorkspace": _STEER,
+        "ListWorkspaces": _READ,
+        "GetWorkspace": _READ,
+        "CreateWorkspace": _MODIFY,
+        "DeleteWorkspace": _MODIFY,
         "LeaseWorkspace": _LEASE,
-        "GetTree": _LOOK,
-        "PushTree": _STEER,
-        "FetchFiles": _LOOK,
-        "ListRevisions": _LOOK,
-        "RestoreRevision": _STEER,
-        "TagRevision": _STEER,
-        "UntagRevision": _STEER,
-        "ListTaskTrees": _LOOK,
-        "DeleteTaskTree": _STEER,
-        "WatchWorkspace": _LOOK,
+        "GetTree": _READ,
+        "PushTree": _MODIFY,
+        "FetchFiles": _READ,
+        "ListRevisions": _READ,
+        "RestoreRevision": _MODIFY,
+        "TagRevision": _MODIFY,
+        "UntagRevision": _MODIFY,
+        "ListTaskTrees": _READ,
+        "DeleteTaskTree": _MODIFY,
+        "WatchWorkspace": _READ,
     },
-    "LogService": {"TailLogs": _LOOK},
-    "WatchService": {"Watch": _LOOK},
+    "LogService": {"TailLogs": _READ},
+    "WatchService": {"Watch": _READ},
     "UsageService": {
-        "ListTaskUsage": _LOOK,
-        "ListClusterUsage": _LOOK,
-        "ListNodeUsage": _LOOK,
+        "ListTaskUsage": _READ,
+        "ListClusterUsage": _READ,
+        "ListNodeUsage": _READ,
     },
-    "AuditService": {"ListAuditRows": _LOOK_AT_ALL},
+    "AuditService": {"ListAuditRows": _READ_ALL},
     "ServerService": {"GetServerInfo": _OPEN},
-    "TunnelService": {"OpenTunnel": _STEER},
+    "TunnelService": {"OpenTunnel": _MODIFY},
     "ContainerService": {
-        "GetContainer": _LOOK,
-        "OpenContainer": _STEER,
-        "ControlService": _STEER,
-        "RenewContainer": _STEER,
-        "DeleteContainer": _STEER,
+        "GetContainer": _READ,
+        "OpenContainer": _MODIFY,
+        "ControlService": _MODIFY,
+        "RenewContainer": _MODIFY,
+        "DeleteContainer": _MODIFY,
     },
     "AgentService": {"Attach": _AGENT, "Carry": _AGENT},
 }
@@ -205,5 +207,5 @@ RULES: dict[str, Rule] = {
 
 
 def service_names() -> list[str]:
-    """Full names of our own services, in the order of the table."""
+    """Return the full names of our own services, in the order of the table."""
     return [f"hai.v1.{service}" for service in _TABLE]

@@ -1,6 +1,6 @@
-"""Who answers calls just now: the services of this server, the server that leads, or nobody.
+"""Routes calls: to the services of this server, to the leading server, or to a refusal.
 
-The gRPC server listens from start to end; what answers behind it changes with the server's role.
+The gRPC server listens from start to end. The route changes with the role of this server.
 """
 
 from __future__ import annotations
@@ -12,70 +12,78 @@ import grpc
 from grpc import aio
 
 from hai_backend.api.server import errors
-from hai_backend.api.server.handler_wrapper import Context, Handler
-from hai_backend.api.server.interceptors import Gate, abort
+from hai_backend.api.server.call_context import Context, Handler
+from hai_backend.api.server.call_guard import CallGuard, abort
 from hai_backend.domain.errors import NoLeader
 
-OURS = "/hai."
-Find: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
+HAI_PREFIX = "/hai."  # of the methods of our own services
+FindBuiltin: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
+"""Finds the handler of a health or reflection call."""
 
 
-class Answering(Protocol):
-    """One who answers."""
+class Route(Protocol):
+    """Chooses the handler of each call."""
 
-    async def handler(self, find: Find, details: grpc.HandlerCallDetails) -> Handler | None:
-        """What answers this call; `find` knows health and reflection."""
+    async def find_handler(
+        self, find_builtin: FindBuiltin, details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        """Return the handler of this call, or None for an unknown method."""
         ...
 
 
 class Router(aio.ServerInterceptor):
-    """Outermost interceptor; the only one."""
+    """The only interceptor of the gRPC server."""
 
     def __init__(self) -> None:
-        self._answering: Answering = Nobody()
+        self._route: Route = RefusalRoute()
 
-    def to(self, answering: Answering) -> None:
-        """From now on, calls go there."""
-        self._answering = answering
+    def route_to(self, route: Route) -> None:
+        """Send all further calls along this route."""
+        self._route = route
 
     async def intercept_service(
-        self, continuation: Find, details: grpc.HandlerCallDetails
+        self, continuation: FindBuiltin, details: grpc.HandlerCallDetails
     ) -> Handler | None:
-        """See Answering."""
-        return await self._answering.handler(continuation, details)
+        return await self._route.find_handler(continuation, details)
 
 
-class Here:
-    """The services of this server. Not `fresh`: it was asleep, and cannot know whether another leads by now."""
+class LocalRoute:
+    """Leads to the services of this server.
+
+    `is_lease_fresh` is false after this machine was asleep: another server may lead by then.
+    """
 
     def __init__(
         self,
-        gate: Gate,
+        guard: CallGuard,
         handlers: Mapping[str, Handler],
-        fresh: Callable[[], bool] = lambda: True,
+        is_lease_fresh: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._gate = gate
+        self._guard = guard
         self._handlers = handlers
-        self._fresh = fresh
+        self._is_lease_fresh = is_lease_fresh
 
-    async def handler(self, find: Find, details: grpc.HandlerCallDetails) -> Handler | None:
-        """See Answering."""
-        if not self._fresh():
-            return await Nobody("this server was asleep").handler(find, details)
-        found = self._handlers.get(details.method) or await find(details)
-        return None if found is None else self._gate.guarded(details.method, found)
+    async def find_handler(
+        self, find_builtin: FindBuiltin, details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        if not self._is_lease_fresh():
+            route = RefusalRoute("this server was asleep")
+            return await route.find_handler(find_builtin, details)
+        handler = self._handlers.get(details.method) or await find_builtin(details)
+        return None if handler is None else self._guard.wrap_handler(details.method, handler)
 
 
-class Nobody:
-    """Refuses what only a leader can answer."""
+class RefusalRoute:
+    """Refuses every call of our own services with NoLeader."""
 
     def __init__(self, why: str = "no server leads just now") -> None:
         self._why = why
 
-    async def handler(self, find: Find, details: grpc.HandlerCallDetails) -> Handler | None:
-        """See Answering."""
-        if not details.method.startswith(OURS):
-            return await find(details)
+    async def find_handler(
+        self, find_builtin: FindBuiltin, details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        if not details.method.startswith(HAI_PREFIX):
+            return await find_builtin(details)
         return grpc.stream_stream_rpc_method_handler(self._refuse)
 
     async def _refuse(self, requests: AsyncIterator[bytes], context: Context) -> Any:

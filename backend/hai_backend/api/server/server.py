@@ -1,12 +1,12 @@
-"""The gRPC server: where it listens, what it answers, and what it refuses to be.
+"""The gRPC server: its address, its options and the handlers of the services.
 
-It never shares its port: a second server on it is an error, not a silent rival. Plaintext is for this machine only,
-unless the operator says `insecure`.
+The server never shares its port: a second server on the same port fails to start. Plaintext is allowed on loopback
+addresses only, unless the operator sets `insecure`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,43 +16,24 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
-from hai.v1 import (
-    agent_service_pb2_grpc,
-    artifact_service_pb2_grpc,
-    audit_service_pb2_grpc,
-    container_service_pb2_grpc,
-    dataset_service_pb2_grpc,
-    environment_service_pb2_grpc,
-    image_service_pb2_grpc,
-    log_service_pb2_grpc,
-    message_service_pb2_grpc,
-    node_service_pb2_grpc,
-    port_service_pb2_grpc,
-    server_service_pb2_grpc,
-    storage_service_pb2_grpc,
-    task_service_pb2_grpc,
-    tunnel_service_pb2_grpc,
-    usage_service_pb2_grpc,
-    user_service_pb2_grpc,
-    watch_service_pb2_grpc,
-    webhook_service_pb2_grpc,
-    workspace_service_pb2_grpc,
-)
 from hai_backend.api.request.limits import DEFAULTS, CallLimits
+from hai_backend.api.server.call_context import Handler
 from hai_backend.api.server.certificates import Certificates
-from hai_backend.api.server.handler_wrapper import Handler
 from hai_backend.api.server.methods import service_names
 from hai_backend.api.workspaces.push_reader import parse_manually
 from hai_backend.domain.errors import Invalid, Unavailable, Violation
 
-_PUSH = "/hai.v1.WorkspaceService/PushTree"
-_FRAME_BYTES = 4 << 20  # of what clients send at once; grpc cuts it into 16 KB unless told
-LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:")
+_PUSH_METHOD = "/hai.v1.WorkspaceService/PushTree"
+_FRAME_BYTES = 4 << 20  # The default of 16 KiB makes uploads slow
+LOOPBACK_PREFIXES = ("127.", "localhost:", "[::1]:", "unix:")
+
+Registration = tuple[Callable[..., None], object]
+"""A generated function `add_…Servicer_to_server`, and the service that it registers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where and how to listen. No certificates: plaintext."""
+    """Where and how to listen. Without certificates the server speaks plaintext."""
 
     address: str
     certificates: Certificates | None = None
@@ -60,34 +41,8 @@ class Endpoint:
     limits: CallLimits = field(default=DEFAULTS)
 
 
-@dataclass(frozen=True, slots=True)
-class Servicers:
-    """One of each service."""
-
-    tasks: task_service_pb2_grpc.TaskServiceServicer
-    nodes: node_service_pb2_grpc.NodeServiceServicer
-    users: user_service_pb2_grpc.UserServiceServicer
-    artifacts: artifact_service_pb2_grpc.ArtifactServiceServicer
-    datasets: dataset_service_pb2_grpc.DatasetServiceServicer
-    environments: environment_service_pb2_grpc.EnvironmentServiceServicer
-    messages: message_service_pb2_grpc.MessageServiceServicer
-    webhooks: webhook_service_pb2_grpc.WebhookServiceServicer
-    ports: port_service_pb2_grpc.PortServiceServicer
-    storage: storage_service_pb2_grpc.StorageServiceServicer
-    images: image_service_pb2_grpc.ImageServiceServicer
-    workspaces: workspace_service_pb2_grpc.WorkspaceServiceServicer
-    logs: log_service_pb2_grpc.LogServiceServicer
-    usage: usage_service_pb2_grpc.UsageServiceServicer
-    audit: audit_service_pb2_grpc.AuditServiceServicer
-    server: server_service_pb2_grpc.ServerServiceServicer
-    tunnels: tunnel_service_pb2_grpc.TunnelServiceServicer
-    containers: container_service_pb2_grpc.ContainerServiceServicer
-    watches: watch_service_pb2_grpc.WatchServiceServicer
-    agents: agent_service_pb2_grpc.AgentServiceServicer
-
-
-class Listening:
-    """A server that holds its port from the moment it is made. Health tells when it is about to leave."""
+class ApiServer:
+    """A gRPC server that is bound to its port. Its health service reports when it is about to stop."""
 
     def __init__(
         self, server: aio.Server, address: str, names: Sequence[str], health: HealthServicer
@@ -98,41 +53,37 @@ class Listening:
         self._health = health
 
     async def start(self) -> None:
-        """Answer calls."""
+        """Start to answer calls."""
         await self._server.start()
 
-    async def show_health(self, serving: bool) -> None:
-        """What the health service says from now on."""
+    async def set_health(self, serving: bool) -> None:
+        """Set what the health service reports for every service."""
         status = health_pb2.HealthCheckResponse
         for name in ("", *self._names):
             await self._health.set(name, status.SERVING if serving else status.NOT_SERVING)
 
     async def stop(self, grace: float) -> None:
-        """Take no new calls, let running ones finish for `grace` seconds, then cut streams."""
+        """Accept no new calls, let running calls finish for `grace` seconds, then cancel them."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace)
 
     async def wait(self) -> None:
-        """Return when the server has stopped."""
+        """Wait until the server has stopped."""
         await self._server.wait_for_termination()
 
 
-def build_server(endpoint: Endpoint, router: aio.ServerInterceptor) -> Listening:
-    """A server that holds its port but has not started; calls go where the switchboard says.
+def build_server(endpoint: Endpoint, router: aio.ServerInterceptor) -> ApiServer:
+    """Return a server that is bound to its port and not started yet.
 
-    By itself it only knows health and reflection. Raises Invalid or Unavailable.
+    It answers health and reflection by itself; all other calls go to `router`. Raises Invalid or Unavailable.
     """
     credentials = _credentials(endpoint)
     server = aio.server(interceptors=[router], options=_options(endpoint.limits))
     names, health = service_names(), HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    reflection.enable_server_reflection([*names, health_name(), reflection.SERVICE_NAME], server)
-    return Listening(server, _bind(server, endpoint.address, credentials), names, health)
-
-
-def health_name() -> str:
-    """The full name of the health service."""
-    return str(health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
+    health_name = str(health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
+    reflection.enable_server_reflection([*names, health_name, reflection.SERVICE_NAME], server)
+    return ApiServer(server, _bind(server, endpoint.address, credentials), names, health)
 
 
 def _options(limits: CallLimits) -> list[tuple[str, Any]]:
@@ -149,51 +100,23 @@ def _options(limits: CallLimits) -> list[tuple[str, Any]]:
     ]
 
 
-def handlers(servicers: Servicers) -> dict[str, Handler]:
-    """What answers each method of these services."""
-    rows: list[tuple[Callable[..., None], Any]] = [
-        (task_service_pb2_grpc.add_TaskServiceServicer_to_server, servicers.tasks),
-        (node_service_pb2_grpc.add_NodeServiceServicer_to_server, servicers.nodes),
-        (user_service_pb2_grpc.add_UserServiceServicer_to_server, servicers.users),
-        (artifact_service_pb2_grpc.add_ArtifactServiceServicer_to_server, servicers.artifacts),
-        (dataset_service_pb2_grpc.add_DatasetServiceServicer_to_server, servicers.datasets),
-        (
-            environment_service_pb2_grpc.add_EnvironmentServiceServicer_to_server,
-            servicers.environments,
-        ),
-        (message_service_pb2_grpc.add_MessageServiceServicer_to_server, servicers.messages),
-        (webhook_service_pb2_grpc.add_WebhookServiceServicer_to_server, servicers.webhooks),
-        (port_service_pb2_grpc.add_PortServiceServicer_to_server, servicers.ports),
-        (storage_service_pb2_grpc.add_StorageServiceServicer_to_server, servicers.storage),
-        (image_service_pb2_grpc.add_ImageServiceServicer_to_server, servicers.images),
-        (
-            workspace_service_pb2_grpc.add_WorkspaceServiceServicer_to_server,
-            servicers.workspaces,
-        ),
-        (log_service_pb2_grpc.add_LogServiceServicer_to_server, servicers.logs),
-        (usage_service_pb2_grpc.add_UsageServiceServicer_to_server, servicers.usage),
-        (audit_service_pb2_grpc.add_AuditServiceServicer_to_server, servicers.audit),
-        (tunnel_service_pb2_grpc.add_TunnelServiceServicer_to_server, servicers.tunnels),
-        (container_service_pb2_grpc.add_ContainerServiceServicer_to_server, servicers.containers),
-        (watch_service_pb2_grpc.add_WatchServiceServicer_to_server, servicers.watches),
-        (server_service_pb2_grpc.add_ServerServiceServicer_to_server, servicers.server),
-        (agent_service_pb2_grpc.add_AgentServiceServicer_to_server, servicers.agents),
-    ]
-    found = _Found()
-    for register, servicer in rows:
-        register(servicer, found)
-    found.handlers[_PUSH] = parse_manually(found.handlers[_PUSH])
-    return found.handlers
+def collect_handlers(services: Iterable[Registration]) -> dict[str, Handler]:
+    """Return the handler of each method of these services."""
+    collector = _HandlerCollector()
+    for register, service in services:
+        register(service, collector)
+    collector.handlers[_PUSH_METHOD] = parse_manually(collector.handlers[_PUSH_METHOD])
+    return collector.handlers
 
 
-class _Found:
-    """Stands for a server in generated code, which hands it the handlers of a service."""
+class _HandlerCollector:
+    """Takes the place of a gRPC server in the generated registration functions, and collects their handlers."""
 
     def __init__(self) -> None:
         self.handlers: dict[str, Handler] = {}
 
     def add_generic_rpc_handlers(self, generic: object) -> None:
-        """The same handlers, the older way."""
+        """Ignore the handlers: generated code registers them a second time below."""
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Handler]) -> None:
         self.handlers |= {f"/{service}/{name}": handler for name, handler in handlers.items()}
@@ -202,9 +125,9 @@ class _Found:
 def _credentials(endpoint: Endpoint) -> grpc.ServerCredentials | None:
     if endpoint.certificates is not None:
         return endpoint.certificates.credentials()
-    if not endpoint.insecure and not endpoint.address.startswith(LOOPBACK):
+    if not endpoint.insecure and not endpoint.address.startswith(LOOPBACK_PREFIXES):
         message = (
-            f"{endpoint.address} can be reached from other machines, and tokens would travel in plain text; "
+            f"{endpoint.address} can be reached from other machines, and tokens would be sent in plain text; "
             "set tls_cert and tls_key, listen on 127.0.0.1, or allow it with --insecure"
         )
         raise Invalid((Violation("listen", message),), reason="BAD_SETTINGS")
@@ -212,7 +135,7 @@ def _credentials(endpoint: Endpoint) -> grpc.ServerCredentials | None:
 
 
 def _bind(server: aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
-    """Where it really listens: port 0 becomes the one that was free."""
+    """Bind the server and return its address, in which port 0 is replaced by the port that was chosen."""
     try:
         if credentials is None:
             port = server.add_insecure_port(address)

@@ -1,4 +1,4 @@
-"""ServerService: what answers here. Needs no token, so it says nothing that a stranger may not know."""
+"""ServerService: version and name of this server. It needs no token, so it returns nothing confidential."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from importlib.metadata import version
 from hai.v1 import server_service_pb2 as pb
 from hai.v1.server_service_pb2_grpc import ServerServiceServicer
 from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.server.call_context import Context
 from hai_backend.api.server.certificates import Certificates
-from hai_backend.api.server.handler_wrapper import Context
 from hai_backend.controllers.aio.clock import Clock
 
 PROTOCOL = "hai.v1"
@@ -30,7 +30,7 @@ class ServerService(ServerServiceServicer):
     async def GetServerInfo(
         self, request: pb.GetServerInfoRequest, context: Context
     ) -> pb.ServerInfo:
-        shown = self._certificates.shown if self._certificates is not None else None
+        pair = self._certificates.current if self._certificates is not None else None
         return pb.ServerInfo(
             version=self._version,
             protocol=PROTOCOL,
@@ -38,5 +38,5 @@ class ServerService(ServerServiceServicer):
             launcher=self._launcher,
             time=timestamp(self._clock.now()),
             start_time=timestamp(self._started),
-            certificate_expire_time=timestamp(shown.expires) if shown is not None else None,
+            certificate_expire_time=timestamp(pair.expires) if pair is not None else None,
         )

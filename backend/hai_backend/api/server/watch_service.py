@@ -1,4 +1,4 @@
-"""WatchService: what other services stream, on one stream. It adds nothing, so rights and paces are theirs."""
+"""WatchService: merges the streams of WatchTasks and WatchNodes into one, and checks no rights of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hai.v1 import node_service_pb2, task_service_pb2
 from hai.v1 import watch_service_pb2 as pb
 from hai.v1.watch_service_pb2_grpc import WatchServiceServicer
 from hai_backend.api.nodes.service import NodeService
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context
 from hai_backend.api.tasks.service import TaskService
 from hai_backend.domain.errors import Invalid, Violation
 
@@ -25,24 +25,24 @@ class WatchService(WatchServiceServicer):
     async def Watch(
         self, request: pb.WatchRequest, context: Context
     ) -> AsyncIterator[pb.WatchResponse]:
-        wanted = []
+        streams = []
         if request.HasField("tasks"):
-            wanted.append(self._of_tasks(request.tasks, context))
+            streams.append(self._watch_tasks(request.tasks, context))
         if request.HasField("nodes"):
-            wanted.append(self._of_nodes(request.nodes, context))
-        if not wanted:
+            streams.append(self._watch_nodes(request.nodes, context))
+        if not streams:
             raise Invalid((Violation("tasks", "say what to watch: tasks, nodes, or both"),))
-        async with aclosing(merge_streams(*wanted)) as answers:
+        async with aclosing(merged(*streams)) as answers:
             async for answer in answers:
                 yield answer
 
-    async def _of_tasks(
+    async def _watch_tasks(
         self, request: task_service_pb2.WatchTasksRequest, context: Context
     ) -> AsyncGenerator[pb.WatchResponse, None]:
         async for answer in self._tasks.WatchTasks(request, context):
             yield pb.WatchResponse(tasks=answer)
 
-    async def _of_nodes(
+    async def _watch_nodes(
         self, request: node_service_pb2.WatchNodesRequest, context: Context
     ) -> AsyncGenerator[pb.WatchResponse, None]:
         async for answer in self._nodes.WatchNodes(request, context):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hai.v1 import storage_service_pb2 as pb
 from hai.v1.storage_service_pb2_grpc import StorageServiceServicer
-from hai_backend.api.server import caller
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.storage.convert import mount_to_proto, rule_to_proto
 from hai_backend.api.storage.storage import MountRules
 from hai_backend.api.tasks.access import TaskAccess
@@ -25,7 +24,7 @@ class StorageService(StorageServiceServicer):
     async def ListMounts(
         self, request: pb.ListMountsRequest, context: Context
     ) -> pb.ListMountsResponse:
-        identity, task = caller.current(), None
+        identity, task = current_caller(), None
         if request.task_id:
             task = await self._access.visible(identity, request.task_id)
         manages = identity.has_right(Right.MANAGE_STORAGE)

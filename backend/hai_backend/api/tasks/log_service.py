@@ -11,8 +11,7 @@ from hai_backend.api.protocols import Logs, TaskManager
 from hai_backend.api.request import limits
 from hai_backend.api.request.convert_time import moment, timestamp
 from hai_backend.api.request.field_checks import Rules
-from hai_backend.api.server import caller
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.domain.task import TaskState
 from hai_backend.logs.lines import LogLine
@@ -30,7 +29,7 @@ class LogService(LogServiceServicer):
         self, request: pb.TailLogsRequest, context: Context
     ) -> AsyncIterator[pb.TailLogsResponse]:
         _check(request)
-        await self._access.visible(caller.current(), request.id)
+        await self._access.visible(current_caller(), request.id)
         if request.back:
             yield await asyncio.to_thread(self._page, request)
             return

@@ -10,9 +10,9 @@ from hai.v1 import agent_service_pb2 as agent
 from hai.v1 import tunnel_service_pb2 as pb
 from hai.v1.tunnel_pb2 import TunnelEnd, TunnelTarget
 from hai.v1.tunnel_service_pb2_grpc import TunnelServiceServicer
+from hai_backend.api.audit.rows import AddRows, describe_change
 from hai_backend.api.request import limits
-from hai_backend.api.server import audit, caller
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity, require_oneself
@@ -35,7 +35,7 @@ class TunnelDeps:
     access: TaskAccess
     directory: Directory
     clock: Clock
-    record: audit.Record
+    record: AddRows
 
 
 class TunnelService(TunnelServiceServicer):
@@ -47,9 +47,9 @@ class TunnelService(TunnelServiceServicer):
     async def OpenTunnel(
         self, request_iterator: AsyncIterator[pb.OpenTunnelRequest], context: Context
     ) -> AsyncIterator[pb.OpenTunnelResponse]:
-        identity, opening = caller.current(), await _opening(request_iterator)
+        identity, opening = current_caller(), await _opening(request_iterator)
         what = f"task={opening.task_id} rank={opening.rank} {_what(opening.target)}"
-        audit.tell(what)
+        describe_change(what)
         key = await self._allowed(identity, opening)
         with self._r.tunnels.opened(
             key, opening.target, identity.name, self._admitted(identity)

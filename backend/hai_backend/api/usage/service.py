@@ -12,8 +12,7 @@ from hai_backend.api.protocols import Cluster, TaskManager
 from hai_backend.api.request import limits
 from hai_backend.api.request.convert_time import END_OF_TIME, moment, timestamp
 from hai_backend.api.request.field_checks import Rules
-from hai_backend.api.server import caller
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.api.usage.convert import cluster_points, rank_usage, summed
 from hai_backend.controllers.aio.clock import Clock
@@ -59,7 +58,7 @@ class UsageService(UsageServiceServicer):
     async def ListTaskUsage(
         self, request: pb.ListTaskUsageRequest, context: Context
     ) -> pb.ListTaskUsageResponse:
-        task = await self._access.visible(caller.current(), request.task_id)
+        task = await self._access.visible(current_caller(), request.task_id)
         asked, ranks = self._of_task(request, task), frozenset(request.ranks)
         kept = await self._store.task_usage(task.id, ranks, asked)
         begun = [one for one in self._usage.open(task.id) if _within(one, ranks, asked)]

@@ -12,8 +12,7 @@ from hai_backend.api.nodes.allocation import held_by
 from hai_backend.api.protocols import TaskManager
 from hai_backend.api.request import limits
 from hai_backend.api.request.field_checks import Rules
-from hai_backend.api.server import caller
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks.validation.validate import level
 from hai_backend.api.users.convert import (
     expiry,
@@ -48,7 +47,7 @@ class UserService(UserServiceServicer):
         self._shares = shares
 
     async def WhoAmI(self, request: pb.WhoAmIRequest, context: Context) -> pb.WhoAmIResponse:
-        identity = caller.current()
+        identity = current_caller()
         rows = self._directory.quota_rows_of(identity.name, self._clock.now())
         return pb.WhoAmIResponse(
             user=user_to_proto(identity.user),
@@ -78,7 +77,7 @@ class UserService(UserServiceServicer):
     def _require_below(self, user: User) -> None:
         """Raise Denied when an account can do, or would let somebody do, what the caller cannot."""
         account = self._directory.as_allowed(user, self._clock.now())
-        if more := exceeds(account, caller.current()):
+        if more := exceeds(account, current_caller()):
             raise Denied(
                 f"{user.name} has {more}, which you have not; only admins change such accounts",
                 reason="ROLE_TOO_LOW",
@@ -87,7 +86,7 @@ class UserService(UserServiceServicer):
     def _require_modest(self, before: User, user: User) -> None:
         """Raise Denied unless a user group and a uid, which reach what belongs to others, are the caller's to give."""
         taken = {each.uid for each in self._directory.users() if each.name != user.name}
-        if why := beyond(before, user, taken, caller.current()):
+        if why := beyond(before, user, taken, current_caller()):
             raise Denied(f"{user.name} cannot get {why}: that is for admins", reason="ROLE_TOO_LOW")
 
     def _tokens_seen_by(self, identity: Identity) -> Iterable[Token]:
@@ -98,7 +97,7 @@ class UserService(UserServiceServicer):
     async def ListQuotas(
         self, request: pb.ListQuotasRequest, context: Context
     ) -> pb.ListQuotasResponse:
-        identity, subject = caller.current(), request.subject
+        identity, subject = current_caller(), request.subject
         _require_concern(identity, subject, "quotas")
         quotas = (q for q in self._directory.quotas() if _concerns(identity, q.subject))
         return pb.ListQuotasResponse(
@@ -125,7 +124,7 @@ class UserService(UserServiceServicer):
     async def ListShares(
         self, request: pb.ListSharesRequest, context: Context
     ) -> pb.ListSharesResponse:
-        identity, asked = caller.current(), request.user_group
+        identity, asked = current_caller(), request.user_group
         if asked and not _sees(identity, asked):
             raise Denied(
                 f"shares of {asked} are for its users and operators only", reason="ROLE_TOO_LOW"
@@ -146,7 +145,7 @@ class UserService(UserServiceServicer):
     async def ListRights(
         self, request: pb.ListRightsRequest, context: Context
     ) -> pb.ListRightsResponse:
-        identity, subject = caller.current(), request.subject
+        identity, subject = current_caller(), request.subject
         _require_concern(identity, subject, "rights")
         grants = (g for g in self._directory.grants() if _concerns(identity, g.subject))
         found = (g for g in grants if subject in ("", g.subject))
@@ -167,13 +166,13 @@ class UserService(UserServiceServicer):
     async def ListTokens(
         self, request: pb.ListTokensRequest, context: Context
     ) -> pb.ListTokensResponse:
-        user = request.user or caller.current().name
+        user = request.user or current_caller().name
         self._require_tokens_of(user)
         self._directory.user(user)
         return pb.ListTokensResponse(tokens=map(token_to_proto, self._directory.tokens_of(user)))
 
     async def CreateToken(self, request: pb.CreateTokenRequest, context: Context) -> user_pb2.Token:
-        user = request.user or caller.current().name
+        user = request.user or current_caller().name
         self._require_tokens_of(user)
         now, rules = self._clock.now(), Rules()
         scope = scope_from_proto(request.scope, rules)
@@ -192,7 +191,7 @@ class UserService(UserServiceServicer):
 
     def _require_tokens_of(self, user: str) -> None:
         """Raise Denied unless the caller may have tokens that act as `user`."""
-        identity = caller.current()
+        identity = current_caller()
         if identity.holder:
             raise Denied(f"a token of {identity.actor} makes and lists no tokens")
         if user == identity.name or not identity.has_right(Right.MANAGE_TOKENS):
@@ -201,7 +200,7 @@ class UserService(UserServiceServicer):
             self._require_below(self._directory.user(user))
 
     async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> user_pb2.Token:
-        identity, token = caller.current(), self._directory.token(request.id)
+        identity, token = current_caller(), self._directory.token(request.id)
         if identity.holder and identity.holder != token.holder:
             raise Denied(f"a token of {identity.actor} revokes only tokens of {identity.holder}")
         if identity.name not in (token.user, token.holder):

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 from hai.v1 import webhook_service_pb2 as pb
 from hai.v1.webhook_service_pb2_grpc import WebhookServiceServicer
-from hai_backend.api.server import caller
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.webhooks.convert import webhook_from_proto, webhook_to_proto
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.tasks.notifications import Notifications
@@ -44,13 +43,13 @@ class WebhookService(WebhookServiceServicer):
     async def ListWebhooks(
         self, request: pb.ListWebhooksRequest, context: Context
     ) -> pb.ListWebhooksResponse:
-        found = self._rooms.webhooks.of(caller.current().name)
+        found = self._rooms.webhooks.of(current_caller().name)
         return pb.ListWebhooksResponse(webhooks=map(self._shown, found))
 
     async def SetWebhook(
         self, request: pb.SetWebhookRequest, context: Context
     ) -> pb.SetWebhookResponse:
-        rooms, owner = self._rooms, caller.current().name
+        rooms, owner = self._rooms, current_caller().name
         told = webhook_from_proto(request.webhook, rooms.origins, owner)
         async with self._setting:
             known = rooms.webhooks.get(owner, told.name)
@@ -86,7 +85,7 @@ class WebhookService(WebhookServiceServicer):
         return pb.TestWebhookResponse(error=told.error)
 
     def _mine(self, name: str) -> Webhook:
-        found = self._rooms.webhooks.get(caller.current().name, name)
+        found = self._rooms.webhooks.get(current_caller().name, name)
         if found is None:
             raise NotFound(f"you have no webhook {name[:70]!r}; `hai webhook list` shows yours")
         return found

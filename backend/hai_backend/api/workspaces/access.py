@@ -10,8 +10,8 @@ from pathlib import Path
 
 import structlog
 
+from hai_backend.api.audit.rows import SYSTEM, Action, AddRows, store_row
 from hai_backend.api.request.field_checks import NAME
-from hai_backend.api.server import audit
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity, require_reach
 from hai_backend.controllers.aio.clock import Clock
@@ -54,7 +54,7 @@ class Workspaces:
         unfinished: Callable[[], Mapping[int, Task]],
         directory: Directory,
         clock: Clock,
-        record: audit.Record,
+        record: AddRows,
         limits: WorkspaceLimits = DEFAULT_LIMITS,
     ) -> None:
         self.registry = WorkspaceRegistry(root, lambda user: directory.user(user).uid)
@@ -171,13 +171,13 @@ class Workspaces:
             summary = f"deleted revisions={collected.revisions} contents={collected.contents}"
             row = AuditRow(
                 self.clock.now(),
-                audit.SYSTEM,
-                audit.Action.COLLECT_REVISIONS,
+                SYSTEM,
+                Action.COLLECT_REVISIONS,
                 "/".join(workspace.key),
                 summary,
                 "OK",
             )
-            await audit.store(self._record, row)
+            await store_row(self._record, row)
 
     def collect_periodically(self, key: Key) -> None:
         """Schedules a collection after a change, at most once an hour."""

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import ParamSpec, TypeVar
 
 from hai.v1 import workspace_service_pb2 as pb
-from hai_backend.api.server import audit
+from hai_backend.api.audit.rows import describe_change
 from hai_backend.api.workspaces.access import Workspaces
 from hai_backend.api.workspaces.convert import (
     chunks_from_proto,
@@ -191,7 +191,7 @@ class _Stream:
         self.result, self._changed = "done", revision.changed + revision.removed
         workspace.publish()
         self._workspaces.collect_periodically(workspace.key)
-        audit.tell(
+        describe_change(
             f"{workspace.key[1]} revision={revision.number} changed={revision.changed} removed={revision.removed}"
         )
         return pb.PushTreeResponse(revision=revision_to_proto(revision))

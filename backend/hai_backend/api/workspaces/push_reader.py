@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 import grpc
 
 from hai.v1.workspace_service_pb2 import PushContents, PushTreeRequest
-from hai_backend.api.server.handler_wrapper import Handler
+from hai_backend.api.server.call_context import Handler
 from hai_backend.api.workspaces.convert import contents_from_proto
 from hai_backend.workspaces.push.receive import ContentsMessage
 

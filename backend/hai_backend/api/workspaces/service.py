@@ -10,8 +10,7 @@ from hai.v1 import workspace_pb2
 from hai.v1 import workspace_service_pb2 as pb
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceServicer
 from hai_backend.api.request.field_checks import NAME, Rules
-from hai_backend.api.server import caller
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.users.convert import NAME_RULE
 from hai_backend.api.workspaces.access import Workspaces
 from hai_backend.api.workspaces.cluster_changes import ClusterChangeWatcher
@@ -48,13 +47,13 @@ class WorkspaceService(WorkspaceServiceServicer):
     async def ListWorkspaces(
         self, request: pb.ListWorkspacesRequest, context: Context
     ) -> pb.ListWorkspacesResponse:
-        found = await self._workspaces.visible(caller.current(), request.user)
+        found = await self._workspaces.visible(current_caller(), request.user)
         return pb.ListWorkspacesResponse(workspaces=map(workspace_to_proto, found))
 
     async def GetWorkspace(
         self, request: pb.GetWorkspaceRequest, context: Context
     ) -> workspace_pb2.Workspace:
-        async with self._workspaces.open(caller.current(), request.name, request.user) as workspace:
+        async with self._workspaces.open(current_caller(), request.name, request.user) as workspace:
             return workspace_to_proto(await self._workspaces.describe(workspace))
 
     async def CreateWorkspace(
@@ -64,7 +63,7 @@ class WorkspaceService(WorkspaceServiceServicer):
         rules.matching("workspace.name", name, NAME, NAME_RULE)
         rules.line("request_id", request.request_id, 64)
         rules.check()
-        identity = caller.current()
+        identity = current_caller()
         key = (identity.name, name)
         await self._registry.create(key, self._workspaces.clock.now(), request.request_id)
         async with self._registry.open(key) as workspace:
@@ -73,7 +72,7 @@ class WorkspaceService(WorkspaceServiceServicer):
     async def DeleteWorkspace(
         self, request: pb.DeleteWorkspaceRequest, context: Context
     ) -> pb.DeleteWorkspaceResponse:
-        await self._workspaces.delete(caller.current(), request.name, request.user)
+        await self._workspaces.delete(current_caller(), request.name, request.user)
         return pb.DeleteWorkspaceResponse()
 
     async def LeaseWorkspace(
@@ -83,7 +82,7 @@ class WorkspaceService(WorkspaceServiceServicer):
         rules = Rules()
         rules.line("client_id", request.client_id, 128)
         rules.check()
-        async with self._workspaces.open(caller.current(), request.name) as workspace:
+        async with self._workspaces.open(current_caller(), request.name) as workspace:
             if request.release:
                 leases.release(workspace.key, request.token)
                 return workspace_pb2.WorkspaceLease()
@@ -104,7 +103,7 @@ class WorkspaceService(WorkspaceServiceServicer):
         self, request: pb.GetTreeRequest, context: Context
     ) -> AsyncIterator[pb.GetTreeResponse]:
         async with (
-            self._workspaces.open(caller.current(), request.name, request.user) as workspace,
+            self._workspaces.open(current_caller(), request.name, request.user) as workspace,
             aclosing(self._trees.stream_tree(workspace, request)) as answers,
         ):
             async for answer in answers:
@@ -113,14 +112,14 @@ class WorkspaceService(WorkspaceServiceServicer):
     async def PushTree(
         self, request_iterator: AsyncIterator[PushMessage], context: Context
     ) -> AsyncIterator[pb.PushTreeResponse]:
-        async for answer in self._push_handler.push(caller.current(), request_iterator):
+        async for answer in self._push_handler.push(current_caller(), request_iterator):
             yield answer
 
     async def FetchFiles(
         self, request: pb.FetchFilesRequest, context: Context
     ) -> AsyncIterator[pb.FetchFilesResponse]:
         async with (
-            self._workspaces.open(caller.current(), request.name, request.user) as workspace,
+            self._workspaces.open(current_caller(), request.name, request.user) as workspace,
             aclosing(self._trees.fetch(workspace, request)) as answers,
         ):
             async for answer in answers:
@@ -129,13 +128,13 @@ class WorkspaceService(WorkspaceServiceServicer):
     async def ListRevisions(
         self, request: pb.ListRevisionsRequest, context: Context
     ) -> pb.ListRevisionsResponse:
-        async with self._workspaces.open(caller.current(), request.name, request.user) as workspace:
+        async with self._workspaces.open(current_caller(), request.name, request.user) as workspace:
             return await self._revisions.page(workspace, request)
 
     async def RestoreRevision(
         self, request: pb.RestoreRevisionRequest, context: Context
     ) -> workspace_pb2.WorkspaceRevision:
-        async with self._workspaces.open(caller.current(), request.name) as workspace:
+        async with self._workspaces.open(current_caller(), request.name) as workspace:
             await self._trees.require_revision(workspace, max(request.revision, 1))
             return revision_to_proto(
                 await self._push_handler.restore(
@@ -146,7 +145,7 @@ class WorkspaceService(WorkspaceServiceServicer):
     async def TagRevision(
         self, request: pb.TagRevisionRequest, context: Context
     ) -> workspace_pb2.WorkspaceRevision:
-        async with self._workspaces.open(caller.current(), request.name) as workspace:
+        async with self._workspaces.open(current_caller(), request.name) as workspace:
             number = request.revision or (await self._trees.scan(workspace, PassedOver())).number
             return revision_to_proto(
                 await self._revisions.tag(workspace, number, request.tag, force=request.force)
@@ -155,20 +154,20 @@ class WorkspaceService(WorkspaceServiceServicer):
     async def UntagRevision(
         self, request: pb.UntagRevisionRequest, context: Context
     ) -> pb.UntagRevisionResponse:
-        async with self._workspaces.open(caller.current(), request.name) as workspace:
+        async with self._workspaces.open(current_caller(), request.name) as workspace:
             await self._revisions.untag(workspace, request.tag)
         return pb.UntagRevisionResponse()
 
     async def ListTaskTrees(
         self, request: pb.ListTaskTreesRequest, context: Context
     ) -> pb.ListTaskTreesResponse:
-        async with self._workspaces.open(caller.current(), request.name, request.user) as workspace:
+        async with self._workspaces.open(current_caller(), request.name, request.user) as workspace:
             return await self._task_trees.page(workspace, request.page_size, request.page_token)
 
     async def DeleteTaskTree(
         self, request: pb.DeleteTaskTreeRequest, context: Context
     ) -> pb.DeleteTaskTreeResponse:
-        async with self._workspaces.open(caller.current(), request.name) as workspace:
+        async with self._workspaces.open(current_caller(), request.name) as workspace:
             await self._task_trees.delete(workspace, request.task)
         return pb.DeleteTaskTreeResponse()
 
@@ -176,7 +175,7 @@ class WorkspaceService(WorkspaceServiceServicer):
         self, request: pb.WatchWorkspaceRequest, context: Context
     ) -> AsyncIterator[pb.WatchWorkspaceResponse]:
         async with (
-            self._workspaces.open(caller.current(), request.name, request.user) as workspace,
+            self._workspaces.open(current_caller(), request.name, request.user) as workspace,
             self._watcher.watching(workspace),
         ):
             sent = -1

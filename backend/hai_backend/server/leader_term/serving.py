@@ -7,13 +7,13 @@ import asyncio
 from hai.v1.agent_service_pb2 import ServicesReported
 from hai_backend.api.agents.protocols import AgentDeps
 from hai_backend.api.agents.service import AgentService
-from hai_backend.api.assemble import Parts, gate_of, servicers
+from hai_backend.api.assemble import ApiDeps, build_call_guard, build_services
 from hai_backend.api.containers.containers import NoBrowsers
 from hai_backend.api.nodes import labels
 from hai_backend.api.nodes.group_capacity import Capacity
 from hai_backend.api.scheduling.forecasts import Forecasts
-from hai_backend.api.server.router import Here
-from hai_backend.api.server.server import handlers
+from hai_backend.api.server.router import LocalRoute
+from hai_backend.api.server.server import collect_handlers
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.api.tasks.submission import ContainerTerms, Submission
 from hai_backend.api.webhooks.service import WebhookDeps
@@ -43,20 +43,21 @@ class Serving:
         self._rooms = rooms
         self._forecasting = Forecasts(rooms.scheduling, rooms.policy, rooms.clock)
         self.proxy = self._proxy()
-        parts = self._parts()
-        self._gate = gate_of(parts)
-        self.here = Here(self._gate, handlers(servicers(parts)), rooms.tools.fresh)
+        deps = self._api_deps()
+        self._call_guard = build_call_guard(deps)
+        services = build_services(deps)
+        self.here = LocalRoute(self._call_guard, collect_handlers(services), rooms.tools.fresh)
 
     async def close(self) -> None:
         """Answer what is being asked, then nobody."""
         if self.proxy is not None:
             await self.proxy.close()
-        await self._gate.close(NoLeader("this server is leaving; ask again"), _GRACE_SECONDS)
+        await self._call_guard.close(NoLeader("this server is leaving; ask again"), _GRACE_SECONDS)
         await self._forecasting.close()
 
-    def _parts(self) -> Parts:
+    def _api_deps(self) -> ApiDeps:
         rooms, settings = self._rooms, self._rooms.settings
-        return Parts(
+        return ApiDeps(
             store=rooms.store,
             clock=rooms.clock,
             directory=rooms.directory,
@@ -69,14 +70,14 @@ class Serving:
             workspaces=rooms.workspaces,
             environments=rooms.environments,
             haienv=self._haienv(),
-            wheels=settings.common / "wheels",
-            pins=rooms.pins,
+            wheels_directory=settings.common / "wheels",
+            workspace_pins=rooms.pins,
             agents=AgentService(self._agent_ports()),
-            hub=rooms.hub,
+            connected_agents=rooms.hub,
             tunnels=rooms.tunnels,
-            board=rooms.board,
+            service_states=rooms.board,
             browsers=self.proxy or NoBrowsers(),
-            forecasting=self._forecasting,
+            forecasts=self._forecasting,
             webhooks=WebhookDeps(
                 rooms.webhooks, rooms.notifying, settings.webhook_origins, rooms.clock
             ),
@@ -84,16 +85,16 @@ class Serving:
             remove_container=self._remove_container,
             policy=rooms.policy,
             timing=settings.timing,
-            name=settings.cluster,
+            cluster_name=settings.cluster,
             launcher=rooms.launcher.name,
             certificates=rooms.tools.certificates,
             watched_labels=labels.watched(settings.kubernetes),
             node_ports=range(settings.node_ports_from, settings.node_ports_to + 1),
             image_check=settings.image_check,
             launcher_images=frozenset({"default", *settings.kubernetes.get("images", {})}),
-            observe=rooms.tools.metrics.call,
-            pushed=rooms.tools.metrics.pushed,
-            wheels_kept=rooms.tools.metrics.wheels,
+            observe_call=rooms.tools.metrics.call,
+            record_push=rooms.tools.metrics.pushed,
+            record_wheel_bytes=rooms.tools.metrics.wheels,
         )
 
     def _agent_ports(self) -> AgentDeps:

@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
-from hai_backend.api.server.methods import RULES, Door, service_names
+from hai_backend.api.server.methods import RULES, Credential, service_names
 from hai_backend.store.base import AuditQuery
 
 _MAX_DEPTH = 5
@@ -36,7 +36,7 @@ def methods() -> list[MethodDescriptor]:
         method
         for service in services
         for method in service.methods
-        if RULES[path(method)].door is Door.TOKEN
+        if RULES[path(method)].credential is Credential.USER_TOKEN
     ]
 
 

@@ -16,10 +16,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hai.client.connection.stream_call import StreamCall
 from hai.v1 import task_service_pb2 as pb
 from hai.v1.task_service_pb2_grpc import TaskServiceStub
-from hai_backend.api.assemble import gate_of, servicers
-from hai_backend.api.server.forwarding import HOPS, Forwarding
-from hai_backend.api.server.router import Here, Nobody, Router
-from hai_backend.api.server.server import Endpoint, build_server, handlers
+from hai_backend.api.assemble import build_call_guard, build_services
+from hai_backend.api.server.forwarding import HOPS_KEY, LeaderRoute
+from hai_backend.api.server.router import LocalRoute, RefusalRoute, Router
+from hai_backend.api.server.server import Endpoint, build_server, collect_handlers
 from hai_backend.domain.errors import NoLeader
 
 C = grpc.StatusCode
@@ -67,11 +67,11 @@ class Leader(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
 
 @asynccontextmanager
-async def follower(leader: str) -> AsyncIterator[tuple[str, Router, Forwarding]]:
+async def follower(leader: str) -> AsyncIterator[tuple[str, Router, LeaderRoute]]:
     router = Router()
     listening = build_server(Endpoint("127.0.0.1:0"), router)
     await listening.start()
-    elsewhere = Forwarding(leader, None)
+    elsewhere = LeaderRoute(leader, None)
     router.to(elsewhere)
     yield listening.address, router, elsewhere
     await elsewhere.close()
@@ -89,7 +89,7 @@ async def leader() -> AsyncIterator[tuple[Leader, aio.Server, str]]:
 
 
 @pytest.fixture
-async def passed(leader: Any) -> AsyncIterator[tuple[Leader, aio.Channel, Forwarding]]:
+async def passed(leader: Any) -> AsyncIterator[tuple[Leader, aio.Channel, LeaderRoute]]:
     async with follower(leader[2]) as (address, _, way), aio.insecure_channel(address) as channel:
         yield leader[0], channel, way
 
@@ -111,7 +111,7 @@ async def test_a_stream_is_passed_on_with_everything_that_belongs_to_it(passed: 
     )
     assert [answer async for answer in call] == sent
     assert (made.metadata["authorization"], made.metadata["k-bin"]) == ("Bearer s", b"\x80")
-    assert made.metadata[HOPS] == "1"
+    assert made.metadata[HOPS_KEY] == "1"
     assert made.left is not None
     assert 30 < made.left < 70  # rounded on the way
     assert dict(await call.initial_metadata())["first"] == "1"
@@ -203,9 +203,9 @@ async def test_two_servers_that_each_take_the_other_for_the_leader_pass_nothing_
     async with AsyncExitStack() as stack:
         first, board, _ = await stack.enter_async_context(follower("127.0.0.1:1"))
         second, *_ = await stack.enter_async_context(follower(first))
-        back = Forwarding(second, None)
+        back = LeaderRoute(second, None)
         stack.push_async_callback(back.close)
-        board.to(back)
+        board.route_to(back)
         channel = await stack.enter_async_context(aio.insecure_channel(first))
         with pytest.raises(aio.AioRpcError, match="does not lead any more") as caught:
             await channel.unary_unary("/hai.test/echo")(b"", timeout=10)
@@ -214,7 +214,7 @@ async def test_two_servers_that_each_take_the_other_for_the_leader_pass_nothing_
 
 async def test_without_a_leader_calls_are_refused_and_health_is_answered() -> None:
     async with follower("127.0.0.1:1") as (address, board, _):
-        board.to(Nobody())
+        board.route_to(RefusalRoute())
         async with aio.insecure_channel(address) as channel:
             health = health_pb2_grpc.HealthStub(channel)
             answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=10)
@@ -240,14 +240,14 @@ async def test_a_real_call_through_a_follower(platform: Any) -> None:
 async def test_a_leader_term_that_ends_ends_its_streams_and_one_that_slept_answers_nothing(
     platform: Any,
 ) -> None:
-    parts, fresh = platform.parts(), [True]
-    gate = gate_of(parts)
+    parts, fresh = platform.api_deps(), [True]
+    gate = build_call_guard(parts)
     metadata = (("authorization", f"Bearer {await platform.token('ada')}"),)
     async with (
         follower("127.0.0.1:1") as (address, board, _),
         aio.insecure_channel(address) as channel,
     ):
-        board.to(Here(gate, handlers(servicers(parts)), lambda: fresh[0]))
+        board.route_to(LocalRoute(gate, collect_handlers(build_services(parts)), lambda: fresh[0]))
         stub = TaskServiceStub(channel)
         watching = stub.WatchTasks(pb.WatchTasksRequest(), metadata=metadata)
         await watching.read()

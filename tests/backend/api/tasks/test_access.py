@@ -22,8 +22,8 @@ import hai.v1
 from hai.client.connection.stream_call import StreamCall
 from hai.v1 import image_service_pb2, task_service_pb2
 from hai.v1.image_pb2 import Image
-from hai_backend.api.server.audit import UNKNOWN
-from hai_backend.api.server.methods import RULES, Door
+from hai_backend.api.audit.rows import UNKNOWN
+from hai_backend.api.server.methods import RULES, Credential
 from hai_backend.auth import tokens as token_rules
 from hai_backend.domain.accounts.message import Message as Told
 from hai_backend.domain.accounts.right import Grant
@@ -519,7 +519,9 @@ def test_every_rpc_stands_in_the_table_above() -> None:
 def test_what_changes_something_needs_more_than_a_token_to_look(name: str) -> None:
     rule = RULES[f"/hai.v1.{name}"]
     assert rule.mutates is not name.partition("/")[2].startswith(LOOKING)
-    assert not rule.mutates or (rule.door is Door.TOKEN and rule.scope is not TokenScope.READ)
+    assert not rule.mutates or (
+        rule.credential is Credential.USER_TOKEN and rule.scope is not TokenScope.READ
+    )
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -12,7 +12,7 @@ import pytest
 
 from hai.client.client import Client
 from hai.client.errors import HaiError
-from hai_backend.api.server.handler_wrapper import Closing
+from hai_backend.api.server.handler_wrapper import StreamCloser
 from hai_backend.auth.directory import Directory
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.tasks.expiry import Expiry
@@ -45,7 +45,7 @@ class Stay:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.directory = Directory(MemoryStore())
-        self.streams = Closing()
+        self.streams = StreamCloser()
         self.directory.checks.append(self.streams.check)
         self.expiring = Expiry(clock, self.directory.next_expiry, self.directory.check)
         self.directory.on_expiry = self.expiring.expires_at
@@ -59,7 +59,9 @@ class Stay:
         def admitted() -> None:
             self.directory.identity_of(made.id, self.clock.now())
 
-        return asyncio.ensure_future(self.streams.before_end(asyncio.Event().wait(), admitted))
+        return asyncio.ensure_future(
+            self.streams.wait_for_response(asyncio.Event().wait(), admitted)
+        )
 
 
 def lasted(seconds: float, clock: Callable[[], Clock] = LoopTimers, *before: float) -> float:

@@ -1,4 +1,4 @@
-"""What the services of tasks stand on."""
+"""The parts of the server that TaskService and QueueQueries need. A module of its own, because both import it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,15 @@ from hai_backend.store.base import Store
 
 @dataclass(frozen=True, slots=True)
 class TaskDeps:
-    """Of one server."""
-
     task_manager: TaskManager
     store: Store
     scheduling: Scheduling
     cluster: Cluster
     directory: Directory
-    submitting: Submission
+    submission: Submission
     clock: Clock
     goodput: Callable[[Task], Goodput]
-    foresight: WhatIf
-    forecasting: Forecasts
+    what_if: WhatIf
+    forecasts: Forecasts
     dropped_logs: Callable[[int, int], Mapping[int, Dropped]]  # of a task and run, by rank
     timing: Timing = field(default_factory=Timing)

@@ -1,4 +1,4 @@
-"""AuditService: who changed what. Who may ask stands in server/methods.py."""
+"""AuditService: lists audit rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hai.v1.audit_service_pb2_grpc import AuditServiceServicer
 from hai_backend.api.request import limits, paging
 from hai_backend.api.request.convert_time import moment, timestamp
 from hai_backend.api.request.field_checks import Rules
-from hai_backend.api.server.handler_wrapper import Context
+from hai_backend.api.server.call_context import Context
 from hai_backend.store.base import AuditQuery, AuditRow, Store
 
 _CODES = tuple(code.name for code in grpc.StatusCode)

@@ -24,9 +24,9 @@ from hai.v1 import (
     workspace_service_pb2,
 )
 from hai.v1 import task_service_pb2 as pb
-from hai_backend.api.assemble import gate_of, serve
+from hai_backend.api.assemble import build_call_guard, serve
+from hai_backend.api.audit.rows import describe_request
 from hai_backend.api.request.limits import CallLimits
-from hai_backend.api.server import audit
 from hai_backend.api.server.call_limits import CallLimiter
 from hai_backend.api.server.server import Endpoint
 from hai_backend.domain.accounts.user import Role, TokenScope, User
@@ -194,7 +194,7 @@ def test_the_token_of_a_lease_is_no_part_of_a_row() -> None:
     request = workspace_service_pb2.RestoreRevisionRequest(
         name="bert", revision=3, lease_token="hunter2"
     )
-    assert audit.what(request) == "name='bert' revision=3"
+    assert describe_request(request) == "name='bert' revision=3"
 
 
 async def test_every_change_is_audited_without_secrets(
@@ -407,16 +407,16 @@ def test_streams_are_counted_while_they_are_open() -> None:
 )
 async def test_where_it_does_not_listen(platform: Any, endpoint: Endpoint, words: str) -> None:
     with pytest.raises(Invalid, match=words):
-        await serve(platform.parts(), endpoint)
+        await serve(platform.api_deps(), endpoint)
 
 
 async def test_a_second_server_on_the_port_is_an_error(platform: Any) -> None:
     with pytest.raises(Unavailable, match="the address is taken"):
-        await serve(platform.parts(), Endpoint(platform.service.address))
+        await serve(platform.api_deps(), Endpoint(platform.service.address))
 
 
 async def test_plaintext_off_loopback_when_the_operator_says_so(platform: Any) -> None:
-    service = await serve(platform.parts(), Endpoint("0.0.0.0:0", insecure=True))
+    service = await serve(platform.api_deps(), Endpoint("0.0.0.0:0", insecure=True))
     assert service.address.startswith("0.0.0.0:")
     await service.stop(0)
 
@@ -473,7 +473,7 @@ async def test_a_call_whose_work_was_cancelled_is_answered_with_an_incident(
         await _cancelled()
         yield b""
 
-    gate, server = gate_of(platform.parts()), aio.server()
+    gate, server = build_call_guard(platform.api_deps()), aio.server()
     method = f"/hai.v1.TaskService/{'GetTask' if kind == 'unary' else 'WatchTasks'}"
     handler = (
         grpc.unary_unary_rpc_method_handler(unary)

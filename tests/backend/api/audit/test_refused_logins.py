@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from grpc import aio
 
-from hai_backend.api.assemble import gate_of, servicers
-from hai_backend.api.server import refused_logins
-from hai_backend.api.server.audit import Action
-from hai_backend.api.server.refused_logins import RefusedLogins, host_of, summary
-from hai_backend.api.server.server import handlers
+from hai_backend.api.assemble import build_call_guard, build_services
+from hai_backend.api.audit import refused_logins
+from hai_backend.api.audit.refused_logins import RefusedLogins, describe_refusals, host_of
+from hai_backend.api.audit.rows import Action
+from hai_backend.api.server.server import collect_handlers
 from hai_backend.domain.errors import Unavailable
 from hai_backend.store.base import AuditQuery, AuditRow
 from hai_backend.testing import ManualClock
@@ -79,7 +79,7 @@ async def test_a_store_that_does_not_answer_holds_up_no_end(
 
 
 def test_summary_of_one_address() -> None:
-    assert summary(Counter({"10.0.0.3": 2})) == "refused 2 times: 10.0.0.3 (2)"
+    assert describe_refusals(Counter({"10.0.0.3": 2})) == "refused 2 times: 10.0.0.3 (2)"
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_host_of_a_peer(peer: str, host: str) -> None:
 
 
 async def test_calls_without_a_valid_token_are_recorded_and_the_token_is_not(platform: Any) -> None:
-    gate, server = gate_of(platform.parts()), aio.server()
-    service = handlers(servicers(platform.parts()))
+    gate, server = build_call_guard(platform.api_deps()), aio.server()
+    service = collect_handlers(build_services(platform.api_deps()))
     method = "/hai.v1.UserService/WhoAmI"
     server.add_registered_method_handlers(
         "hai.v1.UserService", {"WhoAmI": gate.guarded(method, service[method])}

@@ -1,4 +1,4 @@
-"""Records refused sign-ins in the audit, in so few rows that nobody can fill the table with them."""
+"""Records refused sign-ins in the audit. Many refusals share one row, so that nobody can fill the table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 
-from hai_backend.api.server import audit
+from hai_backend.api.audit.rows import UNKNOWN, Action, AddRows, store_row
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.store.base import AuditRow
 
@@ -18,21 +18,21 @@ _OTHERS = "other addresses"
 
 
 class RefusedLogins:
-    """The first refusal is recorded at once. Later ones share one row for each window of time, with their number.
+    """Records the first refusal at once, and counts the refusals of each later time window in one row.
 
     A server that is killed loses the count of at most one window.
     """
 
     def __init__(
         self,
-        record: audit.Record,
+        add_rows: AddRows,
         clock: Clock,
-        method: audit.Action,
+        method: Action,
         code: str,
         *,
         window_seconds: float = WINDOW_SECONDS,
     ) -> None:
-        self._record = record
+        self._add_rows = add_rows
         self._clock = clock
         self._method = method
         self._code = code
@@ -43,32 +43,32 @@ class RefusedLogins:
 
     def add(self, peer: str) -> None:
         """Count a refusal of this address."""
-        bounded = peer in self._by_peer or len(self._by_peer) < _MAX_PEERS
-        self._by_peer[peer if bounded else _OTHERS] += 1
+        counted_alone = peer in self._by_peer or len(self._by_peer) < _MAX_PEERS
+        self._by_peer[peer if counted_alone else _OTHERS] += 1
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write_rows())
 
     async def close(self) -> None:
-        """Record what is not recorded yet. A store that does not answer must not hold up the end of the server."""
+        """Record the open counts. Give up after a while: a store that does not answer must not delay the shutdown."""
         self._closing.set()
         if self._writer is not None:
-            _, late = await asyncio.wait({self._writer}, timeout=_CLOSE_SECONDS)
-            for writer in late:
+            _, unfinished = await asyncio.wait({self._writer}, timeout=_CLOSE_SECONDS)
+            for writer in unfinished:
                 writer.cancel()
 
     async def _write_rows(self) -> None:
         while self._by_peer:
             counts, self._by_peer = self._by_peer, Counter()
             row = AuditRow(
-                self._clock.now(), audit.UNKNOWN, self._method, "", summary(counts), self._code
+                self._clock.now(), UNKNOWN, self._method, "", describe_refusals(counts), self._code
             )
-            await audit.store(self._record, row)
+            await store_row(self._add_rows, row)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), self._window_seconds)
 
 
-def summary(by_peer: Counter[str]) -> str:
-    """`refused 12 times: 10.0.0.3 (11), 10.0.0.4 (1)`."""
+def describe_refusals(by_peer: Counter[str]) -> str:
+    """Describe the counts: `refused 12 times: 10.0.0.3 (11), 10.0.0.4 (1)`."""
     total = by_peer.total()
     named = by_peer.most_common(_MAX_NAMED)
     parts = [f"{peer} ({count})" for peer, count in named]
@@ -78,7 +78,7 @@ def summary(by_peer: Counter[str]) -> str:
 
 
 def host_of(peer: str) -> str:
-    """The address of a gRPC peer (`ipv4:10.0.0.3:50123`, `ipv6:%5B::1%5D:50123`) without scheme and port."""
+    """Return the address of a gRPC peer (`ipv4:10.0.0.3:50123`, `ipv6:%5B::1%5D:50123`) without scheme and port."""
     scheme, _, address = peer.partition(":")
     if scheme not in ("ipv4", "ipv6"):
         return scheme

@@ -13,7 +13,7 @@ from hai.v1.user_service_pb2 import (
     SetQuotaRequest,
     SetShareRequest,
 )
-from hai_backend.api.server.audit import what
+from hai_backend.api.audit.rows import describe_request
 
 ROWS = [
     pytest.param(UpdateTaskPriorityRequest(id=12), "id=12 priority=0", id="LOW is a level"),
@@ -38,4 +38,4 @@ ROWS = [
 
 @pytest.mark.parametrize(("request_", "said"), ROWS)
 def test_what_a_row_says(request_: Message, said: str) -> None:
-    assert what(request_) == said
+    assert describe_request(request_) == said
