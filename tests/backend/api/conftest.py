@@ -35,8 +35,8 @@ from hai.v1.usage_service_pb2_grpc import UsageServiceStub
 from hai.v1.user_service_pb2_grpc import UserServiceStub
 from hai.v1.watch_service_pb2_grpc import WatchServiceStub
 from hai.v1.webhook_service_pb2_grpc import WebhookServiceStub
-from hai_backend.api.agents.protocols import AgentDeps
 from hai_backend.api.agents.service import AgentService
+from hai_backend.api.agents.service_deps import AgentDeps
 from hai_backend.api.assemble import ApiDeps, serve
 from hai_backend.api.containers.containers import NoBrowsers
 from hai_backend.api.environments.environments import Environments
@@ -219,7 +219,7 @@ class Platform:
             haienv=self.haienv,
             wheels_directory=self.home / "wheels",
             workspace_pins=self.pins,
-            agents=AgentService(self._agent_ports()),
+            agents=AgentService(self._agent_deps()),
             connected_agents=self.hub,
             tunnels=self.tunnels,
             service_states=self.board,
@@ -238,28 +238,28 @@ class Platform:
     async def _nothing_to_remove(self, task_id: int) -> None:
         """There is no launcher here."""
 
-    def _agent_ports(self) -> AgentDeps:
+    def _agent_deps(self) -> AgentDeps:
         return AgentDeps(
             task_manager=self.task_manager,
-            hub=self.hub,
+            connected_agents=self.hub,
             executor=Executor(FakeLauncher([]), self.hub, str, self.cluster.nodes().get),
             logs=self.logs,
             confirm=self.store.confirm,
             clock=self.clock,
             secret=self.secret,
             cluster=self.cluster,
-            seen=lambda directory: str(self.home / directory.below),
-            environment=EnvironmentPinning(self.environments),
-            workspace=self.pins.path,
-            report=lambda key, report: None,
-            used=self.usage.record,
+            path_in_rank=lambda directory: str(self.home / directory.below),
+            environment_pinning=EnvironmentPinning(self.environments),
+            workspace_path=self.pins.path,
+            record_checkpoint=lambda key, report: None,
+            record_use=self.usage.record,
             tunnels=self.tunnels,
             base_url=lambda task_id, service: "/",
-            services_said=self._services_said,
-            level=lambda task, number: task.priority,
+            record_services=self._record_services,
+            check_level=lambda task, number: task.priority,
         )
 
-    def _services_said(self, task: Task, key: RankKey, said: ServicesReported) -> None:
+    def _record_services(self, task: Task, key: RankKey, said: ServicesReported) -> None:
         idle = said.idle_seconds if said.HasField("idle_seconds") else None
         self.board.report(key, said.services, idle)
 

@@ -18,8 +18,8 @@ from typing import Any, cast
 from grpc import StatusCode
 
 from hai.v1 import agent_service_pb2 as pb
-from hai_backend.api.agents.protocols import AgentDeps, Logs
 from hai_backend.api.agents.service import AgentService
+from hai_backend.api.agents.service_deps import AgentDeps, Logs
 from hai_backend.api.environments.pinning import EnvironmentPinning
 from hai_backend.api.server.errors import status_of
 from hai_backend.controllers.aio.change_feed import ChangeFeed

@@ -1,1 +1,1 @@
-"""AgentService: what agents say, and what they are told."""
+"""AgentService: the streams of the agents that run the programs of tasks."""

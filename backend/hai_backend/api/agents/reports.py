@@ -1,33 +1,36 @@
-"""What agents say becomes events of their tasks, or is handed to whoever keeps it."""
+"""Handles the messages of agents: applies events to tasks, and records logs, checkpoints and measurements."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from hai.v1 import agent_service_pb2 as pb
-from hai_backend.api.agents.inbox import Inbox, LogAppended, Received
-from hai_backend.api.agents.protocols import AgentDeps
-from hai_backend.api.nodes.reports import blame
+from hai_backend.api.agents.flow_control import Inbox, LogAppended, Received
+from hai_backend.api.agents.service_deps import AgentDeps
+from hai_backend.api.protocols import Cluster
 from hai_backend.api.request import limits
 from hai_backend.controllers.cluster.agents import Session
 from hai_backend.controllers.tasks.checkpoints import Report
+from hai_backend.controllers.tasks.executor import Applier
 from hai_backend.domain.errors import HaiError, NoLeader, Unavailable
-from hai_backend.domain.usage import Use, read_measurement
+from hai_backend.domain.task import Task
+from hai_backend.domain.usage import Use, measured
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
 
+_MAX_NODE_FAILURES = 3
+"""A task that reports every node as broken is broken itself. After so many runs its reports cordon no more nodes."""
+
 
 class AgentReports:
-    """One for all agents."""
-
-    def __init__(self, ports: AgentDeps) -> None:
-        self._p = ports
+    def __init__(self, deps: AgentDeps) -> None:
+        self._deps = deps
 
     async def receive(
         self, key: RankKey, request: pb.AttachRequest, session: Session, inbox: Inbox
     ) -> None:
-        """Answer a heartbeat at once; append to the log; let the rest wait in the inbox until it is handled."""
-        self._p.heard(key)
+        """Answer a heartbeat or append to the log at once. Put other messages into the inbox."""
+        self._deps.message_received(key)
         kind = request.WhichOneof("message")
         if kind == "heartbeat":
             self._answer_heartbeat(key, request.heartbeat, session)
@@ -36,14 +39,14 @@ class AgentReports:
         elif kind == "log":
             await self._append(key, request.log, inbox)
         elif kind == "bar":
-            self._p.logs.show(key, request.bar.text[: limits.SAID_CHARS])
+            self._deps.logs.show(key, request.bar.text[: limits.REPORT_CHARS])
         else:
             await inbox.put(request)
 
-    async def take(self, key: RankKey, received: Received, session: Session) -> None:
-        """Let one message count, and answer those that agents repeat until they are answered."""
+    async def handle(self, key: RankKey, received: Received, session: Session) -> None:
+        """Apply one message of the inbox, and answer it if the agent repeats it until then."""
         if isinstance(received, LogAppended):
-            await self._p.confirm()  # the agent forgets what is acknowledged
+            await self._deps.confirm()  # the agent drops acknowledged log bytes
             acknowledged = pb.LogAcknowledged(offset=received.size)
             session.send(pb.AttachResponse(log_acknowledged=acknowledged))
             return
@@ -53,7 +56,7 @@ class AgentReports:
                 await self._apply(key, _exited(key, request.exited))
                 session.send(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
             case "start_failed":
-                reason = request.start_failed.reason[: limits.SAID_CHARS]
+                reason = request.start_failed.reason[: limits.REPORT_CHARS]
                 await self._apply(key, ev.StartFailed(key.run, key.rank, reason))
                 session.send(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
             case "whole_life_state":
@@ -61,86 +64,87 @@ class AgentReports:
                 await self._apply(key, ev.WholeLifeStateChanged(key.run, key.rank, value))
                 session.send(pb.AttachResponse(whole_life_state=pb.WholeLifeStateSet(value=value)))
             case "priority":
-                session.send(await self._prioritise(key, request.priority.priority))
+                session.send(await self._set_priority(key, request.priority.priority))
             case "step_reported":
-                self._agree(key, request.step_reported.step)
+                self._report_step(key, request.step_reported.step)
             case "checkpoint":
-                self._p.report(key, _report(request.checkpoint))
+                self._deps.record_checkpoint(key, _checkpoint_report(request.checkpoint))
             case "services":
-                said = _bounded(request.services)
-                self._p.services_said(await self._p.current(key), key, said)
+                services = _truncate_services(request.services)
+                self._deps.record_services(await self._deps.get_task(key), key, services)
             case "node_reported" if not request.node_reported.healthy:
-                task, error = await self._p.current(key), request.node_reported.error
-                await blame(self._p.cluster, self._p.task_manager, task, key, error)
+                task, error = await self._deps.get_task(key), request.node_reported.error
+                await cordon_reported_node(
+                    self._deps.cluster, self._deps.task_manager, task, key, error
+                )
             case kind if kind in _EVENTS:
                 await self._apply(key, _EVENTS[kind](key, request))
 
     def _answer_heartbeat(self, key: RankKey, heartbeat: pb.Heartbeat, session: Session) -> None:
         if not heartbeat.unmeasured and (use := _use(heartbeat)) is not None:
-            self._p.used(key, use)
+            self._deps.record_use(key, use)
         if heartbeat.number:
-            answered = pb.HeartbeatAnswered(
-                number=heartbeat.number, lease_renewed=self._p.may_continue(key)
+            answer = pb.HeartbeatAnswered(
+                number=heartbeat.number, lease_renewed=self._deps.may_continue(key)
             )
-            session.send(pb.AttachResponse(heartbeat=answered))
+            session.send(pb.AttachResponse(heartbeat=answer))
 
     async def _append(self, key: RankKey, chunk: pb.LogChunk, inbox: Inbox) -> None:
         try:
-            if not self._p.fresh():  # another leader may append to the same file by now
+            if not self._deps.is_lease_fresh():  # another leader may append to the same file
                 raise NoLeader("this server was asleep, and cannot know whether it leads")
-            size = self._p.logs.append(key, chunk.offset, chunk.data)
-        except (
-            Unavailable
-        ) as error:  # so does a full disk end the stream; no heartbeat waits for that
+            size = self._deps.logs.append(key, chunk.offset, chunk.data)
+        except Unavailable as error:  # such as a full disk; the error ends the stream
             inbox.close(error)
         else:
             await inbox.put_log(size, len(chunk.data))
 
     async def _apply(self, key: RankKey, event: ev.Event) -> None:
-        await self._p.task_manager.apply(key.task_id, event)
+        await self._deps.task_manager.apply(key.task_id, event)
 
-    async def _prioritise(self, key: RankKey, level: int) -> pb.AttachResponse:
+    async def _set_priority(self, key: RankKey, number: int) -> pb.AttachResponse:
         try:
-            task = await self._p.current(key)
-            wanted = self._p.level(task, level)
-            await self._p.task_manager.set_priority(key.task_id, task.user, wanted)
+            task = await self._deps.get_task(key)
+            level = self._deps.check_level(task, number)
+            await self._deps.task_manager.set_priority(key.task_id, task.user, level)
             error = ""
-        except HaiError as refused:
-            error = str(refused)
+        except HaiError as refusal:
+            error = str(refusal)
         return pb.AttachResponse(priority=pb.PriorityAnswered(error=error))
 
-    def _agree(self, key: RankKey, step: int) -> None:
-        task = self._p.task_manager.unfinished().get(key.task_id)
+    def _report_step(self, key: RankKey, step: int) -> None:
+        """Report the step that a rank has reached, so that all living ranks agree on the step to yield at."""
+        task = self._deps.task_manager.unfinished().get(key.task_id)
         if task is None or task.run is None or task.run.number != key.run:
             return
         alive = (r.index for r in task.run.ranks if r.exit_code is None and not r.state.terminated)
-        self._p.hub.step_reported(key, step, frozenset(alive))
+        self._deps.connected_agents.step_reported(key, step, frozenset(alive))
 
 
 def _exited(key: RankKey, exited: pb.ProgramExited) -> ev.ProgramExited:
-    last = exited.last_lines[-limits.SAID_CHARS :]
-    return ev.ProgramExited(key.run, key.rank, exited.exit_code, last, exited.yielded)
+    last_lines = exited.last_lines[-limits.REPORT_CHARS :]
+    return ev.ProgramExited(key.run, key.rank, exited.exit_code, last_lines, exited.yielded)
 
 
-def _report(saved: pb.CheckpointSaved) -> Report:
-    since = saved.program_seconds if saved.HasField("program_seconds") else None
-    return Report(saved.seconds, saved.count or 1, since)
+def _checkpoint_report(saved: pb.CheckpointSaved) -> Report:
+    program_seconds = saved.program_seconds if saved.HasField("program_seconds") else None
+    return Report(saved.seconds, saved.count or 1, program_seconds)
 
 
-def _bounded(said: pb.ServicesReported) -> pb.ServicesReported:
-    """As much as a task may have. Where browsers find a service is not the agent's to say."""
-    del said.services[limits.SERVICES :]
-    for status in said.services:
+def _truncate_services(reported: pb.ServicesReported) -> pb.ServicesReported:
+    """Truncate a report to the limits of a task, and clear URLs, which the server itself sets."""
+    del reported.services[limits.SERVICES :]
+    for status in reported.services:
         status.url = ""
-        status.message = status.message[: limits.SAID_CHARS]
+        status.message = status.message[: limits.REPORT_CHARS]
         status.type = status.type[: limits.TAG_CHARS]
         status.name = status.name[: limits.TAG_CHARS]
-    return said
+    return reported
 
 
-def _use(beat: pb.Heartbeat) -> Use | None:
-    gpu = beat.gpu_utilisation if beat.HasField("gpu_utilisation") else None
-    return read_measurement(beat.cpus, beat.memory_bytes, gpu, beat.gpu_memory_bytes)
+def _use(heartbeat: pb.Heartbeat) -> Use | None:
+    gpu = heartbeat.gpu_utilisation if heartbeat.HasField("gpu_utilisation") else None
+    return measured(heartbeat.cpus, heartbeat.memory_bytes, gpu, heartbeat.gpu_memory_bytes)
 
 
 _EVENTS: dict[str | None, Any] = {
@@ -153,3 +157,26 @@ _EVENTS: dict[str | None, Any] = {
         key.run, key.rank, request.watchdog_fired.silent_seconds
     ),
 }
+
+
+async def cordon_reported_node(
+    cluster: Cluster, task_manager: Applier, task: Task, key: RankKey, error: str
+) -> None:
+    """Cordon the node that a program reports as broken, then end the run, which starts again elsewhere.
+
+    The node is cordoned first, so that the next run cannot get it.
+    """
+    assert task.run is not None
+    description = _to_line(error)
+    node = cluster.nodes().get(task.run.ranks[key.rank].node)
+    is_credible = task.node_failure_count < _MAX_NODE_FAILURES
+    if node is not None and not node.cordoned and is_credible:
+        reason = f"reported by task {task.id}: {description}"
+        await cluster.set_cordoned(node.name, True, reason[: limits.REASON_CHARS], by="agent")
+    await task_manager.apply(task.id, ev.NodeReported(key.run, key.rank, description))
+
+
+def _to_line(text: str) -> str:
+    """Return a text of a program as one printable line of limited length."""
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(printable.split())[: limits.REASON_CHARS] or "no details given"

@@ -1,4 +1,4 @@
-"""The server's side of Attach: what agents say becomes events of tasks, what they must hear waits in their session."""
+"""AgentService: the streams of agents. Each Attach stream has a coroutine that reads and one that writes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import structlog
 
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import agent_service_pb2_grpc as rpc
-from hai_backend.api.agents.inbox import Inbox
-from hai_backend.api.agents.protocols import AgentDeps
-from hai_backend.api.agents.rate_limit import RateLimit
+from hai_backend.api.agents.flow_control import Inbox, RateLimit
 from hai_backend.api.agents.reports import AgentReports
-from hai_backend.api.agents.welcome import welcome
+from hai_backend.api.agents.service_deps import AgentDeps
+from hai_backend.api.agents.welcome import make_welcome
 from hai_backend.api.request import limits
 from hai_backend.api.tunnels.agent_tunnel import carry
 from hai_backend.auth import tokens
@@ -28,19 +27,21 @@ from hai_backend.lifecycle import instructions_on_attach
 
 log = structlog.get_logger(__name__)
 
-_STORE_AWAY_SECONDS = 1.0
-_HELLO_SECONDS = 30.0  # before it nobody knows who holds the stream
+_STORE_UNAVAILABLE_SECONDS = 1.0
+_HELLO_SECONDS = 30.0  # a stream is anonymous until its hello
 
 T = TypeVar("T")
 
 
 class AgentService(rpc.AgentServiceServicer):
-    """Runs one coroutine that reads and one that writes per attached rank."""
+    """See proto/hai/v1/agent_service.proto for what each call means."""
 
-    def __init__(self, ports: AgentDeps) -> None:
-        self._p = ports
-        self._hearing = AgentReports(ports)
-        self._pace = RateLimit(limits.AGENT_MESSAGES_PER_SECOND, limits.AGENT_MESSAGES_AT_ONCE)
+    def __init__(self, deps: AgentDeps) -> None:
+        self._deps = deps
+        self._reports = AgentReports(deps)
+        self._rate_limit = RateLimit(
+            limits.AGENT_MESSAGES_PER_SECOND, limits.AGENT_MESSAGES_AT_ONCE
+        )
 
     async def Attach(
         self,
@@ -50,19 +51,19 @@ class AgentService(rpc.AgentServiceServicer):
         hello = await _hello(request_iterator)
         key = RankKey(hello.task_id, hello.run, hello.rank)
         self._check_token(key, context)
-        await self._pace.turn(key, limits.AGENT_HELLO_MESSAGES)
+        await self._rate_limit.wait_turn(key, limits.AGENT_HELLO_MESSAGES)
         session = Session()
-        self._p.hub.attach(key, session)
+        self._deps.connected_agents.attach(key, session)
         reader = asyncio.ensure_future(self._read(key, hello, request_iterator, session))
         try:
-            yield await welcome(self._p, key, started=hello.started)
+            yield await make_welcome(self._deps, key, started=hello.started)
             while (message := await session.next()) is not None:
                 yield message
             if session.error is not None:
                 raise session.error
         finally:
             reader.cancel()
-            self._p.hub.detach(key, session)
+            self._deps.connected_agents.detach(key, session)
 
     async def Carry(
         self,
@@ -72,14 +73,14 @@ class AgentService(rpc.AgentServiceServicer):
         hello = await _carry_hello(request_iterator)
         key = RankKey(hello.task_id, hello.run, hello.rank)
         self._check_token(key, context)
-        tunnel = self._p.tunnels.accept(key, hello.tunnel)
+        tunnel = self._deps.tunnels.accept(key, hello.tunnel)
         async for message in carry(hello, tunnel, request_iterator):
             yield message
 
     def _check_token(self, key: RankKey, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        sent = dict(context.invocation_metadata() or ()).get("authorization")
-        secret = tokens.bearer(str(sent) if sent else None)
-        if not tokens.is_run_token(self._p.secret, key.task_id, key.run, key.rank, secret):
+        header = dict(context.invocation_metadata() or ()).get("authorization")
+        secret = tokens.bearer(str(header) if header else None)
+        if not tokens.is_run_token(self._deps.secret, key.task_id, key.run, key.rank, secret):
             raise Unauthenticated(f"the run token is not that of rank {key}")
 
     async def _read(
@@ -89,21 +90,22 @@ class AgentService(rpc.AgentServiceServicer):
         requests: AsyncIterator[pb.AttachRequest],
         session: Session,
     ) -> None:
-        """Take the agent's messages until it goes or breaks a rule; then the writer ends too."""
+        """Handle the messages of the agent until the stream ends or a message is refused. Then end the writer, too."""
         inbox = Inbox()
         receiving = asyncio.ensure_future(self._receive(key, requests, session, inbox))
         try:
             await self._greet(key, hello)
             while (received := await inbox.next()) is not None:
-                await self._hearing.take(key, received, session)
+                await self._reports.handle(key, received, session)
         except HaiError as error:
-            log.warning("an agent was cut off", rank=str(key), why=str(error))
+            log.warning("stream of an agent ended", rank=str(key), why=str(error))
             session.error = error
-            if isinstance(error, Unavailable):  # it comes back with the same message at once
+            if isinstance(error, Unavailable):
                 inbox.close()
-                await asyncio.sleep(_STORE_AWAY_SECONDS)  # its heartbeats are answered meanwhile
+                # The agent attaches again at once with the same message. Until then heartbeats are answered
+                await asyncio.sleep(_STORE_UNAVAILABLE_SECONDS)
         except Exception as error:
-            session.error = error  # the gate makes an incident of it
+            session.error = error  # CallGuard logs it as an internal error
         finally:
             receiving.cancel()
             session.close()
@@ -115,29 +117,29 @@ class AgentService(rpc.AgentServiceServicer):
         session: Session,
         inbox: Inbox,
     ) -> None:
-        """Read the stream, also while something that the agent sent before waits for the store."""
+        """Read the stream into the inbox, also while an earlier message waits for the store."""
         try:
-            await self._p.current(key)
-            slowed = False
+            await self._deps.get_task(key)
+            has_warned = False
             async for request in requests:
-                await self._hearing.receive(key, request, session, inbox)
-                if await self._pace.turn(key) and not slowed:
-                    slowed = True
-                    log.warning("an agent says too much: it is heard more slowly", rank=str(key))
+                await self._reports.receive(key, request, session, inbox)
+                if await self._rate_limit.wait_turn(key) and not has_warned:
+                    has_warned = True
+                    log.warning("agent sends too many messages; reading them slowly", rank=str(key))
         except Exception as error:
             inbox.close(error)
         finally:
             inbox.close()
 
     async def _greet(self, key: RankKey, hello: pb.AgentHello) -> None:
-        task = await self._p.current(key)
-        for instruction in instructions_on_attach(task, key.rank, started=hello.started):
-            self._p.executor.perform(task, instruction)
+        task = await self._deps.get_task(key)
+        for instruction in messages_on_attach(task, key.rank, started=hello.started):
+            self._deps.executor.perform(task, instruction)
         attached = ev.RankAttached(
             key.run, key.rank, hello.address[: limits.NAME_CHARS], hello.free_port
         )
-        self._p.heard(key)
-        await self._p.task_manager.apply(key.task_id, attached)
+        self._deps.message_received(key)
+        await self._deps.task_manager.apply(key.task_id, attached)
 
 
 async def _carry_hello(requests: AsyncIterator[pb.CarryRequest]) -> pb.CarryHello:
@@ -150,7 +152,7 @@ async def _carry_hello(requests: AsyncIterator[pb.CarryRequest]) -> pb.CarryHell
 
 
 async def _hello(requests: AsyncIterator[pb.AttachRequest]) -> pb.AgentHello:
-    """Who speaks. Raises Unauthenticated; Unavailable, after which agents try again, when nobody does for long."""
+    """Return the first message. Raises Unauthenticated, or Unavailable after a timeout, so that the agent retries."""
     try:
         first = await _first(requests)
     except TimeoutError:

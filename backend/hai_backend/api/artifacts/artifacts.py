@@ -23,11 +23,11 @@ class Artifacts:
         self._write_lock = asyncio.Lock()
 
     async def visible(self, identity: Identity) -> list[Artifact]:
-        """Returns the artifacts that the caller may see, by space, name and version."""
+        """Return the artifacts that the caller may see, by space, name and version."""
         return [a for a in await self._store.records(Artifact) if _may_see(identity, a)]
 
     async def find(self, identity: Identity, space: str, name: str, version: str) -> Artifact:
-        """Returns an artifact. Raises NotFound."""
+        """Return an artifact. Raises NotFound."""
         found = await self._find_visible(identity, space, name, version)
         if found is None:
             raise NotFound(
@@ -42,7 +42,7 @@ class Artifacts:
         return found[0] if found and _may_see(identity, found[0]) else None
 
     async def create(self, identity: Identity, artifact: Artifact) -> Artifact:
-        """Creates an artifact. Raises Denied or Conflict."""
+        """Create an artifact. Raises Denied or Conflict."""
         if artifact.user_group and not _is_member(identity, artifact.user_group):
             raise Denied(f"{identity.name} is not in the user group {artifact.user_group}")
         async with self._write_lock:
@@ -51,7 +51,7 @@ class Artifacts:
         return artifact
 
     async def update(self, identity: Identity, updated: Artifact) -> Artifact:
-        """Updates type, location and description. Raises NotFound or Denied."""
+        """Update type, location and description. Raises NotFound or Denied."""
         async with self._write_lock:
             existing = await self._get_owned(identity, updated.space, updated.name, updated.version)
             changed = replace(updated, owner=existing.owner, created_at=existing.created_at)
@@ -59,7 +59,7 @@ class Artifacts:
         return changed
 
     async def delete(self, identity: Identity, space: str, name: str, version: str) -> None:
-        """Deletes an artifact, also from tasks. Raises NotFound or Denied."""
+        """Delete an artifact, also from tasks. Raises NotFound or Denied."""
         async with self._write_lock:
             existing = await self._get_owned(identity, space, name, version)
             await self._store.delete_records(TaskArtifact, space=space, name=name, version=version)
@@ -75,14 +75,14 @@ class Artifacts:
     async def of_task(
         self, identity: Identity, task: Task
     ) -> list[tuple[TaskArtifact, Artifact | None]]:
-        """Returns the artifacts of a task, input first; None for one that the caller may not see."""
+        """Return the artifacts of a task, input first; None for one that the caller may not see."""
         mappings = await self._store.records(TaskArtifact, task_id=task.id)
         return [
             (m, await self._find_visible(identity, m.space, m.name, m.version)) for m in mappings
         ]
 
     async def map(self, task: Task, direction: Direction, artifact: Artifact) -> TaskArtifact:
-        """Assigns an artifact to a task, and replaces the one in that direction. Raises Denied."""
+        """Assign an artifact to a task, and replaces the one in that direction. Raises Denied."""
         if not self._may_map(task, artifact):
             raise Denied(
                 f"task {task.id} of {task.user} may use artifacts of {task.user}; "
@@ -93,7 +93,7 @@ class Artifacts:
         return mappings
 
     async def unmap(self, task: Task, directions: Iterable[Direction]) -> None:
-        """Removes the artifacts of a task; it is not an error if there are none."""
+        """Remove the artifacts of a task; it is not an error if there are none."""
         for direction in directions:
             await self._store.delete_record(TaskArtifact(task.id, direction))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hai.v1 import artifact_pb2 as pb
 from hai_backend.api.request import limits
-from hai_backend.api.request.convert_time import timestamp
-from hai_backend.api.request.field_checks import NAME, Rules
+from hai_backend.api.request.convert_time import to_timestamp
+from hai_backend.api.request.field_checks import NAME, FieldViolations
 from hai_backend.api.users.convert import NAME_RULE
 from hai_backend.domain.catalog.artifact import Artifact, Direction, TaskArtifact, space_of
 
@@ -24,23 +24,23 @@ def artifact_to_proto(artifact: Artifact) -> pb.Artifact:
         type=artifact.type,
         location=artifact.location,
         description=artifact.description,
-        create_time=timestamp(artifact.created_at),
-        update_time=timestamp(artifact.updated_at),
+        create_time=to_timestamp(artifact.created_at),
+        update_time=to_timestamp(artifact.updated_at),
     )
 
 
 def artifact_from_proto(message: pb.Artifact, owner: str, now: float) -> Artifact:
-    """Returns a validated artifact. Raises Invalid with every violation."""
-    rules = Rules()
+    """Return a validated artifact. Raises Invalid with every violation."""
+    violations = FieldViolations()
     version = message.version or DEFAULT_VERSION
-    rules.matching("artifact.name", message.name, NAME, NAME_RULE)
-    rules.matching("artifact.version", version, NAME, NAME_RULE)
+    violations.check_pattern("artifact.name", message.name, NAME, NAME_RULE)
+    violations.check_pattern("artifact.version", version, NAME, NAME_RULE)
     if message.user_group:
-        rules.matching("artifact.user_group", message.user_group, NAME, NAME_RULE)
-    rules.line("artifact.type", message.type, limits.TAG_CHARS)
-    rules.line("artifact.location", message.location, limits.URL_CHARS)
-    rules.line("artifact.description", message.description, limits.URL_CHARS)
-    rules.check()
+        violations.check_pattern("artifact.user_group", message.user_group, NAME, NAME_RULE)
+    violations.check_line("artifact.type", message.type, limits.TAG_CHARS)
+    violations.check_line("artifact.location", message.location, limits.URL_CHARS)
+    violations.check_line("artifact.description", message.description, limits.URL_CHARS)
+    violations.raise_if_any()
     return Artifact(
         space_of(message.user_group, owner),
         message.name,
@@ -55,7 +55,7 @@ def artifact_from_proto(message: pb.Artifact, owner: str, now: float) -> Artifac
 
 
 def task_artifact_to_proto(mapped: TaskArtifact, artifact: Artifact | None) -> pb.TaskArtifact:
-    """Converts an artifact of a task; None: one that the caller may not see."""
+    """Convert an artifact of a task; None: one that the caller may not see."""
     return pb.TaskArtifact(
         task_id=mapped.task_id,
         direction=_DIRECTIONS[mapped.direction],
@@ -64,14 +64,14 @@ def task_artifact_to_proto(mapped: TaskArtifact, artifact: Artifact | None) -> p
 
 
 def direction_from_proto(number: int) -> Direction:
-    """Returns a direction, which is required. Raises Invalid."""
-    rules = Rules()
+    """Return a direction, which is required. Raises Invalid."""
+    violations = FieldViolations()
     if number not in _DIRECTIONS_BY_NUMBER:
-        rules.add("direction", "must be INPUT or OUTPUT")
-    rules.check()
+        violations.add("direction", "must be INPUT or OUTPUT")
+    violations.raise_if_any()
     return _DIRECTIONS_BY_NUMBER[number]
 
 
 def directions_from_proto(number: int) -> tuple[Direction, ...]:
-    """Returns a direction, or both if none is given. Raises Invalid."""
+    """Return a direction, or both if none is given. Raises Invalid."""
     return (direction_from_proto(number),) if number else tuple(Direction)

@@ -40,7 +40,7 @@ class ArtifactService(ArtifactServiceServicer):
             and request.user_group in ("", artifact.user_group)
             and _sort_key(artifact) > request.page_token
         )
-        artifacts, token = paging.page(keyed, request.page_size)
+        artifacts, token = paging.take_page(keyed, request.page_size)
         return pb.ListArtifactsResponse(artifacts=artifacts, next_page_token=token)
 
     async def GetArtifact(
@@ -106,5 +106,5 @@ def _key(request: pb.GetArtifactRequest | pb.DeleteArtifactRequest) -> tuple[str
 
 
 def _sort_key(artifact: Artifact) -> str:
-    """Returns the key by which lists are sorted."""
+    """Return the key by which lists are sorted."""
     return "\0".join((artifact.space, artifact.name, artifact.version))

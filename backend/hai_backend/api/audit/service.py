@@ -8,8 +8,8 @@ from hai.client.taskfile.validation.violations import suggestion_text
 from hai.v1 import audit_service_pb2 as pb
 from hai.v1.audit_service_pb2_grpc import AuditServiceServicer
 from hai_backend.api.request import limits, paging
-from hai_backend.api.request.convert_time import moment, timestamp
-from hai_backend.api.request.field_checks import Rules
+from hai_backend.api.request.convert_time import from_timestamp, to_timestamp
+from hai_backend.api.request.field_checks import FieldViolations
 from hai_backend.api.server.call_context import Context
 from hai_backend.store.base import AuditQuery, AuditRow, Store
 
@@ -32,27 +32,27 @@ class AuditService(AuditServiceServicer):
 
 
 def _query(request: pb.ListAuditRowsRequest) -> AuditQuery:
-    rules = Rules()
+    violations = FieldViolations()
     if request.code and request.code not in _CODES:
-        hint = suggestion_text(request.code.upper(), _CODES)
-        rules.add("code", f"{request.code[:40]!r} is no code of a call{hint}")
-    rules.check()
+        hint = nearest(request.code.upper(), _CODES)
+        violations.add("code", f"{request.code[:40]!r} is no code of a call{hint}")
+    violations.raise_if_any()
     return AuditQuery(
         actor=request.actor,
         method=request.method,
         resource=request.resource,
         code=request.code,
         failed=request.failed,
-        after=moment(request.start_time) if request.HasField("start_time") else None,
-        before=moment(request.end_time) if request.HasField("end_time") else None,
-        page_size=paging.size(request.page_size, limits.DEFAULT_PAGE_SIZE),
+        after=from_timestamp(request.start_time) if request.HasField("start_time") else None,
+        before=from_timestamp(request.end_time) if request.HasField("end_time") else None,
+        page_size=paging.page_size(request.page_size, limits.DEFAULT_PAGE_SIZE),
         page_token=request.page_token,
     )
 
 
 def _to_proto(row: AuditRow) -> pb.AuditRow:
     return pb.AuditRow(
-        time=timestamp(row.time),
+        time=to_timestamp(row.time),
         actor=row.actor,
         method=row.method,
         resource=row.resource,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hai.v1 import task_spec_pb2 as pb
-from hai_backend.api.request.field_checks import Rules
+from hai_backend.api.request.field_checks import FieldViolations
 from hai_backend.api.tasks.validation.fit import SubmitContext
 from hai_backend.domain.spec import ResourceSpec, TaskType
 
@@ -19,38 +19,38 @@ CONTAINER_KINDS = ("shared", "dedicated", "spot")
 
 
 def kind_of(resource: ResourceSpec | pb.ResourceSpec) -> str:
-    """Returns the kind of a container: a part of a node, a dedicated node, or a spot node."""
+    """Return the kind of a container: a part of a node, a dedicated node, or a spot node."""
     if resource.is_spot:
         return "spot"
     return "shared" if resource.gpu or resource.cpu or resource.memory else "dedicated"
 
 
-def check_container(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> None:
-    """Adds violations of this server's limits for dev containers."""
+def check_container(spec: pb.TaskSpec, context: SubmitContext, violations: FieldViolations) -> None:
+    """Add violations of this server's limits for dev containers."""
     if spec.task_type != TaskType.JUPYTER:
         return
-    _check_count(context, rules)
+    _check_count(context, violations)
     kind = kind_of(spec.resource)
     limit = context.lifetimes.get(kind, 0)
-    if limit and spec.options.lifetime > limit and rules.ok("options.lifetime"):
-        rules.add("options.lifetime", f"is at most {limit} s for {kind} containers here")
+    if limit and spec.options.lifetime > limit and violations.has_none("options.lifetime"):
+        violations.add("options.lifetime", f"is at most {limit} s for {kind} containers here")
 
 
 def container_options(
     spec: pb.TaskSpec, requested: Mapping[str, Any], lifetimes: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Returns the options of a task, with the defaults for dev containers; other tasks keep theirs."""
+    """Return the options of a task, with the defaults for dev containers; other tasks keep theirs."""
     if spec.task_type != TaskType.JUPYTER:
         return dict(requested)
     lifetime = int(requested.get("lifetime", 0)) or lifetimes.get(kind_of(spec.resource), 0)
     return {**_DEFAULT_OPTIONS, **requested, "lifetime": lifetime}
 
 
-def _check_count(context: SubmitContext, rules: Rules) -> None:
+def _check_count(context: SubmitContext, violations: FieldViolations) -> None:
     limit = context.containers_allowed
     if limit and context.containers >= limit:
         message = (
             f"{context.user} has {context.containers} dev containers, and {limit} is the limit; "
             "`hai container list` shows them, `hai container delete` ends one"
         )
-        rules.add("task_type", message, "QUOTA_EXCEEDED")
+        violations.add("task_type", message, "QUOTA_EXCEEDED")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hai.v1 import container_pb2 as pb
-from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.request.convert_time import to_timestamp
 from hai_backend.auth.permissions import Identity
 from hai_backend.controllers.cluster.service_status import ServiceStates
 from hai_backend.domain.errors import Conflict, NotFound
@@ -18,11 +18,11 @@ class Browsers(Protocol):
     """Addresses of services for browsers; implemented by the proxy."""
 
     def url(self, task_id: int, service: str) -> str:
-        """Returns the URL of a service, which is stable for the lifetime of the task."""
+        """Return the URL of a service, which is stable for the lifetime of the task."""
         ...
 
     def link(self, identity: Identity, task: Task, service: str) -> str:
-        """Returns a one-time link for a browser. Raises Conflict if it would give access to more than this task."""
+        """Return a one-time link for a browser. Raises Conflict if it would give access to more than this task."""
         ...
 
 
@@ -41,7 +41,7 @@ class NoBrowsers:
 
 
 def main_service(task: Task) -> ServiceSpec | None:
-    """Returns the service that opens by default: jupyter, else the first http service."""
+    """Return the service that opens by default: jupyter, else the first http service."""
     http_services = [s for s in task.spec.services if s.type is ServiceType.HTTP]
     return next(
         (s for s in http_services if s.name == JUPYTER), http_services[0] if http_services else None
@@ -49,7 +49,7 @@ def main_service(task: Task) -> ServiceSpec | None:
 
 
 def web_service(task: Task, name: str) -> ServiceSpec:
-    """Returns an http service by name; empty: the main one. Raises NotFound."""
+    """Return an http service by name; empty: the main one. Raises NotFound."""
     if not name:
         found = main_service(task)
     else:
@@ -62,14 +62,14 @@ def web_service(task: Task, name: str) -> ServiceSpec:
 
 
 def is_main(task: Task, service: ServiceSpec) -> bool:
-    """Tells whether a service has the task's own address."""
+    """Say whether a service has the task's own address."""
     return service == main_service(task)
 
 
 def container_to_proto(
     task: Task, service_states: ServiceStates, url: Callable[[int, str], str], now: float
 ) -> pb.Container:
-    """Converts a task to a container."""
+    """Convert a task to a container."""
     main = main_service(task)
     container = pb.Container(
         id=task.id,
@@ -79,7 +79,7 @@ def container_to_proto(
     run = task.run
     if task.state is not TaskState.RUNNING or run is None:
         return container
-    ends_at = timestamp(run.deadline)
+    ends_at = to_timestamp(run.deadline)
     if task.spec.options.lifetime and run.state is RunState.RUNNING and ends_at is not None:
         container.ends_at.CopyFrom(ends_at)
     if (active := service_states.active_at(task)) is not None:
@@ -91,7 +91,7 @@ def container_to_proto(
 
 
 def _statuses(task: Task, service_states: ServiceStates) -> list[pb.ServiceStatus]:
-    """Returns the status that agents reported; other services are listed without a status."""
+    """Return the status that agents reported; other services are listed without a status."""
     reported = {(s.name, s.rank): s for s in service_states.services(task)}
     requested = ((service, rank) for service in task.spec.services for rank in service.rank)
     return [reported.get((s.name, rank)) or _unreported(s, rank) for s, rank in requested]

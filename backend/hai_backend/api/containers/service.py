@@ -48,7 +48,7 @@ class ContainerDeps:
 
 
 class ContainerService(ContainerServiceServicer):
-    """Checks a request, performs it, and returns the container."""
+    """Check a request, performs it, and returns the container."""
 
     def __init__(self, deps: ContainerDeps) -> None:
         self._deps = deps
@@ -120,7 +120,7 @@ class ContainerService(ContainerServiceServicer):
         return task
 
     async def _wait_finished(self, task: Task) -> None:
-        """Waits until the task has ended: its directory must not be deleted while it runs."""
+        """Wait until the task has ended: its directory must not be deleted while it runs."""
         try:
             async with asyncio.timeout(_END_TIMEOUT_SECONDS):
                 while task.state is not TaskState.FINISHED:
@@ -139,7 +139,7 @@ class ContainerService(ContainerServiceServicer):
         request: pb.ControlServiceRequest,
         previous: container_pb2.ServiceStatus | None,
     ) -> None:
-        """Waits until the rank reports that the action was done. After a timeout the current status is returned."""
+        """Wait until the rank reports that the action was done. After a timeout the current status is returned."""
         starts = previous.starts if previous is not None else 0
         try:
             async with asyncio.timeout(_ACTION_TIMEOUT_SECONDS):

@@ -6,8 +6,8 @@ import re
 
 from hai.v1 import dataset_pb2 as pb
 from hai_backend.api.request import limits
-from hai_backend.api.request.convert_time import timestamp
-from hai_backend.api.request.field_checks import NAME, Rules
+from hai_backend.api.request.convert_time import to_timestamp
+from hai_backend.api.request.field_checks import NAME, FieldViolations
 from hai_backend.api.users.convert import NAME_RULE
 from hai_backend.domain.catalog.dataset import Dataset, Visibility
 
@@ -28,22 +28,24 @@ def dataset_to_proto(dataset: Dataset) -> pb.Dataset:
         visibility=_VISIBILITIES[dataset.visibility],
         size_bytes=dataset.size_bytes,
         description=dataset.description,
-        create_time=timestamp(dataset.created_at),
+        create_time=to_timestamp(dataset.created_at),
     )
 
 
 def dataset_from_proto(message: pb.Dataset, owner: str, now: float) -> Dataset:
-    """Returns a validated dataset. Raises Invalid with every violation."""
-    rules = Rules()
+    """Return a validated dataset. Raises Invalid with every violation."""
+    violations = FieldViolations()
     version = message.version or DEFAULT_VERSION
-    rules.matching("dataset.name", message.name, NAME, NAME_RULE)
-    rules.matching("dataset.version", version, NAME, NAME_RULE)
-    rules.matching("dataset.path", message.path, _PATH, "an absolute path without . and ..")
-    rules.text("dataset.path", message.path, limits.URL_CHARS)
-    rules.number("dataset.size_bytes", message.size_bytes, 0, _MAX_BYTES)
-    rules.line("dataset.description", message.description, limits.URL_CHARS)
-    visibility = _visibility(message, rules)
-    rules.check()
+    violations.check_pattern("dataset.name", message.name, NAME, NAME_RULE)
+    violations.check_pattern("dataset.version", version, NAME, NAME_RULE)
+    violations.check_pattern(
+        "dataset.path", message.path, _PATH, "an absolute path without . and .."
+    )
+    violations.check_text("dataset.path", message.path, limits.URL_CHARS)
+    violations.check_range("dataset.size_bytes", message.size_bytes, 0, _MAX_BYTES)
+    violations.check_line("dataset.description", message.description, limits.URL_CHARS)
+    visibility = _visibility(message, violations)
+    violations.raise_if_any()
     return Dataset(
         message.name,
         version,
@@ -57,12 +59,12 @@ def dataset_from_proto(message: pb.Dataset, owner: str, now: float) -> Dataset:
     )
 
 
-def _visibility(message: pb.Dataset, rules: Rules) -> Visibility:
+def _visibility(message: pb.Dataset, violations: FieldViolations) -> Visibility:
     if message.visibility not in _BY_NUMBER:
-        rules.add("dataset.visibility", "must be PUBLIC, GROUP or PRIVATE")
+        violations.add("dataset.visibility", "must be PUBLIC, GROUP or PRIVATE")
     found = _BY_NUMBER.get(message.visibility, Visibility.PRIVATE)
     if message.user_group:
-        rules.matching("dataset.user_group", message.user_group, NAME, NAME_RULE)
+        violations.check_pattern("dataset.user_group", message.user_group, NAME, NAME_RULE)
     elif found is Visibility.GROUP:
-        rules.add("dataset.user_group", "is required: whose group is it?")
+        violations.add("dataset.user_group", "is required: whose group is it?")
     return found

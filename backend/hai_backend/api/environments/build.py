@@ -12,7 +12,7 @@ from pathlib import Path
 from hai.v1 import environment_service_pb2 as pb
 from hai_backend.api.environments import convert
 from hai_backend.api.environments.environments import Environments
-from hai_backend.api.request.field_checks import Rules
+from hai_backend.api.request.field_checks import FieldViolations
 from hai_backend.api.users.convert import NAME_RULE
 from hai_backend.auth.permissions import Identity
 from hai_backend.controllers.aio.clock import Clock
@@ -109,19 +109,19 @@ class EnvironmentBuilder:
             )
 
     def missing(self, request: BuildRequest) -> list[str]:
-        """Returns the wheels that the client must send."""
+        """Return the wheels that the client must send."""
         return self._wheels.missing(request.wheels)
 
     def receive(self, request: BuildRequest, sha256: str, name: str) -> WheelUpload:
         """Begins an upload. Raises Invalid for a wheel that was not requested."""
-        rules = Rules()
+        violations = FieldViolations()
         if sha256 not in request.wheels:  # another client may have sent it meanwhile
-            rules.add("wheel.sha256", f"{sha256[:64]!r} is not among the missing wheels")
-        rules.check()
+            violations.add("wheel.sha256", f"{sha256[:64]!r} is not among the missing wheels")
+        violations.raise_if_any()
         return self._wheels.receive(sha256, name)
 
     async def build(self, request: BuildRequest) -> AsyncIterator[str | Environment]:
-        """Yields lines of the build, then the environment. Raises Conflict, or NotFound when wheels were deleted."""
+        """Yield lines of the build, then the environment. Raises Conflict, or NotFound when wheels were deleted."""
         if request.full_name in self._building:
             raise Conflict(f"{request.full_name} is being built already", reason="BUSY")
         self._building.add(request.full_name)
@@ -145,7 +145,7 @@ class EnvironmentBuilder:
             self._building.discard(request.full_name)
 
     async def remove(self, owner: User, full_name: EnvironmentName) -> None:
-        """Deletes the files of an environment. Raises Conflict when that fails."""
+        """Delete the files of an environment. Raises Conflict when that fails."""
         async with self._haienv.build_directory(owner.uid, {}, ()) as build_directory:
             arguments = ("remove", full_name.name, "--yes")
             try:
@@ -202,7 +202,7 @@ class EnvironmentBuilder:
 
 
 def replace_commands(name: str, suffix: str, *, is_used: bool) -> list[list[str]]:
-    """Returns the commands that replace an environment once the new one is complete.
+    """Return the commands that replace an environment once the new one is complete.
 
     The old one is renamed first and deleted last, so it is available under another name if this is interrupted, and
     while tasks use it.
@@ -217,7 +217,7 @@ def _new(name: str, suffix: str) -> str:
 
 
 def create_arguments(request: BuildRequest, build_directory: Path, suffix: str) -> list[str]:
-    """Returns the arguments of `haienv create`. Text of users never begins an argument, except for the validated name.
+    """Return the arguments of `haienv create`. Text of users never begins an argument, except for the validated name.
 
     `suffix`: the environment is created beside the existing one of that name.
     """
@@ -241,23 +241,25 @@ def create_arguments(request: BuildRequest, build_directory: Path, suffix: str) 
 
 def request_from_proto(identity: Identity, description: pb.EnvironmentDescription) -> BuildRequest:
     """Validates a description from a message. Raises Invalid with every violation."""
-    rules = Rules()
-    rules.matching("description.name", description.name, env.NAME, NAME_RULE)
-    rules.matching("description.python_version", description.python_version, _MINOR, "as in 3.11")
+    violations = FieldViolations()
+    violations.check_pattern("description.name", description.name, env.NAME, NAME_RULE)
+    violations.check_pattern(
+        "description.python_version", description.python_version, _MINOR, "as in 3.11"
+    )
     if description.parent and env.parse_reference(description.parent) is None:
-        rules.add("description.parent", "must be name[owner]")
-    rules.text("description.lock", description.lock, convert.LOCK_CHARS)
-    rules.text("description.config", description.config, convert.CONFIG_CHARS)
-    config = _config(description.config, rules)
-    _check_wheels(description, rules)
+        violations.add("description.parent", "must be name[owner]")
+    violations.check_text("description.lock", description.lock, convert.LOCK_CHARS)
+    violations.check_text("description.config", description.config, convert.CONFIG_CHARS)
+    config = _config(description.config, violations)
+    _check_wheels(description, violations)
     visibility = convert.visibility_from_proto(
-        description.visibility, description.user_group, "description", rules
+        description.visibility, description.user_group, "description", violations
     )
     if description.user_group and description.user_group not in identity.user.groups:
-        rules.add(
+        violations.add(
             "description.user_group", f"{identity.name} is not in {description.user_group[:64]!r}"
         )
-    rules.check()
+    violations.raise_if_any()
     return BuildRequest(
         full_name=EnvironmentName(identity.name, description.name),
         owner=identity.user,
@@ -272,21 +274,21 @@ def request_from_proto(identity: Identity, description: pb.EnvironmentDescriptio
     )
 
 
-def _config(text: str, rules: Rules) -> Config:
+def _config(text: str, violations: FieldViolations) -> Config:
     try:
         return parse.config(text)
     except BrokenEnvironment as error:
-        rules.add("description.config", str(error))
+        violations.add("description.config", str(error))
         return Config()
 
 
-def _check_wheels(description: pb.EnvironmentDescription, rules: Rules) -> None:
+def _check_wheels(description: pb.EnvironmentDescription, violations: FieldViolations) -> None:
     if len(description.local_wheels) > _MAX_WHEELS:
-        rules.add("description.local_wheels", f"names more than {_MAX_WHEELS} wheels")
+        violations.add("description.local_wheels", f"names more than {_MAX_WHEELS} wheels")
     existing = set(_HASHES.findall(description.lock))
     for i, sha256 in enumerate(description.local_wheels[:_MAX_WHEELS]):
         if sha256 not in existing:
-            rules.add(f"description.local_wheels[{i}]", "is not a hash of the lock")
+            violations.add(f"description.local_wheels[{i}]", "is not a hash of the lock")
 
 
 def _environment_of(request: BuildRequest, now: float) -> Environment:

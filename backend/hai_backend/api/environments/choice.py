@@ -21,13 +21,13 @@ _FIELD = "options.py_venv"
 
 
 class EnvironmentChoice:
-    """Resolves environments. A task stores the name with its owner, so later environments do not change it."""
+    """Resolve environments. A task stores the name with its owner, so later environments do not change it."""
 
     def __init__(self, environments: Environments) -> None:
         self._environments = environments
 
     async def pin(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
-        """Returns the task with its environment, and a text for its timeline. Raises Invalid."""
+        """Return the task with its environment, and a text for its timeline. Raises Invalid."""
         requested = spec.options.py_venv
         if not requested:
             return spec, ""

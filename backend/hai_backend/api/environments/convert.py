@@ -8,8 +8,8 @@ from pathlib import Path
 from hai.v1 import environment_pb2 as pb
 from hai.v1 import environment_service_pb2 as spb
 from hai_backend.api.request import limits
-from hai_backend.api.request.convert_time import timestamp
-from hai_backend.api.request.field_checks import NAME, Rules
+from hai_backend.api.request.convert_time import to_timestamp
+from hai_backend.api.request.field_checks import NAME, FieldViolations
 from hai_backend.api.users.convert import NAME_RULE
 from hai_backend.domain import environment as env
 from hai_backend.domain.catalog.dataset import Visibility
@@ -28,7 +28,7 @@ _STATES = {s: pb.EnvironmentState.Value(f"ENVIRONMENT_STATE_{s.name}") for s in 
 def environment_to_proto(
     environment: Environment, root: Path, used_by: Iterable[int] = ()
 ) -> pb.Environment:
-    """Converts an environment, with the tasks that use it."""
+    """Convert an environment, with the tasks that use it."""
     return pb.Environment(
         name=environment.name,
         owner=environment.owner,
@@ -42,8 +42,8 @@ def environment_to_proto(
         message=environment.message,
         packages=environment.packages,
         size_bytes=environment.size_bytes,
-        create_time=timestamp(environment.created_at or None),
-        update_time=timestamp(environment.updated_at or None),
+        create_time=to_timestamp(environment.created_at or None),
+        update_time=to_timestamp(environment.updated_at or None),
         used_by=used_by,
         description=environment.description,
         deprecated=environment.deprecated,
@@ -53,19 +53,23 @@ def environment_to_proto(
 
 def environment_from_proto(message: pb.Environment, owner: str, now: float) -> Environment:
     """Validates what an owner reports about an environment. Raises Invalid with every violation."""
-    rules = Rules()
-    rules.matching("environment.name", message.name, env.NAME, NAME_RULE)
+    violations = FieldViolations()
+    violations.check_pattern("environment.name", message.name, env.NAME, NAME_RULE)
     if message.parent and env.parse_reference(message.parent) is None:
-        rules.add("environment.parent", "must be name[owner]")
+        violations.add("environment.parent", "must be name[owner]")
     if message.lock_hash:
-        rules.matching("environment.lock_hash", message.lock_hash, env.LOCK_HASH, "64 hex digits")
-    rules.line("environment.python_version", message.python_version, 32)
-    rules.line("environment.description", message.description, limits.URL_CHARS)
-    rules.line("environment.deprecated", message.deprecated, limits.URL_CHARS)
-    rules.number("environment.packages", message.packages, 0, 1_000_000)
-    rules.number("environment.size_bytes", message.size_bytes, 0, _BYTES)
-    visibility = visibility_from_proto(message.visibility, message.user_group, "environment", rules)
-    rules.check()
+        violations.check_pattern(
+            "environment.lock_hash", message.lock_hash, env.LOCK_HASH, "64 hex digits"
+        )
+    violations.check_line("environment.python_version", message.python_version, 32)
+    violations.check_line("environment.description", message.description, limits.URL_CHARS)
+    violations.check_line("environment.deprecated", message.deprecated, limits.URL_CHARS)
+    violations.check_range("environment.packages", message.packages, 0, 1_000_000)
+    violations.check_range("environment.size_bytes", message.size_bytes, 0, _BYTES)
+    visibility = visibility_from_proto(
+        message.visibility, message.user_group, "environment", violations
+    )
+    violations.raise_if_any()
     return Environment(
         owner=owner,
         name=message.name,
@@ -86,7 +90,7 @@ def environment_from_proto(message: pb.Environment, owner: str, now: float) -> E
 def description_to_proto(
     environment: Environment, lock: str, config: str, requested: Iterable[str], parent_lock: str
 ) -> spb.EnvironmentDescription:
-    """Converts what is needed to build the same environment elsewhere."""
+    """Convert what is needed to build the same environment elsewhere."""
     return spb.EnvironmentDescription(
         name=environment.name,
         parent=environment.parent,
@@ -100,13 +104,15 @@ def description_to_proto(
     )
 
 
-def visibility_from_proto(number: int, user_group: str, field: str, rules: Rules) -> Visibility:
+def visibility_from_proto(
+    number: int, user_group: str, field: str, violations: FieldViolations
+) -> Visibility:
     """Validates a visibility; unspecified: private."""
     if number and number not in _BY_NUMBER:
-        rules.add(f"{field}.visibility", "must be PRIVATE, GROUP or PUBLIC")
+        violations.add(f"{field}.visibility", "must be PRIVATE, GROUP or PUBLIC")
     found = _BY_NUMBER.get(number, Visibility.PRIVATE)
     if user_group:
-        rules.matching(f"{field}.user_group", user_group, NAME, NAME_RULE)
+        violations.check_pattern(f"{field}.user_group", user_group, NAME, NAME_RULE)
     elif found is Visibility.GROUP:
-        rules.add(f"{field}.user_group", "is required: whose group is it?")
+        violations.add(f"{field}.user_group", "is required: whose group is it?")
     return found

@@ -73,7 +73,7 @@ class Environments:
         await self.list_all()
 
     async def list_all(self) -> EnvironmentsByName:
-        """Returns all environments by owner and name."""
+        """Return all environments by owner and name."""
         async with self._scan_lock:
             records = {r.full_name: r for r in await self._store.records(Environment)}
             results = await asyncio.to_thread(self._read_all, records)
@@ -83,7 +83,7 @@ class Environments:
         return current
 
     async def get(self, full_name: EnvironmentName) -> Environment | None:
-        """Returns the current state of one environment."""
+        """Return the current state of one environment."""
         result = await self._read(full_name)
         if isinstance(result, Environment):
             return result  # read from its files
@@ -94,11 +94,11 @@ class Environments:
         return found[0] if found else None
 
     async def visible(self, identity: Identity) -> list[Environment]:
-        """Returns the environments that a caller may see, by owner and name."""
+        """Return the environments that a caller may see, by owner and name."""
         return [e for e in (await self.list_all()).values() if may_see(identity, e)]
 
     async def find(self, identity: Identity, full_name: EnvironmentName) -> Environment:
-        """Returns an environment that a caller may see. Raises NotFound."""
+        """Return an environment that a caller may see. Raises NotFound."""
         found = await self.get(full_name) if full_name.sound else None
         if found is None or not may_see(identity, found):
             names = [str(e.full_name) for e in await self.visible(identity)]
@@ -147,11 +147,11 @@ class Environments:
         return ", ".join(named)
 
     async def has_files(self, full_name: EnvironmentName) -> bool:
-        """Tells whether the environment has files."""
+        """Say whether the environment has files."""
         return await self._read(full_name) is not None
 
     async def remove_record(self, environment: Environment) -> None:
-        """Removes an environment from the list."""
+        """Remove an environment from the list."""
         await self._store.delete_record(environment)
 
     async def save(self, environment: Environment) -> None:
@@ -159,11 +159,11 @@ class Environments:
         await self._store.save_record(environment)
 
     def used_by(self, full_name: EnvironmentName) -> list[int]:
-        """Returns the ids of unfinished tasks that use an environment."""
+        """Return the ids of unfinished tasks that use an environment."""
         return sorted(t.id for t in self.tasks() if t.spec.options.py_venv == str(full_name))
 
     def tasks(self) -> Iterable[Task]:
-        """Returns the unfinished tasks."""
+        """Return the unfinished tasks."""
         return self._task_manager.unfinished().values()
 
     def _read_all(self, records: EnvironmentsByName) -> dict[EnvironmentName, ReadResult]:
@@ -198,7 +198,7 @@ class Environments:
         )
 
     def _owner_check(self) -> OwnerCheck:
-        """Returns the check of a directory's owner: one that another user created is not trusted."""
+        """Return the check of a directory's owner: one that another user created is not trusted."""
         uids = {user.name: user.uid for user in self._directory.users()}
         ours = (0, os.getuid())
         return lambda owner, uid: uid in ours or uids.get(owner, 0) in (0, uid)
@@ -214,7 +214,7 @@ def merged(record: Environment | None, result: ReadResult) -> Environment | None
 
 
 def _changed_records(records: EnvironmentsByName, current: EnvironmentsByName) -> list[Environment]:
-    """Returns the records to save, per user at most as many as are listed, however often names change."""
+    """Return the records to save, per user at most as many as are listed, however often names change."""
     written = Counter(full_name.owner for full_name in records)
     changed = []
     for full_name, environment in current.items():
@@ -226,7 +226,7 @@ def _changed_records(records: EnvironmentsByName, current: EnvironmentsByName) -
 
 
 def may_see(identity: Identity, environment: Environment) -> bool:
-    """Tells whether a caller may see an environment."""
+    """Say whether a caller may see an environment."""
     if identity.has_right(Right.MANAGE_STORAGE):
         return True
     return sees(environment, identity.name, identity.user.groups)

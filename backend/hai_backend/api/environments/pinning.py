@@ -25,7 +25,7 @@ class EnvironmentPinning:
         self._copies_bytes = copies_bytes
 
     async def __call__(self, task: Task) -> pb.AgentEnvironment | None:
-        """Returns the environment for agents; None if the task has none."""
+        """Return the environment for agents; None if the task has none."""
         name, owner = parse_reference(task.spec.options.py_venv) or ("", "")
         if not name or task.run is None:
             return None
@@ -41,12 +41,12 @@ class EnvironmentPinning:
         )
 
     def haienv_variables(self, user: str) -> dict[str, str]:
-        """Returns the variables for haienv itself in a task; none if ranks do not have the storage."""
+        """Return the variables for haienv itself in a task; none if ranks do not have the storage."""
         root = str(self._environments.root)
         return {"HAIENV_HOME": root, "HAIENV_USER": user} if self._visible else {}
 
     async def _layer(self, task_id: int, run: int, full_name: EnvironmentName) -> str:
-        """Resolves the layer. Ranks query concurrently; the first result counts for all."""
+        """Resolve the layer. Ranks query concurrently; the first result counts for all."""
         pinned = self._environments.pinned
         pinned_layer = pinned.get(task_id)
         if pinned_layer is not None and pinned_layer[0] == run:
@@ -59,5 +59,5 @@ class EnvironmentPinning:
         return pinned_layer[1]
 
     def forget(self, task_id: int) -> None:
-        """Drops the pin of an ended task."""
+        """Drop the pin of an ended task."""
         self._environments.pinned.pop(task_id, None)

@@ -31,7 +31,7 @@ class LayerUse:
 
 
 async def layers_in_use(environments: Environments, owner: str) -> set[str]:
-    """Returns the layers of one user that are in use."""
+    """Return the layers of one user that are in use."""
     all_environments = list((await environments.list_all()).values())
     uses = [use for task in environments.tasks() if (use := _use(task, environments.pinned))]
     return await asyncio.to_thread(_in_use, environments.root, owner, uses, all_environments)
@@ -54,7 +54,7 @@ async def require_unused(environments: Environments, removed: Environment) -> No
 
 
 def _use(task: Task, pinned: Mapping[int, tuple[int, str]]) -> LayerUse | None:
-    """Returns None if nothing runs. A waiting task uses what its environment is when it starts."""
+    """Return None if nothing runs. A waiting task uses what its environment is when it starts."""
     name, owner = parse_reference(task.spec.options.py_venv) or ("", "")
     if not name or task.run is None or task.run.ended_at is not None:
         return None
@@ -83,7 +83,7 @@ def _layers_of(root: OpenDirectory, use: LayerUse) -> Iterable[str]:
 
 
 def _with_lock(root: OpenDirectory, owner: str, lock_hash: str) -> Iterator[str]:
-    """Yields the layers with a lock; several may have it, with different parents."""
+    """Yield the layers with a lock; several may have it, with different parents."""
     with suppress(OSError), root.directory(owner) as home, home.directory(read.LAYERS) as layers:
         for name in layers.names(read.MAX_PER_USER):
             with suppress(BrokenEnvironment, OSError), layers.directory(name) as directory:
@@ -92,7 +92,7 @@ def _with_lock(root: OpenDirectory, owner: str, lock_hash: str) -> Iterator[str]
 
 
 def _parent_layers(root: OpenDirectory, owner: str, layer: str, parent_owner: str) -> set[str]:
-    """Returns the parents of a layer that belong to `parent_owner`; none of a layer that cannot be read."""
+    """Return the parents of a layer that belong to `parent_owner`; none of a layer that cannot be read."""
     with (
         suppress(BrokenEnvironment, OSError),
         read.layer_directory(root, owner, layer) as directory,

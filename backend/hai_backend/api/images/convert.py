@@ -6,7 +6,7 @@ import re
 
 from hai.v1 import image_pb2 as pb
 from hai_backend.api.request import limits
-from hai_backend.api.request.field_checks import NAME, Rules
+from hai_backend.api.request.field_checks import NAME, FieldViolations
 from hai_backend.api.users.convert import NAME_RULE
 from hai_backend.domain.catalog.image import Image, Registry, full_reference
 from hai_backend.domain.errors import Invalid
@@ -27,25 +27,25 @@ def image_to_proto(image: Image) -> pb.Image:
 
 
 def image_from_proto(message: pb.Image) -> Image:
-    """Returns a validated image. Raises Invalid with every violation."""
-    rules = Rules()
-    rules.matching("image.name", message.name, NAME, NAME_RULE)
+    """Return a validated image. Raises Invalid with every violation."""
+    violations = FieldViolations()
+    violations.check_pattern("image.name", message.name, NAME, NAME_RULE)
     try:
         full_reference(message.reference, "image.reference")
     except Invalid as error:
-        rules.add("image.reference", error.violations[0].message)
+        violations.add("image.reference", error.violations[0].message)
     for i, group in enumerate(
-        rules.few("image.user_groups", message.user_groups, limits.USER_GROUPS)
+        violations.check_count("image.user_groups", message.user_groups, limits.USER_GROUPS)
     ):
-        rules.matching(f"image.user_groups[{i}]", group, NAME, NAME_RULE)
-    rules.line("image.description", message.description, limits.DESCRIPTION_CHARS)
-    rules.check()
+        violations.check_pattern(f"image.user_groups[{i}]", group, NAME, NAME_RULE)
+    violations.check_line("image.description", message.description, limits.DESCRIPTION_CHARS)
+    violations.raise_if_any()
     groups = tuple(dict.fromkeys(message.user_groups))
     return Image(message.name, message.reference, groups, message.is_default, message.description)
 
 
 def registry_to_proto(registry: Registry) -> pb.Registry:
-    """Converts a registry, without its password."""
+    """Convert a registry, without its password."""
     return pb.Registry(
         prefix=registry.prefix,
         username=registry.username,
@@ -56,20 +56,20 @@ def registry_to_proto(registry: Registry) -> pb.Registry:
 
 
 def registry_from_proto(message: pb.Registry, password: str) -> Registry:
-    """Returns a validated registry. Raises Invalid with every violation."""
-    rules = Rules()
-    prefix = rules.line("registry.prefix", message.prefix, limits.IMAGE_CHARS)
-    rules.matching("registry.prefix", prefix, _PREFIX, _PREFIX_RULE)
-    rules.line("registry.username", message.username, limits.DESCRIPTION_CHARS)
+    """Return a validated registry. Raises Invalid with every violation."""
+    violations = FieldViolations()
+    prefix = violations.check_line("registry.prefix", message.prefix, limits.IMAGE_CHARS)
+    violations.check_pattern("registry.prefix", prefix, _PREFIX, _PREFIX_RULE)
+    violations.check_line("registry.username", message.username, limits.DESCRIPTION_CHARS)
     if ":" in message.username:
-        rules.add("registry.username", "may not contain a colon")
-    rules.text("password", password, limits.COMMAND_CHARS)
+        violations.add("registry.username", "may not contain a colon")
+    violations.check_text("password", password, limits.COMMAND_CHARS)
     if password and not message.username:
-        rules.add("registry.username", "is required with a password")
-    rules.matching(
+        violations.add("registry.username", "is required with a password")
+    violations.check_pattern(
         "registry.pull_secret", message.pull_secret, _SECRET, "the name of a Kubernetes secret"
     )
-    rules.check()
+    violations.raise_if_any()
     return Registry(
         message.prefix, message.username, password, message.plain_http, message.pull_secret
     )

@@ -69,7 +69,7 @@ class Images:
         self._digests: dict[str, tuple[float, asyncio.Task[str]]] = {}
 
     async def built_in(self) -> list[Image]:
-        """Returns all built-in images by name; cached, since every submission needs them."""
+        """Return all built-in images by name; cached, since every submission needs them."""
         if self._built_in is not None:
             return self._built_in
         version = self._version
@@ -79,16 +79,16 @@ class Images:
         return found
 
     def invalidate(self) -> None:
-        """Drops the cache after a change of built-in images."""
+        """Drop the cache after a change of built-in images."""
         self._built_in = None
         self._version += 1
 
     async def visible(self, identity: Identity) -> list[Image]:
-        """Returns the built-in images that the caller may use, by name; for those who may change them, all."""
+        """Return the built-in images that the caller may use, by name; for those who may change them, all."""
         return [i for i in await self.built_in() if _may_use(identity, i)]
 
     async def find(self, identity: Identity, name: str) -> ImageReference:
-        """Resolves a name or a registry path. Raises NotFound, Denied or Invalid."""
+        """Resolve a name or a registry path. Raises NotFound, Denied or Invalid."""
         visible_images = await self.visible(identity)
         if "/" not in name:
             return full_reference(_built_in(visible_images, name).reference)
@@ -108,7 +108,7 @@ class Images:
         return found
 
     async def digest(self, image: ImageReference) -> str:
-        """Returns the digest of an image, cached for seconds. Raises NotFound, Denied or Unavailable."""
+        """Return the digest of an image, cached for seconds. Raises NotFound, Denied or Unavailable."""
         now, name = self._clock.now(), str(image)
         fresh_until, query = self._digests.get(name, (0.0, None))
         if query is None or now >= fresh_until:
@@ -122,11 +122,11 @@ class Images:
             raise
 
     async def tags(self, image: ImageReference) -> tuple[str, ...]:
-        """Returns the tags of the image's repository. Raises NotFound, Denied or Unavailable."""
+        """Return the tags of the image's repository. Raises NotFound, Denied or Unavailable."""
         return await self._registries.tags(image, await self._registry_of(image))
 
     async def pin(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
-        """Returns the task with its image's digest, and a text for its timeline. Raises Invalid or Unavailable."""
+        """Return the task with its image's digest, and a text for its timeline. Raises Invalid or Unavailable."""
         if self._check is ImageCheck.OFF or await self._is_launcher_name(spec.resource.image):
             return spec, ""
         try:
@@ -143,7 +143,7 @@ class Images:
         return replace(spec, resource=replace(spec.resource, image=pinned)), note
 
     async def _is_launcher_name(self, name: str) -> bool:
-        """Tells whether a name refers to the launcher's own setting, which admins may override."""
+        """Say whether a name refers to the launcher's own setting, which admins may override."""
         return name in self._launcher_names and not any(
             image.name == name or (image.is_default and name == "default")
             for image in await self.built_in()

@@ -6,8 +6,8 @@ import asyncio
 
 from hai.v1 import message_service_pb2 as pb
 from hai.v1.message_service_pb2_grpc import MessageServiceServicer
-from hai_backend.api.request.convert_time import timestamp
-from hai_backend.api.request.field_checks import NAME, Rules
+from hai_backend.api.request.convert_time import to_timestamp
+from hai_backend.api.request.field_checks import NAME, FieldViolations
 from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.users.convert import NAME_RULE, expiry
 from hai_backend.auth.directory import Directory
@@ -70,14 +70,14 @@ class MessageService(MessageServiceServicer):
 
 def _check(told: pb.Message, now: float) -> float | None:
     """Until when it is shown. Raises Invalid with every violation."""
-    rules = Rules()
+    violations = FieldViolations()
     if told.subject or told.subject_is_group:
-        rules.matching("message.subject", told.subject, NAME, NAME_RULE)
+        violations.check_pattern("message.subject", told.subject, NAME, NAME_RULE)
     if not told.text.strip():
-        rules.add("message.text", "is required")
-    rules.line("message.text", told.text, _TEXT_CHARS)
-    expires = expiry("message.expire_time", told, now, rules)
-    rules.check()
+        violations.add("message.text", "is required")
+    violations.check_line("message.text", told.text, _TEXT_CHARS)
+    expires = expiry("message.expire_time", told, now, violations)
+    violations.raise_if_any()
     return expires
 
 
@@ -92,6 +92,6 @@ def _to_proto(message: Message) -> pb.Message:
         subject_is_group=message.subject_is_group,
         text=message.text,
         author=message.author,
-        create_time=timestamp(message.created_at),
-        expire_time=timestamp(message.expires_at),
+        create_time=to_timestamp(message.created_at),
+        expire_time=to_timestamp(message.expires_at),
     )

@@ -1,1 +1,1 @@
-"""NodeService: nodes, their tenants, labels and groups."""
+"""NodeService: nodes, the ranks on them, their labels and groups."""

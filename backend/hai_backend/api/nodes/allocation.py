@@ -1,4 +1,4 @@
-"""Who holds which nodes now, from the tasks themselves. Pure."""
+"""Counts the nodes that tasks hold now. Pure functions of the tasks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hai_backend.scheduler.capacity.requests import UNIT
 
 
 def nodes_held(tasks: Iterable[Task]) -> frozenset[str]:
-    """Names of the nodes that somebody is on."""
+    """Return the names of the nodes that have a rank on them."""
     return frozenset(rank.node for _, _, rank in holders(tasks))
 
 
 def tasks_holding(tasks: Iterable[Task], group: str, nodes: Collection[str]) -> list[int]:
-    """Tasks of a group, or on these nodes of it, that hold a node; by id."""
+    """Return the ids, sorted, of the tasks that hold a node and belong to a group or are on one of these nodes."""
     return sorted(
         {
             task.id
@@ -28,8 +28,8 @@ def tasks_holding(tasks: Iterable[Task], group: str, nodes: Collection[str]) -> 
     )
 
 
-def held_by(tasks: Iterable[Task]) -> Counter[tuple[str, str, Priority]]:
-    """Nodes by user, group and level at which the run was started; AUTO counts all levels."""
+def count_held_nodes(tasks: Iterable[Task]) -> Counter[tuple[str, str, Priority]]:
+    """Count the held nodes by user, group and the level at which the run started. AUTO counts all levels."""
     counts: Counter[tuple[str, str, Priority]] = Counter()
     for task, run, _ in holders(tasks):
         group = task.spec.resource.group
@@ -38,10 +38,13 @@ def held_by(tasks: Iterable[Task]) -> Counter[tuple[str, str, Priority]]:
     return counts
 
 
-def held_of_shares(
+def count_share_use(
     tasks: Iterable[Task], rows: Iterable[ShareRow], groups: Mapping[str, GroupCapacity]
 ) -> Counter[tuple[str, str]]:
-    """Nodes by user group and node group. Parts of nodes are added up as the scheduler does, and the sum rounded up."""
+    """Count the held nodes by user group and node group.
+
+    Parts of nodes are added up as in the scheduler, and the sum is rounded up.
+    """
     share_of = {(user, row.group): (row.name, row.group) for row in rows for user in row.users}
     units: Counter[tuple[str, str]] = Counter()
     for task, _, _ in holders(tasks):

@@ -1,4 +1,4 @@
-"""What each group could ever hold: counted once for each change of the nodes, asked at every submission."""
+"""Computes how many ranks each group can hold when it is empty. Every submission needs this, so it is cached."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hai_backend.scheduler.capacity.resources import (
     size_of,
 )
 
-_REMEMBERED = 1000  # shapes of requests
+_MAX_CACHED = 1000  # shapes of requests
 
 
 class GroupCapacity:
-    """The nodes of one group, as a submission sees them."""
+    """The nodes of one group, and how many ranks fit on them."""
 
     def __init__(
         self, name: str, packed: bool, nodes: Iterable[Node], settings: Group | None = None
@@ -36,37 +36,40 @@ class GroupCapacity:
             max((size[1] for size in sizes), default=0),
             max((size[2] for size in sizes), default=0),
         )
-        self._rooms: dict[tuple[str, Resources | None], int] = {}
+        self._rank_counts: dict[tuple[str, Resources | None], int] = {}
 
-    def ask(self, resource: ResourceSpec) -> Resources | None:
-        """What a rank takes of a node; None: all of it."""
+    def rank_resources(self, resource: ResourceSpec) -> Resources | None:
+        """Return what a rank takes of a node, or None if it takes a whole node."""
         return requested_resources(resource.gpu, resource.cpu, resource.memory, packed=self.packed)
 
     def units(self, resource: ResourceSpec, ranks: int) -> int:
-        """What so many ranks weigh against quotas and shares."""
-        return units_of(ranks, self.ask(resource), self.largest)
+        """Return how many units so many ranks take of quotas and shares."""
+        return units_of(ranks, self.rank_resources(resource), self.largest)
 
-    def room(self, zone: str, ask: Resources | None) -> int:
-        """How many ranks fit when nobody else is there; `ask` None: each takes a whole node."""
-        known = self._rooms.get((zone, ask))
-        if known is None:
-            if len(self._rooms) > _REMEMBERED:
-                self._rooms.clear()
-            known = self._rooms[zone, ask] = sum(
-                _ranks(node, ask) for node in self.nodes.values() if zone in ("", node.zone)
+    def count_ranks(self, zone: str, rank_resources: Resources | None) -> int:
+        """Return how many ranks fit into an empty zone. An empty zone name means the whole group."""
+        key = zone, rank_resources
+        count = self._rank_counts.get(key)
+        if count is None:
+            if len(self._rank_counts) > _MAX_CACHED:
+                self._rank_counts.clear()
+            count = self._rank_counts[key] = sum(
+                _count_ranks_of_node(node, rank_resources)
+                for node in self.nodes.values()
+                if zone in ("", node.zone)
             )
-        return known
+        return count
 
 
-def _ranks(node: Node, ask: Resources | None) -> int:
-    if ask is None:
+def _count_ranks_of_node(node: Node, rank_resources: Resources | None) -> int:
+    if rank_resources is None:
         return 1
     size = size_of(node)
-    return ranks_in(size, ask) if covers(size, ask) else 0
+    return ranks_in(size, rank_resources) if covers(size, rank_resources) else 0
 
 
 class Capacity:
-    """Remembers the answer until a node changes; whoever changes a group calls `forget`."""
+    """The capacity of all groups, cached until a node changes. A change of a group must call `invalidate`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -74,17 +77,17 @@ class Capacity:
         self._version = -1
 
     def groups(self) -> Mapping[str, GroupCapacity]:
-        """By name."""
+        """Return the capacity of each group by name."""
         version = self._cluster.feed.version
         if version != self._version:
-            self._groups, self._version = self._count(), version
+            self._groups, self._version = self._compute(), version
         return self._groups
 
-    def forget(self) -> None:
-        """Count again at the next question."""
+    def invalidate(self) -> None:
+        """Drop the cache."""
         self._version = -1
 
-    def _count(self) -> dict[str, GroupCapacity]:
+    def _compute(self) -> dict[str, GroupCapacity]:
         members: dict[str, list[Node]] = {}
         for node in self._cluster.nodes().values():
             members.setdefault(node.group, []).append(node)

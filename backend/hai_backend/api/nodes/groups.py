@@ -1,4 +1,4 @@
-"""Node groups: their numbers, their settings, and what other settings would change. NodeService asks here."""
+"""Node groups for NodeService: their node counts and settings, and previews of other settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hai.v1.node_service_pb2 import UpdateGroupRequest
 from hai_backend.api.audit.rows import describe_change
 from hai_backend.api.nodes.allocation import nodes_held, tasks_holding
 from hai_backend.api.nodes.group_capacity import Capacity
-from hai_backend.api.nodes.group_changes import changed
+from hai_backend.api.nodes.group_changes import update_group
 from hai_backend.api.protocols import Cluster, Scheduling, TaskManager
 from hai_backend.api.scheduling.convert_policy import effect_to_proto, policy_to_proto
 from hai_backend.domain.errors import Conflict
@@ -26,63 +26,59 @@ from hai_backend.scheduler.policy.preview import preview
 
 @dataclass(frozen=True, slots=True)
 class GroupDeps:
-    """What groups are made of; `policy` is the server's own."""
-
     cluster: Cluster
     task_manager: TaskManager
     scheduling: Scheduling
     capacity: Capacity
-    policy: Policy
+    policy: Policy  # of the server
 
 
 class NodeGroups:
-    """All groups as they are now."""
+    def __init__(self, deps: GroupDeps) -> None:
+        self._deps = deps
+        self._preview_lock = asyncio.Lock()  # One preview at a time: each takes a core for a while
 
-    def __init__(self, rooms: GroupDeps) -> None:
-        self._rooms = rooms
-        self._previewing = asyncio.Lock()  # each takes a core for a while: one at a time
-
-    async def all(self) -> list[node_pb2.Group]:
-        """By name. One that has nothing and sets nothing, as after a slip of the pen, is not listed."""
-        groups = self._rooms.cluster.groups()
+    async def list_all(self) -> list[node_pb2.Group]:
+        """Return all groups by name, except for groups without nodes, waiting tasks and settings."""
+        groups = self._deps.cluster.groups()
         unset = {name for name, group in groups.items() if group == Group(name)}
         messages = await self._messages([groups[name] for name in sorted(groups)])
         return [m for m in messages if m.nodes or m.waiting_tasks or m.name not in unset]
 
     async def update(self, request: UpdateGroupRequest) -> node_pb2.Group:
-        """The group as it is now. Raises Invalid or Conflict."""
-        cluster = self._rooms.cluster
+        """Change a group and return it. Raises Invalid or Conflict."""
+        cluster = self._deps.cluster
         async with cluster.steady:
-            before = self._before(request.name)
-            group = changed(before, request, self._rooms.policy)
+            before = self._get(request.name)
+            group = update_group(before, request, self._deps.policy)
             self._refuse_repacking(before, group)
             await cluster.save_group(group)
-        describe_change(difference(before, group, self._rooms.policy))
-        self._rooms.capacity.forget()
+        describe_change(difference(before, group, self._deps.policy))
+        self._deps.capacity.invalidate()
         return (await self._messages([group]))[0]
 
     async def preview(self, request: UpdateGroupRequest) -> node_pb2.Group:
-        """The group as it would be, and what the next pass would do otherwise. Raises what `update` would."""
-        before = self._before(request.name)
-        group = changed(before, request, self._rooms.policy)
+        """Return the group after the change, and its effect on the next scheduling pass. Raises as `update` does."""
+        before = self._get(request.name)
+        group = update_group(before, request, self._deps.policy)
         self._refuse_repacking(before, group)
-        async with self._previewing:
-            snapshot = await self._rooms.scheduling.snapshot()
-            effect = await asyncio.to_thread(preview, snapshot, group, self._rooms.policy)
+        async with self._preview_lock:
+            snapshot = await self._deps.scheduling.snapshot()
+            effect = await asyncio.to_thread(preview, snapshot, group, self._deps.policy)
         (message,) = await self._messages([group])
-        message.effect.CopyFrom(effect_to_proto(effect, self._rooms.task_manager.unfinished().get))
+        message.effect.CopyFrom(effect_to_proto(effect, self._deps.task_manager.unfinished().get))
         return message
 
-    def _before(self, name: str) -> Group:
-        return self._rooms.cluster.groups().get(name, Group(name))
+    def _get(self, name: str) -> Group:
+        return self._deps.cluster.groups().get(name, Group(name))
 
     def _refuse_repacking(self, before: Group, group: Group) -> None:
-        """Whoever was given a whole node must not find others on it, nor the other way round."""
+        """Raise Conflict if nodes that tasks hold would become shared, or would no longer be shared."""
         if before.packed == group.packed:
             return
-        nodes = self._rooms.cluster.nodes().values()
+        nodes = self._deps.cluster.nodes().values()
         names = {node.name for node in nodes if node.group == group.name}
-        if ids := tasks_holding(self._rooms.task_manager.unfinished().values(), group.name, names):
+        if ids := tasks_holding(self._deps.task_manager.unfinished().values(), group.name, names):
             first = ", ".join(str(i) for i in ids[:5]) + (", …" if len(ids) > 5 else "")
             raise Conflict(
                 f"group {group.name} cannot change how its nodes are shared while tasks are on them"
@@ -91,10 +87,10 @@ class NodeGroups:
             )
 
     async def _messages(self, groups: list[Group]) -> list[node_pb2.Group]:
-        """In a thread: all nodes and tasks are counted."""
-        nodes = [*self._rooms.cluster.nodes().values()]
-        tasks = [*self._rooms.task_manager.unfinished().values()]
-        return await asyncio.to_thread(_messages, groups, nodes, tasks, self._rooms.policy)
+        """Build messages in a thread, because all nodes and tasks are counted."""
+        nodes = [*self._deps.cluster.nodes().values()]
+        tasks = [*self._deps.task_manager.unfinished().values()]
+        return await asyncio.to_thread(_messages, groups, nodes, tasks, self._deps.policy)
 
 
 def _messages(
@@ -128,16 +124,16 @@ def _message(
 
 
 def difference(before: Group, after: Group, base: Policy) -> str:
-    """Old and new values of what was changed, for the audit: `staying: 1.6 (default) -> 2.0`."""
-    old, new = _told(before, base), _told(after, base)
+    """Describe the changed values for the audit: `staying: 1.6 (default) -> 2.0`."""
+    old, new = _format_values(before, base), _format_values(after, base)
     lines = (f"{name}: {old[name]} -> {new[name]}" for name in old if old[name] != new[name])
     return "; ".join(lines) or "nothing changed"
 
 
-def _told(group: Group, base: Policy) -> Mapping[str, str]:
-    own, policy = settings(group), to_mapping(resolve_policy(group, base))
+def _format_values(group: Group, base: Policy) -> Mapping[str, str]:
+    own_settings, policy = settings(group), to_mapping(resolve_policy(group, base))
     values: dict[str, Any] = {"packed": group.packed, **policy}
     return {
-        name: f"{value}" if name in own or name == "packed" else f"{value} (default)"
+        name: f"{value}" if name in own_settings or name == "packed" else f"{value} (default)"
         for name, value in values.items()
     }

@@ -1,7 +1,7 @@
-"""Labels of nodes: what a request may say, by the rules that Kubernetes has for its own.
+"""Checks and applies changes of the labels of nodes. The syntax is that of labels in Kubernetes.
 
-They are ours: kept in the store, never written to Kubernetes. So that nobody takes them for what decides a node's group
-or zone there, the names that the watcher reads are refused.
+Labels are kept in the store and never written to Kubernetes. Names of Kubernetes labels that set the group or zone of a
+node are refused, because a label with such a name would have no effect here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from hai.v1 import node_service_pb2 as pb
 from hai_backend.api.audit.rows import describe_change
 from hai_backend.api.request import limits
-from hai_backend.api.request.field_checks import LABEL, Rules
+from hai_backend.api.request.field_checks import LABEL, FieldViolations
 from hai_backend.domain.node import Labels
 
 _WORD = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -22,66 +22,70 @@ _WORD_RULE = (
 )
 _PREFIX_RULE = "a DNS name of at most 253 characters before the '/'"
 _PREFIX_CHARS = 253
-_SHOWN = 80  # characters of a key
-_TAKEN = ("hai.dev", "kubernetes.io", "k8s.io")
-_THERE = "what it says is changed there: kubectl label node"
+_MAX_SHOWN_CHARS = 80  # of a key
+_RESERVED_PREFIXES = ("hai.dev", "kubernetes.io", "k8s.io")
+_USE_KUBECTL = "change it in Kubernetes: kubectl label node"
 
 
-def watched(table: Mapping[str, Any]) -> frozenset[str]:
-    """The names that operators chose, in [kubernetes], for what the watcher reads of a node."""
-    named = (table.get("group_label", ""), table.get("zone_label", ""))
-    return frozenset([*filter(None, named), *table.get("topology_labels", ())])
+def watched_labels(kubernetes: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the Kubernetes labels that the table [kubernetes] of the settings assigns a meaning."""
+    names = (kubernetes.get("group_label", ""), kubernetes.get("zone_label", ""))
+    return frozenset([*filter(None, names), *kubernetes.get("topology_labels", ())])
 
 
 def check(request: pb.LabelNodeRequest, watched: Collection[str]) -> None:
-    """Raise Invalid with all violations. `watched`: names that the watcher of Kubernetes reads."""
-    rules = Rules()
+    """Raise Invalid with every violation. `watched` are the names from `watched_labels`."""
+    violations = FieldViolations()
     if not request.labels and not request.remove:
-        rules.add("labels", "nothing to change: name a label to set, or one to remove")
+        violations.add("labels", "nothing to change: name a label to set, or one to remove")
     for key in sorted({*request.labels, *request.remove}):
-        _key(rules, key, watched)
+        _check_key(violations, key, watched)
     for key, value in sorted(request.labels.items()):
         if value:
-            rules.matching(f"labels[{key[:_SHOWN]}]", value, _WORD, f"empty, or {_WORD_RULE}")
+            violations.check_pattern(
+                f"labels[{key[:_MAX_SHOWN_CHARS]}]", value, _WORD, f"empty, or {_WORD_RULE}"
+            )
     for key in sorted(set(request.remove).intersection(request.labels)):
-        rules.add(f"labels[{key}]", "is both set and removed")
-    rules.check()
+        violations.add(f"labels[{key}]", "is both set and removed")
+    violations.raise_if_any()
 
 
-def change(before: Labels, request: pb.LabelNodeRequest) -> Labels:
-    """The labels afterwards, by name; the audit is told the difference. Raises Invalid when they are too many."""
+def update_labels(before: Labels, request: pb.LabelNodeRequest) -> Labels:
+    """Return the labels after a request, by name, and describe the change for the audit. Raises Invalid."""
     labels = {**{key: v for key, v in before if key not in request.remove}, **request.labels}
     if len(labels) > limits.LABELS:
-        rules = Rules()
-        rules.add("labels", f"would be {len(labels)} labels; at most {limits.LABELS} are allowed")
-        rules.check()
+        violations = FieldViolations()
+        violations.add(
+            "labels", f"would be {len(labels)} labels; at most {limits.LABELS} are allowed"
+        )
+        violations.raise_if_any()
     after = tuple(sorted(labels.items()))
     describe_change(difference(before, after))
     return after
 
 
 def difference(before: Labels, after: Labels) -> str:
-    """Old and new values of what was changed, for the audit: `rack: r1 -> r2; old: x -> none`."""
+    """Describe the changed labels for the audit: `rack: r1 -> r2; old: x -> none`."""
     old, new = dict(before), dict(after)
     keys = sorted(key for key in {**old, **new} if old.get(key) != new.get(key))
-    told = (f"{key}: {_told(old.get(key))} -> {_told(new.get(key))}" for key in keys)
-    return "; ".join(told) or "nothing changed"
+    changes = (f"{key}: {_format(old.get(key))} -> {_format(new.get(key))}" for key in keys)
+    return "; ".join(changes) or "nothing changed"
 
 
-def _told(value: str | None) -> str:
+def _format(value: str | None) -> str:
     return "none" if value is None else repr(value)
 
 
-def _key(rules: Rules, key: str, watched: Collection[str]) -> None:
+def _check_key(violations: FieldViolations, key: str, watched: Collection[str]) -> None:
     prefix, slash, name = key.rpartition("/")
-    field = f"labels[{key[:_SHOWN]}]"
-    rules.matching(field, name, _WORD, _WORD_RULE)
+    field = f"labels[{key[:_MAX_SHOWN_CHARS]}]"
+    violations.check_pattern(field, name, _WORD, _WORD_RULE)
     if slash and not _is_dns_name(prefix):
-        rules.add(field, f"must have {_PREFIX_RULE}")
-    if any(f".{prefix}".endswith(f".{taken}") for taken in _TAKEN):
-        rules.add(field, f"has a prefix kept for Kubernetes and this platform; {_THERE}")
+        violations.add(field, f"must have {_PREFIX_RULE}")
+    if any(f".{prefix}".endswith(f".{reserved}") for reserved in _RESERVED_PREFIXES):
+        violations.add(field, f"has a prefix reserved for Kubernetes and HAI; {_USE_KUBECTL}")
     elif key in watched:
-        rules.add(field, f"is read from the node in Kubernetes; {_THERE}")
+        violations.add(field, f"is a label of the node in Kubernetes; {_USE_KUBECTL}")
 
 
 def _is_dns_name(prefix: str) -> bool:

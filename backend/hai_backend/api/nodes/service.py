@@ -1,24 +1,27 @@
-"""NodeService: nodes, who holds them, and the groups that they form."""
+"""NodeService: nodes, the ranks on them, and node groups."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from hai.v1 import node_pb2
 from hai.v1 import node_service_pb2 as pb
 from hai.v1.node_service_pb2_grpc import NodeServiceServicer
 from hai_backend.api.nodes import labels
+from hai_backend.api.nodes.convert import entry_to_proto
 from hai_backend.api.nodes.groups import NodeGroups
-from hai_backend.api.nodes.tenants import NodeTenants, entry_to_proto
+from hai_backend.api.nodes.tenants import NodeTenants
 from hai_backend.api.protocols import Cluster, Scheduling
 from hai_backend.api.request import limits, paging
-from hai_backend.api.request.chunking import by_size
-from hai_backend.api.request.field_checks import Rules
-from hai_backend.api.scheduling.snapshot_dump import dump
+from hai_backend.api.request.field_checks import FieldViolations
+from hai_backend.api.request.paging import split_messages, split_text
 from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.domain.errors import Conflict, NotFound
 from hai_backend.domain.node import Node
+from hai_backend.domain.scheduling import snapshot_json
+from hai_backend.domain.scheduling.snapshot import Snapshot
 
 
 class NodeService(NodeServiceServicer):
@@ -27,14 +30,14 @@ class NodeService(NodeServiceServicer):
     def __init__(
         self,
         cluster: Cluster,
-        board: NodeTenants,
+        tenants: NodeTenants,
         access: TaskAccess,
         groups: NodeGroups,
         scheduling: Scheduling,
         watched_labels: frozenset[str],
     ) -> None:
         self._cluster = cluster
-        self._board = board
+        self._tenants = tenants
         self._access = access
         self._groups = groups
         self._scheduling = scheduling
@@ -43,110 +46,122 @@ class NodeService(NodeServiceServicer):
     async def ListNodes(
         self, request: pb.ListNodesRequest, context: Context
     ) -> pb.ListNodesResponse:
-        self._board.refresh()
-        sees = self._sees()
+        self._tenants.refresh()
+        can_see = self._can_see_task()
         keyed = (
-            (entry.node.name, entry_to_proto(version, entry, sees))
-            for version, entry in self._board.nodes(request.group)
+            (entry.node.name, entry_to_proto(version, entry, can_see))
+            for version, entry in self._tenants.nodes(request.group)
             if entry.node.name > request.page_token
         )
-        nodes, token = paging.page(keyed, paging.size(request.page_size))
+        nodes, token = paging.take_page(keyed, paging.page_size(request.page_size))
         return pb.ListNodesResponse(nodes=nodes, next_page_token=token)
 
     async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> node_pb2.Node:
-        return self._one(request.name)
+        return self._get(request.name)
 
     async def WatchNodes(
         self, request: pb.WatchNodesRequest, context: Context
     ) -> AsyncIterator[pb.WatchNodesResponse]:
-        sent, first = request.after_version, True
+        sent_version, is_first = request.after_version, True
         while True:
-            nodes = self._nodes(request.group, sent)
-            upto = self._board.version
-            if upto < sent:  # a version of another server: begin anew
-                sent = 0
+            nodes = self._changed_nodes(request.group, sent_version)
+            version = self._tenants.version
+            if version < sent_version:  # the caller has a version of another server: send all nodes
+                sent_version = 0
                 continue
-            parts = by_size(nodes, limits.NODES_BYTES)
+            parts = split_messages(nodes, limits.NODES_BYTES)
             part = next(parts)
-            for following in parts:
-                yield pb.WatchNodesResponse(nodes=part, version=sent)
-                part = following
-            if part or first:
-                yield pb.WatchNodesResponse(nodes=part, version=upto)
-            sent, first = upto, False
-            await self._board.beyond(sent)
+            for next_part in parts:
+                yield pb.WatchNodesResponse(nodes=part, version=sent_version)
+                part = next_part
+            if part or is_first:
+                yield pb.WatchNodesResponse(nodes=part, version=version)
+            sent_version, is_first = version, False
+            await self._tenants.wait_for_change(sent_version)
 
     async def CordonNode(self, request: pb.CordonNodeRequest, context: Context) -> node_pb2.Node:
-        reason = _reason(request.reason)
+        reason = _check_reason(request.reason)
         await self._cluster.set_cordoned(request.name, True, reason, current_caller().name)
-        return self._one(request.name)
+        return self._get(request.name)
 
     async def UncordonNode(
         self, request: pb.UncordonNodeRequest, context: Context
     ) -> node_pb2.Node:
-        had = self._cluster.nodes().get(request.name)
-        now = await self._cluster.set_cordoned(request.name, False, "", current_caller().name)
-        if now.held:
-            raise Conflict(
-                _still_closed(now, lifted=had is not None and had.cordoned), reason="NODE_HELD"
-            )
-        return self._one(request.name)
+        before = self._cluster.nodes().get(request.name)
+        after = await self._cluster.set_cordoned(request.name, False, "", current_caller().name)
+        if after.held:
+            was_cordoned = before is not None and before.cordoned
+            raise Conflict(_describe_hold(after, was_cordoned=was_cordoned), reason="NODE_HELD")
+        return self._get(request.name)
 
     async def DrainNode(self, request: pb.DrainNodeRequest, context: Context) -> node_pb2.Node:
-        await self._cluster.drain(request.name, _reason(request.reason), current_caller().name)
-        return self._one(request.name)
+        await self._cluster.drain(
+            request.name, _check_reason(request.reason), current_caller().name
+        )
+        return self._get(request.name)
 
     async def LabelNode(self, request: pb.LabelNodeRequest, context: Context) -> node_pb2.Node:
         labels.check(request, self._watched_labels)
-        await self._cluster.set_labels(request.name, lambda had: labels.change(had, request))
-        return self._one(request.name)
+        await self._cluster.set_labels(
+            request.name, lambda before: labels.update_labels(before, request)
+        )
+        return self._get(request.name)
 
     async def ListGroups(
         self, request: pb.ListGroupsRequest, context: Context
     ) -> pb.ListGroupsResponse:
-        return pb.ListGroupsResponse(groups=await self._groups.all())
+        return pb.ListGroupsResponse(groups=await self._groups.list_all())
 
     async def UpdateGroup(self, request: pb.UpdateGroupRequest, context: Context) -> node_pb2.Group:
-        work = self._groups.preview if request.validate_only else self._groups.update
-        return await work(request)
+        if request.validate_only:
+            return await self._groups.preview(request)
+        return await self._groups.update(request)
 
     async def GetSnapshot(
         self, request: pb.GetSnapshotRequest, context: Context
     ) -> AsyncIterator[pb.GetSnapshotResponse]:
-        async for part in dump(self._scheduling, anonymous=request.anonymous):
+        snapshot = await self._scheduling.snapshot()
+        for part in await asyncio.to_thread(_write_snapshot, snapshot, request.anonymous):
             yield pb.GetSnapshotResponse(data=part)
 
-    def _nodes(self, group: str, after: int) -> Iterator[node_pb2.Node]:
-        """As they are now; each becomes a message when it is asked for."""
-        self._board.refresh()
-        sees, found = self._sees(), self._board.nodes(group, after)
-        return (entry_to_proto(version, entry, sees) for version, entry in found)
+    def _changed_nodes(self, group: str, after_version: int) -> Iterator[node_pb2.Node]:
+        """Return an iterator that converts each node when it is needed."""
+        self._tenants.refresh()
+        can_see, changed = self._can_see_task(), self._tenants.nodes(group, after_version)
+        return (entry_to_proto(version, entry, can_see) for version, entry in changed)
 
-    def _one(self, name: str) -> node_pb2.Node:
-        self._board.refresh()
-        found = self._board.node(name)
-        if found is None:
+    def _get(self, name: str) -> node_pb2.Node:
+        self._tenants.refresh()
+        versioned = self._tenants.node(name)
+        if versioned is None:
             raise NotFound(f"there is no node {name!r}; `hai nodes` lists them")
-        return entry_to_proto(found[0], found[1], self._sees())
+        return entry_to_proto(*versioned, self._can_see_task())
 
-    def _sees(self) -> Callable[[int], bool]:
+    def _can_see_task(self) -> Callable[[int], bool]:
         identity = current_caller()
-        return lambda task_id: self._access.sees_unfinished(identity, task_id)
+        return lambda task_id: self._access.can_see_unfinished(identity, task_id)
 
 
-def _still_closed(node: Node, *, lifted: bool) -> str:
-    """The server may not change nodes in Kubernetes: a person who may has to."""
+def _write_snapshot(snapshot: Snapshot, anonymous: bool) -> list[bytes]:
+    """Return a snapshot as text, in parts that fit into messages. A large one takes seconds."""
+    if anonymous:
+        snapshot = snapshot_json.anonymous(snapshot)
+    return list(split_text(snapshot_json.lines(snapshot)))
+
+
+def _describe_hold(node: Node, *, was_cordoned: bool) -> str:
+    """Explain why a node still takes no new work. The server may not change nodes in Kubernetes; a person must."""
     what = (
         f"node {node.name} is no longer cordoned in HAI, but still takes no new work"
-        if lifted
-        else f"node {node.name} takes no new work, and it is not HAI that has cordoned it"
+        if was_cordoned
+        else f"node {node.name} takes no new work, and HAI has not cordoned it"
     )
-    help = f"Lift it with: {node.lift}" if node.lift else "`kubectl describe node` says more"
-    return f"{what}: {node.held}. {help}"
+    remedy = f"Lift it with: {node.lift}" if node.lift else "`kubectl describe node` says more"
+    return f"{what}: {node.held}. {remedy}"
 
 
-def _reason(text: str) -> str:
-    rules = Rules()
-    rules.line("reason", text, limits.REASON_CHARS)
-    rules.check()
+def _check_reason(text: str) -> str:
+    violations = FieldViolations()
+    violations.check_line("reason", text, limits.REASON_CHARS)
+    violations.raise_if_any()
     return text

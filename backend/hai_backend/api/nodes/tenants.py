@@ -1,31 +1,28 @@
-"""Nodes with their tenants, and a version for each: when it or its tenants changed last.
+"""Keeps the tenants of every node (the ranks on it), and a version that grows when a node or its tenants change.
 
-All streams and answers share one board; it is counted anew only when a task or a node changed. Versions are
-microseconds, so they grow over restarts of the server too, after which every node counts as changed.
+All streams and calls share one table, which is computed again only when a task or a node has changed. Versions are
+microseconds of time, so they also grow over restarts of the server. After a restart every node counts as changed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hai.v1 import node_pb2 as pb
-from hai_backend.api.nodes.convert import node_to_proto
 from hai_backend.api.protocols import Cluster, TaskManager
-from hai_backend.api.request.convert_time import timestamp
 from hai_backend.api.tasks import watch
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Task, holders
 
-_REST = 8.0  # after a count, rest for so many times its duration: in a large cluster it takes a ninth of the loop
+_PAUSE_FACTOR = 8.0  # Streams pause for so many times the duration of a refresh: it takes a ninth of the loop at most
 
 
 class Tenant(NamedTuple):
-    """A rank on a node. (Plain: there are many.)"""
+    """A rank on a node. A named tuple, because there are many of them."""
 
     task_id: int
     user: str
@@ -42,72 +39,73 @@ class Entry:
 
 
 class NodeTenants:
-    """Ask `refresh` first; the rest answers from then."""
+    """The tenants of all nodes. `refresh` updates them; the other methods return the state of the last refresh."""
 
     def __init__(self, cluster: Cluster, task_manager: TaskManager, clock: Clock) -> None:
         self._cluster = cluster
         self._task_manager = task_manager
         self._clock = clock
-        self._seen = (-1, -1)
-        self._rests_until = 0.0
+        self._refreshed_versions = (-1, -1)  # of the nodes and the tasks
+        self._paused_until = 0.0
         self._entries: dict[str, tuple[int, Entry]] = {}
         self.version = 0
 
     def refresh(self) -> None:
-        """Count anew if anything changed."""
-        seen = (self._cluster.feed.version, self._task_manager.feed.version)
-        if seen == self._seen:
+        """Compute the table again if a node or task has changed."""
+        versions = (self._cluster.feed.version, self._task_manager.feed.version)
+        if versions == self._refreshed_versions:
             return
-        self._seen, began = seen, time.monotonic()
-        self._count()
-        ended = time.monotonic()
-        self._rests_until = ended + max(watch.BUNDLE_SECONDS, _REST * (ended - began))
+        self._refreshed_versions, began_at = versions, time.monotonic()
+        self._compute()
+        ended_at = time.monotonic()
+        pause = max(watch.BUNDLE_SECONDS, _PAUSE_FACTOR * (ended_at - began_at))
+        self._paused_until = ended_at + pause
 
-    def _count(self) -> None:
+    def _compute(self) -> None:
         tenants = tenants_by_node(self._task_manager.unfinished().values())
         nodes = self._cluster.nodes()
         changed = [
             entry
             for node in nodes.values()
-            if (entry := self._changed(node, tenants.get(node.name, []))) is not None
+            if (entry := self._changed_entry(node, tenants.get(node.name, []))) is not None
         ]
         if changed or len(nodes) != len(self._entries):
             self.version = max(self.version + 1, int(self._clock.now() * 1e6))
-        kept = {name: self._entries[name] for name in nodes if name in self._entries}
-        self._entries = {**kept, **{e.node.name: (self.version, e) for e in changed}}
+        existing = {name: self._entries[name] for name in nodes if name in self._entries}
+        self._entries = {**existing, **{e.node.name: (self.version, e) for e in changed}}
 
-    def _changed(self, node: Node, tenants: list[Tenant]) -> Entry | None:
-        """None: all is as it was. Nodes are replaced when they change."""
-        _, known = self._entries.get(node.name, (0, None))
-        if known and (known.node is node or known.node == node) and [*known.tenants] == tenants:
+    def _changed_entry(self, node: Node, tenants: list[Tenant]) -> Entry | None:
+        """Return the new entry of a node, or None if nothing has changed."""
+        _, old = self._entries.get(node.name, (0, None))
+        if old and (old.node is node or old.node == node) and [*old.tenants] == tenants:
             return None
         return Entry(node, tuple(tenants))
 
-    def nodes(self, group: str = "", after: int = 0) -> list[tuple[int, Entry]]:
-        """Nodes of a group (empty: all) that changed after a version, by name."""
+    def nodes(self, group: str = "", after_version: int = 0) -> list[tuple[int, Entry]]:
+        """Return the nodes that changed after a version, by name. An empty group means all groups."""
         return [
             (version, entry)
             for name, (version, entry) in sorted(self._entries.items())
-            if version > after and group in ("", entry.node.group)
+            if version > after_version and group in ("", entry.node.group)
         ]
 
     def node(self, name: str) -> tuple[int, Entry] | None:
-        """One node."""
         return self._entries.get(name)
 
-    async def beyond(self, version: int) -> None:
-        """Return soon after a node has a larger version. Tasks change much more often than who is on which node."""
+    async def wait_for_change(self, version: int) -> None:
+        """Return soon after a node has a larger version. Most changes of tasks leave all nodes as they are."""
         while True:
-            await asyncio.sleep(self._rests_until - time.monotonic())
+            await asyncio.sleep(self._paused_until - time.monotonic())
             self.refresh()
             if self.version > version:
                 return
-            await self._change()
+            await self._wait_for_feeds()
 
-    async def _change(self) -> None:
+    async def _wait_for_feeds(self) -> None:
+        node_version, task_version = self._refreshed_versions
         waits = [
-            asyncio.ensure_future(self._cluster.feed.beyond(self._seen[0])),
-            asyncio.ensure_future(self._task_manager.feed.beyond(self._seen[1])),
+            asyncio.ensure_future(self._cluster.feed.beyond(node_version)),
+            asyncio.ensure_future(self._task_manager.feed.beyond(task_version)),
         ]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -117,27 +115,11 @@ class NodeTenants:
             await asyncio.gather(*waits, return_exceptions=True)
 
 
-def entry_to_proto(version: int, entry: Entry, sees: Callable[[int], bool]) -> pb.Node:
-    """`sees` says whether the caller may know the name of a task."""
-    tenants = [
-        pb.NodeTenant(
-            task_id=t.task_id,
-            task_name=t.name if sees(t.task_id) else "",
-            user=t.user,
-            run=t.run,
-            rank=t.rank,
-            silent_since_time=timestamp(t.silent_since),
-        )
-        for t in entry.tenants
-    ]
-    return node_to_proto(entry.node, tenants, version)
-
-
 def tenants_by_node(tasks: Iterable[Task]) -> dict[str, list[Tenant]]:
-    """Ranks that are on nodes, by the name of the node."""
-    found: dict[str, list[Tenant]] = {}
+    """Return the ranks on each node, by the name of the node."""
+    tenants: dict[str, list[Tenant]] = {}
     for task, run, rank in holders(tasks):
         name, silent = task.spec.name, rank.silent_since
         tenant = Tenant(task.id, task.user, run.number, rank.index, name, silent)
-        found.setdefault(rank.node, []).append(tenant)
-    return found
+        tenants.setdefault(rank.node, []).append(tenant)
+    return tenants

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from hai.v1 import port_pb2
 from hai_backend.api.request import limits
-from hai_backend.api.request.convert_time import timestamp
-from hai_backend.api.request.field_checks import LABEL, Rules
+from hai_backend.api.request.convert_time import to_timestamp
+from hai_backend.api.request.field_checks import LABEL, FieldViolations
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity
 from hai_backend.controllers.aio.clock import Clock
@@ -34,11 +34,11 @@ class NodePorts:
         self._write_lock = asyncio.Lock()
 
     async def list_for(self, user: str) -> list[Port]:
-        """Returns the ports of a user, or with `*` all, by number."""
+        """Return the ports of a user, or with `*` all, by number."""
         return [p for p in await self._store.records(Port) if user in ("*", p.user)]
 
     async def create(self, identity: Identity, message: port_pb2.Port) -> Port:
-        """Reserves a port. Raises Invalid, Denied, Conflict or Exhausted."""
+        """Reserve a port. Raises Invalid, Denied, Conflict or Exhausted."""
         user = message.user or identity.name
         if (message.node_port or user != identity.name) and not identity.operates:
             raise Denied("only operators may choose a number or reserve ports for others")
@@ -54,7 +54,7 @@ class NodePorts:
         return new
 
     async def bind(self, identity: Identity, number: int, task_name: str, service: str) -> Port:
-        """Binds a port to another task name or service of its user. Raises Invalid, NotFound or Conflict."""
+        """Bind a port to another task name or service of its user. Raises Invalid, NotFound or Conflict."""
         _check_names(task_name, service)
         async with self._write_lock:
             bound = replace(
@@ -66,7 +66,7 @@ class NodePorts:
         return bound
 
     async def delete(self, identity: Identity, number: int) -> None:
-        """Releases a port. Raises NotFound."""
+        """Release a port. Raises NotFound."""
         async with self._write_lock:
             await self._store.delete_record(await self._get_owned(identity, number))
 
@@ -88,9 +88,11 @@ class NodePorts:
     def _choose_number(self, requested: int, reserved: Sequence[Port]) -> int:
         by_number = {port.node_port: port for port in reserved}
         if requested and requested not in self._usable_numbers:
-            rules, usable_numbers = Rules(), self._usable_numbers
-            rules.number("port.node_port", requested, usable_numbers.start, usable_numbers.stop - 1)
-            rules.check()
+            violations, usable_numbers = FieldViolations(), self._usable_numbers
+            violations.check_range(
+                "port.node_port", requested, usable_numbers.start, usable_numbers.stop - 1
+            )
+            violations.raise_if_any()
         if requested in by_number:
             raise Conflict(
                 f"port {requested} is already reserved for {by_number[requested].user}",
@@ -103,12 +105,12 @@ class NodePorts:
 
 
 def _check_names(task_name: str, service: str) -> None:
-    rules = Rules()
+    violations = FieldViolations()
     if not task_name.strip():
-        rules.add("port.task_name", "is required")
-    rules.line("port.task_name", task_name, limits.NAME_CHARS)
-    rules.matching("port.service", service, LABEL, _SERVICE_RULE)
-    rules.check()
+        violations.add("port.task_name", "is required")
+    violations.check_line("port.task_name", task_name, limits.NAME_CHARS)
+    violations.check_pattern("port.service", service, LABEL, _SERVICE_RULE)
+    violations.raise_if_any()
 
 
 def _require_free_service(port: Port, others: Sequence[Port]) -> None:
@@ -127,5 +129,5 @@ def port_to_proto(port: Port) -> port_pb2.Port:
         user=port.user,
         task_name=port.task_name,
         service=port.service,
-        create_time=timestamp(port.created_at or None),
+        create_time=to_timestamp(port.created_at or None),
     )

@@ -1,1 +1,1 @@
-"""What all services need to read requests and to write answers: limits, paging, filters, violations."""
+"""Helpers of all services for requests and responses: limits, field checks, filters, paging, times."""

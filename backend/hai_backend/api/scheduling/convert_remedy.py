@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from math import isfinite
 
 from hai.v1 import task_service_pb2 as pb
-from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.request.convert_time import to_timestamp
 from hai_backend.domain.formatting import format_utc
 from hai_backend.domain.node import Node, NodeStatus
 from hai_backend.domain.priority import Priority
@@ -39,7 +39,7 @@ def remedy_to_proto(remedy: Remedy, task: Task, rows: Iterable[QuotaUse]) -> pb.
         ],
         count=remedy.count or len(remedy.nodes),
         priority=remedy.level if remedy.change is Change.LEVEL else 0,
-        time=timestamp(remedy.at) if remedy.change is Change.TIME else None,
+        time=to_timestamp(remedy.at) if remedy.change is Change.TIME else None,
         cause=remedy.cause.value if remedy.change is Change.TIME else "",
         id=remedy.task,
         nodes=remedy.nodes,
@@ -107,7 +107,7 @@ def numbers_to_proto(numbers: NodeNumbers, members: Iterable[Node]) -> pb.NodeNu
         usable=sum(counts.values()),
         cordoned=status[NodeStatus.CORDONED],
         not_ready=status[NodeStatus.NOT_READY],
-        protected_until=timestamp(until) if isfinite(until) else None,
+        protected_until=to_timestamp(until) if isfinite(until) else None,
     )
 
 

@@ -14,7 +14,7 @@ import structlog
 
 from hai.v1 import task_pb2 as pb
 from hai_backend.api.protocols import Scheduling
-from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.request.convert_time import to_timestamp
 from hai_backend.controllers.aio.background import BackgroundTasks
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.scheduling.snapshot import SchedulingState, Snapshot
@@ -114,8 +114,8 @@ def to_proto(found: Forecast) -> pb.PredictedStart:
     if found.p10 is None:
         return pb.PredictedStart(reason=found.reason)
     return pb.PredictedStart(
-        p10=timestamp(found.p10),
-        p50=timestamp(found.p50),
-        p90=timestamp(found.p90),
+        p10=to_timestamp(found.p10),
+        p50=to_timestamp(found.p50),
+        p90=to_timestamp(found.p90),
         basis=found.basis,
     )

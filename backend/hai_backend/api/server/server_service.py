@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 from hai.v1 import server_service_pb2 as pb
 from hai.v1.server_service_pb2_grpc import ServerServiceServicer
-from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.request.convert_time import to_timestamp
 from hai_backend.api.server.call_context import Context
 from hai_backend.api.server.certificates import Certificates
 from hai_backend.controllers.aio.clock import Clock
@@ -36,7 +36,7 @@ class ServerService(ServerServiceServicer):
             protocol=PROTOCOL,
             cluster=self._cluster,
             launcher=self._launcher,
-            time=timestamp(self._clock.now()),
-            start_time=timestamp(self._started),
-            certificate_expire_time=timestamp(pair.expires) if pair is not None else None,
+            time=to_timestamp(self._clock.now()),
+            start_time=to_timestamp(self._started),
+            certificate_expire_time=to_timestamp(pair.expires) if pair is not None else None,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hai.v1 import storage_pb2 as pb
-from hai_backend.api.request.field_checks import Rules
+from hai_backend.api.request.field_checks import FieldViolations
 from hai_backend.domain.errors import Invalid
 from hai_backend.domain.mounts.mount import HostPathType, Mount, MountAction, MountKind, MountRow
 from hai_backend.domain.mounts.validation import check_row
@@ -31,14 +31,14 @@ def rule_to_proto(row: MountRow) -> pb.MountRule:
 
 
 def rule_from_proto(message: pb.MountRule, id: int) -> MountRow:
-    """Returns a validated rule with this id. Raises Invalid with every violation."""
-    rules = Rules()
+    """Return a validated rule with this id. Raises Invalid with every violation."""
+    violations = FieldViolations()
     for field, number, valid in (
         ("action", message.action, _ACTIONS_BY_NUMBER),
         ("kind", message.kind, _KINDS_BY_NUMBER),
     ):
         if number and number not in valid:
-            rules.add(f"rule.{field}", f"{number} is not known to this server")
+            violations.add(f"rule.{field}", f"{number} is not known to this server")
     row = MountRow(
         owners=tuple(dict.fromkeys(message.owners)),
         mount_path=message.mount_path,
@@ -46,7 +46,9 @@ def rule_from_proto(message: pb.MountRule, id: int) -> MountRow:
         id=id,
         action=_ACTIONS_BY_NUMBER.get(message.action, MountAction.ADD),
         kind=_KINDS_BY_NUMBER.get(message.kind, MountKind.HOST_PATH),
-        host_type=rules.choice("rule.host_type", message.host_type, HostPathType, HostPathType.ANY),
+        host_type=violations.check_choice(
+            "rule.host_type", message.host_type, HostPathType, HostPathType.ANY
+        ),
         attributes=dict(message.attributes),
         conditions=tuple(message.conditions),
         read_only=not message.writable,
@@ -56,13 +58,13 @@ def rule_from_proto(message: pb.MountRule, id: int) -> MountRow:
         check_row(row)
     except Invalid as error:
         for violation in error.violations:
-            rules.add(f"rule.{violation.field}", violation.message, error.reason)
-    rules.check()
+            violations.add(f"rule.{violation.field}", violation.message, error.reason)
+    violations.raise_if_any()
     return row
 
 
 def mount_to_proto(mount: Mount, *, with_source: bool) -> pb.Mount:
-    """Converts a mount; its source is included for operators only."""
+    """Convert a mount; its source is included for operators only."""
     return pb.Mount(
         mount_path=mount.mount_path,
         kind=_KINDS[mount.kind],

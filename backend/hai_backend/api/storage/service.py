@@ -56,7 +56,7 @@ class StorageService(StorageServiceServicer):
 
 
 def _target_user(identity: Identity, requested: str, task: Task | None, manages: bool) -> str:
-    """Returns the user whose mounts are requested. Raises Denied."""
+    """Return the user whose mounts are requested. Raises Denied."""
     if task is not None:
         return task.user
     user = requested or identity.name

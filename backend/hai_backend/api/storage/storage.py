@@ -27,17 +27,17 @@ class MountRules:
         self._write_lock = asyncio.Lock()
 
     async def rules(self) -> list[MountRow]:
-        """Returns all rules by id."""
+        """Return all rules by id."""
         return await self._store.records(MountRow)
 
     async def mounts(self, user: str, task: Task | None) -> Resolved:
-        """Returns the mounts of a task, or of every task of a user, and notes for operators. Raises Invalid."""
+        """Return the mounts of a task, or of every task of a user, and notes for operators. Raises Invalid."""
         return resolve(await self.rules(), self._directory.user(user), task)
 
     async def create(
         self, message: storage_pb2.MountRule, *, force: bool, validate_only: bool
     ) -> tuple[MountRow, list[str]]:
-        """Creates a rule, and returns it with warnings. Raises Invalid with every violation, or Conflict."""
+        """Create a rule, and returns it with warnings. Raises Invalid with every violation, or Conflict."""
         async with self._write_lock:
             rules = await self.rules()
             row = rule_from_proto(message, 1 + max((r.id for r in rules), default=0))
@@ -53,7 +53,7 @@ class MountRules:
         return row, [*contradictions, *_overridden(row, rules), *unknown]
 
     async def delete(self, id: int) -> None:
-        """Deletes a rule. Raises NotFound."""
+        """Delete a rule. Raises NotFound."""
         async with self._write_lock:
             if not await self._store.delete_record(MountRow((), "", id=id)):
                 raise NotFound(f"rule {id} not found; `hai storage rules` shows all")
@@ -62,7 +62,7 @@ class MountRules:
 def _contradictions(
     row: MountRow, rules: Sequence[MountRow], users: Iterable[User]
 ) -> Iterator[str]:
-    """Yields conflicts with rules of the same rank that mount the same path: neither would apply."""
+    """Yield conflicts with rules of the same rank that mount the same path: neither would apply."""
     conflicting = [str(other.id) for other in rules if _clash(row, other)]
     if conflicting:
         yield f"rule {', '.join(conflicting)} mounts {row.mount_path} for the same users: neither would apply"
@@ -92,7 +92,7 @@ def _clash(row: MountRow, other: MountRow) -> bool:
 
 
 def _warnings(rules: Iterable[MountRow], user: User) -> tuple[str, ...]:
-    """Returns the notes for rules without task codes; others are compared by their text only."""
+    """Return the notes for rules without task codes; others are compared by their text only."""
     try:
         return resolve([rule for rule in rules if not rule.mount_code], user, None)[1]
     except Invalid as error:

@@ -36,7 +36,7 @@ class TaskAccess:
         """Whether the caller may know of a task."""
         return sees(identity, task, self._directory.groups_of(task.user))
 
-    def sees_unfinished(self, identity: Identity, task_id: int) -> bool:
+    def can_see_unfinished(self, identity: Identity, task_id: int) -> bool:
         """The same for a task that has not ended."""
         task = self._task_manager.unfinished().get(task_id)
         return task is not None and self.sees(identity, task)

@@ -8,7 +8,7 @@ from hai.client.taskfile.validation import tag_violations
 from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.api.request import limits
-from hai_backend.api.request.field_checks import Rules
+from hai_backend.api.request.field_checks import FieldViolations
 from hai_backend.api.tasks.convert import OUTCOMES_BY_NUMBER
 from hai_backend.auth.permissions import Identity
 from hai_backend.controllers.aio.clock import Clock
@@ -67,12 +67,12 @@ def checked_delay(seconds: float) -> float:
 
 def new_tags(task: Task, request: pb.TagTaskRequest) -> tuple[str, ...]:
     """The tags after adding and removing. Raises Invalid."""
-    rules = Rules()
+    violations = FieldViolations()
     for field, tags in (("add", request.add), ("remove", request.remove)):
         for violation in tag_violations(field, tags):
-            rules.add(violation.field, violation.message)
+            violations.add(violation.field, violation.message)
     removed = frozenset(request.remove)
-    rules.check()
+    violations.raise_if_any()
     found = tuple(tag for tag in dict.fromkeys((*task.tags, *request.add)) if tag not in removed)
     if len(found) > max(limits.TAGS, len(task.tags)):
         raise Invalid(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isinf
 
 from hai.v1 import task_service_pb2 as pb
-from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.request.convert_time import to_timestamp
 from hai_backend.domain.formatting import format_count, format_list, format_utc
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.task import Rank, RunState, Task
@@ -80,4 +80,6 @@ def _state(task: Task) -> RunState | None:
 
 def silence_to_proto(rank: Rank) -> pb.SilentRank:
     """One silent rank as a message."""
-    return pb.SilentRank(rank=rank.index, node=rank.node, since_time=timestamp(rank.silent_since))
+    return pb.SilentRank(
+        rank=rank.index, node=rank.node, since_time=to_timestamp(rank.silent_since)
+    )

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from hai.v1 import task_pb2 as pb
 from hai_backend.api.request import limits
-from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.request.convert_time import to_timestamp
 from hai_backend.api.tasks.convert_spec import spec_to_proto
 from hai_backend.domain.scheduling.plan import Wait
 from hai_backend.domain.task import (
@@ -20,7 +20,8 @@ from hai_backend.domain.task import (
     TaskEvent,
     TaskState,
 )
-from hai_backend.lifecycle.exit_codes import describe_exit_code
+from hai_backend.lifecycle.exit_codes import meaning
+from hai_backend.lifecycle.goodput import Goodput
 
 _STATES = {s: pb.TaskState.Value(f"TASK_STATE_{s.name}") for s in TaskState}
 _OUTCOMES = {o: pb.TaskOutcome.Value(f"TASK_OUTCOME_{o.name}") for o in Outcome}
@@ -58,10 +59,10 @@ def task_to_proto(task: Task, wait: Wait | None = None, *, full: bool = False) -
         waiting=wait_to_proto(wait) if wait and task.waiting else None,
         reason=task.reason,
         run_seconds=task.run_seconds,
-        create_time=timestamp(task.created_at),
-        start_time=timestamp(task.started_at),
-        finish_time=timestamp(task.finished_at),
-        not_before=timestamp(task.not_before or None),
+        create_time=to_timestamp(task.created_at),
+        start_time=to_timestamp(task.started_at),
+        finish_time=to_timestamp(task.finished_at),
+        not_before=to_timestamp(task.not_before or None),
         etag=str(task.revision),
         version=task.version,
         spec=spec_to_proto(spec) if full else None,
@@ -80,7 +81,7 @@ def redacted(task: Task, wait: Wait | None) -> pb.Task:
         node_count=resource.node_count,
         state=_STATES[task.state],
         priority=task.priority,
-        create_time=timestamp(task.created_at),
+        create_time=to_timestamp(task.created_at),
         waiting=pb.Waiting(queue_place=wait.place, effective_priority=wait.priority)
         if wait
         else None,
@@ -108,9 +109,9 @@ def run_to_proto(run: Run) -> pb.Run:
         ranks=[_rank_to_proto(rank, quiet) for rank in run.ranks],
         reason=run.reason,
         suspended_for=run.suspended_for,
-        create_time=timestamp(run.created_at),
-        start_time=timestamp(run.started_at),
-        end_time=timestamp(run.ended_at),
+        create_time=to_timestamp(run.created_at),
+        start_time=to_timestamp(run.started_at),
+        end_time=to_timestamp(run.ended_at),
         whole_life_state=run.whole_life_state,
         priority=run.priority,
         environment_lock=run.environment_lock if _has_started(run) else "",
@@ -140,10 +141,10 @@ def _rank_to_proto(rank: Rank, quiet: set[int]) -> pb.Rank:
         exit_code=code,
         exit_meaning=meant,
         role=rank.role,
-        start_time=timestamp(rank.started_at),
-        end_time=timestamp(rank.ended_at),
+        start_time=to_timestamp(rank.started_at),
+        end_time=to_timestamp(rank.ended_at),
         last_lines="" if rank.index in quiet else rank.last_lines,
-        silent_since_time=timestamp(rank.silent_since),
+        silent_since_time=to_timestamp(rank.silent_since),
     )
 
 
@@ -151,7 +152,7 @@ def event_to_proto(sequence: int, event: TaskEvent) -> pb.TaskEvent:
     """One line of a timeline."""
     return pb.TaskEvent(
         sequence=sequence,
-        time=timestamp(event.time),
+        time=to_timestamp(event.time),
         actor=event.actor,
         kind=event.kind,
         reason=event.reason,
@@ -166,4 +167,24 @@ def _ended(rank: Rank) -> tuple[int | None, str]:
         return None, ""
     if rank.started_at is None and rank.exit_code > _BY_SIGNAL:
         return None, "never started"
-    return rank.exit_code, describe_exit_code(rank.exit_code, by_platform=rank.state in _TOLD)
+    return rank.exit_code, meaning(rank.exit_code, by_platform=rank.state in _TOLD)
+
+
+def goodput_to_proto(goodput: Goodput) -> pb.Goodput:
+    return pb.Goodput(
+        share=goodput.share,
+        held_seconds=goodput.held_seconds,
+        overhead_seconds=goodput.overhead_seconds,
+        lost_seconds=goodput.lost_seconds,
+        interruptions=goodput.interruptions,
+        checkpoints=goodput.checkpoints,
+        checkpoint_time=to_timestamp(goodput.saved_at),
+        checkpoint_seconds=goodput.checkpoint_seconds,
+        interval_seconds=goodput.interval_seconds,
+        advised_interval_seconds=goodput.advised_seconds,
+        between_interruptions_seconds=goodput.between_seconds,
+        basis=goodput.basis,
+        yields=goodput.yields,
+        restart_seconds=goodput.restart_seconds,
+        note=goodput.note,
+    )

@@ -9,8 +9,8 @@ from hai.v1 import log_service_pb2 as pb
 from hai.v1.log_service_pb2_grpc import LogServiceServicer
 from hai_backend.api.protocols import Logs, TaskManager
 from hai_backend.api.request import limits
-from hai_backend.api.request.convert_time import moment, timestamp
-from hai_backend.api.request.field_checks import Rules
+from hai_backend.api.request.convert_time import from_timestamp, to_timestamp
+from hai_backend.api.request.field_checks import FieldViolations
 from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.domain.task import TaskState
@@ -56,7 +56,7 @@ class LogService(LogServiceServicer):
             ranks=tuple(request.ranks),
             run=request.run,
             tail_lines=request.tail_lines,
-            since=moment(request.since) if request.HasField("since") else None,
+            since=from_timestamp(request.since) if request.HasField("since") else None,
             cursor=cursor,
             max_bytes=limits.BUNDLE_BYTES,
         )
@@ -101,17 +101,21 @@ class LogService(LogServiceServicer):
 
 
 def _check(request: pb.TailLogsRequest) -> None:
-    rules = Rules()
+    violations = FieldViolations()
     for i, rank in enumerate(request.ranks):
-        rules.number(f"ranks[{i}]", rank, 0, limits.NODES)
-    rules.number("run", request.run, 0, 2**31 - 1)
-    rules.number("tail_lines", request.tail_lines, 0, 2**31 - 1)
+        violations.check_range(f"ranks[{i}]", rank, 0, limits.NODES)
+    violations.check_range("run", request.run, 0, 2**31 - 1)
+    violations.check_range("tail_lines", request.tail_lines, 0, 2**31 - 1)
     if request.back and (request.tail_lines or request.follow or request.HasField("since")):
-        rules.add("back", "goes with neither tail_lines, since nor follow")
-    rules.check()
+        violations.add("back", "goes with neither tail_lines, since nor follow")
+    violations.raise_if_any()
 
 
 def _line(line: LogLine) -> pb.LogLine:
     return pb.LogLine(
-        run=line.run, rank=line.rank, time=timestamp(line.time), text=line.text, redraw=line.redraw
+        run=line.run,
+        rank=line.rank,
+        time=to_timestamp(line.time),
+        text=line.text,
+        redraw=line.redraw,
     )

@@ -12,14 +12,18 @@ from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai.v1.task_service_pb2_grpc import TaskServiceServicer
 from hai_backend.api.request import filters, limits, paging
-from hai_backend.api.request.chunking import by_size
-from hai_backend.api.scheduling.queries import Explanations
+from hai_backend.api.request.paging import split_messages
+from hai_backend.api.scheduling.queue_queries import Explanations
 from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks import reordering
 from hai_backend.api.tasks.access import TaskAccess, within_sight
 from hai_backend.api.tasks.actions import PriorityPace, checked_delay, checked_outcome, new_tags
-from hai_backend.api.tasks.convert import event_to_proto, run_to_proto, task_to_proto
-from hai_backend.api.tasks.convert_goodput import goodput_to_proto
+from hai_backend.api.tasks.convert import (
+    event_to_proto,
+    goodput_to_proto,
+    run_to_proto,
+    task_to_proto,
+)
 from hai_backend.api.tasks.service_deps import TaskDeps
 from hai_backend.api.tasks.watch import Bundle, TaskWatch
 from hai_backend.domain.errors import Conflict
@@ -82,22 +86,22 @@ class TaskService(TaskServiceServicer):
 
     async def ListRuns(self, request: pb.ListRunsRequest, context: Context) -> pb.ListRunsResponse:
         task = await self._access.visible(current_caller(), request.id)
-        begin = max(request.after, paging.number(request.page_token))
-        most = min(paging.size(request.page_size), 1 + _RANKS // task.spec.resource.node_count)
+        begin = max(request.after, paging.read_number(request.page_token))
+        most = min(paging.page_size(request.page_size), 1 + _RANKS // task.spec.resource.node_count)
         found = await self._deps.store.task_runs(task.id, begin, most + 1)
         keyed = ((str(run.number), run_to_proto(run)) for run in found)
-        runs, token = paging.page(keyed, most)
+        runs, token = paging.take_page(keyed, most)
         return pb.ListRunsResponse(runs=runs, next_page_token=token)
 
     async def ListTaskEvents(
         self, request: pb.ListTaskEventsRequest, context: Context
     ) -> pb.ListTaskEventsResponse:
         task = await self._access.visible(current_caller(), request.id)
-        begin = max(request.after, paging.number(request.page_token))
-        most = paging.size(request.page_size)
+        begin = max(request.after, paging.read_number(request.page_token))
+        most = paging.page_size(request.page_size)
         found = await self._deps.store.task_events(task.id, begin, most + 1)
         keyed = ((str(number), event_to_proto(number, event)) for number, event in found)
-        events, token = paging.page(keyed, most)
+        events, token = paging.take_page(keyed, most)
         return pb.ListTaskEventsResponse(events=events, next_page_token=token)
 
     async def WatchTasks(
@@ -192,7 +196,7 @@ class TaskService(TaskServiceServicer):
 
     def _answers(self, bundle: Bundle, sent: int) -> Iterator[pb.WatchTasksResponse]:
         """One bundle in answers of bearable size; only the last says that all of it was sent."""
-        *parts, last = by_size(map(self._message, bundle.tasks))
+        *parts, last = split_messages(map(self._message, bundle.tasks))
         for part in parts:
             yield pb.WatchTasksResponse(
                 tasks=part, version=part[-1].version if bundle.ordered else sent
@@ -208,7 +212,7 @@ class TaskService(TaskServiceServicer):
             ),
             order_by=column,
             descending=descending,
-            page_size=paging.size(request.page_size, limits.DEFAULT_PAGE_SIZE),
+            page_size=paging.page_size(request.page_size, limits.DEFAULT_PAGE_SIZE),
             page_token=request.page_token,
             count=request.count,
         )

@@ -39,7 +39,7 @@ class ContainerTerms:
 
 
 class Submission:
-    """Checks submissions; `check` touches nothing."""
+    """Check submissions; `check` touches nothing."""
 
     def __init__(
         self,

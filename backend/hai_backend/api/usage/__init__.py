@@ -1,1 +1,1 @@
-"""UsageService: what ranks used and how busy the cluster was."""
+"""UsageService: the resource usage of ranks, nodes and the cluster."""

@@ -6,8 +6,8 @@ from hai.v1 import user_pb2 as pb
 from hai.v1.message_service_pb2 import Message
 from hai.v1.user_service_pb2 import CreateTokenRequest
 from hai_backend.api.request import limits
-from hai_backend.api.request.convert_time import END_OF_TIME, moment, timestamp
-from hai_backend.api.request.field_checks import NAME, Rules
+from hai_backend.api.request.convert_time import END_OF_TIME, from_timestamp, to_timestamp
+from hai_backend.api.request.field_checks import NAME, FieldViolations
 from hai_backend.api.tasks.validation.validate import level
 from hai_backend.domain.accounts import right as right_rules
 from hai_backend.domain.accounts.right import Grant
@@ -40,23 +40,25 @@ def user_to_proto(user: User) -> pb.User:
         active=user.active,
         rights=user.rights,
         uid=user.uid,
-        create_time=timestamp(user.created_at or None),
+        create_time=to_timestamp(user.created_at or None),
     )
 
 
 def user_from_proto(message: pb.User, now: float, *, new: bool) -> User:
     """A checked user. Raises Invalid with every violation."""
-    rules = Rules()
+    violations = FieldViolations()
     if new:  # the first admin may be called as the server's account is
-        rules.matching("user.name", message.name, USER_NAME, USER_RULE)
+        violations.check_pattern("user.name", message.name, USER_NAME, USER_RULE)
     if message.role not in _ROLES_BY_NUMBER:
-        rules.add("user.role", "must be USER, OPERATOR or ADMIN")
-    for i, group in enumerate(rules.few("user.groups", message.groups, limits.USER_GROUPS)):
-        rules.matching(f"user.groups[{i}]", group, NAME, NAME_RULE)
-    for i, right in enumerate(rules.few("user.rights", message.rights, limits.RIGHTS)):
-        _check_right(f"user.rights[{i}]", right, rules)
-    rules.number("user.uid", message.uid, 0, 2**31 - 1)
-    rules.check()
+        violations.add("user.role", "must be USER, OPERATOR or ADMIN")
+    for i, group in enumerate(
+        violations.check_count("user.groups", message.groups, limits.USER_GROUPS)
+    ):
+        violations.check_pattern(f"user.groups[{i}]", group, NAME, NAME_RULE)
+    for i, right in enumerate(violations.check_count("user.rights", message.rights, limits.RIGHTS)):
+        _check_right(f"user.rights[{i}]", right, violations)
+    violations.check_range("user.uid", message.uid, 0, 2**31 - 1)
+    violations.raise_if_any()
     return User(
         name=message.name,
         role=_ROLES_BY_NUMBER[message.role],
@@ -68,9 +70,9 @@ def user_from_proto(message: pb.User, now: float, *, new: bool) -> User:
     )
 
 
-def _check_right(field: str, right: str, rules: Rules) -> None:
+def _check_right(field: str, right: str, violations: FieldViolations) -> None:
     if wrong := right_rules.right_problem(right):
-        rules.add(field, wrong, "NO_SUCH_RIGHT")
+        violations.add(field, wrong, "NO_SUCH_RIGHT")
 
 
 def grant_to_proto(grant: Grant) -> pb.Grant:
@@ -79,17 +81,17 @@ def grant_to_proto(grant: Grant) -> pb.Grant:
         subject=grant.subject,
         subject_is_group=grant.subject_is_group,
         right=grant.right,
-        expire_time=timestamp(grant.expires_at),
+        expire_time=to_timestamp(grant.expires_at),
     )
 
 
 def grant_from_proto(message: pb.Grant, now: float) -> Grant:
     """A checked grant. Raises Invalid with every violation."""
-    rules = Rules()
-    rules.matching("grant.subject", message.subject, NAME, NAME_RULE)
-    _check_right("grant.right", message.right, rules)
-    expires = expiry("grant.expire_time", message, now, rules)
-    rules.check()
+    violations = FieldViolations()
+    violations.check_pattern("grant.subject", message.subject, NAME, NAME_RULE)
+    _check_right("grant.right", message.right, violations)
+    expires = expiry("grant.expire_time", message, now, violations)
+    violations.raise_if_any()
     return Grant(message.subject, message.subject_is_group, message.right, expires)
 
 
@@ -101,20 +103,20 @@ def quota_to_proto(quota: Quota, used: int) -> pb.Quota:
         group=quota.group,
         priority=quota.priority,
         nodes=quota.nodes,
-        expire_time=timestamp(quota.expires_at),
+        expire_time=to_timestamp(quota.expires_at),
         used=used,
     )
 
 
 def quota_from_proto(message: pb.Quota, now: float) -> Quota:
     """A checked quota. Raises Invalid with every violation."""
-    rules = Rules()
-    rules.matching("quota.subject", message.subject, NAME, NAME_RULE)
-    rules.matching("quota.group", message.group, NAME, NAME_RULE)
-    priority = level("quota.priority", message.priority, rules)
-    rules.number("quota.nodes", message.nodes, 0, _NODES)
-    expires = expiry("quota.expire_time", message, now, rules)
-    rules.check()
+    violations = FieldViolations()
+    violations.check_pattern("quota.subject", message.subject, NAME, NAME_RULE)
+    violations.check_pattern("quota.group", message.group, NAME, NAME_RULE)
+    priority = level("quota.priority", message.priority, violations)
+    violations.check_range("quota.nodes", message.nodes, 0, _NODES)
+    expires = expiry("quota.expire_time", message, now, violations)
+    violations.raise_if_any()
     return Quota(
         message.subject, message.subject_is_group, message.group, priority, message.nodes, expires
     )
@@ -132,16 +134,18 @@ def share_to_proto(share: Share, held: int) -> pb.Share:
     )
 
 
-def share_from_proto(message: pb.Share, rules: Rules) -> Share:
+def share_from_proto(message: pb.Share, violations: FieldViolations) -> Share:
     """A share whose numbers and user group were checked; its node group is for who knows the nodes."""
-    rules.matching("share.user_group", message.user_group, NAME, NAME_RULE)
-    guaranteed = rules.number("share.guaranteed", message.guaranteed, 0, _NODES)
-    weight = rules.number("share.weight", message.weight, 0, _WEIGHT)
+    violations.check_pattern("share.user_group", message.user_group, NAME, NAME_RULE)
+    guaranteed = violations.check_range("share.guaranteed", message.guaranteed, 0, _NODES)
+    weight = violations.check_range("share.weight", message.weight, 0, _WEIGHT)
     limit = (
-        rules.number("share.limit", message.limit, 0, _NODES) if message.HasField("limit") else None
+        violations.check_range("share.limit", message.limit, 0, _NODES)
+        if message.HasField("limit")
+        else None
     )
     if limit is not None and 0 <= limit < guaranteed:
-        rules.add(
+        violations.add(
             "share.limit",
             f"is {limit}, less than the {guaranteed} that are guaranteed; guarantee less, or allow more",
         )
@@ -152,24 +156,24 @@ def expiry(
     field: str,
     message: pb.Quota | pb.Grant | CreateTokenRequest | Message,
     now: float,
-    rules: Rules,
+    violations: FieldViolations,
 ) -> float | None:
     """The time in `expire_time`, which must lie ahead."""
     if not message.HasField("expire_time"):
         return None
-    at = moment(message.expire_time)
+    at = from_timestamp(message.expire_time)
     if at <= now:
-        rules.add(field, "lies in the past by the server's clock; check yours")
+        violations.add(field, "lies in the past by the server's clock; check yours")
     if at > END_OF_TIME:
-        rules.add(field, "lies after the year 9999; leave it out for no end")
+        violations.add(field, "lies after the year 9999; leave it out for no end")
     return at
 
 
-def scope_from_proto(number: int, rules: Rules) -> TokenScope:
+def scope_from_proto(number: int, violations: FieldViolations) -> TokenScope:
     """What a new token may be used for; it must be said."""
     scope = _SCOPES_BY_NUMBER.get(number, TokenScope.CONTAINER)
     if scope is TokenScope.CONTAINER:
-        rules.add("scope", "must be ALL, READ or SUBMIT")
+        violations.add("scope", "must be ALL, READ or SUBMIT")
     return scope
 
 
@@ -180,8 +184,8 @@ def token_to_proto(token: Token, secret: str = "") -> pb.Token:
         user=token.user,
         scope=_SCOPES[token.scope],
         description=token.description,
-        create_time=timestamp(token.created_at),
-        expire_time=timestamp(token.expires_at),
+        create_time=to_timestamp(token.created_at),
+        expire_time=to_timestamp(token.expires_at),
         revoked=token.revoked,
         secret=secret,
         holder=token.holder,

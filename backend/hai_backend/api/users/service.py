@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from hai.v1 import user_pb2
 from hai.v1 import user_service_pb2 as pb
 from hai.v1.user_service_pb2_grpc import UserServiceServicer
-from hai_backend.api.nodes.allocation import held_by
+from hai_backend.api.nodes.allocation import count_held_nodes
 from hai_backend.api.protocols import TaskManager
 from hai_backend.api.request import limits
-from hai_backend.api.request.field_checks import Rules
+from hai_backend.api.request.field_checks import FieldViolations
 from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks.validation.validate import level
 from hai_backend.api.users.convert import (
@@ -113,9 +113,9 @@ class UserService(UserServiceServicer):
     async def DeleteQuota(
         self, request: pb.DeleteQuotaRequest, context: Context
     ) -> pb.DeleteQuotaResponse:
-        rules = Rules()
-        priority = level("priority", request.priority, rules)
-        rules.check()
+        violations = FieldViolations()
+        priority = level("priority", request.priority, violations)
+        violations.raise_if_any()
         await self._directory.delete_quota(
             request.subject, request.subject_is_group, request.group, priority
         )
@@ -174,11 +174,13 @@ class UserService(UserServiceServicer):
     async def CreateToken(self, request: pb.CreateTokenRequest, context: Context) -> user_pb2.Token:
         user = request.user or current_caller().name
         self._require_tokens_of(user)
-        now, rules = self._clock.now(), Rules()
-        scope = scope_from_proto(request.scope, rules)
-        description = rules.line("description", request.description, limits.DESCRIPTION_CHARS)
-        expires = expiry("expire_time", request, now, rules)
-        rules.check()
+        now, violations = self._clock.now(), FieldViolations()
+        scope = scope_from_proto(request.scope, violations)
+        description = violations.check_line(
+            "description", request.description, limits.DESCRIPTION_CHARS
+        )
+        expires = expiry("expire_time", request, now, violations)
+        violations.raise_if_any()
         token, secret = await self._directory.create_token(
             user,
             scope,
@@ -211,7 +213,7 @@ class UserService(UserServiceServicer):
 
     def _with_use(self, quotas: Iterable[Quota]) -> list[user_pb2.Quota]:
         """Quotas of groups count for each member alone, so they have no use of their own."""
-        held = held_by(self._task_manager.unfinished().values())
+        held = count_held_nodes(self._task_manager.unfinished().values())
         return [
             quota_to_proto(
                 q, 0 if q.subject_is_group else held[q.subject, q.group, Priority(q.priority)]

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 
 from hai.client.taskfile.validation.violations import suggestion_text
 from hai.v1 import user_pb2
-from hai_backend.api.nodes.allocation import held_of_shares
+from hai_backend.api.nodes.allocation import count_share_use
 from hai_backend.api.nodes.group_capacity import Capacity, GroupCapacity
 from hai_backend.api.protocols import TaskManager
-from hai_backend.api.request.field_checks import NAME, Rules
+from hai_backend.api.request.field_checks import NAME, FieldViolations
 from hai_backend.api.users.convert import NAME_RULE, share_from_proto, share_to_proto
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.accounts.user import Share
@@ -36,43 +36,48 @@ class Shares:
     def with_use(self, shares: Iterable[Share]) -> list[user_pb2.Share]:
         """As messages, with the nodes that their users hold."""
         tasks, rows = self._task_manager.unfinished().values(), self._directory.share_rows()
-        held = held_of_shares(tasks, rows, self._capacity.groups())
+        held = count_share_use(tasks, rows, self._capacity.groups())
         return [share_to_proto(share, held[share.user_group, share.group]) for share in shares]
 
     async def set(self, message: user_pb2.Share) -> user_pb2.Share:
         """Set or replace one. Raises Invalid with every violation."""
         async with self._setting:
-            rules = Rules()
-            share = share_from_proto(message, rules)
-            _check_group(share, self._directory.shares(), self._capacity.groups(), rules)
-            rules.check()
+            violations = FieldViolations()
+            share = share_from_proto(message, violations)
+            _check_group(share, self._directory.shares(), self._capacity.groups(), violations)
+            violations.raise_if_any()
             await self._directory.set_share(share)
         return self.with_use([share])[0]
 
 
 def _check_group(
-    share: Share, others: Iterable[Share], groups: Mapping[str, GroupCapacity], rules: Rules
+    share: Share,
+    others: Iterable[Share],
+    groups: Mapping[str, GroupCapacity],
+    violations: FieldViolations,
 ) -> None:
     if not NAME.fullmatch(share.group):
-        rules.matching("share.group", share.group, NAME, NAME_RULE)
+        violations.check_pattern("share.group", share.group, NAME, NAME_RULE)
     elif share.group in groups:
-        _check_sum(share, others, len(groups[share.group].nodes), rules)
+        _check_sum(share, others, len(groups[share.group].nodes), violations)
     else:
-        near = suggestion_text(share.group, groups)
-        rules.add(
+        near = nearest(share.group, groups)
+        violations.add(
             "share.group",
             f"there is no node group {share.group!r}; `hai groups` lists them{near}",
             "NO_SUCH_GROUP",
         )
 
 
-def _check_sum(share: Share, all_shares: Iterable[Share], nodes: int, rules: Rules) -> None:
+def _check_sum(
+    share: Share, all_shares: Iterable[Share], nodes: int, violations: FieldViolations
+) -> None:
     """What is not raised is never refused: nodes may have gone since, and other values must stay changeable."""
     guaranteed = {s.user_group: s.guaranteed for s in all_shares if s.group == share.group}
     before = guaranteed.pop(share.user_group, 0)
     others = sum(guaranteed.values())
     if nodes and share.guaranteed > before and others + share.guaranteed > nodes:
-        rules.add(
+        violations.add(
             "share.guaranteed",
             f"the guaranteed parts of group {share.group} would add up to "
             f"{others + share.guaranteed} nodes, and it has {nodes}; "

@@ -68,7 +68,7 @@ class Workspaces:
         self._collected_at: dict[Key, float] = {}
 
     def key(self, identity: Identity, name: str, user: str = "") -> Key:
-        """Resolves a name. Raises NotFound; a name that no workspace can have is not looked up."""
+        """Resolve a name. Raises NotFound; a name that no workspace can have is not looked up."""
         owner = user or identity.name
         if owner != identity.name and not identity.operates:
             raise NotFound(f"workspace {name[:64]!r} of {owner[:64]!r} not found")
@@ -85,7 +85,7 @@ class Workspaces:
             yield workspace
 
     async def visible(self, identity: Identity, user: str) -> list[Workspace]:
-        """Returns the workspaces of a user, or with `*` of all users. Raises NotFound."""
+        """Return the workspaces of a user, or with `*` of all users. Raises NotFound."""
         all_users = user == "*" and identity.operates
         owner = "" if all_users else self.key(identity, "x", user)[0]
         found = []
@@ -105,14 +105,14 @@ class Workspaces:
         return replace(described, quota_bytes=quota, lease=lease, case_insensitive=case_insensitive)
 
     def quota(self, user: str) -> int:
-        """Returns the limit for all workspaces of a user, from a right or the setting; 0: no limit."""
+        """Return the limit for all workspaces of a user, from a right or the setting; 0: no limit."""
         allowed = self._directory.as_allowed(self._directory.user(user), self.clock.now())
         prefix = f"{Right.WORKSPACE_GB}:"
         granted = [int(r.removeprefix(prefix)) for r in allowed.rights if r.startswith(prefix)]
         return max(granted) * _GB if granted else self._limits.quota_bytes
 
     async def available_bytes(self, user: str) -> int:
-        """Returns how many bytes are available to a user after what running pushes announced; may be negative."""
+        """Return how many bytes are available to a user after what running pushes announced; may be negative."""
         quota = self.quota(user)
         if not quota:
             return 1 << 62
@@ -130,7 +130,7 @@ class Workspaces:
         )
 
     def pins(self, key: Key) -> dict[int, list[int]]:
-        """Returns the unfinished tasks that run on a workspace, by revision."""
+        """Return the unfinished tasks that run on a workspace, by revision."""
         found: dict[int, list[int]] = {}
         for task in self._unfinished().values():
             if (pinned := pin_of(task)) is not None and pinned[0] == key:
@@ -138,7 +138,7 @@ class Workspaces:
         return found
 
     async def delete(self, identity: Identity, name: str, user: str) -> None:
-        """Deletes a workspace. Raises NotFound, or Conflict while tasks or a client use it."""
+        """Delete a workspace. Raises NotFound, or Conflict while tasks or a client use it."""
         key = self.key(identity, name, user)
         require_reach(identity, key[0], f"workspace {name}")
         pinned = sorted(task for tasks in self.pins(key).values() for task in tasks)
@@ -150,7 +150,7 @@ class Workspaces:
         await self.registry.delete(key)
 
     async def collect(self, workspace: OpenWorkspace, *, full: bool = False) -> None:
-        """Deletes what is no longer needed and old revisions; all old revisions when the storage is `full`."""
+        """Delete what is no longer needed and old revisions; all old revisions when the storage is `full`."""
         retention_seconds, min_revisions = (
             (0.0, 1) if full else (self._limits.retention_seconds, _MIN_REVISIONS)
         )
@@ -219,7 +219,7 @@ class Workspaces:
             await asyncio.sleep(_COLLECT_SECONDS)
 
     async def wait_collected(self) -> None:
-        """Waits until no collection is running."""
+        """Wait until no collection is running."""
         await asyncio.gather(*self._collections.values(), return_exceptions=True)
 
     async def close(self) -> None:
@@ -231,6 +231,6 @@ class Workspaces:
 
 
 def pin_of(task: Task) -> tuple[Key, int] | None:
-    """Returns the workspace and revision that a task runs on; None if it runs elsewhere."""
+    """Return the workspace and revision that a task runs on; None if it runs elsewhere."""
     reference = parse_reference(task.spec.spec.workspace)
     return None if reference is None else ((task.user, reference.name), reference.revision)

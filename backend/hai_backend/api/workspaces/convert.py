@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hai.v1 import workspace_pb2 as pb
 from hai.v1 import workspace_service_pb2 as calls
-from hai_backend.api.request.chunking import by_size
-from hai_backend.api.request.convert_time import timestamp
-from hai_backend.api.request.field_checks import Rules
+from hai_backend.api.request.convert_time import to_timestamp
+from hai_backend.api.request.field_checks import FieldViolations
+from hai_backend.api.request.paging import split_messages
 from hai_backend.domain.workspace import (
     Chunk,
     Entry,
@@ -34,8 +34,8 @@ def workspace_to_proto(workspace: Workspace) -> pb.Workspace:
         size_bytes=newest.size_bytes,
         stored_bytes=workspace.stored_bytes,
         quota_bytes=workspace.quota_bytes,
-        create_time=timestamp(workspace.created_at),
-        update_time=timestamp(newest.created_at) if newest.number else None,
+        create_time=to_timestamp(workspace.created_at),
+        update_time=to_timestamp(newest.created_at) if newest.number else None,
         lease=lease_to_proto(workspace.lease) if workspace.lease else None,
         case_insensitive=workspace.case_insensitive,
     )
@@ -46,16 +46,16 @@ def lease_to_proto(lease: Lease) -> pb.WorkspaceLease:
     return pb.WorkspaceLease(
         token=lease.token,
         holder=lease.holder,
-        expire_time=timestamp(lease.expires_at),
+        expire_time=to_timestamp(lease.expires_at),
         revision=lease.revision,
     )
 
 
 def revision_to_proto(revision: Revision, pinned_by: Iterable[int] = ()) -> pb.WorkspaceRevision:
-    """Converts a revision, with the tasks that run on it."""
+    """Convert a revision, with the tasks that run on it."""
     return pb.WorkspaceRevision(
         number=revision.number,
-        create_time=timestamp(revision.created_at),
+        create_time=to_timestamp(revision.created_at),
         author=revision.author,
         changed=revision.changed,
         removed=revision.removed,
@@ -72,20 +72,20 @@ def task_tree_to_proto(tree: TaskTree, unfinished: bool) -> pb.TaskTree:
         revision=tree.revision,
         size_bytes=tree.size_bytes,
         unfinished=unfinished,
-        create_time=timestamp(tree.created_at),
+        create_time=to_timestamp(tree.created_at),
     )
 
 
 def tree_to_proto(revision: int, page: Sequence[Entry]) -> Iterator[calls.GetTreeResponse]:
     """Splits a page of entries into responses that clients accept."""
-    for entries in by_size(map(entry_to_proto, page)):
+    for entries in split_messages(map(entry_to_proto, page)):
         yield calls.GetTreeResponse(revision=revision, entries=entries)
 
 
 def passed_over_to_proto(revision: int, passed_over: PassedOver) -> Iterator[calls.GetTreeResponse]:
     """Splits what a scan skipped into responses that clients accept; yields none if nothing was skipped."""
     found = [calls.PassedOver(path=p, reason=reason) for p, reason in passed_over.reasons.items()]
-    for batch in by_size(found) if found else ():
+    for batch in split_messages(found) if found else ():
         yield calls.GetTreeResponse(revision=revision, passed_over=batch)
     if passed_over.more:
         yield calls.GetTreeResponse(revision=revision, more_passed_over=passed_over.more)
@@ -104,8 +104,8 @@ def entry_to_proto(entry: Entry) -> pb.WorkspaceEntry:
 
 
 def entries_from_proto(messages: Iterable[pb.WorkspaceEntry]) -> list[Entry]:
-    """Converts changes, and ignores fields that do not belong to the kind. Raises Invalid for an unknown kind."""
-    rules, entries = Rules(), []
+    """Convert changes, and ignores fields that do not belong to the kind. Raises Invalid for an unknown kind."""
+    violations, entries = FieldViolations(), []
     for message in messages:
         kind = message.kind
         if kind == pb.ENTRY_KIND_FILE:
@@ -122,10 +122,12 @@ def entries_from_proto(messages: Iterable[pb.WorkspaceEntry]) -> list[Entry]:
         elif kind in (pb.ENTRY_KIND_DIRECTORY, pb.ENTRY_KIND_UNSPECIFIED):
             entry = Entry(message.path, EntryKind(kind))
         else:
-            rules.add(message.path[:200], f"is of a kind {kind} that this server does not know")
+            violations.add(
+                message.path[:200], f"is of a kind {kind} that this server does not know"
+            )
             continue
         entries.append(entry)
-    rules.check()
+    violations.raise_if_any()
     return entries
 
 

@@ -35,7 +35,7 @@ class WorkspacePins:
         self._in_progress: dict[int, asyncio.Task[None]] = {}
 
     async def pin(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
-        """Returns the task with a fixed revision, and a text for its timeline. Raises Invalid or Conflict."""
+        """Return the task with a fixed revision, and a text for its timeline. Raises Invalid or Conflict."""
         reference = parse_reference(spec.spec.workspace)
         if reference is None:
             await self._require_directory(spec.spec.workspace)
@@ -44,7 +44,7 @@ class WorkspacePins:
         return replace(spec, spec=replace(spec.spec, workspace=str(pinned))), f"on {pinned}"
 
     async def _require_directory(self, path: str) -> None:
-        """Checks the directory of a task that does not use a workspace. Raises Invalid."""
+        """Check the directory of a task that does not use a workspace. Raises Invalid."""
         if self._run_here and path and not await asyncio.to_thread(os.path.isdir, path):
             problem = f"{path} is not a directory on this machine, where tasks run: check the path"
             raise Invalid((Violation(_FIELD, problem),), reason="NO_SUCH_DIRECTORY")
@@ -69,7 +69,7 @@ class WorkspacePins:
         return replace(reference, revision=revision.number, tag="")
 
     def path(self, task: Task) -> str:
-        """Returns the working directory of a task's program; without a workspace it is the path that the task names."""
+        """Return the working directory of a task's program; without a workspace it is the path that the task names."""
         reference = parse_reference(task.spec.spec.workspace)
         if reference is None:
             return task.spec.spec.workspace
@@ -77,7 +77,7 @@ class WorkspacePins:
         return f"{directory}/{reference.folder}" if reference.folder else directory
 
     async def make_directory(self, task: Task, uid: int) -> tuple[SharedDirectory, ...]:
-        """Creates the directory of a task before its ranks start; none without a workspace. Raises HaiError."""
+        """Create the directory of a task before its ranks start; none without a workspace. Raises HaiError."""
         reference = parse_reference(task.spec.spec.workspace)
         if reference is None:
             return ()
@@ -103,7 +103,7 @@ class WorkspacePins:
 
 
 def _resolve_revision(files: WorkspaceFiles, reference: Reference) -> Revision:
-    """Returns the revision that a reference names now. Raises NotFound."""
+    """Return the revision that a reference names now. Raises NotFound."""
     if reference.tag:
         return tags.get_tagged(files, reference.tag)
     return files.revision(reference.revision) if reference.revision else files.index.newest()

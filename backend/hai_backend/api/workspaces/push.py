@@ -197,7 +197,7 @@ class _Stream:
         return pb.PushTreeResponse(revision=revision_to_proto(revision))
 
     async def _require_capacity(self) -> None:
-        """Checks quota and disk for the announced bytes; deletes old revisions before it refuses. Raises Exhausted."""
+        """Check quota and disk for the announced bytes; deletes old revisions before it refuses. Raises Exhausted."""
         user, announced = self._workspace.key[0], self._announced_bytes
         if not announced:
             return
@@ -212,7 +212,7 @@ class _Stream:
                 raise errors.disk_full()
 
     async def _fits_on_disk(self) -> bool:
-        """Tells whether the disk has space for the announced bytes that have not arrived yet."""
+        """Say whether the disk has space for the announced bytes that have not arrived yet."""
         free = await self._run(self._workspace.files.reserve.free)
         return self._announced_bytes - self.push.received_bytes <= free
 

@@ -27,7 +27,7 @@ PushMessage: TypeAlias = PushTreeRequest | ContentsMessage
 
 
 def parse_manually(push: Handler) -> Handler:
-    """Returns the handler of pushes with a deserializer that does not copy contents."""
+    """Return the handler of pushes with a deserializer that does not copy contents."""
     answers: Any = push.stream_stream
     return grpc.stream_stream_rpc_method_handler(answers, decode, push.response_serializer)
 
@@ -59,7 +59,7 @@ def _varint(message: bytes, offset: int) -> tuple[int, int]:
 async def group_contents(
     requests: AsyncIterator[PushMessage],
 ) -> AsyncGenerator[PushTreeRequest | list[ContentsMessage], None]:
-    """Yields messages in order: adjacent contents that have arrived together, everything else alone."""
+    """Yield messages in order: adjacent contents that have arrived together, everything else alone."""
     queue, slots, changed = deque[PushMessage](), asyncio.Semaphore(_MAX_QUEUED), asyncio.Event()
 
     async def read() -> None:

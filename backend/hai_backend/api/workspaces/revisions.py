@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from hai.v1 import workspace_service_pb2 as pb
 from hai_backend.api.request import limits, paging
-from hai_backend.api.request.field_checks import Rules
+from hai_backend.api.request.field_checks import FieldViolations
 from hai_backend.api.workspaces.access import Workspaces
 from hai_backend.api.workspaces.convert import revision_to_proto
 from hai_backend.domain.workspace import Revision
@@ -29,27 +29,27 @@ class Revisions:
     async def page(
         self, workspace: OpenWorkspace, request: pb.ListRevisionsRequest
     ) -> pb.ListRevisionsResponse:
-        """Returns a page of revisions, newest first, with the tasks that run on them."""
-        size = paging.size(request.page_size, limits.DEFAULT_PAGE_SIZE)
+        """Return a page of revisions, newest first, with the tasks that run on them."""
+        size = paging.page_size(request.page_size, limits.DEFAULT_PAGE_SIZE)
         found = await self._workspaces.registry.run(
             workspace.files.path,
             workspace.files.index.revisions,
-            before=paging.number(request.page_token) or _AFTER_ALL,
+            before=paging.read_number(request.page_token) or _AFTER_ALL,
             limit=size + 1,
             tagged=request.tagged,
         )
         pins = self._workspaces.pins(workspace.key)
         keyed = ((str(r.number), revision_to_proto(r, pins.get(r.number, ()))) for r in found)
-        revisions, token = paging.page(keyed, size)
+        revisions, token = paging.take_page(keyed, size)
         return pb.ListRevisionsResponse(revisions=revisions, next_page_token=token)
 
     async def tag(
         self, workspace: OpenWorkspace, number: int, name: str, *, force: bool
     ) -> Revision:
         """Tags a revision. Raises NotFound, Invalid, Conflict or Exhausted."""
-        rules = Rules()
-        rules.matching("tag", name, _NAME, _RULE)
-        rules.check()
+        violations = FieldViolations()
+        violations.check_pattern("tag", name, _NAME, _RULE)
+        violations.raise_if_any()
         async with workspace.changing:
             await self._confirm()
             return await self._workspaces.registry.run(
@@ -57,7 +57,7 @@ class Revisions:
             )
 
     async def untag(self, workspace: OpenWorkspace, name: str) -> None:
-        """Removes a tag. Raises NotFound."""
+        """Remove a tag. Raises NotFound."""
         async with workspace.changing:
             await self._confirm()
             await self._workspaces.registry.run(

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from hai.v1 import workspace_pb2
 from hai.v1 import workspace_service_pb2 as pb
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceServicer
-from hai_backend.api.request.field_checks import NAME, Rules
+from hai_backend.api.request.field_checks import NAME, FieldViolations
 from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.users.convert import NAME_RULE
 from hai_backend.api.workspaces.access import Workspaces
@@ -59,10 +59,10 @@ class WorkspaceService(WorkspaceServiceServicer):
     async def CreateWorkspace(
         self, request: pb.CreateWorkspaceRequest, context: Context
     ) -> workspace_pb2.Workspace:
-        name, rules = request.workspace.name, Rules()
-        rules.matching("workspace.name", name, NAME, NAME_RULE)
-        rules.line("request_id", request.request_id, 64)
-        rules.check()
+        name, violations = request.workspace.name, FieldViolations()
+        violations.check_pattern("workspace.name", name, NAME, NAME_RULE)
+        violations.check_line("request_id", request.request_id, 64)
+        violations.raise_if_any()
         identity = current_caller()
         key = (identity.name, name)
         await self._registry.create(key, self._workspaces.clock.now(), request.request_id)
@@ -79,9 +79,9 @@ class WorkspaceService(WorkspaceServiceServicer):
         self, request: pb.LeaseWorkspaceRequest, context: Context
     ) -> workspace_pb2.WorkspaceLease:
         leases, now = self._workspaces.leases, self._workspaces.clock.now()
-        rules = Rules()
-        rules.line("client_id", request.client_id, 128)
-        rules.check()
+        violations = FieldViolations()
+        violations.check_line("client_id", request.client_id, 128)
+        violations.raise_if_any()
         async with self._workspaces.open(current_caller(), request.name) as workspace:
             if request.release:
                 leases.release(workspace.key, request.token)

@@ -26,22 +26,22 @@ class TaskTrees:
     async def page(
         self, workspace: OpenWorkspace, size: int, token: str
     ) -> pb.ListTaskTreesResponse:
-        """Returns a page of directories, newest task first."""
-        size = paging.size(size, limits.DEFAULT_PAGE_SIZE)
+        """Return a page of directories, newest task first."""
+        size = paging.page_size(size, limits.DEFAULT_PAGE_SIZE)
         found = await self._workspaces.registry.run(
             workspace.files.path,
             checkouts.list_directories,
             workspace.files,
-            before=paging.number(token) or _AFTER_ALL,
+            before=paging.read_number(token) or _AFTER_ALL,
             limit=size + 1,
         )
         unfinished = self._unfinished(workspace)
         keyed = ((str(t.task), task_tree_to_proto(t, t.task in unfinished)) for t in found)
-        trees, next_token = paging.page(keyed, size)
+        trees, next_token = paging.take_page(keyed, size)
         return pb.ListTaskTreesResponse(trees=trees, next_page_token=next_token)
 
     async def delete(self, workspace: OpenWorkspace, task: int) -> None:
-        """Deletes a task's directory. Raises NotFound, or Conflict while its program may still write there."""
+        """Delete a task's directory. Raises NotFound, or Conflict while its program may still write there."""
         if task in self._unfinished(workspace):
             raise Conflict(f"task {task} has not ended; stop it first", reason="PINNED")
         run = self._workspaces.registry.run

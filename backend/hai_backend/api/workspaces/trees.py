@@ -59,12 +59,12 @@ class Trees:
         return (await self.scan(workspace, passed_over)).number
 
     async def require_revision(self, workspace: OpenWorkspace, number: int) -> int:
-        """Returns the number if the revision exists. Raises NotFound."""
+        """Return the number if the revision exists. Raises NotFound."""
         await self._registry.run(workspace.files.path, workspace.files.revision, number)
         return number
 
     async def _require_history(self, workspace: OpenWorkspace, since: int) -> None:
-        """Checks that a revision is retained: removals after it are forgotten with it. Raises NotFound."""
+        """Check that a revision is retained: removals after it are forgotten with it. Raises NotFound."""
         if (
             await self._registry.run(workspace.files.path, workspace.files.index.revision, since)
             is None
@@ -111,7 +111,7 @@ class Trees:
     async def _in_threads(
         self, workspace: OpenWorkspace, items: Generator[Item]
     ) -> AsyncGenerator[Item]:
-        """Yields items that are produced one by one in threads, and closes the generator in a thread, too."""
+        """Yield items that are produced one by one in threads, and closes the generator in a thread, too."""
         step: Callable[[], Item | None] = lambda: next(items, None)  # noqa: E731 - a name for mypy
         try:
             while (item := await self._registry.run(workspace.files.path, step)) is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from hai.v1.agent_service_pb2 import ServicesReported
-from hai_backend.api.agents.protocols import AgentDeps
 from hai_backend.api.agents.service import AgentService
+from hai_backend.api.agents.service_deps import AgentDeps
 from hai_backend.api.assemble import ApiDeps, build_call_guard, build_services
 from hai_backend.api.containers.containers import NoBrowsers
 from hai_backend.api.nodes import labels
@@ -72,7 +72,7 @@ class Serving:
             haienv=self._haienv(),
             wheels_directory=settings.common / "wheels",
             workspace_pins=rooms.pins,
-            agents=AgentService(self._agent_ports()),
+            agents=AgentService(self._agent_deps()),
             connected_agents=rooms.hub,
             tunnels=rooms.tunnels,
             service_states=rooms.board,
@@ -88,7 +88,7 @@ class Serving:
             cluster_name=settings.cluster,
             launcher=rooms.launcher.name,
             certificates=rooms.tools.certificates,
-            watched_labels=labels.watched(settings.kubernetes),
+            watched_labels=labels.watched_labels(settings.kubernetes),
             node_ports=range(settings.node_ports_from, settings.node_ports_to + 1),
             image_check=settings.image_check,
             launcher_images=frozenset({"default", *settings.kubernetes.get("images", {})}),
@@ -97,29 +97,29 @@ class Serving:
             record_wheel_bytes=rooms.tools.metrics.wheels,
         )
 
-    def _agent_ports(self) -> AgentDeps:
+    def _agent_deps(self) -> AgentDeps:
         rooms, addresses = self._rooms, self._rooms.tools.addresses
         return AgentDeps(
             task_manager=rooms.task_manager,
-            hub=rooms.hub,
+            connected_agents=rooms.hub,
             executor=rooms.executor,
             logs=rooms.logs,
             confirm=rooms.store.confirm,
             clock=rooms.clock,
             secret=rooms.tools.secret,
             cluster=rooms.cluster,
-            seen=rooms.shared.path_in_rank,
-            environment=rooms.pinning,
-            workspace=rooms.pins.path,
-            report=rooms.checkpoints.report,
-            used=rooms.usage.record,
+            path_in_rank=rooms.shared.path_in_rank,
+            environment_pinning=rooms.pinning,
+            workspace_path=rooms.pins.path,
+            record_checkpoint=rooms.checkpoints.report,
+            record_use=rooms.usage.record,
             tunnels=rooms.tunnels,
             base_url=_no_prefix if addresses is None else addresses.base_url,
-            services_said=self._services_said,
-            level=self._level,
-            owner_token=self._owner_token,
-            fresh=rooms.tools.fresh,
-            heard=rooms.agent_silence.message_received,
+            record_services=self._record_services,
+            check_level=self._level,
+            make_owner_token=self._owner_token,
+            is_lease_fresh=rooms.tools.fresh,
+            message_received=rooms.agent_silence.message_received,
         )
 
     def _proxy(self) -> Facade | None:
@@ -154,7 +154,7 @@ class Serving:
         history = rooms.interruptions.of(task.spec.resource.group)
         return goodput(rooms.checkpoints.with_unsaved(task), history, rooms.clock.now())
 
-    def _services_said(self, task: Task, key: RankKey, said: ServicesReported) -> None:
+    def _record_services(self, task: Task, key: RankKey, said: ServicesReported) -> None:
         rooms = self._rooms
         idle = said.idle_seconds if said.HasField("idle_seconds") else None
         rooms.board.report(key, said.services, idle)

@@ -20,7 +20,7 @@ from hai.v1.tunnel_pb2 import TunnelTarget
 from hai_backend.api.agents import service as agent_service
 from hai_backend.api.agents.reports import _EVENTS, AgentReports, _bounded, _exited
 from hai_backend.api.request import limits
-from hai_backend.api.request.limits import LOCK_CHARS, SAID_CHARS, SERVICES, TAG_CHARS
+from hai_backend.api.request.limits import LOCK_CHARS, REPORT_CHARS, SERVICES, TAG_CHARS
 from hai_backend.auth import tokens
 from hai_backend.domain.accounts.user import Quota, User
 from hai_backend.domain.node import Node
@@ -338,7 +338,7 @@ def _is_silent(task: Task) -> bool:
 def test_what_agents_tell_is_bounded() -> None:
     key = RankKey(1, 1, 0)
     told = _exited(key, pb.ProgramExited(exit_code=1, last_lines="x" * 100_000 + "end"))
-    assert (len(told.last_lines), told.last_lines[-3:]) == (SAID_CHARS, "end")
+    assert (len(told.last_lines), told.last_lines[-3:]) == (REPORT_CHARS, "end")
     started = pb.AttachRequest(started=pb.ProgramStarted(environment_lock="k" * 100_000))
     assert len(_EVENTS["started"](key, started).environment_lock) == LOCK_CHARS
 
@@ -347,7 +347,7 @@ def test_what_agents_tell_of_services_is_bounded() -> None:
     one = ServiceStatus(name="n" * 1000, type="tcp", message="m" * 100_000, url="https://elsewhere")
     told = _bounded(pb.ServicesReported(services=[one] * 100)).services
     assert len(told) == SERVICES
-    assert (len(told[0].name), len(told[0].message)) == (TAG_CHARS, SAID_CHARS)
+    assert (len(told[0].name), len(told[0].message)) == (TAG_CHARS, REPORT_CHARS)
     assert told[0].url == ""  # users would follow it
 
 

@@ -380,21 +380,26 @@ class Ticks:
 def test_the_bucket_refills() -> None:
     ticks = Ticks()
     admission = CallLimiter(CallLimits(calls_per_second=10, calls_at_once=2), ticks)
-    admission.call("ada")
-    admission.call("ada")
-    admission.call("bob")
+    admission.count_call("ada")
+    admission.count_call("ada")
+    admission.count_call("bob")
     with pytest.raises(Exhausted, match=r"try again in 0\.1") as caught:
-        admission.call("ada")
+        admission.count_call("ada")
     ticks.now += caught.value.retry_after or 0.0
-    admission.call("ada")
+    admission.count_call("ada")
 
 
 def test_streams_are_counted_while_they_are_open() -> None:
     admission = CallLimiter(CallLimits(open_streams=1), Ticks())
-    two = (admission.stream("ada"), admission.stream("bob"))
-    with two[0], two[1], pytest.raises(Exhausted, match="close some"), admission.stream("ada"):
+    two = (admission.count_stream("ada"), admission.count_stream("bob"))
+    with (
+        two[0],
+        two[1],
+        pytest.raises(Exhausted, match="close some"),
+        admission.count_stream("ada"),
+    ):
         pass
-    with admission.stream("ada"):
+    with admission.count_stream("ada"):
         pass
 
 

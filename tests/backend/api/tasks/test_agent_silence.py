@@ -8,8 +8,8 @@ from math import inf
 import pytest
 
 from hai_backend.api.nodes.tenants import Entry, entry_to_proto, tenants_by_node
-from hai_backend.api.request.convert_time import timestamp
-from hai_backend.api.scheduling.explain import Facts, explain
+from hai_backend.api.request.convert_time import to_timestamp
+from hai_backend.api.scheduling.explain_response import Facts, explain
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
@@ -45,8 +45,8 @@ def facts(task: Task, lease: float = inf, nodes: tuple[Node, ...] = ()) -> Facts
 def test_silent_ranks_are_named_with_the_moment_they_were_last_heard() -> None:
     answer = explain(facts(silent_task()))
     assert [(r.rank, r.node, r.since_time) for r in answer.silent_ranks] == [
-        (2, "n2", timestamp(30.0)),
-        (1, "n1", timestamp(60.0)),
+        (2, "n2", to_timestamp(30.0)),
+        (1, "n1", to_timestamp(60.0)),
     ]
     assert list(answer.constraints[:2]) == [
         "the agent of rank 2 on n2 was last heard at 1970-01-01 00:00:30 UTC",
@@ -126,5 +126,5 @@ def test_nodes_say_whose_agents_are_silent() -> None:
         for name, held in tenants.items()
     }
     assert not shown["n0"].tenants[0].HasField("silent_since_time")
-    assert shown["n1"].tenants[0].silent_since_time == timestamp(60.0)
+    assert shown["n1"].tenants[0].silent_since_time == to_timestamp(60.0)
     assert shown["n1"].tenants[0].task_id == 12

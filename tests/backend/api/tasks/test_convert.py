@@ -47,7 +47,7 @@ def test_a_rank_says_since_when_its_agent_is_silent() -> None:
 
 def test_when_all_ranks_fail_the_first_ones_are_heard() -> None:
     """A message of 10 000 tracebacks would be more than clients take: whoever watches tasks would hear nothing."""
-    said = "\u4e2d" * limits.SAID_CHARS
+    said = "\u4e2d" * limits.REPORT_CHARS
     ranks = tuple(
         Rank(
             i,

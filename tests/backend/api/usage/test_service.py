@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hai.v1 import audit_service_pb2 as audit
 from hai.v1 import usage_service_pb2 as pb
 from hai.v1.task_service_pb2 import CreateTaskRequest, StopTaskRequest
-from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.request.convert_time import to_timestamp
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.usage import GroupLoad, Load, Minutes, RankUse, Use, read_measurement
 from hai_backend.launch.base import RankKey
@@ -98,7 +98,7 @@ async def test_ranks_and_times_narrow_it(platform: Any, ada: Any, make_spec: Any
     await platform.store.add_usage(Minutes(NOW + 600, rows))
     platform.clock.advance(600)
     answer = await asked(
-        ada, task, ranks=[1], start_time=timestamp(NOW + 120), end_time=timestamp(NOW + 240)
+        ada, task, ranks=[1], start_time=to_timestamp(NOW + 120), end_time=to_timestamp(NOW + 240)
     )
     (series,) = answer.ranks
     assert (series.rank, [p.time.seconds - NOW for p in series.points]) == (1, [120, 180])
@@ -125,7 +125,7 @@ async def test_what_makes_no_sense_is_refused(
         await asked(ada, task, ranks=[-1, 99999])
     assert [field for field, _ in why[0].violations] == ["ranks[0]", "ranks[1]"]
     async with expect_refusal() as why:
-        await asked(ada, task, start_time=timestamp(NOW + 9), end_time=timestamp(NOW))
+        await asked(ada, task, start_time=to_timestamp(NOW + 9), end_time=to_timestamp(NOW))
     assert why[0].violations[0][0] == "start_time"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hai_backend.api.nodes.group_capacity import GroupCapacity
-from hai_backend.api.request.field_checks import Rules
+from hai_backend.api.request.field_checks import FieldViolations
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.snapshot import QuotaRow, ShareRow
 from hai_backend.domain.spec import ResourceSpec, RoleSpec, TaskSpec
@@ -35,26 +35,28 @@ class SubmitContext:
     lifetimes: Mapping[str, int] = field(default_factory=dict)  # of dev containers, by kind
 
 
-def check_fit(spec: TaskSpec, context: SubmitContext, rules: Rules) -> None:
+def check_fit(spec: TaskSpec, context: SubmitContext, violations: FieldViolations) -> None:
     """Add a violation for everything that keeps the task from ever starting."""
     resource = spec.resource
     group = context.capacity[resource.group]
-    _check_parts("resource", resource, group, rules)
+    _check_parts("resource", resource, group, violations)
     for i, role in enumerate(spec.roles):
-        _check_parts(f"roles[{i}]", role, group, rules)
-        _check_alike(f"roles[{i}]", role, resource, group, rules)
-    room = group.room(resource.zone, group.ask(resource))
-    if room < resource.node_count:
+        _check_parts(f"roles[{i}]", role, group, violations)
+        _check_alike(f"roles[{i}]", role, resource, group, violations)
+    capacity = group.count_ranks(resource.zone, group.rank_resources(resource))
+    if capacity < resource.node_count:
         where = f"group {group.name}" + (f"#{resource.zone}" if resource.zone else "")
-        message = f"asks for {_nodes(resource.node_count)}; {where} has room for {room}"
-        rules.add("resource.node_count", message, "GROUP_TOO_SMALL")
+        message = f"asks for {_nodes(resource.node_count)}; {where} has room for {capacity}"
+        violations.add("resource.node_count", message, "GROUP_TOO_SMALL")
     if lacking := quota_lack(resource, spec.priority, context):
-        rules.add("resource.node_count", lacking, "QUOTA_EXCEEDED")
+        violations.add("resource.node_count", lacking, "QUOTA_EXCEEDED")
     for row in context.shares:
         units = group.units(resource, resource.node_count)
         if row.group == group.name and row.limit is not None and units > row.limit * UNIT:
             message = f"asks for {_nodes(resource.node_count)}; user group {row.name} may hold {row.limit}"
-            rules.add("resource.node_count", f"{message} in group {group.name}", "SHARE_EXCEEDED")
+            violations.add(
+                "resource.node_count", f"{message} in group {group.name}", "SHARE_EXCEEDED"
+            )
 
 
 def quota_lack(resource: ResourceSpec, priority: Priority, context: SubmitContext) -> str:
@@ -79,7 +81,7 @@ def _allowed(limits: Iterable[Limit]) -> int:
 
 
 def _check_parts(
-    path: str, part: ResourceSpec | RoleSpec, group: GroupCapacity, rules: Rules
+    path: str, part: ResourceSpec | RoleSpec, group: GroupCapacity, violations: FieldViolations
 ) -> None:
     if group.packed:
         return
@@ -88,11 +90,15 @@ def _check_parts(
             message = (
                 f"is for groups whose nodes are shared; nodes of group {group.name} are given whole"
             )
-            rules.add(f"{path}.{name}", message)
+            violations.add(f"{path}.{name}", message)
 
 
 def _check_alike(
-    path: str, role: RoleSpec, resource: ResourceSpec, group: GroupCapacity, rules: Rules
+    path: str,
+    role: RoleSpec,
+    resource: ResourceSpec,
+    group: GroupCapacity,
+    violations: FieldViolations,
 ) -> None:
     """Where nodes are shared, every rank gets what `resource` says."""
     for name in _PARTS if group.packed else ():
@@ -102,7 +108,7 @@ def _check_alike(
                 f"is {asked}, but every rank gets resource.{name}, which is {given}; leave it out, "
                 f"and let resource.{name} be what the largest rank needs"
             )
-            rules.add(f"{path}.{name}", message)
+            violations.add(f"{path}.{name}", message)
 
 
 def _nodes(count: int) -> str:

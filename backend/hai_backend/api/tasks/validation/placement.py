@@ -8,70 +8,74 @@ from hai.client.taskfile.validation.conditions import BUILT_IN_SERVICE, node_cou
 from hai.client.taskfile.validation.violations import suggestion_text
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.api.nodes.group_capacity import GroupCapacity
-from hai_backend.api.request.field_checks import Rules
+from hai_backend.api.request.field_checks import FieldViolations
 from hai_backend.api.tasks.validation.fit import SubmitContext
 from hai_backend.domain.formatting import format_count
 
 
-def check_placement(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> None:
+def check_placement(spec: pb.TaskSpec, context: SubmitContext, violations: FieldViolations) -> None:
     """Add a violation for each thing that does not exist here, and for each right that the user lacks.
 
     Skips fields that have a violation already.
     """
     group, _, zone = spec.resource.group.partition("#")
-    if rules.ok("resource.group"):
-        _check_group(group or "default", zone, context, rules)
+    if violations.has_none("resource.group"):
+        _check_group(group or "default", zone, context, violations)
     for index, service in enumerate(spec.services):
         path = f"services[{index}]"
-        if service.name != BUILT_IN_SERVICE and rules.ok(path):
-            _check_service_right(path, service, context, rules)
+        if service.name != BUILT_IN_SERVICE and violations.has_none(path):
+            _check_service_right(path, service, context, violations)
     if spec.options.assigned_nodes:
-        _check_assigned(spec, context, rules)
+        _check_assigned(spec, context, violations)
         found = context.capacity.get(group or "default")
-        if found is not None and rules.ok("resource.group"):
-            _check_nodes(spec.options.assigned_nodes, found, zone, rules)
+        if found is not None and violations.has_none("resource.group"):
+            _check_nodes(spec.options.assigned_nodes, found, zone, violations)
 
 
-def _check_group(group: str, zone: str, context: SubmitContext, rules: Rules) -> None:
+def _check_group(
+    group: str, zone: str, context: SubmitContext, violations: FieldViolations
+) -> None:
     if group not in context.capacity:
         known = sorted(context.capacity)
         existing = ", ".join(known[:20]) or "none yet"
-        message = (
-            f"there is no group {group[:64]!r}; there are {existing}{suggestion_text(group, known)}"
-        )
-        rules.add("resource.group", message, "NO_SUCH_GROUP")
+        message = f"there is no group {group[:64]!r}; there are {existing}{nearest(group, known)}"
+        violations.add("resource.group", message, "NO_SUCH_GROUP")
     elif zone and zone not in context.capacity[group].zones:
         existing = ", ".join(sorted(context.capacity[group].zones)) or "none"
         message = f"group {group} has no zone {zone!r}; it has {existing}"
-        rules.add("resource.group", message, "NO_SUCH_GROUP")
+        violations.add("resource.group", message, "NO_SUCH_GROUP")
 
 
 def _check_service_right(
-    path: str, service: pb.ServiceSpec, context: SubmitContext, rules: Rules
+    path: str, service: pb.ServiceSpec, context: SubmitContext, violations: FieldViolations
 ) -> None:
     sufficient = [f"custom_service:{service.type}:{port}" for port in (service.port or "*", "*")]
     if not any(context.has_right(right) for right in sufficient):
         named = " or ".join(dict.fromkeys(sufficient))
-        rules.add(path, f"{context.user} lacks the right {named}", "DENIED")
+        violations.add(path, f"{context.user} lacks the right {named}", "DENIED")
 
 
-def _check_assigned(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> None:
+def _check_assigned(spec: pb.TaskSpec, context: SubmitContext, violations: FieldViolations) -> None:
     field, names, count = "options.assigned_nodes", spec.options.assigned_nodes, node_count(spec)
     if not context.has_right("assign_nodes"):
         message = f"{context.user} lacks the right assign_nodes; an admin can give it"
-        rules.add(field, message, "DENIED")
-    if len(names) != count and rules.ok("resource.node_count", "roles"):
+        violations.add(field, message, "DENIED")
+    if len(names) != count and violations.has_none("resource.node_count", "roles"):
         message = f"names {format_count(len(names), 'node')}, but resource.node_count is {count}"
-        rules.add(field, message)
+        violations.add(field, message)
 
 
-def _check_nodes(names: Sequence[str], group: GroupCapacity, zone: str, rules: Rules) -> None:
+def _check_nodes(
+    names: Sequence[str], group: GroupCapacity, zone: str, violations: FieldViolations
+) -> None:
     unknown = next((name for name in names if name not in group.nodes), "")
     suggestion = suggestion_text(unknown, group.nodes)  # for the first unknown name only
     for index, name in enumerate(names):
         node, path = group.nodes.get(name), f"options.assigned_nodes[{index}]"
         if node is None:
             hint = suggestion if name == unknown else ""
-            rules.add(path, f"group {group.name} has no node {name[:64]!r}{hint}", "NO_SUCH_NODE")
+            violations.add(
+                path, f"group {group.name} has no node {name[:64]!r}{hint}", "NO_SUCH_NODE"
+            )
         elif zone and node.zone != zone:
-            rules.add(path, f"node {name} is not in zone {zone}", "NO_SUCH_NODE")
+            violations.add(path, f"node {name} is not in zone {zone}", "NO_SUCH_NODE")

@@ -7,11 +7,10 @@ refused: it would wait for ever.
 
 from __future__ import annotations
 
-from hai.client.taskfile.validation import violations
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.api.containers.container_limits import check_container
 from hai_backend.api.request import limits
-from hai_backend.api.request.field_checks import Rules
+from hai_backend.api.request.field_checks import FieldViolations
 from hai_backend.api.tasks.convert_spec import spec_from_proto
 from hai_backend.api.tasks.validation.fit import SubmitContext, check_fit, quota_lack
 from hai_backend.api.tasks.validation.placement import check_placement
@@ -24,45 +23,45 @@ _PRIORITIES = {int(level): level for level in Priority}
 
 def validate(spec: pb.TaskSpec, context: SubmitContext) -> TaskSpec:
     """The spec as a value. Raises Invalid with every violation, or Exhausted when the user has too many tasks."""
-    rules = Rules()
+    violations = FieldViolations()
     for violation in violations(spec):
-        rules.add(violation.field, violation.message)
+        violations.add(violation.field, violation.message)
     if spec.ByteSize() > limits.SPEC_BYTES:
-        rules.check()  # nothing more is read of it
-    check_placement(spec, context, rules)
-    check_container(spec, context, rules)
-    rules.check()
+        violations.raise_if_any()  # nothing more is read of it
+    check_placement(spec, context, violations)
+    check_container(spec, context, violations)
+    violations.raise_if_any()
     found = spec_from_proto(spec, context.lifetimes)
-    check_fit(found, context, rules)
-    rules.check()
+    check_fit(found, context, violations)
+    violations.raise_if_any()
     if context.unfinished >= limits.UNFINISHED_TASKS:
         raise Exhausted(
             f"{context.user} has {context.unfinished} unfinished tasks, and {limits.UNFINISHED_TASKS} is the limit; "
             "stop some, or wait until some are finished"
         )
-    if context.letters + letters(found) > limits.UNFINISHED_LETTERS:
+    if context.letters + letters(found) > limits.UNFINISHED_SPEC_CHARS:
         raise Exhausted(
             f"the unfinished tasks of {context.user} have {context.letters} letters in variables, arguments and "
-            f"`after`, and {limits.UNFINISHED_LETTERS} is the limit; shorten them, or wait until some are finished"
+            f"`after`, and {limits.UNFINISHED_SPEC_CHARS} is the limit; shorten them, or wait until some are finished"
         )
     return found
 
 
 def checked_level(resource: ResourceSpec, number: int, context: SubmitContext) -> Priority:
     """A new level for a task. Raises Invalid when there is no such level, or no quota that could ever do."""
-    rules = Rules()
-    found = level("priority", number, rules)
-    rules.check()
+    violations = FieldViolations()
+    found = level("priority", number, violations)
+    violations.raise_if_any()
     known = resource.group in context.capacity
     if known and (lacking := quota_lack(resource, found, context)):
-        rules.add("priority", lacking, "QUOTA_EXCEEDED")
-    rules.check()
+        violations.add("priority", lacking, "QUOTA_EXCEEDED")
+    violations.raise_if_any()
     return found
 
 
-def level(field: str, number: int, rules: Rules) -> Priority:
+def level(field: str, number: int, violations: FieldViolations) -> Priority:
     """A level by its number."""
     if number not in _PRIORITIES:
         known = ", ".join(f"{p.name} {int(p)}" for p in Priority)
-        rules.add(field, f"{number} is no priority; there are {known}")
+        violations.add(field, f"{number} is no priority; there are {known}")
     return _PRIORITIES.get(number, Priority.AUTO)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.api.scheduling.convert_remedy import nodes, quota_to_proto, victim_to_proto
-from hai_backend.api.scheduling.explain import Facts, ahead, remedies_to_proto
+from hai_backend.api.scheduling.explain_response import Facts, ahead, remedies_to_proto
 from hai_backend.api.tasks.convert import task_to_proto, wait_to_proto
 from hai_backend.scheduler.explain.dry_run import DryRun, Outcome
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.api.request import limits
-from hai_backend.api.request.chunking import by_size
-from hai_backend.api.scheduling.dry_run import rehearsed
-from hai_backend.api.scheduling.explain import Facts, explain, suspensions
+from hai_backend.api.request.paging import split_messages
+from hai_backend.api.scheduling.dry_run_response import rehearsed
+from hai_backend.api.scheduling.explain_response import Facts, explain, suspensions
 from hai_backend.api.scheduling.forecasts import with_start
 from hai_backend.api.scheduling.what_if import Insight
 from hai_backend.api.tasks.access import TaskAccess
@@ -97,7 +97,7 @@ def _queue(
         else redacted(t, waits.get(t.id))
         for t in tasks
     )
-    return pb.ListQueueResponse(tasks=next(by_size(messages, limits.PAGE_BYTES)))
+    return pb.ListQueueResponse(tasks=next(split_messages(messages, limits.PAGE_BYTES)))
 
 
 def _order(wait: Wait | None, task: Task) -> tuple[str, float, float, int]:

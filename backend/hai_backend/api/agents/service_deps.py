@@ -1,4 +1,4 @@
-"""What the server's side of an agent's stream needs of the rest of the server."""
+"""The parts of the server that AgentService needs."""
 
 from __future__ import annotations
 
@@ -34,37 +34,39 @@ async def _no_token(task: Task) -> str:
     return ""
 
 
-def _nobody_listens(key: RankKey) -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class AgentDeps:
-    """One value for the whole service."""
+    """The parts of the server that AgentService needs, and checks of the rank that an agent runs."""
 
     task_manager: TaskManager
-    hub: ConnectedAgents
+    connected_agents: ConnectedAgents
     executor: Executor
     logs: Logs
-    confirm: Callable[[], Awaitable[None]]  # raises Deposed when another server leads
+    confirm: Callable[[], Awaitable[None]]  # raises Deposed if another server leads
     clock: Clock
-    secret: bytes
+    secret: bytes  # the key of run tokens
     cluster: Cluster
-    seen: PathInRank
-    environment: EnvironmentPinning
-    workspace: Callable[[Task], str]  # where its program begins; empty: nobody said
-    report: Callable[[RankKey, Report], None]  # its program has a checkpoint
-    used: Callable[[RankKey, Use], None]  # it was measured
+    path_in_rank: PathInRank
+    environment_pinning: EnvironmentPinning
+    workspace_path: Callable[
+        [Task], str
+    ]  # the working directory; empty if the task names no workspace
+    record_checkpoint: Callable[[RankKey, Report], None]
+    record_use: Callable[[RankKey, Use], None]
     tunnels: Tunnels
-    base_url: Callable[[int, str], str]  # of a service of a task, as browsers see it
-    services_said: Callable[[Task, RankKey, pb.ServicesReported], None]
-    level: Callable[[Task, int], Priority]  # a level that a program asks for; raises Invalid
-    owner_token: Callable[[Task], Awaitable[str]] = _no_token  # of a dev container's owner
-    fresh: Callable[[], bool] = lambda: True  # whether this server can be sure that it leads
-    heard: Callable[[RankKey], None] = _nobody_listens  # called with each message of an agent
+    base_url: Callable[[int, str], str]  # of a service of a task, for browsers
+    record_services: Callable[[Task, RankKey, pb.ServicesReported], None]
+    check_level: Callable[
+        [Task, int], Priority
+    ]  # of a level that a program requests; raises Invalid
+    make_owner_token: Callable[[Task], Awaitable[str]] = (
+        _no_token  # for the owner of a dev container
+    )
+    is_lease_fresh: Callable[[], bool] = lambda: True  # false if another server may lead
+    message_received: Callable[[RankKey], None] = lambda key: None
 
-    async def current(self, key: RankKey) -> Task:
-        """The task, if this rank may still speak for it. Raises Conflict FENCED."""
+    async def get_task(self, key: RankKey) -> Task:
+        """Return the task if the rank belongs to its present run and has not ended. Raises Conflict FENCED."""
         task = await self.task_manager.get(key.task_id)
         run = task.run
         if (
@@ -74,13 +76,13 @@ class AgentDeps:
             or key.rank >= len(run.ranks)
             or run.ranks[key.rank].state.terminated
         ):
-            raise Conflict(f"rank {key} is over: end its program and leave", reason="FENCED")
+            raise Conflict(f"rank {key} has ended: end its program and exit", reason="FENCED")
         return task
 
     def may_continue(self, key: RankKey) -> bool:
-        """Whether the lease of a rank is renewed. Asks no database: a heartbeat is answered at once."""
+        """Say whether the lease of a rank is renewed. Reads memory only, because heartbeats need fast answers."""
         task = self.task_manager.unfinished().get(key.task_id)
         run = task.run if task is not None else None
         if run is None or run.number != key.run or key.rank >= len(run.ranks):
             return False
-        return may_continue(run, run.ranks[key.rank]) and self.fresh()
+        return may_continue(run, run.ranks[key.rank]) and self.is_lease_fresh()

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from hai.client.tasks.diagnosis import diagnose
 from hai.v1 import task_service_pb2 as pb
-from hai_backend.api.nodes.allocation import held_by, nodes_held
-from hai_backend.api.request.convert_time import timestamp
+from hai_backend.api.nodes.allocation import count_held_nodes, nodes_held
+from hai_backend.api.request.convert_time import to_timestamp
 from hai_backend.api.scheduling.convert_remedy import (
     nodes,
     numbers_to_proto,
@@ -97,7 +97,7 @@ def remedies_to_proto(facts: Facts) -> list[pb.Flip]:
 def _preemption(suspension: Suspension, facts: Facts) -> pb.Preemption:
     other = facts.unfinished.get(suspension.for_task)
     return pb.Preemption(
-        time=timestamp(suspension.at),
+        time=to_timestamp(suspension.at),
         id=suspension.for_task,
         user=other.user if other else "",
         higher=suspension.higher,
@@ -194,7 +194,7 @@ _STATUS = {
 
 def _quota_numbers(facts: Facts, wait: Wait) -> Iterator[str]:
     user, group = facts.task.user, facts.task.spec.resource.group
-    held = held_by(facts.unfinished.values())
+    held = count_held_nodes(facts.unfinished.values())
     for row in facts.quotas:
         if row.group == group and row.priority in (wait.priority, Priority.AUTO):
             total = row.priority is Priority.AUTO

@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from hai_backend.api.scheduling.explain import Facts, explain, protection, shared_with_others
+from hai_backend.api.scheduling.explain_response import (
+    Facts,
+    explain,
+    protection,
+    shared_with_others,
+)
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import ProgramSpec, TaskSpec
