@@ -1,4 +1,4 @@
-"""What the services need of the rooms below them; the classes in loops and logs have these verbs."""
+"""Protocols of the parts that many services need. The classes in `controllers` and `logs` implement them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from hai_backend.logs.lines import LogLine
 
 
 class Feed(Protocol):
-    """Wakes whoever follows changes."""
+    """Wakes coroutines that follow changes."""
 
     @property
     def version(self) -> int: ...
     async def beyond(self, version: int) -> int:
-        """Return as soon as the published version is larger."""
+        """Wait until a larger version is published, and return the published version."""
         ...
 
 
 class TaskManager(Protocol):
-    """Every unfinished task, and the only way to change one."""
+    """All unfinished tasks. All changes of tasks go through it."""
 
     @property
     def feed(self) -> Feed: ...
@@ -56,23 +56,23 @@ class TaskManager(Protocol):
 
 
 class Scheduling(Protocol):
-    """The answer of the last pass."""
+    """The results of the last scheduling pass."""
 
     def wait(self, task_id: int) -> Wait | None: ...
     async def waits(self, group: str = "") -> Mapping[int, Wait]: ...
     async def snapshot(self) -> Snapshot:
-        """The cluster as a pass would see it now."""
+        """Return the cluster as a scheduling pass would see it now."""
         ...
 
 
 class Cluster(Protocol):
-    """Nodes and groups as they are now."""
+    """The current nodes and groups."""
 
     @property
     def feed(self) -> Feed: ...
     @property
     def steady(self) -> asyncio.Lock:
-        """Held while runs are placed, and while a group's rules change."""
+        """The lock that is held while runs are placed, and while the settings of a group change."""
         ...
 
     def nodes(self) -> Mapping[str, Node]: ...
@@ -84,7 +84,7 @@ class Cluster(Protocol):
 
 
 class Logs(Protocol):
-    """What programs printed."""
+    """The output of programs."""
 
     def read(
         self,

@@ -72,7 +72,7 @@ class Requests:
         self, request: web.Request, target: Target, visitor: Identity, session: str
     ) -> web.StreamResponse:
         try:
-            task = await self._deps.access.visible(visitor, target.task_id)
+            task = await self._deps.access.get_visible(visitor, target.task_id)
             service = web_service(task, target.service).name
         except NotFound:
             return page(request, "nothing", 404)

@@ -70,7 +70,7 @@ class Sockets:
     def _is_allowed(self, target: Target, session: str) -> bool:
         task = self._deps.task_manager.unfinished().get(target.task_id)
         visitor = self._deps.sessions.visitor(target.task_id, session)
-        return visitor is not None and task is not None and self._deps.access.sees(visitor, task)
+        return visitor is not None and task is not None and self._deps.access.can_see(visitor, task)
 
     async def close(self, seconds: float) -> None:
         """Closes all; browsers reconnect."""

@@ -42,7 +42,7 @@ class WaitingPage:
 
         async def get_task() -> Task | None:
             with suppress(HaiError):
-                return await self._deps.access.visible(visitor, target.task_id)
+                return await self._deps.access.get_visible(visitor, target.task_id)
             return None
 
         feed = self._deps.task_manager.feed

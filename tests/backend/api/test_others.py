@@ -83,7 +83,7 @@ async def test_a_node_that_kubectl_has_cordoned_is_not_said_to_take_work(
     what = (
         "node n2 is no longer cordoned in HAI, but still takes no new work"
         if cordoned_in_hai
-        else "node n2 takes no new work, and it is not HAI that has cordoned it"
+        else "node n2 takes no new work, and HAI has not cordoned it"
     )
     assert (
         refused.value.details()
@@ -111,15 +111,15 @@ async def test_who_watches_nodes_does_not_count_them_with_each_change_of_a_task(
     counts = 0
 
     class Counted(NodeTenants):
-        def _count(self) -> None:
+        def _compute(self) -> None:
             nonlocal counts
             counts += 1
-            super()._count()
+            super()._compute()
 
     monkeypatch.setattr(watching, "BUNDLE_SECONDS", 60.0)
     board = Counted(platform.cluster, platform.task_manager, platform.clock)
     board.refresh()
-    waits = asyncio.ensure_future(board.beyond(board.version))
+    waits = asyncio.ensure_future(board.wait_for_change(board.version))
     for number in range(20):
         await platform.task_manager.submit("ada", a_spec(f"t{number}"), "")
         await asyncio.sleep(0)

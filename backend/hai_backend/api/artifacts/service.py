@@ -71,7 +71,7 @@ class ArtifactService(ArtifactServiceServicer):
         self, request: pb.ListTaskArtifactsRequest, context: Context
     ) -> pb.ListTaskArtifactsResponse:
         identity = current_caller()
-        task = await self._access.visible(identity, request.task_id)
+        task = await self._access.get_visible(identity, request.task_id)
         found = await self._artifacts.of_task(identity, task)
         return pb.ListTaskArtifactsResponse(
             artifacts=[task_artifact_to_proto(*item) for item in found]
@@ -81,7 +81,7 @@ class ArtifactService(ArtifactServiceServicer):
         self, request: pb.MapArtifactRequest, context: Context
     ) -> artifact_pb2.TaskArtifact:
         identity, direction = current_caller(), direction_from_proto(request.direction)
-        task = await self._access.steerable(identity, request.task_id)
+        task = await self._access.get_modifiable(identity, request.task_id)
         space = space_of(request.user_group, task.user)
         version = request.version or DEFAULT_VERSION
         artifact = await self._artifacts.find(identity, space, request.name, version)
@@ -92,7 +92,7 @@ class ArtifactService(ArtifactServiceServicer):
         self, request: pb.UnmapArtifactRequest, context: Context
     ) -> pb.UnmapArtifactResponse:
         directions = directions_from_proto(request.direction)
-        task = await self._access.steerable(current_caller(), request.task_id)
+        task = await self._access.get_modifiable(current_caller(), request.task_id)
         await self._artifacts.unmap(task, directions)
         return pb.UnmapArtifactResponse()
 

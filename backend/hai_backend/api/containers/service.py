@@ -56,13 +56,13 @@ class ContainerService(ContainerServiceServicer):
     async def GetContainer(
         self, request: pb.GetContainerRequest, context: Context
     ) -> container_pb2.Container:
-        return self._to_proto(await self._deps.access.visible(current_caller(), request.id))
+        return self._to_proto(await self._deps.access.get_visible(current_caller(), request.id))
 
     async def OpenContainer(
         self, request: pb.OpenContainerRequest, context: Context
     ) -> pb.OpenContainerResponse:
         identity = current_caller()
-        task = await self._deps.access.visible(identity, request.id)
+        task = await self._deps.access.get_visible(identity, request.id)
         require_oneself(identity, task.spec, f"dev container {task.id}")
         if task.state is TaskState.FINISHED:
             raise Conflict(
@@ -78,7 +78,7 @@ class ContainerService(ContainerServiceServicer):
     async def ControlService(
         self, request: pb.ControlServiceRequest, context: Context
     ) -> container_pb2.Container:
-        task = await self._deps.access.steerable(current_caller(), request.id)
+        task = await self._deps.access.get_modifiable(current_caller(), request.id)
         if request.action not in _ACTIONS:
             raise Invalid((Violation("action", "must be start, stop or restart"),))
         service = next((s for s in task.spec.services if s.name == request.service), None)
@@ -114,7 +114,7 @@ class ContainerService(ContainerServiceServicer):
         return pb.DeleteContainerResponse()
 
     async def _get_container(self, task_id: int) -> Task:
-        task = await self._deps.access.steerable(current_caller(), task_id)
+        task = await self._deps.access.get_modifiable(current_caller(), task_id)
         if task.spec.task_type is not TaskType.JUPYTER:
             raise Conflict(f"task {task.id} is not a dev container", reason="NO_CONTAINER")
         return task

@@ -1,1 +1,1 @@
-"""Answers about scheduling: why a task waits, what would start it, when it may start."""
+"""Questions to the scheduler: why a task waits, what would start it, and when it may start."""

@@ -1,4 +1,7 @@
-"""Changes that would help a task, victims and numbers as messages, with the sentences that people read."""
+"""Converts remedies, victims, quotas and node counts to messages, with sentences for people.
+
+A remedy is a change that would let a waiting task start.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from math import isfinite
 
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.api.request.convert_time import to_timestamp
-from hai_backend.domain.formatting import format_utc
+from hai_backend.domain.formatting import format_count, format_utc
 from hai_backend.domain.node import Node, NodeStatus
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Task
@@ -16,7 +19,7 @@ from hai_backend.scheduler.explain.blockers import NodeNumbers, QuotaUse
 from hai_backend.scheduler.explain.dry_run import Victim
 from hai_backend.scheduler.explain.remedy import Cause, Change, Remedy
 
-_CAUSES = {
+_CAUSE_TEXTS = {
     Cause.PROTECTION: "when task {task}'s protection ends",
     Cause.SLICE: "when task {task} has used its slice",
     Cause.DEMOTION: "when the run of task {task} is demoted",
@@ -28,7 +31,7 @@ _CAUSES = {
 
 
 def remedy_to_proto(remedy: Remedy, task: Task, rows: Iterable[QuotaUse]) -> pb.Flip:
-    """`rows` are those of the task's user; an id of 0 stands for a task that is not submitted yet."""
+    """Convert a remedy. `rows` are the quotas of the user of the task. A task that is not submitted has the id 0."""
     allowed = {row.row: row.allowed for row in rows}
     return pb.Flip(
         change=remedy.change.value,
@@ -48,62 +51,54 @@ def remedy_to_proto(remedy: Remedy, task: Task, rows: Iterable[QuotaUse]) -> pb.
 
 
 def remedy_text(remedy: Remedy, task: Task) -> str:
-    """What to change, and what comes of it."""
-    return f"{_what(remedy, task)} ({'starts at once' if remedy.starts else 'others then leave for it'})"
+    """Describe the change and its effect."""
+    effect = "starts at once" if remedy.starts else "others are then suspended for it"
+    return f"{_describe_change(remedy, task)} ({effect})"
 
 
-def _what(remedy: Remedy, task: Task) -> str:
+def _describe_change(remedy: Remedy, task: Task) -> str:
     group = task.spec.resource.group
     match remedy.change:
         case Change.QUOTA:
-            rows = " and ".join(f"{more} more {_row(row)}" for row, more in remedy.rows)
+            rows = " and ".join(f"{more} more {_level_text(row)}" for row, more in remedy.rows)
             return f"quota of {task.user} in {group}: {rows}"
         case Change.SHARE:
             return f"{remedy.count} more in the limit of the user group of {task.user} in {group}"
         case Change.FEWER_NODES:
-            return f"ask for {nodes(remedy.count)} instead of {task.node_count}"
+            return f"ask for {format_count(remedy.count, 'node')} instead of {task.node_count}"
+        case Change.LEVEL if task.id:
+            return f"change its priority: hai priority {task.id} {remedy.level.name}"
         case Change.LEVEL:
-            return f"submit it at {remedy.level.name}" if not task.id else _priority(remedy, task)
+            return f"submit it at {remedy.level.name}"
         case Change.TIME:
-            return (
-                f"wait: {_CAUSES[remedy.cause].format(task=remedy.task)}, {format_utc(remedy.at)}"
-            )
+            cause = _CAUSE_TEXTS[remedy.cause].format(task=remedy.task)
+            return f"wait: {cause}, {format_utc(remedy.at)}"
         case Change.UNCORDON:
             return f"operators can bring back cordoned nodes: {', '.join(remedy.nodes)}"
         case Change.MORE_NODES:
-            return f"{remedy.count} more free node{'s' if remedy.count > 1 else ''} in {group}"
+            return f"{format_count(remedy.count, 'more free node')} in {group}"
         case Change.RESUME:
             return f"release it: hai resume {task.id}"
 
 
-def _priority(remedy: Remedy, task: Task) -> str:
-    return f"change its priority: hai priority {task.id} {remedy.level.name}"
-
-
-def _row(row: Priority) -> str:
+def _level_text(row: Priority) -> str:
     return "in total" if row is Priority.AUTO else f"at {row.name}"
 
 
-def nodes(count: int) -> str:
-    """`1 node`, `2 nodes`."""
-    return f"{count} node{'' if count == 1 else 's'}"
-
-
 def quota_to_proto(row: QuotaUse) -> pb.QuotaUse:
-    """One row."""
     return pb.QuotaUse(priority=row.row, allowed=row.allowed, held=row.used, after=row.after)
 
 
 def numbers_to_proto(numbers: NodeNumbers, members: Iterable[Node]) -> pb.NodeNumbers:
-    """`members`: the nodes of the group, and of the zone if the task names one."""
-    known = list(members)
-    status = Counter(node.status for node in known)
-    kept = ("free", "leaving", "takeable", "protected", "firm")
-    counts = {name: getattr(numbers, name) for name in kept}
+    """Convert node counts. `members` are the nodes of the group, or of its zone if the task names one."""
+    nodes = list(members)
+    status = Counter(node.status for node in nodes)
+    usable_kinds = ("free", "leaving", "takeable", "protected", "firm")
+    counts = {name: getattr(numbers, name) for name in usable_kinds}
     until = numbers.protected_until
     return pb.NodeNumbers(
         **counts,
-        total=len(known),
+        total=len(nodes),
         usable=sum(counts.values()),
         cordoned=status[NodeStatus.CORDONED],
         not_ready=status[NodeStatus.NOT_READY],
@@ -111,11 +106,11 @@ def numbers_to_proto(numbers: NodeNumbers, members: Iterable[Node]) -> pb.NodeNu
     )
 
 
-def victim_to_proto(victim: Victim, name: Callable[[int], str]) -> pb.Victim:
-    """`name` of a task; empty where the caller may not know it."""
+def victim_to_proto(victim: Victim, visible_name: Callable[[int], str]) -> pb.Victim:
+    """Convert a victim. `visible_name` returns the name of a task, or an empty text if the caller may not see it."""
     return pb.Victim(
         id=victim.task,
-        name=name(victim.task),
+        name=visible_name(victim.task),
         user=victim.user,
         nodes=victim.nodes,
         priority=victim.level,

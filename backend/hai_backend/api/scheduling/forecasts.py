@@ -1,7 +1,7 @@
-"""When waiting tasks may start, for whoever asks: computed in a thread, one group at a time, and kept for a while.
+"""Predicts when waiting tasks may start. Forecasts are computed in a thread, one group at a time, and cached.
 
-A forecast takes up to two seconds of a core, so nobody waits for several of them: what is not ready in time is told so,
-and found ready by the next who asks.
+A forecast takes up to two seconds of a core. A caller waits for a limited time only. If the forecast is not ready by
+then, the response says so, and a later call gets the forecast.
 """
 
 from __future__ import annotations
@@ -23,71 +23,73 @@ from hai_backend.sim.forecast.start_times import Effort, Forecast, forecast
 
 log = structlog.get_logger(__name__)
 
-_KEPT = 30.0  # seconds
+_CACHE_SECONDS = 30.0
 _EFFORT = Effort(passes=1_000, seconds=2.0)
-_PATIENCE = 3.0  # seconds that an answer waits for forecasts
-_COMPUTED = Forecast(reason="the prediction is being computed; ask again in a moment")
+_WAIT_SECONDS = 3.0  # how long a response waits for forecasts
+_NOT_READY = Forecast(reason="the prediction is being computed; ask again in a moment")
 _FAILED = Forecast(reason="the prediction failed; the server's log says why")
-_NEW = Forecast(reason="the task came, or began to wait, after the last prediction for its group")
+_TOO_NEW = Forecast(
+    reason="the task came, or began to wait, after the last prediction for its group"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    at: float
+class _GroupForecast:
+    made_at: float
     starts: Mapping[int, Forecast]
-    otherwise: Forecast  # for tasks that are not among them
+    default: Forecast  # for tasks that `starts` does not contain
 
 
 class Forecasts:
-    """One for a server: never more than one forecast is computed at a time. `close` it when nobody asks any more."""
+    """The cached forecasts of a server. At most one forecast is computed at a time."""
 
     def __init__(self, scheduling: Scheduling, policy: Policy, clock: Clock) -> None:
         self._scheduling = scheduling
         self._policy = policy
         self._clock = clock
-        self._one = asyncio.Lock()
-        self._made: dict[str, _Made] = {}
-        self._making: dict[str, asyncio.Task[None]] = {}
-        self._work = BackgroundTasks()
+        self._lock = asyncio.Lock()
+        self._cache: dict[str, _GroupForecast] = {}  # by group
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._background = BackgroundTasks()
 
     async def close(self) -> None:
-        """Begin no more."""
-        await self._work.close()
+        """Cancel running forecasts and start no more."""
+        await self._background.close()
 
     async def starts(self, waiting: Iterable[tuple[int, str]]) -> dict[int, pb.PredictedStart]:
-        """For tasks, each with its group."""
+        """Return the predicted starts of waiting tasks. Each task is given by its id and group."""
         groups = dict(waiting)
-        await self._ready(dict.fromkeys(groups.values()))
-        return {task: to_proto(self._of(task, group)) for task, group in groups.items()}
+        await self._refresh(dict.fromkeys(groups.values()))
+        return {task: forecast_to_proto(self._get(task, group)) for task, group in groups.items()}
 
-    def _of(self, task: int, group: str) -> Forecast:
-        made = self._made.get(group)
-        if made is None or group in self._making:
-            return _COMPUTED
-        return made.starts.get(task, made.otherwise)
+    def _get(self, task: int, group: str) -> Forecast:
+        cached = self._cache.get(group)
+        if cached is None or group in self._running:
+            return _NOT_READY
+        return cached.starts.get(task, cached.default)
 
-    async def _ready(self, groups: Iterable[str]) -> None:
-        """Wait until these are fresh, but not for long."""
+    async def _refresh(self, groups: Iterable[str]) -> None:
+        """Start the forecasts that are out of date, and wait for them for a limited time."""
         for group in groups:
-            if group not in self._making and not self._is_fresh(self._made.get(group)):
-                self._making[group] = self._work.run(self._make(group))
-        if making := [self._making[group] for group in groups if group in self._making]:
-            await asyncio.wait(making, timeout=_PATIENCE)
+            if group not in self._running and not self._is_fresh(self._cache.get(group)):
+                self._running[group] = self._background.run(self._compute(group))
+        if running := [self._running[group] for group in groups if group in self._running]:
+            await asyncio.wait(running, timeout=_WAIT_SECONDS)
 
-    def _is_fresh(self, made: _Made | None) -> bool:
-        """One from the future was made before the clock was set back."""
-        return made is not None and 0 <= self._clock.now() - made.at <= _KEPT
+    def _is_fresh(self, cached: _GroupForecast | None) -> bool:
+        """Say whether a forecast is new enough. Its age is negative if the clock was set back after it."""
+        return cached is not None and 0 <= self._clock.now() - cached.made_at <= _CACHE_SECONDS
 
-    async def _make(self, group: str) -> None:
+    async def _compute(self, group: str) -> None:
         try:
-            async with self._one:
-                made = await self._forecast(group), _NEW
-            self._made[group] = _Made(self._clock.now(), *made)
+            async with self._lock:
+                starts = await self._forecast(group)
+            self._cache[group] = _GroupForecast(self._clock.now(), starts, _TOO_NEW)
         except Exception:
-            log.exception("a forecast failed", group=group)
-            self._made[group] = _Made(self._clock.now(), {}, _FAILED)
-        finally:  # also when it was cancelled: the next caller begins another one
-            del self._making[group]
+            log.exception("forecast failed", group=group)
+            self._cache[group] = _GroupForecast(self._clock.now(), {}, _FAILED)
+        finally:  # also after a cancellation, so that the next caller starts a new forecast
+            del self._running[group]
 
     async def _forecast(self, group: str) -> Mapping[int, Forecast]:
         snapshot = await self._scheduling.snapshot()
@@ -103,19 +105,19 @@ def _forecast(snapshot: Snapshot, policy: Policy, group: str) -> Mapping[int, Fo
 
 
 def with_start(message: pb.Task, start: pb.PredictedStart) -> pb.Task:
-    """The message of a task, told when it may start; of one that does not wait, as it was."""
+    """Add the predicted start to the message of a task, if the task waits, and return the message."""
     if message.HasField("waiting"):
         message.waiting.predicted_start.CopyFrom(start)
     return message
 
 
-def to_proto(found: Forecast) -> pb.PredictedStart:
-    """Moments, or why there are none."""
-    if found.p10 is None:
-        return pb.PredictedStart(reason=found.reason)
+def forecast_to_proto(prediction: Forecast) -> pb.PredictedStart:
+    """Convert a forecast: three percentiles, or the reason why there are none."""
+    if prediction.p10 is None:
+        return pb.PredictedStart(reason=prediction.reason)
     return pb.PredictedStart(
-        p10=to_timestamp(found.p10),
-        p50=to_timestamp(found.p50),
-        p90=to_timestamp(found.p90),
-        basis=found.basis,
+        p10=to_timestamp(prediction.p10),
+        p50=to_timestamp(prediction.p50),
+        p90=to_timestamp(prediction.p90),
+        basis=prediction.basis,
     )

@@ -1,7 +1,7 @@
-"""Asks the scheduler itself what it would do: for dry runs, and for what keeps a task from its start.
+"""Runs trial passes of the scheduler: for dry runs, and to find what keeps a task from starting.
 
-Each question is a few passes over one group, made in a thread, one question at a time. With thousands of nodes that is
-seconds, so who comes when many ask is told what is known without it.
+Each question takes a few passes over one group, in a thread, one question at a time. With thousands of nodes this takes
+seconds. A question that would have to wait too long for others is answered without trial passes, or refused.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from hai_backend.scheduler.explain.remedy_search import find_remedies
 from hai_backend.scheduler.explain.trial_pass import run_pass, select_group
 from hai_backend.scheduler.policy.policy import Policy
 
-PATIENCE_SECONDS = 10.0  # behind the questions of others
-_SEARCH_SECONDS = 3.0  # for what would help: clients wait ten for the whole answer
+MAX_WAIT_SECONDS = 10.0  # for the questions of others
+_SEARCH_SECONDS = 3.0  # for remedies; clients wait 10 seconds for a response
 
 
 @dataclass(frozen=True, slots=True)
 class Insight:
-    """What is known of a waiting task beyond the sentence of the last pass. `missed`: nobody looked, for many ask."""
+    """What trial passes found about a waiting task. `missed` says that there were too many questions to run any."""
 
     blockers: Blockers = field(default_factory=Blockers)
     remedies: tuple[Remedy, ...] = ()
@@ -40,16 +40,14 @@ class Insight:
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """What would become of a new task; the insight is into its wait."""
+class DryRunPrediction:
+    """The result of a dry run. The insight explains why the task would wait."""
 
-    dry_run: DryRun
+    result: DryRun
     insight: Insight
 
 
 class WhatIf:
-    """`policy` is the server's own."""
-
     def __init__(
         self,
         scheduling: Scheduling,
@@ -62,43 +60,43 @@ class WhatIf:
         self._policy = policy
         self._clock = clock
         self._search_seconds = search_seconds
-        self._thinking = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def insight(self, task: int, ahead: Sequence[int]) -> Insight:
-        """Into a task that the last pass has left in the queue; empty of another. Raises Unavailable."""
-        async with self._turn() as ours:
-            if not ours:
+        """Find what keeps a task from starting. Return an empty insight if it does not wait. Raises Unavailable."""
+        async with self._acquire() as acquired:
+            if not acquired:
                 return Insight(missed=True)
             snapshot = await self._snapshot()
             return await asyncio.to_thread(self._insight, snapshot, task, ahead)
 
-    async def rehearse(self, task: Task) -> Rehearsal:
-        """What the next pass would do with a task that has no id yet. Raises Unavailable or Exhausted."""
-        async with self._turn() as ours:
-            if not ours:
+    async def dry_run(self, task: Task) -> DryRunPrediction:
+        """Predict what the next pass would do with a task that has no id yet. Raises Unavailable or Exhausted."""
+        async with self._acquire() as acquired:
+            if not acquired:
                 raise Exhausted(
-                    "many ask what the scheduler would do just now; try again in a moment",
-                    retry_after=PATIENCE_SECONDS,
+                    "too many dry runs and explanations are running; try again in a moment",
+                    retry_after=MAX_WAIT_SECONDS,
                 )
             snapshot = await self._snapshot()
-            return await asyncio.to_thread(self._rehearse, snapshot, task)
+            return await asyncio.to_thread(self._dry_run, snapshot, task)
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[bool]:
-        """Alone; False: others ask for too long."""
+    async def _acquire(self) -> AsyncIterator[bool]:
+        """Hold the lock during the context. Yield False, without the lock, if that takes too long."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await self._thinking.acquire()
+            async with asyncio.timeout(MAX_WAIT_SECONDS):
+                await self._lock.acquire()
         except TimeoutError:
             yield False
             return
         try:
             yield True
         finally:
-            self._thinking.release()
+            self._lock.release()
 
     async def _snapshot(self) -> Snapshot:
-        """What the last pass was shown, at this moment."""
+        """Return the snapshot of the scheduler, with the current time. Raises Unavailable before the first pass."""
         snapshot = await self._scheduling.snapshot()
         if not isfinite(snapshot.now):
             raise Unavailable("no scheduling pass has been made yet; try again in a moment")
@@ -108,18 +106,18 @@ class WhatIf:
         group = next((t.group for t in snapshot.tasks if t.id == task), None)
         if group is None:
             return Insight()
-        found = run_pass(select_group(snapshot, group), task, self._policy)
-        end = time.monotonic() + self._search_seconds
+        trial = run_pass(select_group(snapshot, group), task, self._policy)
+        deadline = time.monotonic() + self._search_seconds
         return Insight(
-            find_blockers(found.cycle, task, ahead) if found.cycle else Blockers(),
-            find_remedies(snapshot, task, self._policy, lambda: time.monotonic() < end),
+            find_blockers(trial.cycle, task, ahead) if trial.cycle else Blockers(),
+            find_remedies(snapshot, task, self._policy, lambda: time.monotonic() < deadline),
         )
 
-    def _rehearse(self, snapshot: Snapshot, task: Task) -> Rehearsal:
-        number = 1 + max((other.id for other in snapshot.tasks), default=0)
-        newcomer = sched_task(replace(task, id=number))
-        found = dry_run(snapshot, newcomer, self._policy)
-        if found.outcome is not Outcome.WAITS or found.wait is None:
-            return Rehearsal(found, Insight())
-        with_it = replace(snapshot, tasks=(*snapshot.tasks, newcomer))
-        return Rehearsal(found, self._insight(with_it, number, found.wait.ahead))
+    def _dry_run(self, snapshot: Snapshot, task: Task) -> DryRunPrediction:
+        task_id = 1 + max((other.id for other in snapshot.tasks), default=0)
+        new_task = sched_task(replace(task, id=task_id))
+        result = dry_run(snapshot, new_task, self._policy)
+        if result.outcome is not Outcome.WAITS or result.wait is None:
+            return DryRunPrediction(result, Insight())
+        with_task = replace(snapshot, tasks=(*snapshot.tasks, new_task))
+        return DryRunPrediction(result, self._insight(with_task, task_id, result.wait.ahead))

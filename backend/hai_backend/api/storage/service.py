@@ -26,7 +26,7 @@ class StorageService(StorageServiceServicer):
     ) -> pb.ListMountsResponse:
         identity, task = current_caller(), None
         if request.task_id:
-            task = await self._access.visible(identity, request.task_id)
+            task = await self._access.get_visible(identity, request.task_id)
         manages = identity.has_right(Right.MANAGE_STORAGE)
         user = _target_user(identity, request.user, task, manages)
         mounts, notes_for_operators = await self._storage.mounts(user, task)

@@ -1,1 +1,1 @@
-"""TaskService and LogService: submit, look, change, follow."""
+"""TaskService and LogService: submits, lists, changes and watches tasks, and reads their logs."""

@@ -1,4 +1,4 @@
-"""Finds tasks on behalf of a caller: what may not be seen does not exist."""
+"""Finds tasks on behalf of a caller. A task that the caller may not see is reported as not found."""
 
 from __future__ import annotations
 
@@ -13,37 +13,36 @@ from hai_backend.store.base import TaskFilter
 
 
 class TaskAccess:
-    """Shared by all services that speak of tasks."""
-
     def __init__(self, task_manager: TaskManager, directory: Directory) -> None:
         self._task_manager = task_manager
         self._directory = directory
 
-    async def visible(self, identity: Identity, task_id: int) -> Task:
-        """A task that the caller may see. Raises NotFound."""
+    async def get_visible(self, identity: Identity, task_id: int) -> Task:
+        """Return a task that the caller may see. Raises NotFound."""
         task = await self._task_manager.get(task_id)
-        if not self.sees(identity, task):
+        if not self.can_see(identity, task):
             raise NotFound(f"there is no task {task_id}; `hai list` shows yours")
         return task
 
-    async def steerable(self, identity: Identity, task_id: int) -> Task:
-        """A task that the caller may change. Raises NotFound or Denied."""
-        task = await self.visible(identity, task_id)
+    async def get_modifiable(self, identity: Identity, task_id: int) -> Task:
+        """Return a task that the caller may change. Raises NotFound or Denied."""
+        task = await self.get_visible(identity, task_id)
         require_steering(identity, task)
         return task
 
-    def sees(self, identity: Identity, task: Task) -> bool:
-        """Whether the caller may know of a task."""
+    def can_see(self, identity: Identity, task: Task) -> bool:
+        """Say whether the caller may see a task."""
         return sees(identity, task, self._directory.groups_of(task.user))
 
     def can_see_unfinished(self, identity: Identity, task_id: int) -> bool:
-        """The same for a task that has not ended."""
+        """Say whether the caller may see a task, which must be unfinished."""
         task = self._task_manager.unfinished().get(task_id)
-        return task is not None and self.sees(identity, task)
+        return task is not None and self.can_see(identity, task)
 
 
-def within_sight(wanted: TaskFilter, identity: Identity) -> TaskFilter:
-    """The filter, narrowed to what the caller may see."""
+def restrict_to_visible(task_filter: TaskFilter, identity: Identity) -> TaskFilter:
+    """Return the filter, restricted to tasks that the caller may see."""
     if identity.oversees_tasks:
-        return wanted
-    return replace(wanted, visible_to=identity.name, visible_groups=frozenset(identity.user.groups))
+        return task_filter
+    groups = frozenset(identity.user.groups)
+    return replace(task_filter, visible_to=identity.name, visible_groups=groups)

@@ -1,4 +1,4 @@
-"""Tasks, runs, ranks and events as messages. On the path of every answer about a task, so it does nothing twice."""
+"""Converts tasks, runs, ranks, events and goodput to messages. Must be fast: every response about a task uses it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from hai_backend.lifecycle.goodput import Goodput
 _STATES = {s: pb.TaskState.Value(f"TASK_STATE_{s.name}") for s in TaskState}
 _OUTCOMES = {o: pb.TaskOutcome.Value(f"TASK_OUTCOME_{o.name}") for o in Outcome}
 _RUN_STATES = {s: pb.RunState.Value(f"RUN_STATE_{s.name}") for s in RunState}
-_BY_SIGNAL = 128
-_TOLD = (RankState.STOPPED_TERMINATING, RankState.STOPPED)
+_SIGNAL_BASE = 128  # an exit code above this number means that a signal ended the program
+_STOPPED_STATES = (RankState.STOPPED_TERMINATING, RankState.STOPPED)
 _RANK_STATES = {s: pb.RankState.Value(f"RANK_STATE_{s.name}") for s in RankState}
 OUTCOMES_BY_NUMBER: dict[int, Outcome] = {int(number): o for o, number in _OUTCOMES.items()}
 
 
 def task_to_proto(task: Task, wait: Wait | None = None, *, full: bool = False) -> pb.Task:
-    """`wait` is the scheduler's last word on a waiting task; `full` adds the spec."""
+    """Convert a task. `wait` is why it waits, according to the last scheduling pass. `full` adds the spec."""
     spec, resource, run = task.spec, task.spec.resource, task.run
     return pb.Task(
         id=task.id,
@@ -70,8 +70,8 @@ def task_to_proto(task: Task, wait: Wait | None = None, *, full: bool = False) -
     )
 
 
-def redacted(task: Task, wait: Wait | None) -> pb.Task:
-    """What people see of a task in their queue that is not theirs: how big it is and where it stands."""
+def redacted_task_to_proto(task: Task, wait: Wait | None) -> pb.Task:
+    """Convert a task in the queue that the caller may not see: only its owner, size, level and place."""
     resource = task.spec.resource
     return pb.Task(
         id=task.id,
@@ -89,7 +89,7 @@ def redacted(task: Task, wait: Wait | None) -> pb.Task:
 
 
 def wait_to_proto(wait: Wait) -> pb.Waiting:
-    """Why a task waits."""
+
     return pb.Waiting(
         reason=wait.why.value,
         message=wait.message,
@@ -100,13 +100,12 @@ def wait_to_proto(wait: Wait) -> pb.Waiting:
 
 
 def run_to_proto(run: Run) -> pb.Run:
-    """One stay on nodes, with its ranks."""
-    quiet = _quiet(run.ranks)
+    without_last_lines = _ranks_without_last_lines(run.ranks)
     return pb.Run(
         number=run.number,
         state=_RUN_STATES[run.state],
         stop_code=run.stop_code,
-        ranks=[_rank_to_proto(rank, quiet) for rank in run.ranks],
+        ranks=[_rank_to_proto(rank, without_last_lines) for rank in run.ranks],
         reason=run.reason,
         suspended_for=run.suspended_for,
         create_time=to_timestamp(run.created_at),
@@ -119,37 +118,36 @@ def run_to_proto(run: Run) -> pb.Run:
 
 
 def _has_started(run: Run) -> bool:
-    """Until then its lock is that of the run before."""
+    """Say whether a program of the run has started. Before that, the lock is that of the previous run."""
     return any(rank.started_at is not None for rank in run.ranks)
 
 
-def _quiet(ranks: Sequence[Rank]) -> set[int]:
-    """Whose last lines one message has no room for: when thousands fail together, those that failed first are told."""
+def _ranks_without_last_lines(ranks: Sequence[Rank]) -> set[int]:
+    """Return the ranks whose last lines do not fit into the message. The ranks that failed first come first."""
     failed = [rank for rank in ranks if rank.last_lines]
     failed.sort(key=lambda rank: rank.ended_at or 0.0)
-    chars = accumulate(len(rank.last_lines) for rank in failed)
-    most = limits.LAST_LINES_CHARS
-    return {rank.index for rank, until in zip(failed, chars, strict=True) if until > most}
+    totals = accumulate(len(rank.last_lines) for rank in failed)
+    max_chars = limits.LAST_LINES_CHARS
+    return {rank.index for rank, total in zip(failed, totals, strict=True) if total > max_chars}
 
 
-def _rank_to_proto(rank: Rank, quiet: set[int]) -> pb.Rank:
-    code, meant = _ended(rank)
+def _rank_to_proto(rank: Rank, without_last_lines: set[int]) -> pb.Rank:
+    code, code_meaning = _describe_exit(rank)
     return pb.Rank(
         index=rank.index,
         node=rank.node,
         state=_RANK_STATES[rank.state],
         exit_code=code,
-        exit_meaning=meant,
+        exit_meaning=code_meaning,
         role=rank.role,
         start_time=to_timestamp(rank.started_at),
         end_time=to_timestamp(rank.ended_at),
-        last_lines="" if rank.index in quiet else rank.last_lines,
+        last_lines="" if rank.index in without_last_lines else rank.last_lines,
         silent_since_time=to_timestamp(rank.silent_since),
     )
 
 
 def event_to_proto(sequence: int, event: TaskEvent) -> pb.TaskEvent:
-    """One line of a timeline."""
     return pb.TaskEvent(
         sequence=sequence,
         time=to_timestamp(event.time),
@@ -161,13 +159,13 @@ def event_to_proto(sequence: int, event: TaskEvent) -> pb.TaskEvent:
     )
 
 
-def _ended(rank: Rank) -> tuple[int | None, str]:
-    """Exit code and its meaning. Agents say 143 of a program that was taken away before it began."""
+def _describe_exit(rank: Rank) -> tuple[int | None, str]:
+    """Return the exit code and its meaning. Agents report 143 for a program that was stopped before it started."""
     if rank.exit_code is None:
         return None, ""
-    if rank.started_at is None and rank.exit_code > _BY_SIGNAL:
+    if rank.started_at is None and rank.exit_code > _SIGNAL_BASE:
         return None, "never started"
-    return rank.exit_code, meaning(rank.exit_code, by_platform=rank.state in _TOLD)
+    return rank.exit_code, meaning(rank.exit_code, by_platform=rank.state in _STOPPED_STATES)
 
 
 def goodput_to_proto(goodput: Goodput) -> pb.Goodput:

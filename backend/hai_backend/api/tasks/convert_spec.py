@@ -1,7 +1,7 @@
-"""A valid spec as a value, with every default filled in, and as a message again.
+"""Converts a valid spec from its message to a value with all defaults, and back.
 
-Values and messages have the same names; what is as a message has it by itself is not set in the message, because every
-answer about a task comes along here.
+Fields of values and messages have the same names. Fields with the default value of the message are not set, because
+every full response about a task is converted here.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from hai_backend.domain.spec import (
     TaskType,
 )
 
-_Given = dict[str, Any]
+_Fields = dict[str, Any]
 
 
-_BUILT_IN = {JUPYTER: ServiceSpec(JUPYTER, ServiceType.HTTP, 8888)}
+_BUILT_IN_SERVICES = {JUPYTER: ServiceSpec(JUPYTER, ServiceType.HTTP, 8888)}
 
 
 def spec_from_proto(spec: pb.TaskSpec, lifetimes: Mapping[str, int]) -> TaskSpec:
-    """The value of a spec that keeps the rules. `lifetimes` are those of dev containers, by kind."""
-    level = Priority(spec.priority) if spec.HasField("priority") else Priority.AUTO
+    """Convert a valid spec. `lifetimes` are the default lifetimes of dev containers, by kind."""
+    priority = Priority(spec.priority) if spec.HasField("priority") else Priority.AUTO
     return TaskSpec(
         name=spec.name,
         spec=ProgramSpec(**_read(spec.spec)),
         task_type=TaskType(spec.task_type or TaskType.TRAINING),
-        priority=level,
+        priority=priority,
         resource=_read_resource(spec),
         services=tuple(map(_read_service, spec.services)),
         options=_read_options(spec, lifetimes),
@@ -58,70 +58,70 @@ def spec_from_proto(spec: pb.TaskSpec, lifetimes: Mapping[str, int]) -> TaskSpec
     )
 
 
-def _read(message: Message) -> _Given:
-    """What is given of the texts and numbers of a message; lists as tuples, maps as dictionaries."""
-    return {field.name: _plain(value) for field, value in message.ListFields()}
+def _read(message: Message) -> _Fields:
+    """Return the fields that are set in a message, with lists as tuples and maps as dictionaries."""
+    return {field.name: _read_value(value) for field, value in message.ListFields()}
 
 
-def _plain(value: Any) -> Any:
+def _read_value(value: Any) -> Any:
     if isinstance(value, str | int | float | Message):
         return value
     return dict(value) if isinstance(value, Mapping) else tuple(value)
 
 
 def _read_resource(spec: pb.TaskSpec) -> ResourceSpec:
-    given = _read(spec.resource)
-    group, _, zone = given.pop("group", "").partition("#")
+    values = _read(spec.resource)
+    group, _, zone = values.pop("group", "").partition("#")
     return ResourceSpec(
-        **{**given, "group": group or "default", "zone": zone, "node_count": node_count(spec)}
+        **{**values, "group": group or "default", "zone": zone, "node_count": node_count(spec)}
     )
 
 
 def _read_service(service: pb.ServiceSpec) -> ServiceSpec:
-    if built_in := _BUILT_IN.get(service.name):
+    if built_in := _BUILT_IN_SERVICES.get(service.name):
         return built_in
     return ServiceSpec(**{**_read(service), "type": ServiceType(service.type)})
 
 
 def _read_options(spec: pb.TaskSpec, lifetimes: Mapping[str, int]) -> OptionsSpec:
-    given = container_options(spec, _read(spec.options), lifetimes)
-    if "override_node_resource" in given:
-        given["override_node_resource"] = NodeResourceSpec(
+    values = container_options(spec, _read(spec.options), lifetimes)
+    if "override_node_resource" in values:
+        values["override_node_resource"] = NodeResourceSpec(
             **_read(spec.options.override_node_resource)
         )
-    if "profile" in given:
-        given["profile"] = ProfileSpec(**_read(spec.options.profile))
-    if "tags" in given:
-        given["tags"] = tuple(dict.fromkeys(given["tags"]))
-    given["after"] = tuple(
+    if "profile" in values:
+        values["profile"] = ProfileSpec(**_read(spec.options.profile))
+    if "tags" in values:
+        values["tags"] = tuple(dict.fromkeys(values["tags"]))
+    values["after"] = tuple(
         AfterSpec(after.task, AfterOutcome(after.outcome or AfterOutcome.SUCCEEDED))
         for after in spec.options.after
     )
-    return OptionsSpec(**given)
+    return OptionsSpec(**values)
 
 
 def _read_policies(policies: pb.PolicySpec) -> PolicySpec:
-    given = _read(policies)
-    words = {name: OnEnd(value) for name, value in given.items() if isinstance(value, str)}
-    return PolicySpec(**{**given, **words})
+    values = _read(policies)
+    members = {name: OnEnd(value) for name, value in values.items() if isinstance(value, str)}
+    return PolicySpec(**{**values, **members})
 
 
 def spec_to_proto(spec: TaskSpec) -> pb.TaskSpec:
-    """`validate(spec_to_proto(s)) == s`, but for credentials in URLs: they are not shown."""
+    """Convert a spec to a message that `validate` converts back to it, except for credentials in URLs."""
     return pb.TaskSpec(
-        **_given(spec)
+        **_message_fields(spec)
         | {
-            "spec": _given(spec.spec),
-            "resource": _resource(spec.resource),
-            "services": [_service(service) for service in spec.services],
-            "options": _options(spec.options),
-            "roles": [_given(role) for role in spec.roles],
-            "policies": _given(spec.policies),
+            "spec": _message_fields(spec.spec),
+            "resource": _resource_fields(spec.resource),
+            "services": [_service_fields(service) for service in spec.services],
+            "options": _options_fields(spec.options),
+            "roles": [_message_fields(role) for role in spec.roles],
+            "policies": _message_fields(spec.policies),
         }
     )
 
 
-_KINDS: dict[type[Any], Any] = {
+_MESSAGES: dict[type[Any], Any] = {
     TaskSpec: pb.TaskSpec,
     ProgramSpec: pb.ProgramSpec,
     ResourceSpec: pb.ResourceSpec,
@@ -135,42 +135,42 @@ _KINDS: dict[type[Any], Any] = {
 }
 _NAMES = {
     kind: [f.name for f in fields(kind) if f.name in message.DESCRIPTOR.fields_by_name]
-    for kind, message in _KINDS.items()
+    for kind, message in _MESSAGES.items()
 }
-_VALUES = {kind: attrgetter(*names) for kind, names in _NAMES.items()}
+_GETTERS = {kind: attrgetter(*names) for kind, names in _NAMES.items()}
 _OPTIONAL = frozenset(
     field.name
-    for message in _KINDS.values()
+    for message in _MESSAGES.values()
     for field in message.DESCRIPTOR.fields
     if field.has_presence and field.message_type is None
 )
-"""Zero is not the same as nothing there."""
+"""Fields in which 0 differs from an unset field."""
 
 
-def _given(part: Any) -> _Given:
+def _message_fields(part: Any) -> _Fields:
     kind = type(part)
-    pairs = zip(_NAMES[kind], _VALUES[kind](part), strict=True)
+    pairs = zip(_NAMES[kind], _GETTERS[kind](part), strict=True)
     return {name: redact_values(value) for name, value in pairs if value or name in _OPTIONAL}
 
 
-def _resource(resource: ResourceSpec) -> _Given:
-    given = _given(resource)
+def _resource_fields(resource: ResourceSpec) -> _Fields:
+    values = _message_fields(resource)
     if resource.zone:
-        given["group"] = f"{resource.group}#{resource.zone}"
-    return given
+        values["group"] = f"{resource.group}#{resource.zone}"
+    return values
 
 
-def _service(service: ServiceSpec) -> _Given:
-    if service.name == JUPYTER:  # built in: nothing else may be set
+def _service_fields(service: ServiceSpec) -> _Fields:
+    if service.name == JUPYTER:  # a built-in service; requests may set nothing else of it
         return {"name": service.name}
-    return _given(service)
+    return _message_fields(service)
 
 
-def _options(options: OptionsSpec) -> _Given:
-    given = _given(options)
+def _options_fields(options: OptionsSpec) -> _Fields:
+    values = _message_fields(options)
     for name in ("override_node_resource", "profile"):
-        if name in given:
-            given[name] = _given(given[name])
+        if name in values:
+            values[name] = _message_fields(values[name])
     if options.after:
-        given["after"] = [_given(after) for after in options.after]
-    return given
+        values["after"] = [_message_fields(after) for after in options.after]
+    return values

@@ -1,4 +1,4 @@
-"""What a launcher is told of a run: from the task, its owner, and the tables of the operators as they are now."""
+"""Builds the request for a launcher from a task, its owner, and the mounts, registries and ports of operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hai_backend.store.base import Store
 
 
 class LaunchContext:
-    """Called with the task for each launch of its run."""
+    """Makes the request for each launch of a run, from the state at that time."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class LaunchContext:
         clock: Clock,
         shared: SharedDirectories,
         environments: Path,
-        pins: WorkspacePins | None = None,
+        workspace_pins: WorkspacePins | None = None,
     ) -> None:
         self._store = store
         self._directory = directory
@@ -41,10 +41,10 @@ class LaunchContext:
         self._clock = clock
         self._shared = shared
         self._environments = environments
-        self._pins = pins
+        self._workspace_pins = workspace_pins
 
     async def __call__(self, task: Task) -> RunRequest:
-        """Raises Invalid when the mounts that the tables give the task cannot be."""
+        """Return the request for the run of a task. Raises Invalid for contradictory mounts."""
         owner, resource = self._directory.user(task.user), task.spec.resource
         user = self._directory.as_allowed(owner, self._clock.now())
         mounts, _ = await self._storage.mounts(task.user, task)
@@ -52,9 +52,9 @@ class LaunchContext:
         terms = Terms(
             mounts=mounts,
             shared=(
-                *await self._made(task, owner.uid),
-                *await self._pinned(task, owner.uid),
-                *await self._lent(task.user, owner.uid),
+                *await self._make_task_directories(task, owner.uid),
+                *await self._make_workspace(task, owner.uid),
+                *await self._make_environments(task.user, owner.uid),
             ),
             node_ports=await self._node_ports(task),
             pull_secret=await self._pull_secret(resource.image),
@@ -62,8 +62,8 @@ class LaunchContext:
         )
         return run_request(task, user, terms, self._cluster.nodes())
 
-    async def _made(self, task: Task, uid: int) -> tuple[SharedDirectory, ...]:
-        """The platform's directories in the task, which are there before its ranks are."""
+    async def _make_task_directories(self, task: Task, uid: int) -> tuple[SharedDirectory, ...]:
+        """Make the directories of checkpoints and of the dev container before the ranks start."""
         directories = [checkpoints_of(task.id)]
         if task.spec.task_type is TaskType.JUPYTER:
             directories.append(container_of(task.id))
@@ -71,23 +71,27 @@ class LaunchContext:
             await asyncio.to_thread(self._shared.make, directory, uid, uid)
         return tuple(directories)
 
-    async def _lent(self, user: str, uid: int) -> tuple[SharedDirectory, ...]:
-        """Everybody's environments to read, and the user's own."""
+    async def _make_environments(self, user: str, uid: int) -> tuple[SharedDirectory, ...]:
+        """Make the directories of all environments, which are read-only, and of those of the user."""
         directories = self._shared.environments(self._environments, user)
         for directory in directories:
             await asyncio.to_thread(self._shared.make, directory, uid, uid)
         return directories
 
-    async def _pinned(self, task: Task, uid: int) -> tuple[SharedDirectory, ...]:
-        """The task's own tree of the revision that it runs on."""
-        return () if self._pins is None else await self._pins.make_directory(task, uid)
+    async def _make_workspace(self, task: Task, uid: int) -> tuple[SharedDirectory, ...]:
+        """Make the directory with the workspace revision that the task is pinned to."""
+        return (
+            ()
+            if self._workspace_pins is None
+            else await self._workspace_pins.make_directory(task, uid)
+        )
 
     async def _node_ports(self, task: Task) -> Mapping[str, int]:
         ports = await self._store.records(Port, user=task.user, task_name=task.spec.name)
         return ports_of_task(ports, task.user, task.spec.name)
 
     async def _pull_secret(self, image: str) -> str:
-        """Of the registry whose prefix fits best."""
+        """Return the secret of the registry with the longest prefix of the image."""
         if "/" not in image:
             return ""
         return registry_of(parse_image(image), await self._store.records(Registry)).pull_secret

@@ -1,4 +1,4 @@
-"""LogService: what programs print, from a cursor on, over all ranks and runs of a task."""
+"""LogService: reads and follows the output of programs from a cursor, over all ranks and runs of a task."""
 
 from __future__ import annotations
 
@@ -29,24 +29,28 @@ class LogService(LogServiceServicer):
         self, request: pb.TailLogsRequest, context: Context
     ) -> AsyncIterator[pb.TailLogsResponse]:
         _check(request)
-        await self._access.visible(current_caller(), request.id)
+        await self._access.get_visible(current_caller(), request.id)
         if request.back:
-            yield await asyncio.to_thread(self._page, request)
+            yield await asyncio.to_thread(self._read_backwards, request)
             return
-        cursor, sent, bars = request.cursor, False, 0
+        cursor, is_first, bar_version = request.cursor, True, 0
         with self._logs.appends(request.id) as appended:
             while True:
-                ended = await self._ended(request.id)  # what was printed before it is read below
+                has_ended = await self._has_ended(
+                    request.id
+                )  # checked before the last lines are read
                 appended.clear()
                 lines, cursor = await asyncio.to_thread(self._read, request, cursor)
-                drawn, bars = self._bars(request, bars)
-                if lines or drawn or not sent:
-                    yield pb.TailLogsResponse(lines=map(_line, lines + drawn), cursor=cursor)
-                    sent = True
-                if not lines and (ended or not request.follow):
+                bars, bar_version = self._changed_bars(request, bar_version)
+                if lines or bars or is_first:
+                    yield pb.TailLogsResponse(
+                        lines=map(_line_to_proto, lines + bars), cursor=cursor
+                    )
+                    is_first = False
+                if not lines and (has_ended or not request.follow):
                     return
                 if not lines:
-                    await self._more(request.id, appended)
+                    await self._wait_for_lines(request.id, appended)
                 elif request.follow:
                     await asyncio.sleep(limits.LOG_SECONDS)
 
@@ -61,13 +65,15 @@ class LogService(LogServiceServicer):
             max_bytes=limits.BUNDLE_BYTES,
         )
 
-    def _bars(self, request: pb.TailLogsRequest, after: int) -> tuple[list[LogLine], int]:
-        """Progress bars that were drawn since, for who watches."""
+    def _changed_bars(self, request: pb.TailLogsRequest, version: int) -> tuple[list[LogLine], int]:
+        """Return the progress bars that were drawn after a version. Only callers that follow the log get them."""
         if not request.follow:
-            return [], after
-        return self._logs.bars(request.id, ranks=tuple(request.ranks), run=request.run, after=after)
+            return [], version
+        return self._logs.bars(
+            request.id, ranks=tuple(request.ranks), run=request.run, after=version
+        )
 
-    def _page(self, request: pb.TailLogsRequest) -> pb.TailLogsResponse:
+    def _read_backwards(self, request: pb.TailLogsRequest) -> pb.TailLogsResponse:
         lines, begin, end = self._logs.read_back(
             request.id,
             ranks=tuple(request.ranks),
@@ -75,17 +81,17 @@ class LogService(LogServiceServicer):
             cursor=request.cursor,
             max_bytes=limits.LOG_PAGE_BYTES,
         )
-        return pb.TailLogsResponse(lines=map(_line, lines), cursor=end, begin=begin)
+        return pb.TailLogsResponse(lines=map(_line_to_proto, lines), cursor=end, begin=begin)
 
-    async def _ended(self, task_id: int) -> bool:
+    async def _has_ended(self, task_id: int) -> bool:
         if task_id in self._task_manager.unfinished():
             return False
         return (await self._task_manager.get(task_id)).state is TaskState.FINISHED
 
-    async def _more(self, task_id: int, appended: asyncio.Event) -> None:
-        """Return when something was appended, or the task has ended."""
+    async def _wait_for_lines(self, task_id: int, appended: asyncio.Event) -> None:
+        """Wait until something is appended or the task ends."""
         lines = asyncio.ensure_future(appended.wait())
-        ended = asyncio.ensure_future(self._end(task_id))
+        ended = asyncio.ensure_future(self._wait_for_end(task_id))
         try:
             await asyncio.wait((lines, ended), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -93,7 +99,7 @@ class LogService(LogServiceServicer):
             ended.cancel()
             await asyncio.gather(lines, ended, return_exceptions=True)
 
-    async def _end(self, task_id: int) -> None:
+    async def _wait_for_end(self, task_id: int) -> None:
         feed = self._task_manager.feed
         version = feed.version
         while task_id in self._task_manager.unfinished():
@@ -107,11 +113,11 @@ def _check(request: pb.TailLogsRequest) -> None:
     violations.check_range("run", request.run, 0, 2**31 - 1)
     violations.check_range("tail_lines", request.tail_lines, 0, 2**31 - 1)
     if request.back and (request.tail_lines or request.follow or request.HasField("since")):
-        violations.add("back", "goes with neither tail_lines, since nor follow")
+        violations.add("back", "cannot be combined with tail_lines, since or follow")
     violations.raise_if_any()
 
 
-def _line(line: LogLine) -> pb.LogLine:
+def _line_to_proto(line: LogLine) -> pb.LogLine:
     return pb.LogLine(
         run=line.run,
         rank=line.rank,

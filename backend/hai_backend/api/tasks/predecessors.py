@@ -1,4 +1,4 @@
-"""Tasks that shall go before one that is submitted: they are there, are the caller's to see, and may still end so."""
+"""Checks the tasks that a submitted task waits for: they exist, and can still end with the required outcome."""
 
 from __future__ import annotations
 
@@ -15,37 +15,39 @@ from hai_backend.lifecycle.rules import dependencies
 
 
 class Predecessors:
-    """What has ended rightly by now is no fault: the task is told of it as soon as it is there."""
+    """Checks the option `after` of a submission. A task that has already ended with the required outcome is valid."""
 
     def __init__(self, access: TaskAccess) -> None:
         self._access = access
 
-    async def require(self, identity: Identity, wanted: Sequence[AfterSpec]) -> str:
-        """What the timeline says of them. Raises Invalid with all that are none, or that have ended otherwise."""
-        found = [await self._problem(identity, after) for after in wanted]
+    async def require(self, identity: Identity, predecessors: Sequence[AfterSpec]) -> str:
+        """Return a note for the timeline. Raises Invalid with every task that does not exist or has ended otherwise."""
+        problems = [await self._find_problem(identity, after) for after in predecessors]
         violations = [
             Violation(f"options.after[{i}].task", problem)
-            for i, problem in enumerate(found)
+            for i, problem in enumerate(problems)
             if problem
         ]
         if violations:
             raise Invalid(tuple(violations))
-        return f"after task {format_list([after.task for after in wanted])}" if wanted else ""
+        if not predecessors:
+            return ""
+        return f"after task {format_list([after.task for after in predecessors])}"
 
-    async def _problem(self, identity: Identity, after: AfterSpec) -> str:
+    async def _find_problem(self, identity: Identity, after: AfterSpec) -> str:
         try:
-            task = await self._access.visible(identity, after.task)
+            task = await self._access.get_visible(identity, after.task)
         except NotFound as error:
             return str(error)
         if task.outcome is None or dependencies.is_met(after, task.outcome):
             return ""
-        return (
-            f"{dependencies.describe_unmet(after, task.outcome)}; {_way_out(after, task.outcome)}"
-        )
+        return f"{dependencies.unmet(after, task.outcome)}; {_suggest(after, task.outcome)}"
 
 
-def _way_out(after: AfterSpec, outcome: Outcome) -> str:
-    """It will not end otherwise any more."""
-    others = (replace(after, outcome=other) for other in AfterOutcome)
-    words = [f"`--after {o.task}:{o.outcome}`" for o in others if dependencies.is_met(o, outcome)]
-    return f"{' or '.join(words)} would let this one start"
+def _suggest(after: AfterSpec, outcome: Outcome) -> str:
+    """Name the options that are met by the outcome of the finished task."""
+    candidates = (replace(after, outcome=other) for other in AfterOutcome)
+    options = [
+        f"`--after {o.task}:{o.outcome}`" for o in candidates if dependencies.met(o, outcome)
+    ]
+    return f"{' or '.join(options)} would let this one start"

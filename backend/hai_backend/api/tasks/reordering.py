@@ -1,7 +1,7 @@
-"""Reordering one's own tasks: which custom ranks put a task before another. Pure.
+"""Computes the custom ranks that put a task of a user before another one. Pure.
 
-The order is that of the scheduler: custom rank, then first submission, then id. Tasks that share a rank (all have 0 at
-first) are told apart by submission, so a task is put between them by moving its neighbours on one side as well.
+The scheduler orders by custom rank, then first submission, then id. All custom ranks are 0 at first. To put a task
+between two tasks of the same rank, the neighbours on one side must get new ranks, too.
 """
 
 from __future__ import annotations
@@ -11,73 +11,76 @@ from collections.abc import Iterable
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.task import Task
 
-_MOST = 1000  # neighbours that one move may shift
+_MAX_SHIFTED = 1000  # neighbours that one move may shift
 
 
-def siblings(task: Task, tasks: Iterable[Task]) -> list[Task]:
-    """The other unfinished tasks of the same owner, group and level, in order."""
-    key = _key(task)
-    return sorted((t for t in tasks if t.id != task.id and _key(t) == key), key=_order)
+def find_siblings(task: Task, tasks: Iterable[Task]) -> list[Task]:
+    """Return the other unfinished tasks of the same owner, group and level, in order."""
+    key = _queue_key(task)
+    return sorted((t for t in tasks if t.id != task.id and _queue_key(t) == key), key=_sort_key)
 
 
 def new_ranks(task: Task, others: list[Task], before: int) -> list[tuple[int, float]]:
-    """(id, custom rank) to be set in this order; `before` 0: before all. Raises Conflict."""
-    place = _place(task, others, before)
-    front = _shifted([t.custom_rank for t in others[:place]][::-1], _rank_before(others, place))
-    back = _shifted([-t.custom_rank for t in others[place:]], -_rank_after(others, place))
+    """Return the ids and custom ranks to set, in this order. `before` is a task id, or 0 to become the first.
+
+    Raises Conflict.
+    """
+    index = _find_index(task, others, before)
+    front = _shift([t.custom_rank for t in others[:index]][::-1], _rank_before(others, index))
+    back = _shift([-t.custom_rank for t in others[index:]], -_rank_after(others, index))
     if len(front) <= len(back):
-        changed = [(others[place - i].id, rank) for i, rank in enumerate(front) if i]
-        rank = front[0]
+        shifted = [(others[index - i].id, rank) for i, rank in enumerate(front) if i]
+        own_rank = front[0]
     else:
-        changed = [(others[place + i - 1].id, -rank) for i, rank in enumerate(back) if i]
-        rank = -back[0]
-    if len(changed) > _MOST:
+        shifted = [(others[index + i - 1].id, -rank) for i, rank in enumerate(back) if i]
+        own_rank = -back[0]
+    if len(shifted) > _MAX_SHIFTED:
         raise Conflict(
-            f"that would shift {len(changed)} tasks; move task {task.id} before the first one instead"
+            f"that would shift {len(shifted)} tasks; move task {task.id} before the first one instead"
         )
-    return [*reversed(changed), (task.id, rank)]
+    return [*reversed(shifted), (task.id, own_rank)]
 
 
-def _place(task: Task, others: list[Task], before: int) -> int:
+def _find_index(task: Task, others: list[Task], before: int) -> int:
     if before == 0:
         return 0
-    for place, other in enumerate(others):
+    for index, other in enumerate(others):
         if other.id == before:
-            return place
+            return index
     raise Conflict(
         f"task {before} is not another waiting or running task of {task.user} in group {task.spec.resource.group} "
-        f"at {task.priority.name}, so task {task.id} can not be put before it",
+        f"at {task.priority.name}, so task {task.id} cannot be put before it",
         reason="NOT_COMPARABLE",
     )
 
 
-def _rank_before(others: list[Task], place: int) -> float:
-    """A rank below that of others[place], and above that of the one in front if there is room."""
+def _rank_before(others: list[Task], index: int) -> float:
+    """Return a rank below that of `others[index]`, and above that of the previous task if there is a rank between."""
     if not others:
         return 0.0
-    low, high = (others[place - 1].custom_rank if place else None), others[place].custom_rank
+    low, high = (others[index - 1].custom_rank if index else None), others[index].custom_rank
     middle = high - 1.0 if low is None or low >= high else (low + high) / 2
     return middle if middle < high else high - 1.0
 
 
-def _rank_after(others: list[Task], place: int) -> float:
-    """A rank above that of the one in front."""
-    return others[place - 1].custom_rank + 1.0 if place else _rank_before(others, place)
+def _rank_after(others: list[Task], index: int) -> float:
+    """Return a rank above that of the task before `others[index]`."""
+    return others[index - 1].custom_rank + 1.0 if index else _rank_before(others, index)
 
 
-def _shifted(neighbours: list[float], rank: float) -> list[float]:
-    """`rank`, and new ranks for the neighbours on its lower side, nearest first, as far as they must give way."""
+def _shift(neighbour_ranks: list[float], rank: float) -> list[float]:
+    """Return `rank`, followed by lower ranks for the neighbours that are not below it. The nearest comes first."""
     ranks = [rank]
-    for known in neighbours:
-        if known < ranks[-1]:
+    for neighbour_rank in neighbour_ranks:
+        if neighbour_rank < ranks[-1]:
             break
         ranks.append(ranks[-1] - 1.0)
     return ranks
 
 
-def _key(task: Task) -> tuple[str, str, int]:
+def _queue_key(task: Task) -> tuple[str, str, int]:
     return task.user, task.spec.resource.group, task.priority
 
 
-def _order(task: Task) -> tuple[float, float, int]:
+def _sort_key(task: Task) -> tuple[float, float, int]:
     return task.custom_rank, task.created_at, task.id

@@ -1,4 +1,4 @@
-"""Everything that a submission is judged by, gathered for validate()."""
+"""Submits tasks: collects what `validate` needs, pins images, environments and workspaces, and stores the task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hai_backend.api.storage.storage import MountRules
 from hai_backend.api.tasks.access import TaskAccess
 from hai_backend.api.tasks.predecessors import Predecessors
 from hai_backend.api.tasks.validation.fit import SubmitContext
-from hai_backend.api.tasks.validation.validate import checked_level, validate
+from hai_backend.api.tasks.validation.validate import check_level, validate
 from hai_backend.api.workspaces.pins import WorkspacePins
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity, require_oneself
@@ -32,14 +32,14 @@ _REQUEST_ID_CHARS = 64
 
 @dataclass(frozen=True, slots=True)
 class ContainerTerms:
-    """What the settings say of dev containers."""
+    """The limits of dev containers in the settings."""
 
-    per_user: int = 0  # 0: any number
+    per_user: int = 0  # 0 means no limit
     lifetimes: Mapping[str, int] = field(default_factory=dict)  # by kind
 
 
 class Submission:
-    """Check submissions; `check` touches nothing."""
+    """Checks and submits tasks."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class Submission:
         self._environments = environments
         self._workspaces = workspaces
         self._storage = storage
-        self._on_the_way: list[tuple[str, str, TaskSpec]] = []  # by user and request_id
+        self._pending: list[tuple[str, str, TaskSpec]] = []  # user, request id and spec
         self._predecessors = Predecessors(TaskAccess(task_manager, directory))
 
-    def level(self, task: Task, number: int) -> Priority:
-        """A new level for a task, whoever asks. Raises Invalid: no such level, or its owner's quota rules it out."""
-        return checked_level(task.spec.resource, number, self._context(task.user))
+    def check_level(self, task: Task, number: int) -> Priority:
+        """Return the level with this number. Raises Invalid for an unknown level, or if the quota of the owner is 0."""
+        return check_level(task.spec.resource, number, self._context(task.user))
 
     def _context(
         self,
@@ -80,11 +80,11 @@ class Submission:
         has_right: Callable[[str], bool] = lambda right: False,
         request_id: str = "",
     ) -> SubmitContext:
-        """What tasks of `user` are judged by."""
-        coming = [
+        """Return the limits and the present use of a user. A pending request with the same id is not counted."""
+        pending = [
             spec
-            for owner, request, spec in self._on_the_way
-            if owner == user and not (request and request == request_id)  # it may be sent twice
+            for owner, pending_id, spec in self._pending
+            if owner == user and not (pending_id and pending_id == request_id)
         ]
         return SubmitContext(
             user=user,
@@ -93,25 +93,25 @@ class Submission:
             quotas=self._directory.quota_rows_of(user, self._clock.now()),
             shares=self._directory.share_rows_of(user),
             policy=self._policy,
-            unfinished=self._task_manager.unfinished_of(user) + len(coming),
-            letters=self._task_manager.spec_length_of(user) + sum(map(letters, coming)),
-            containers=self._containers_of(user, coming),
+            unfinished=self._task_manager.unfinished_of(user) + len(pending),
+            spec_chars=self._task_manager.spec_length_of(user) + sum(map(letters, pending)),
+            containers=self._count_containers(user, pending),
             containers_allowed=self._containers.per_user,
             lifetimes=self._containers.lifetimes,
         )
 
-    def _containers_of(self, user: str, coming: Sequence[TaskSpec]) -> int:
-        """Counted only where there is a limit: every submission would pay for it."""
+    def _count_containers(self, user: str, pending: Sequence[TaskSpec]) -> int:
+        """Return the number of unfinished dev containers of a user, or 0 without a limit, to save the time."""
         if not self._containers.per_user:
             return 0
-        mine = (t.spec for t in self._task_manager.unfinished().values() if t.user == user)
-        return sum(spec.task_type is TaskType.JUPYTER for spec in (*mine, *coming))
+        unfinished = (t.spec for t in self._task_manager.unfinished().values() if t.user == user)
+        return sum(spec.task_type is TaskType.JUPYTER for spec in (*unfinished, *pending))
 
     async def submit(self, identity: Identity, request: pb.CreateTaskRequest) -> Task:
-        """Durable on return. Raises Invalid, Exhausted or Conflict.
+        """Store a task and return it. Raises Invalid, Exhausted or Conflict.
 
-        A request that has made its task is answered with it, whatever would be said by now of one like it. That is
-        looked up where it would be refused only: a read costs as much as the write, which answers the same.
+        A repeated request gets the task of the first one, even if a new task would be refused now. That task is looked
+        up only after a refusal, because the store also recognises a repeated request when it writes.
         """
         _require_request_id(request.request_id)
         try:
@@ -123,31 +123,30 @@ class Submission:
             return task
 
     async def _submit(self, identity: Identity, request: pb.CreateTaskRequest) -> Task:
-        checked = self._checked(identity, request)
-        with self._coming(identity.name, request.request_id, checked):
-            spec, note = await self._pinned(identity, checked)
+        valid = self._validate(identity, request)
+        with self._count_as_pending(identity.name, request.request_id, valid):
+            spec, note = await self._pin(identity, valid)
             return await self._task_manager.submit(identity.name, spec, request.request_id, note)
 
     @contextmanager
-    def _coming(self, user: str, request_id: str, spec: TaskSpec) -> Iterator[None]:
-        """Not in the ledger yet: of many at once each would find that there is room for it."""
-        mine = user, request_id, spec
-        self._on_the_way.append(mine)
+    def _count_as_pending(self, user: str, request_id: str, spec: TaskSpec) -> Iterator[None]:
+        """Count the task against limits before it is stored. Else concurrent requests could exceed the limits."""
+        entry = user, request_id, spec
+        self._pending.append(entry)
         try:
             yield
         finally:
-            self._on_the_way.remove(mine)
+            self._pending.remove(entry)
 
     async def check(self, identity: Identity, request: pb.CreateTaskRequest) -> Task:
-        """The task as it would be, with id 0. Raises what `submit` would."""
+        """Return the task that `submit` would store, with id 0. Raises the same errors and changes nothing."""
         _require_request_id(request.request_id)
-        spec, _ = await self._pinned(identity, self._checked(identity, request))
-        await self._name_is_free(identity.name, spec.name)
-        return self._as_task(identity, spec)
+        spec, _ = await self._pin(identity, self._validate(identity, request))
+        await self._require_free_name(identity.name, spec.name)
+        return self._make_task(identity, spec)
 
-    def _as_task(self, identity: Identity, spec: TaskSpec) -> Task:
-        """As it would be, with id 0."""
-        now, wanted = self._clock.now(), [after.task for after in spec.options.after]
+    def _make_task(self, identity: Identity, spec: TaskSpec) -> Task:
+        now, predecessors = self._clock.now(), [after.task for after in spec.options.after]
         return Task(
             0,
             identity.name,
@@ -156,63 +155,63 @@ class Submission:
             spec.priority,
             now,
             tags=spec.options.tags,
-            awaited=tuple(first for first in wanted if first in self._task_manager.unfinished()),
+            awaited=tuple(p for p in predecessors if p in self._task_manager.unfinished()),
         )
 
-    async def _pinned(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
-        """With the image, the environment and the revision that it means now, and what its timeline says of them.
+    async def _pin(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
+        """Return the spec with its present image digest, environment and revision, and a note for the timeline.
 
-        Raises Invalid with all of them that cannot be had.
+        Raises Invalid with every one that does not exist.
         """
         notes = [await self._predecessors.require(identity, spec.options.after)]
         refusals: list[Invalid] = []
-        for pinning in (self._images, self._environments, self._workspaces):
+        for pinner in (self._images, self._environments, self._workspaces):
             try:
-                if pinning is not None:
-                    spec, note = await pinning.pin(identity, spec)
+                if pinner is not None:
+                    spec, note = await pinner.pin(identity, spec)
                     notes.append(note)
             except Invalid as error:
                 refusals.append(error)
-        await self._require_storage(identity, spec, refusals)
+        await self._check_mounts(identity, spec, refusals)
         if refusals:
-            raise _joined(refusals)
+            raise _join(refusals)
         return spec, "; ".join(filter(None, notes))
 
-    async def _require_storage(
+    async def _check_mounts(
         self, identity: Identity, spec: TaskSpec, refusals: list[Invalid]
     ) -> None:
-        """The mounts that the tables give it can be; else no run of it would ever be launched."""
+        """Check that the mount rules give the task valid mounts. Without them no run could be launched."""
         try:
             if self._storage is not None:
-                await self._storage.mounts(identity.name, self._as_task(identity, spec))
+                await self._storage.mounts(identity.name, self._make_task(identity, spec))
         except Invalid as error:
             refusals.append(error)
 
-    def _checked(self, identity: Identity, request: pb.CreateTaskRequest) -> TaskSpec:
+    def _validate(self, identity: Identity, request: pb.CreateTaskRequest) -> TaskSpec:
         context = self._context(identity.name, identity.has_right, request.request_id)
         spec = validate(request.spec, context)
         require_oneself(identity, spec, "a dev container")
         return spec
 
-    async def _name_is_free(self, user: str, name: str) -> None:
+    async def _require_free_name(self, user: str, name: str) -> None:
         unfinished = frozenset(TaskState) - {TaskState.FINISHED}
-        wanted = TaskFilter(users=frozenset({user}), names=(name,), states=unfinished)
-        page = await self._store.find_tasks(TaskQuery(wanted, page_size=100))
+        same_name = TaskFilter(users=frozenset({user}), names=(name,), states=unfinished)
+        page = await self._store.find_tasks(TaskQuery(same_name, page_size=100))
         for task in page.tasks:
-            if task.spec.name == name:  # a star in a name is a wildcard to the filter
+            if task.spec.name == name:  # the filter takes a star in the name as a wildcard
                 raise Conflict(
                     f"you have an unfinished task {name!r} already: {task.id}", reason="NAME_TAKEN"
                 )
 
 
-def _joined(refusals: Sequence[Invalid]) -> Invalid:
-    """All that is wrong, under the reason that it has in common."""
+def _join(refusals: Sequence[Invalid]) -> Invalid:
+    """Return one error with all violations, and with the reason of the errors if they have the same one."""
     reasons = {error.reason for error in refusals}
     violations = tuple(each for error in refusals for each in error.violations)
     return Invalid(violations, reason=reasons.pop() if len(reasons) == 1 else "INVALID")
 
 
-def _require_request_id(said: str) -> None:
-    if len(said) > _REQUEST_ID_CHARS or not said.isprintable():
-        problem = f"must be a UUID, or at most {_REQUEST_ID_CHARS} letters"
+def _require_request_id(request_id: str) -> None:
+    if len(request_id) > _REQUEST_ID_CHARS or not request_id.isprintable():
+        problem = f"must be a UUID, or at most {_REQUEST_ID_CHARS} printable characters"
         raise Invalid((Violation("request_id", problem),))

@@ -67,7 +67,7 @@ class TunnelService(TunnelServiceServicer):
             raise tunnel.why
 
     async def _allowed(self, identity: Identity, opening: pb.TunnelOpening) -> RankKey:
-        task = await self._r.access.steerable(identity, opening.task_id)
+        task = await self._r.access.get_modifiable(identity, opening.task_id)
         require_oneself(identity, task.spec, f"dev container {task.id}")
         return running_rank(task, opening.rank)
 

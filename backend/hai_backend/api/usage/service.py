@@ -57,7 +57,7 @@ class UsageService(UsageServiceServicer):
     async def ListTaskUsage(
         self, request: pb.ListTaskUsageRequest, context: Context
     ) -> pb.ListTaskUsageResponse:
-        task = await self._access.visible(current_caller(), request.task_id)
+        task = await self._access.get_visible(current_caller(), request.task_id)
         window, ranks = self._task_window(request, task), frozenset(request.ranks)
         stored = await self._store.task_usage(task.id, ranks, window)
         open_minute = [u for u in self._usage.open(task.id) if _is_within(u, ranks, window)]

@@ -8,7 +8,7 @@ from hai.v1.user_service_pb2 import CreateTokenRequest
 from hai_backend.api.request import limits
 from hai_backend.api.request.convert_time import END_OF_TIME, from_timestamp, to_timestamp
 from hai_backend.api.request.field_checks import NAME, FieldViolations
-from hai_backend.api.tasks.validation.validate import level
+from hai_backend.api.tasks.validation.validate import read_level
 from hai_backend.domain.accounts import right as right_rules
 from hai_backend.domain.accounts.right import Grant
 from hai_backend.domain.accounts.user import (
@@ -113,7 +113,7 @@ def quota_from_proto(message: pb.Quota, now: float) -> Quota:
     violations = FieldViolations()
     violations.check_pattern("quota.subject", message.subject, NAME, NAME_RULE)
     violations.check_pattern("quota.group", message.group, NAME, NAME_RULE)
-    priority = level("quota.priority", message.priority, violations)
+    priority = read_level("quota.priority", message.priority, violations)
     violations.check_range("quota.nodes", message.nodes, 0, _NODES)
     expires = expiry("quota.expire_time", message, now, violations)
     violations.raise_if_any()

@@ -13,7 +13,7 @@ from hai_backend.api.protocols import TaskManager
 from hai_backend.api.request import limits
 from hai_backend.api.request.field_checks import FieldViolations
 from hai_backend.api.server.call_context import Context, current_caller
-from hai_backend.api.tasks.validation.validate import level
+from hai_backend.api.tasks.validation.validate import read_level
 from hai_backend.api.users.convert import (
     expiry,
     grant_from_proto,
@@ -114,7 +114,7 @@ class UserService(UserServiceServicer):
         self, request: pb.DeleteQuotaRequest, context: Context
     ) -> pb.DeleteQuotaResponse:
         violations = FieldViolations()
-        priority = level("priority", request.priority, violations)
+        priority = read_level("priority", request.priority, violations)
         violations.raise_if_any()
         await self._directory.delete_quota(
             request.subject, request.subject_is_group, request.group, priority

@@ -182,7 +182,7 @@ class Serving:
             rooms.policy,
             rooms.clock,
         )
-        return rules.level(task, number)
+        return rules.check_level(task, number)
 
 
 def _no_prefix(task_id: int, service: str) -> str:

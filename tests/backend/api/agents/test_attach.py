@@ -18,7 +18,7 @@ from hai.v1.agent_service_pb2_grpc import AgentServiceStub
 from hai.v1.container_pb2 import ServiceStatus
 from hai.v1.tunnel_pb2 import TunnelTarget
 from hai_backend.api.agents import service as agent_service
-from hai_backend.api.agents.reports import _EVENTS, AgentReports, _bounded, _exited
+from hai_backend.api.agents.reports import _EVENTS, AgentReports, _exited, _truncate_services
 from hai_backend.api.request import limits
 from hai_backend.api.request.limits import LOCK_CHARS, REPORT_CHARS, SERVICES, TAG_CHARS
 from hai_backend.auth import tokens
@@ -176,7 +176,7 @@ async def test_a_mistake_of_the_server_is_told_to_the_agent(
     async def mistaken(*_: Any) -> None:
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr(AgentReports, "take", mistaken)
+    monkeypatch.setattr(AgentReports, "handle", mistaken)
     async with (
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
         grpc.aio.insecure_channel(server.app.address) as channel,
@@ -217,7 +217,7 @@ async def test_heartbeats_are_answered_while_what_was_sent_before_waits_for_the_
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
         attached(server) as (agent, _),
     ):
-        monkeypatch.setattr(AgentReports, "take", stalled)
+        monkeypatch.setattr(AgentReports, "handle", stalled)
         await agent.write(pb.AttachRequest(yielded=pb.Yielded()).SerializeToString())
         line = b"2026-11-27T07:00:00.000000Z text\n"
         for number in (1, 2, 3):
@@ -335,23 +335,25 @@ def _is_silent(task: Task) -> bool:
     return task.run.ranks[0].silent_since is not None
 
 
-def test_what_agents_tell_is_bounded() -> None:
+def test_texts_that_agents_report_are_truncated() -> None:
     key = RankKey(1, 1, 0)
-    told = _exited(key, pb.ProgramExited(exit_code=1, last_lines="x" * 100_000 + "end"))
-    assert (len(told.last_lines), told.last_lines[-3:]) == (REPORT_CHARS, "end")
+    exited = _exited(key, pb.ProgramExited(exit_code=1, last_lines="x" * 100_000 + "end"))
+    assert (len(exited.last_lines), exited.last_lines[-3:]) == (REPORT_CHARS, "end")
     started = pb.AttachRequest(started=pb.ProgramStarted(environment_lock="k" * 100_000))
     assert len(_EVENTS["started"](key, started).environment_lock) == LOCK_CHARS
 
 
-def test_what_agents_tell_of_services_is_bounded() -> None:
-    one = ServiceStatus(name="n" * 1000, type="tcp", message="m" * 100_000, url="https://elsewhere")
-    told = _bounded(pb.ServicesReported(services=[one] * 100)).services
-    assert len(told) == SERVICES
-    assert (len(told[0].name), len(told[0].message)) == (TAG_CHARS, REPORT_CHARS)
-    assert told[0].url == ""  # users would follow it
+def test_service_reports_of_agents_are_truncated() -> None:
+    status = ServiceStatus(
+        name="n" * 1000, type="tcp", message="m" * 100_000, url="https://elsewhere"
+    )
+    services = _truncate_services(pb.ServicesReported(services=[status] * 100)).services
+    assert len(services) == SERVICES
+    assert (len(services[0].name), len(services[0].message)) == (TAG_CHARS, REPORT_CHARS)
+    assert services[0].url == ""  # users would open it
 
 
-async def test_where_browsers_find_a_service_is_not_the_agents_to_say(tmp_path: Path) -> None:
+async def test_agents_cannot_set_the_url_of_a_service(tmp_path: Path) -> None:
     async with (
         running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
         attached(server) as (agent, _),
@@ -359,15 +361,15 @@ async def test_where_browsers_find_a_service_is_not_the_agents_to_say(tmp_path: 
         assert server.app.leader_term is not None
         board = server.app.leader_term.board
         status = ServiceStatus(name="web", type="tcp", url="https://elsewhere")
-        said = pb.AttachRequest(services=pb.ServicesReported(services=[status]))
+        report = pb.AttachRequest(services=pb.ServicesReported(services=[status]))
         version = board.feed.version
-        await agent.write(said.SerializeToString())
+        await agent.write(report.SerializeToString())
         await board.feed.beyond(version)
         (task,) = server.app.leader_term.task_manager.unfinished().values()
         assert [(s.name, s.url) for s in board.services(task)] == [("web", "")]
 
 
-async def test_an_agent_that_says_too_much_is_heard_more_slowly_and_that_is_told_once(
+async def test_agent_that_sends_too_much_is_read_slowly_and_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "AGENT_MESSAGES_AT_ONCE", 0.0)
@@ -386,5 +388,5 @@ async def test_an_agent_that_says_too_much_is_heard_more_slowly_and_that_is_told
             while told != "whole_life_state":
                 told = str(pb.AttachResponse.FromString(await agent.read()).WhichOneof("message"))
             agent.cancel()
-    slowed = [line for line in logs if "heard more slowly" in line["event"]]
+    slowed = [line for line in logs if "sends too many messages" in line["event"]]
     assert [line["rank"] for line in slowed] == ["1-1-0"]

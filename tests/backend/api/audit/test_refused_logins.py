@@ -91,11 +91,11 @@ def test_host_of_a_peer(peer: str, host: str) -> None:
 
 
 async def test_calls_without_a_valid_token_are_recorded_and_the_token_is_not(platform: Any) -> None:
-    gate, server = build_call_guard(platform.api_deps()), aio.server()
+    guard, server = build_call_guard(platform.api_deps()), aio.server()
     service = collect_handlers(build_services(platform.api_deps()))
     method = "/hai.v1.UserService/WhoAmI"
     server.add_registered_method_handlers(
-        "hai.v1.UserService", {"WhoAmI": gate.guarded(method, service[method])}
+        "hai.v1.UserService", {"WhoAmI": guard.wrap_handler(method, service[method])}
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -106,7 +106,7 @@ async def test_calls_without_a_valid_token_are_recorded_and_the_token_is_not(pla
                     b"", metadata=(("authorization", "Bearer hai_almostright"),), timeout=10
                 )
     await server.stop(0)
-    await gate.close(Unavailable("closed by the test"), 0)
+    await guard.close(Unavailable("closed by the test"), 0)
     rows = (await platform.store.audit(AuditQuery(method="Authenticate", page_size=100))).rows
     assert {(row.actor, row.code) for row in rows} == {("unknown", "UNAUTHENTICATED")}
     assert sum(int(row.what.split()[1]) for row in rows) == 20

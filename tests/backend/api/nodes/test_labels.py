@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from hai.v1 import node_service_pb2 as npb
-from hai_backend.api.nodes.labels import change, check, watched
+from hai_backend.api.nodes.labels import check, update_labels, watched_labels
 from hai_backend.domain.errors import Invalid
 from hai_backend.domain.node import Node
 from hai_backend.store.base import AuditQuery
 
-WATCHED = watched({"group_label": "pool", "topology_labels": ["site/leaf"], "namespace": "x"})
+WATCHED = watched_labels(
+    {"group_label": "pool", "topology_labels": ["site/leaf"], "namespace": "x"}
+)
 NOTHING: tuple[tuple[str, str], ...] = ()
 
 
@@ -37,7 +39,7 @@ def setting(key: str, value: str = "x") -> npb.LabelNodeRequest:
 )
 def test_what_a_label_may_be(key: str, value: str) -> None:
     check(setting(key, value), WATCHED)
-    assert change(NOTHING, setting(key, value)) == ((key, value),)
+    assert update_labels(NOTHING, setting(key, value)) == ((key, value),)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +59,8 @@ def test_what_a_label_may_be(key: str, value: str) -> None:
         pytest.param(setting("a", "x" * 64), "empty, or", id="long value"),
         pytest.param(setting("hai.dev/group"), "kubectl label node", id="ours"),
         pytest.param(setting("node.kubernetes.io/x"), "kubectl label node", id="theirs"),
-        pytest.param(setting("pool"), "is read from the node", id="what the watcher reads"),
-        pytest.param(request("site/leaf"), "is read from the node", id="removing that"),
+        pytest.param(setting("pool"), "is a label of the node", id="what the watcher reads"),
+        pytest.param(request("site/leaf"), "is a label of the node", id="removing that"),
         pytest.param(request("a", a="b"), "both set and removed", id="both"),
         pytest.param(request(), "nothing to change", id="nothing"),
     ],
@@ -77,9 +79,9 @@ def test_all_violations_are_told_at_once() -> None:
 
 def test_a_node_has_so_many_labels_at_most() -> None:
     full = tuple((f"k{i:02}", "") for i in range(64))
-    assert len(change(full, request("k00", new="x"))) == 64
+    assert len(update_labels(full, request("k00", new="x"))) == 64
     with pytest.raises(Invalid, match="65 labels"):
-        change(full, request(new="x"))
+        update_labels(full, request(new="x"))
 
 
 async def test_a_watch_and_the_audit_hear_of_them(platform: Any) -> None:

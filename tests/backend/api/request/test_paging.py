@@ -112,9 +112,9 @@ async def test_a_page_has_no_negative_size(platform: Any, expect_refusal: Any) -
 
 
 def test_the_size_of_a_page() -> None:
-    assert [paging.size(n, 50) for n in (0, 7, 5000)] == [50, 7, 1000]
+    assert [paging.page_size(n, 50) for n in (0, 7, 5000)] == [50, 7, 1000]
     with pytest.raises(Invalid):
-        paging.size(-1)
+        paging.page_size(-1)
 
 
 async def test_a_page_of_nodes_is_bounded_whatever_is_asked_for(platform: Any) -> None:

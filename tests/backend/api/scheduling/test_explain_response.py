@@ -8,9 +8,9 @@ import pytest
 
 from hai_backend.api.scheduling.explain_response import (
     Facts,
-    explain,
-    protection,
-    shared_with_others,
+    describe_foreign_pods,
+    describe_protection,
+    explain_response,
 )
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
@@ -38,7 +38,7 @@ from hai_backend.scheduler.explain.blockers import NodeNumbers
     ],
 )  # fmt: skip
 def test_who_is_protected(numbers: NodeNumbers, said: list[str]) -> None:
-    assert [*protection(numbers)] == said
+    assert [*describe_protection(numbers)] == said
 
 
 def test_why_of_a_failed_task_is_its_diagnosis() -> None:
@@ -48,7 +48,7 @@ def test_why_of_a_failed_task_is_its_diagnosis() -> None:
     spec = TaskSpec("t", ProgramSpec("x.py"))
     task = Task(7, "ada", spec, TaskState.FINISHED, Priority.LOW, 0.0, run=run)
     task = replace(task, outcome=Outcome.FAILED, reason="rank 0 exited with 1")
-    said = explain(Facts(task, None, {}, {}, (), (), 0.0, lambda other: True))
+    said = explain_response(Facts(task, None, {}, {}, (), (), 0.0, lambda other: True))
     assert said.constraints[0] == "rank 0 exited with 1"
     assert "rank 0 on n1 was the first to fail: exit code 1" in said.constraints
     assert said.constraints[-1].startswith("likely cause: a Python package is missing")
@@ -62,8 +62,8 @@ def test_what_other_pods_hold_is_told_of_the_nodes_that_tasks_may_use() -> None:
         Node("n1"),
         Node("n3", foreign=told, cordoned=True),  # told with why it takes no work
     ]
-    assert [*shared_with_others(nodes)] == [f"node n2: {told}"]
+    assert [*describe_foreign_pods(nodes)] == [f"node n2: {told}"]
     many = [Node(f"n{i}", foreign=told) for i in range(7)]
-    assert [*shared_with_others(many)][5:] == [
+    assert [*describe_foreign_pods(many)][5:] == [
         "and of 2 more nodes: `hai nodes` says how much",
     ]

@@ -94,22 +94,22 @@ async def test_one_that_was_cancelled_is_computed_again(
 
     with monkeypatch.context() as once:
         once.setattr(both._scheduling, "snapshot", cancelled)
-        assert (await both.starts([(1, "g")]))[1].reason == module._COMPUTED.reason
+        assert (await both.starts([(1, "g")]))[1].reason == module._NOT_READY.reason
     assert (await both.starts([(1, "g")]))[1].p10.seconds == 60
 
 
 async def test_one_at_a_time_and_nobody_waits_long(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", 0.01)
+    monkeypatch.setattr(module, "_WAIT_SECONDS", 0.01)
     work.go.clear()
     both = forecasting(ManualClock())
     first = await asyncio.gather(both.starts([(1, "g")]), both.starts([(1, "g"), (2, "h")]))
     assert {start.reason for found in first for start in found.values()} == {
-        module._COMPUTED.reason
+        module._NOT_READY.reason
     }
     work.go.set()
-    monkeypatch.setattr(module, "_PATIENCE", 10.0)
+    monkeypatch.setattr(module, "_WAIT_SECONDS", 10.0)
     found = await both.starts([(1, "g"), (2, "h")])
     assert found[1].p10.seconds == 60
     assert (sorted(work.asked), work.most) == (["g", "h"], 1)
@@ -118,13 +118,13 @@ async def test_one_at_a_time_and_nobody_waits_long(
 async def test_a_leader_term_that_ends_forecasts_no_more(
     work: Work, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", 0.01)
+    monkeypatch.setattr(module, "_WAIT_SECONDS", 0.01)
     work.go.clear()
     async with running_server(tmp_path, nodes=1) as server:
         assert server.app.leader_term is not None
         forecasts = server.app.leader_term.answering._forecasting
         await forecasts.starts([(1, "g"), (2, "h")])
-        making = [*forecasts._making.values()]
+        making = [*forecasts._running.values()]
     work.go.set()
     assert [task.cancelled() for task in making] == [True, True]
 

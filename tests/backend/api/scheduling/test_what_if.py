@@ -64,7 +64,7 @@ class Rig:
         self.scheduling = SchedulingLoop(
             self.task_manager, self.cluster, self.people, self.clock, Policy()
         )
-        self.foresight = WhatIf(self.scheduling, Policy(), self.clock, search_seconds=inf)
+        self.what_if = WhatIf(self.scheduling, Policy(), self.clock, search_seconds=inf)
 
     def _changed(self, before: Task | None, task: Task) -> None:
         self.scheduling.changed(task)
@@ -108,26 +108,31 @@ async def truth(data: st.DataObject) -> Outcome:
     user, resource, level, _ = new
     spec, now = spec_of(99, resource, level), rig.clock.now()
     before = dict(rig.task_manager.unfinished())
-    said = (
-        await rig.foresight.rehearse(Task(0, user, spec, TaskState.WAITING_INIT, level, now))
-    ).dry_run
+    prediction = await rig.what_if.dry_run(Task(0, user, spec, TaskState.WAITING_INIT, level, now))
     assert rig.task_manager.unfinished() == before
     task = await rig.task_manager.submit(user, spec, "")
     await rig.scheduling.once()
-    await compare(rig, said, task.id)
-    return said.outcome
+    await compare(rig, prediction.result, task.id)
+    return prediction.result.outcome
 
 
-async def compare(rig: Rig, said: DryRun, number: int) -> None:
+async def compare(rig: Rig, predicted: DryRun, number: int) -> None:
     tasks = rig.task_manager.unfinished()
     run, wait = tasks[number].run, (await rig.scheduling.waits()).get(number)
     asked = {t.id for t in tasks.values() if t.run and t.run.suspended_for == number}
-    assert {v.task for v in said.victims if not v.asked} == asked
-    assert (said.outcome is Outcome.STARTS) == (run is not None)
+    assert {v.task for v in predicted.victims if not v.asked} == asked
+    assert (predicted.outcome is Outcome.STARTS) == (run is not None)
     if run is not None:
-        assert (said.nodes, said.level) == (tuple(r.node for r in run.ranks), run.priority)
+        assert (predicted.nodes, predicted.level) == (
+            tuple(r.node for r in run.ranks),
+            run.priority,
+        )
     else:
-        assert said.wait == replace(wait, task=said.wait.task) if wait and said.wait else False
+        assert (
+            predicted.wait == replace(wait, task=predicted.wait.task)
+            if wait and predicted.wait
+            else False
+        )
 
 
 @given(data=st.data())
@@ -295,7 +300,7 @@ async def test_who_comes_when_many_ask_is_told_what_is_known_without_a_search(
         return await loop.snapshot()
 
     platform.scheduling.snapshot = slow
-    monkeypatch.setattr(what_if, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(what_if, "MAX_WAIT_SECONDS", 0.0)
     why = pb.ExplainTaskRequest(id=2)
     first = ada.tasks.ExplainTask(why)  # begins at once
     await asked.wait()
@@ -317,6 +322,6 @@ async def test_a_search_that_takes_too_long_ends_with_what_is_known() -> None:
         await rig.task_manager.submit("ada", a_spec(name, count), "")
     await rig.step(1.0)
     hasty = WhatIf(rig.scheduling, Policy(), rig.clock, search_seconds=0.0)
-    all_of_it, found = await rig.foresight.insight(2, ()), await hasty.insight(2, ())
+    all_of_it, found = await rig.what_if.insight(2, ()), await hasty.insight(2, ())
     assert all_of_it.remedies
     assert found == replace(all_of_it, remedies=())

@@ -478,14 +478,14 @@ async def test_a_call_whose_work_was_cancelled_is_answered_with_an_incident(
         await _cancelled()
         yield b""
 
-    gate, server = build_call_guard(platform.api_deps()), aio.server()
+    guard, server = build_call_guard(platform.api_deps()), aio.server()
     method = f"/hai.v1.TaskService/{'GetTask' if kind == 'unary' else 'WatchTasks'}"
     handler = (
         grpc.unary_unary_rpc_method_handler(unary)
         if kind == "unary"
         else grpc.unary_stream_rpc_method_handler(stream)
     )
-    server.add_generic_rpc_handlers((_One(gate.guarded(method, handler)),))
+    server.add_generic_rpc_handlers((_One(guard.wrap_handler(method, handler)),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     metadata = (("authorization", f"Bearer {await platform.token('ada')}"),)

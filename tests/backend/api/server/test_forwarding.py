@@ -72,7 +72,7 @@ async def follower(leader: str) -> AsyncIterator[tuple[str, Router, LeaderRoute]
     listening = build_server(Endpoint("127.0.0.1:0"), router)
     await listening.start()
     elsewhere = LeaderRoute(leader, None)
-    router.to(elsewhere)
+    router.route_to(elsewhere)
     yield listening.address, router, elsewhere
     await elsewhere.close()
     await listening.stop(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_backend.api.tasks.actions import PriorityPace
+from hai_backend.api.tasks.actions import PriorityRateLimit
 from hai_backend.auth.permissions import Identity
 from hai_backend.domain.accounts.user import Role, User
 from hai_backend.domain.errors import Exhausted
@@ -24,8 +24,8 @@ ADA, OPERATOR = Identity(User("ada")), Identity(User("olga", Role.OPERATOR))
 )
 def test_the_pace_of_changes(identity: Identity, seconds: float, refused: bool) -> None:
     clock = ManualClock()
-    pace = PriorityPace(clock)
-    pace.changed(7)
+    pace = PriorityRateLimit(clock)
+    pace.record_change(7)
     clock.advance(seconds)
     if refused:
         with pytest.raises(Exhausted, match=r"try again in 1.0 s"):

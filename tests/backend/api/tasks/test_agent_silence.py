@@ -7,9 +7,10 @@ from math import inf
 
 import pytest
 
-from hai_backend.api.nodes.tenants import Entry, entry_to_proto, tenants_by_node
+from hai_backend.api.nodes.convert import entry_to_proto
+from hai_backend.api.nodes.tenants import Entry, tenants_by_node
 from hai_backend.api.request.convert_time import to_timestamp
-from hai_backend.api.scheduling.explain_response import Facts, explain
+from hai_backend.api.scheduling.explain_response import Facts, explain_response
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
@@ -37,13 +38,13 @@ def facts(task: Task, lease: float = inf, nodes: tuple[Node, ...] = ()) -> Facts
         quotas=(),
         history=(),
         now=100.0,
-        sees=lambda other: True,
-        lease=lease,
+        can_see=lambda other: True,
+        lease_seconds=lease,
     )
 
 
 def test_silent_ranks_are_named_with_the_moment_they_were_last_heard() -> None:
-    answer = explain(facts(silent_task()))
+    answer = explain_response(facts(silent_task()))
     assert [(r.rank, r.node, r.since_time) for r in answer.silent_ranks] == [
         (2, "n2", to_timestamp(30.0)),
         (1, "n1", to_timestamp(60.0)),
@@ -52,7 +53,7 @@ def test_silent_ranks_are_named_with_the_moment_they_were_last_heard() -> None:
         "the agent of rank 2 on n2 was last heard at 1970-01-01 00:00:30 UTC",
         "the agent of rank 1 on n1 was last heard at 1970-01-01 00:01:00 UTC",
     ]
-    assert "the program may run on unseen" in answer.constraints[2]
+    assert "the program may still run" in answer.constraints[2]
     assert "nodes n1, n2 (hai nodes)" in answer.suggestions[1]
     assert answer.suggestions[2] == "end the task: hai stop 12"
 
@@ -61,13 +62,13 @@ def test_silent_ranks_are_named_with_the_moment_they_were_last_heard() -> None:
     ("lease", "said"),
     [
         pytest.param(
-            inf, "until the agent is heard again, the node is lost or somebody", id="none"
+            inf, "until the agent connects again, the node is lost or somebody", id="none"
         ),
         pytest.param(580.0, "whose heartbeats are not answered for 580 s ends", id="of a pod"),
     ],
 )
 def test_it_says_what_the_platform_does_and_when(lease: float, said: str) -> None:
-    last = explain(facts(silent_task(), lease)).constraints[-1]
+    last = explain_response(facts(silent_task(), lease)).constraints[-1]
     assert last.startswith("the task keeps its nodes, and no second program is started, until")
     assert said in last
 
@@ -84,16 +85,16 @@ def test_it_says_what_the_platform_does_and_when(lease: float, said: str) -> Non
 def test_a_run_that_leaves_is_not_told_to_wait_or_to_stop(
     state: RunState, count: int, stops: bool
 ) -> None:
-    answer = explain(facts(silent_task(state)))
+    answer = explain_response(facts(silent_task(state)))
     assert len(answer.suggestions) == count
     assert any("hai stop" in line for line in answer.suggestions) is stops
-    leaves = answer.constraints[-1].startswith("nothing new starts in its place until every")
+    leaves = answer.constraints[-1].startswith("its nodes stay reserved until every")
     assert leaves is (state is not RunState.RUNNING)
 
 
 def test_a_node_that_is_not_ready_is_said_to_be_so() -> None:
     node = Node("n1", gpus=8, state=NodeState.NOT_READY, reason="the kubelet is silent")
-    answer = explain(facts(silent_task(), nodes=(node, Node("n2", gpus=8))))
+    answer = explain_response(facts(silent_task(), nodes=(node, Node("n2", gpus=8))))
     assert "node n1 is not ready: the kubelet is silent" in answer.constraints
 
 
@@ -101,7 +102,7 @@ def test_of_many_ranks_some_are_named() -> None:
     task = silent_task()
     assert task.run is not None
     ranks = tuple(Rank(i, f"n{i}", RankState.RUNNING, silent_since=9.0) for i in range(8))
-    answer = explain(facts(replace(task, run=replace(task.run, ranks=ranks))))
+    answer = explain_response(facts(replace(task, run=replace(task.run, ranks=ranks))))
     assert answer.constraints[5] == "3 more agents are silent"
     assert len(answer.silent_ranks) == 8
 
@@ -114,7 +115,7 @@ def test_of_many_ranks_some_are_named() -> None:
     ],
 )
 def test_a_task_without_agents_has_no_silent_ones(task: Task) -> None:
-    answer = explain(facts(task))
+    answer = explain_response(facts(task))
     assert list(answer.silent_ranks) == []
     assert not any("agent" in line for line in answer.constraints)
 

@@ -313,7 +313,7 @@ def test_any_move_gives_the_wanted_order_at_every_write(
         for i, r in enumerate(ranks)
     ]
     task = data.draw(st.sampled_from(tasks))
-    others = reordering.siblings(task, tasks)
+    others = reordering.find_siblings(task, tasks)
     before = data.draw(st.sampled_from([0, *(t.id for t in others)]))
     place = next((i for i, t in enumerate(others) if t.id == before), 0)
     wanted = [t.id for t in others]

@@ -1,1 +1,1 @@
-"""Is a submission valid: every rule at once, and defaults filled in. Pure."""
+"""Validates submissions: checks all rules, reports all violations, and fills in defaults. Pure."""

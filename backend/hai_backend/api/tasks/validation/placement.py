@@ -16,7 +16,7 @@ from hai_backend.domain.formatting import format_count
 def check_placement(spec: pb.TaskSpec, context: SubmitContext, violations: FieldViolations) -> None:
     """Add a violation for each thing that does not exist here, and for each right that the user lacks.
 
-    Skips fields that have a violation already.
+    Fields that already have a violation are skipped.
     """
     group, _, zone = spec.resource.group.partition("#")
     if violations.has_none("resource.group"):
@@ -27,18 +27,18 @@ def check_placement(spec: pb.TaskSpec, context: SubmitContext, violations: Field
             _check_service_right(path, service, context, violations)
     if spec.options.assigned_nodes:
         _check_assigned(spec, context, violations)
-        found = context.capacity.get(group or "default")
-        if found is not None and violations.has_none("resource.group"):
-            _check_nodes(spec.options.assigned_nodes, found, zone, violations)
+        capacity = context.capacity.get(group or "default")
+        if capacity is not None and violations.has_none("resource.group"):
+            _check_nodes(spec.options.assigned_nodes, capacity, zone, violations)
 
 
 def _check_group(
     group: str, zone: str, context: SubmitContext, violations: FieldViolations
 ) -> None:
     if group not in context.capacity:
-        known = sorted(context.capacity)
-        existing = ", ".join(known[:20]) or "none yet"
-        message = f"there is no group {group[:64]!r}; there are {existing}{nearest(group, known)}"
+        names = sorted(context.capacity)
+        existing = ", ".join(names[:20]) or "none yet"
+        message = f"there is no group {group[:64]!r}; there are {existing}{nearest(group, names)}"
         violations.add("resource.group", message, "NO_SUCH_GROUP")
     elif zone and zone not in context.capacity[group].zones:
         existing = ", ".join(sorted(context.capacity[group].zones)) or "none"
@@ -51,8 +51,8 @@ def _check_service_right(
 ) -> None:
     sufficient = [f"custom_service:{service.type}:{port}" for port in (service.port or "*", "*")]
     if not any(context.has_right(right) for right in sufficient):
-        named = " or ".join(dict.fromkeys(sufficient))
-        violations.add(path, f"{context.user} lacks the right {named}", "DENIED")
+        rights = " or ".join(dict.fromkeys(sufficient))
+        violations.add(path, f"{context.user} lacks the right {rights}", "DENIED")
 
 
 def _check_assigned(spec: pb.TaskSpec, context: SubmitContext, violations: FieldViolations) -> None:

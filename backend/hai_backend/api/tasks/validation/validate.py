@@ -1,18 +1,19 @@
-"""Checks a submission against every rule at once and fills in the defaults. Pure: a function of values.
+"""Validates a submission and fills in the defaults. Pure.
 
-What a spec says by itself is checked by hai.client.taskfile.validation, as in the client. Here it is compared with the
-cluster: groups, rights, quotas, dev containers. A task that can never run with today's nodes and quotas is also
-refused: it would wait for ever.
+`hai.client.taskfile.validation` checks the spec itself, in the client and here. This module compares the spec with the
+cluster: groups, rights, quotas, dev containers. It also refuses a task that could never start with the present nodes
+and quotas.
 """
 
 from __future__ import annotations
 
+from hai.client.taskfile.validation import violations as find_violations
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.api.containers.container_limits import check_container
 from hai_backend.api.request import limits
 from hai_backend.api.request.field_checks import FieldViolations
 from hai_backend.api.tasks.convert_spec import spec_from_proto
-from hai_backend.api.tasks.validation.fit import SubmitContext, check_fit, quota_lack
+from hai_backend.api.tasks.validation.fit import SubmitContext, check_fit, quota_problem
 from hai_backend.api.tasks.validation.placement import check_placement
 from hai_backend.domain.errors import Exhausted
 from hai_backend.domain.priority import Priority
@@ -22,46 +23,45 @@ _PRIORITIES = {int(level): level for level in Priority}
 
 
 def validate(spec: pb.TaskSpec, context: SubmitContext) -> TaskSpec:
-    """The spec as a value. Raises Invalid with every violation, or Exhausted when the user has too many tasks."""
+    """Return the spec as a value. Raises Invalid with every violation, or Exhausted if the user has too many tasks."""
     violations = FieldViolations()
-    for violation in violations(spec):
+    for violation in find_violations(spec):
         violations.add(violation.field, violation.message)
     if spec.ByteSize() > limits.SPEC_BYTES:
-        violations.raise_if_any()  # nothing more is read of it
+        violations.raise_if_any()  # the checks below would take too long
     check_placement(spec, context, violations)
     check_container(spec, context, violations)
     violations.raise_if_any()
-    found = spec_from_proto(spec, context.lifetimes)
-    check_fit(found, context, violations)
+    valid = spec_from_proto(spec, context.lifetimes)
+    check_fit(valid, context, violations)
     violations.raise_if_any()
     if context.unfinished >= limits.UNFINISHED_TASKS:
         raise Exhausted(
             f"{context.user} has {context.unfinished} unfinished tasks, and {limits.UNFINISHED_TASKS} is the limit; "
             "stop some, or wait until some are finished"
         )
-    if context.letters + letters(found) > limits.UNFINISHED_SPEC_CHARS:
+    if context.spec_chars + letters(valid) > limits.UNFINISHED_SPEC_CHARS:
         raise Exhausted(
-            f"the unfinished tasks of {context.user} have {context.letters} letters in variables, arguments and "
+            f"the unfinished tasks of {context.user} have {context.spec_chars} characters in variables, arguments and "
             f"`after`, and {limits.UNFINISHED_SPEC_CHARS} is the limit; shorten them, or wait until some are finished"
         )
-    return found
+    return valid
 
 
-def checked_level(resource: ResourceSpec, number: int, context: SubmitContext) -> Priority:
-    """A new level for a task. Raises Invalid when there is no such level, or no quota that could ever do."""
+def check_level(resource: ResourceSpec, number: int, context: SubmitContext) -> Priority:
+    """Return the level with this number. Raises Invalid for an unknown level, or if no quota allows the task there."""
     violations = FieldViolations()
-    found = level("priority", number, violations)
+    level = read_level("priority", number, violations)
     violations.raise_if_any()
-    known = resource.group in context.capacity
-    if known and (lacking := quota_lack(resource, found, context)):
-        violations.add("priority", lacking, "QUOTA_EXCEEDED")
+    is_known_group = resource.group in context.capacity
+    if is_known_group and (problem := quota_problem(resource, level, context)):
+        violations.add("priority", problem, "QUOTA_EXCEEDED")
     violations.raise_if_any()
-    return found
+    return level
 
 
-def level(field: str, number: int, violations: FieldViolations) -> Priority:
-    """A level by its number."""
+def read_level(field: str, number: int, violations: FieldViolations) -> Priority:
     if number not in _PRIORITIES:
-        known = ", ".join(f"{p.name} {int(p)}" for p in Priority)
-        violations.add(field, f"{number} is no priority; there are {known}")
+        levels = ", ".join(f"{p.name} {int(p)}" for p in Priority)
+        violations.add(field, f"{number} is no priority; there are {levels}")
     return _PRIORITIES.get(number, Priority.AUTO)

@@ -499,16 +499,16 @@ def test_too_many_unfinished_tasks() -> None:
 
 def test_too_much_in_unfinished_tasks() -> None:
     given = spec('spec { environments { key: "A" value: "bc" } }')
-    validate(given, context(letters=limits.UNFINISHED_SPEC_CHARS - 3))
+    validate(given, context(spec_chars=limits.UNFINISHED_SPEC_CHARS - 3))
     with pytest.raises(Exhausted, match="134217728 is the limit"):
-        validate(given, context(letters=limits.UNFINISHED_SPEC_CHARS - 2))
+        validate(given, context(spec_chars=limits.UNFINISHED_SPEC_CHARS - 2))
 
 
 def test_those_that_go_first_take_room_too() -> None:
     given = spec("options { after { task: 1 } after { task: 2 } }")
-    validate(given, context(letters=limits.UNFINISHED_SPEC_CHARS - 400))
+    validate(given, context(spec_chars=limits.UNFINISHED_SPEC_CHARS - 400))
     with pytest.raises(Exhausted, match="`after`"):
-        validate(given, context(letters=limits.UNFINISHED_SPEC_CHARS - 399))
+        validate(given, context(spec_chars=limits.UNFINISHED_SPEC_CHARS - 399))
 
 
 def test_a_spec_that_is_too_large_is_refused_before_it_is_read() -> None:
