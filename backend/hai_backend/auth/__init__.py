@@ -1,1 +1,1 @@
-"""Authentication (tokens, run tokens, the directory of users) and authorization (permissions)."""
+"""Authentication (tokens, run tokens, the user directory) and authorization (permissions)."""

@@ -19,7 +19,7 @@ _MAX_CHARS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Lets a user see one task until `expires_at`. `purpose` is "link" or "session"; `once` is the id of a link."""
+    """Allows a user to see one task until `expires_at`. `purpose` is "link" or "session". `once` identifies a link."""
 
     purpose: str
     user: str
@@ -30,18 +30,18 @@ class Pass:
 
 
 def signing_key(secret: bytes) -> bytes:
-    """The key for signatures, derived from the server's secret. Run tokens are signed with the secret itself."""
+    """Derive the key for signatures from the server's secret. Run tokens are signed with the secret itself."""
     return hmac.digest(secret, b"hai browsers", "sha256")
 
 
 def sign(key: bytes, credential: Pass) -> str:
-    """The credential as base64url of a HMAC and JSON: signed, not encrypted."""
+    """Return the credential as base64url of an HMAC and JSON. It is signed, but not encrypted."""
     payload = json.dumps(asdict(credential), separators=(",", ":")).encode()
     return _encode(hmac.digest(key, payload, hashlib.sha256) + payload)
 
 
 def verify(key: bytes, purpose: str, text: str, now: float) -> Pass | None:
-    """The credential in a signed text; None: the signature or the purpose is wrong, or it has expired."""
+    """Return the credential in a signed text, or None if its signature or purpose is wrong, or if it has expired."""
     try:
         data = _decode(text)
     except ValueError:
@@ -49,8 +49,9 @@ def verify(key: bytes, purpose: str, text: str, now: float) -> Pass | None:
     mac, payload = data[:_MAC_BYTES], data[_MAC_BYTES:]
     if not hmac.compare_digest(mac, hmac.digest(key, payload, hashlib.sha256)):
         return None
-    found = Pass(**json.loads(payload))
-    return found if found.purpose == purpose and now < found.expires_at else None
+    credential = Pass(**json.loads(payload))
+    is_valid = credential.purpose == purpose and now < credential.expires_at
+    return credential if is_valid else None
 
 
 def _encode(data: bytes) -> str:

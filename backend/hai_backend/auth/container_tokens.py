@@ -1,7 +1,7 @@
-"""Tokens for the programs in dev containers: one per run, which acts as the owner and is deleted with the run.
+"""Makes and deletes the tokens of dev containers. The programs of each run get one that acts as their owner.
 
-Everybody who can enter a container can read its token: operators, and users with whom it is shared. So the token has at
-most the permissions of a normal user, even if the owner is an admin.
+Everybody who can enter a container can read its token: operators, and users with whom it is shared. Therefore the token
+has at most the permissions of a normal user, even if the owner is an admin.
 """
 
 from __future__ import annotations
@@ -16,38 +16,39 @@ from hai_backend.domain.task import Task, TaskState
 _DAYS = 30
 
 
-async def make(directory: Directory, task: Task, now: float) -> str:
-    """Create a token and return its secret; empty for a task that is not a dev container."""
+async def make_token(directory: Directory, task: Task, now: float) -> str:
+    """Create a token and return its secret. Return an empty text for a task that is not a dev container."""
     if task.spec.task_type is not TaskType.JUPYTER:
         return ""
-    ends = now + _DAYS * 86_400
-    made = await directory.create_token(
-        task.user, TokenScope.CONTAINER, now, description=_name(task), expires_at=ends
+    expires_at = now + _DAYS * 86_400
+    _, secret = await directory.create_token(
+        task.user, TokenScope.CONTAINER, now, description=_describe(task), expires_at=expires_at
     )
-    return made[1]
+    return secret
 
 
-def over(before: Task | None, task: Task) -> bool:
-    """Whether a run of a dev container has just ended."""
-    ran = before is not None and before.state is TaskState.RUNNING
-    return task.spec.task_type is TaskType.JUPYTER and ran and task.state is not TaskState.RUNNING
+def has_run_ended(before: Task | None, task: Task) -> bool:
+    """Say whether a change of a task has ended a run of a dev container."""
+    was_running = before is not None and before.state is TaskState.RUNNING
+    is_container = task.spec.task_type is TaskType.JUPYTER
+    return is_container and was_running and task.state is not TaskState.RUNNING
 
 
-async def delete(directory: Directory, task: Task) -> None:
-    """Delete the tokens of all runs of a task that does not run any more."""
-    begin = f"dev container {task.id}, run "
+async def delete_tokens(directory: Directory, task: Task) -> None:
+    """Delete the tokens of all runs of a task, which must not be running."""
+    prefix = f"dev container {task.id}, run "
     for token in directory.tokens_of(task.user):
-        if token.scope is TokenScope.CONTAINER and token.description.startswith(begin):
+        if token.scope is TokenScope.CONTAINER and token.description.startswith(prefix):
             await directory.delete_token(token.id)
 
 
-async def sweep(directory: Directory, unfinished: Iterable[Task]) -> None:
-    """Delete the tokens of ended runs when a server starts: the previous server may have been killed before it did."""
-    runs = {_name(task) for task in unfinished if task.state is TaskState.RUNNING}
+async def delete_stale_tokens(directory: Directory, unfinished: Iterable[Task]) -> None:
+    """Delete the tokens of ended runs. Needed after a start, because the previous server may have been killed."""
+    running = {_describe(task) for task in unfinished if task.state is TaskState.RUNNING}
     for token in directory.tokens_with(TokenScope.CONTAINER):
-        if token.description not in runs:
+        if token.description not in running:
             await directory.delete_token(token.id)
 
 
-def _name(task: Task) -> str:
+def _describe(task: Task) -> str:
     return f"dev container {task.id}, run {task.run.number if task.run else 0}"

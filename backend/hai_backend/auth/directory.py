@@ -1,4 +1,4 @@
-"""Users, rights, quotas, shares and tokens in memory, written through to the store.
+"""Keeps users, rights, quotas, shares and tokens in memory, and writes changes through to the store.
 
 Every call reads them, and few calls change them. A change is visible to the next call as soon as it is durable.
 """
@@ -25,7 +25,7 @@ Record = TypeVar("Record", Grant, Share)
 
 
 class UserStore(Protocol):
-    """What the directory needs of a store; store.base.Store has it."""
+    """The methods of store.base.Store that the directory needs."""
 
     async def users(self) -> list[User]: ...
     async def save_user(self, user: User) -> None: ...
@@ -44,7 +44,7 @@ class UserStore(Protocol):
 
 
 class Directory:
-    """Call `load` once before anything else."""
+    """The users of the platform and everything that belongs to them. `load` must be called first."""
 
     def __init__(
         self,
@@ -52,17 +52,17 @@ class Directory:
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
-        # called when users may have lost rights or tokens, to close their streams
         self.checks: list[Callable[[], None]] = []
-        # called with the expiry of a new token or grant
+        """Functions that close the streams of users who may no longer have them. Called after each loss of rights."""
         self.on_expiry: Callable[[float | None], None] = lambda expires_at: None
-        self._changed = changed  # called when quotas, shares or users change
+        """Called with the expiry of each new token or grant."""
+        self._changed = changed  # called after each change of quotas, shares or users
         self._users: dict[str, User] = {}
         self._quotas = QuotaIndex(self._users)
         self._shares = ShareIndex(self._users)
         self._grants = GrantIndex()
         self._tokens = Keyring()
-        self._writing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
 
     async def load(self) -> None:
         """Read everything from the store."""
@@ -84,8 +84,8 @@ class Directory:
     # users and rights
 
     def identify(self, secret: str, now: float) -> Identity:
-        """The caller of a secret. Raises Unauthenticated, with a reason for each cause."""
-        token = self._tokens.of_secret(secret)
+        """Return the identity of the caller who sent a secret. Raises Unauthenticated with the cause as reason."""
+        token = self._tokens.find_by_secret(secret)
         if token is None:
             raise Unauthenticated(
                 "the token is not known here; is it for another cluster? `hai whoami` tells"
@@ -93,44 +93,45 @@ class Directory:
         return self._identity(token, now)
 
     def identity_of(self, token_id: int, now: float) -> Identity:
-        """The caller of a token that was checked before. Raises Unauthenticated if it is no longer valid."""
+        """Return the identity that a token has now. Raises Unauthenticated if the token is no longer valid."""
         token = self._tokens.find(token_id)
         if token is None:
             raise Unauthenticated("the token is not known here")
         return self._identity(token, now)
 
     def _identity(self, token: Token, now: float) -> Identity:
-        token_rules.check(token, now)
-        user = self._active(token.user)
+        token_rules.require_valid(token, now)
+        user = self._require_active(token.user)
         if token.holder:
-            self._active(token.holder)
-        allowed = permissions.within(token.scope, self._grants.cached_with_rights(user, now))
-        return Identity(allowed, token.scope, token.id, token.holder)
+            self._require_active(token.holder)
+        user = self._grants.cached_with_rights(user, now)
+        user = permissions.limit_to_scope(user, token.scope)
+        return Identity(user, token.scope, token.id, token.holder)
 
-    def _active(self, name: str) -> User:
+    def _require_active(self, name: str) -> User:
         user = self._users.get(name)
         if user is None or not user.active:
             raise Unauthenticated(f"{name} is not active; ask an admin", reason="USER_INACTIVE")
         return user
 
-    def as_allowed(self, user: User, now: float) -> User:
-        """A user, stored or not, with all rights that are valid now."""
+    def with_current_rights(self, user: User, now: float) -> User:
+        """Return a user, who need not be stored, with all rights that are valid now."""
         return self._grants.with_rights(user, now)
 
     def user(self, name: str) -> User:
-        """One user. Raises NotFound."""
+        """Return a user. Raises NotFound."""
         try:
             return self._users[name]
         except KeyError:
             raise NotFound(f"there is no user {name!r}; `hai user list` shows all") from None
 
     def groups_of(self, name: str) -> tuple[str, ...]:
-        """User groups of a user; empty if the user does not exist."""
+        """Return the user groups of a user. Empty if the user does not exist."""
         user = self._users.get(name)
         return user.groups if user else ()
 
     def users(self) -> tuple[User, ...]:
-        """All users, by name."""
+        """Return all users by name."""
         return tuple(self._users[name] for name in sorted(self._users))
 
     def check(self) -> None:
@@ -139,23 +140,23 @@ class Directory:
             check()
 
     def next_expiry(self, now: float) -> float:
-        """When the next token or grant expires; infinity: never."""
+        """Return when the next token or grant expires. Infinity if none does."""
         return next_expiry((*self._tokens.unrevoked(), *self._grants.all()), now)
 
     def inactive_users(self) -> frozenset[str]:
-        """Users whose tasks may not run."""
+        """Return the users whose tasks may not run."""
         return frozenset(user.name for user in self._users.values() if not user.active)
 
     async def create_user(self, user: User) -> User:
-        """Raises Conflict when the name is taken."""
-        async with self._writing:
+        """Add a user. Raises Conflict if the name is taken."""
+        async with self._write_lock:
             if user.name in self._users:
                 raise Conflict(f"there is a user {user.name!r} already", reason="NAME_TAKEN")
             return await self._save_user(user)
 
     async def update_user(self, user: User) -> User:
-        """Replace all but name and time of creation. The last active admin stays one."""
-        async with self._writing:
+        """Replace a user except for the name and the time of creation. Raises Conflict for the last active admin."""
+        async with self._write_lock:
             user = replace(user, created_at=self.user(user.name).created_at)
             others = [u for u in self._users.values() if u.name != user.name]
             if not any(u.active and u.role is Role.ADMIN for u in [*others, user]):
@@ -174,12 +175,12 @@ class Directory:
         return user
 
     def grants(self) -> tuple[Grant, ...]:
-        """All grants by subject and right, including expired ones."""
+        """Return all grants by subject and right, including expired ones."""
         return self._grants.all()
 
     async def grant(self, grant: Grant) -> Grant:
         """Grant a right, or change its expiry."""
-        async with self._writing:
+        async with self._write_lock:
             await self._store.save_record(grant)
             self._grants.put(grant)
         self.check()
@@ -188,7 +189,7 @@ class Directory:
 
     async def revoke(self, subject: str, subject_is_group: bool, right: str) -> None:
         """Revoke a grant. Raises NotFound."""
-        async with self._writing:
+        async with self._write_lock:
             grant = Grant(subject, subject_is_group, right)
             if not await self._store.delete_record(grant):
                 raise NotFound(
@@ -200,25 +201,25 @@ class Directory:
     # quotas and shares
 
     def quota_rows(self, now: float) -> tuple[QuotaRow, ...]:
-        """The quotas that apply now, of all users."""
+        """Return the quotas that apply now to all users."""
         rows = self._quotas.by_user(now)
         return tuple(row for name in sorted(rows) for row in rows[name])
 
     def share_rows_of(self, user: str) -> tuple[ShareRow, ...]:
-        """The shares that count a user's tasks."""
+        """Return the shares to which a user belongs."""
         return tuple(row for row in self.share_rows() if user in row.users)
 
     def quota_rows_of(self, user: str, now: float) -> tuple[QuotaRow, ...]:
-        """The quotas that apply to one user now."""
+        """Return the quotas that apply now to one user."""
         return self._quotas.by_user(now).get(user, ())
 
     def quotas(self) -> tuple[Quota, ...]:
-        """All quotas by subject, group and level, including expired ones."""
+        """Return all quotas by subject, group and level, including expired ones."""
         return self._quotas.all()
 
     async def set_quota(self, quota: Quota) -> Quota:
-        """Set or replace one row."""
-        async with self._writing:
+        """Add or replace a quota."""
+        async with self._write_lock:
             await self._store.save_quota(quota)
             self._quotas.put(quota)
             self._changed()
@@ -227,32 +228,32 @@ class Directory:
     async def delete_quota(
         self, subject: str, subject_is_group: bool, group: str, priority: Priority
     ) -> None:
-        """Remove one row. Raises NotFound."""
-        async with self._writing:
+        """Delete a quota. Raises NotFound."""
+        async with self._write_lock:
             if not await self._store.delete_quota(subject, subject_is_group, group, priority):
                 raise NotFound(f"{subject} has no quota in group {group} at {priority.name}")
             self._quotas.remove(Quota(subject, subject_is_group, group, priority, 0))
             self._changed()
 
     def share_rows(self) -> tuple[ShareRow, ...]:
-        """Every share with its users, by user group and node group."""
+        """Return every share with its users, by user group and node group."""
         return self._shares.with_users()
 
     def shares(self) -> tuple[Share, ...]:
-        """All shares, by user group and node group."""
+        """Return all shares by user group and node group."""
         return self._shares.all()
 
     async def set_share(self, share: Share) -> Share:
-        """Set or replace one."""
-        async with self._writing:
+        """Add or replace a share."""
+        async with self._write_lock:
             await self._store.save_record(share)
             self._shares.put(share)
             self._changed()
         return share
 
     async def delete_share(self, user_group: str, group: str) -> None:
-        """Remove one. Raises NotFound."""
-        async with self._writing:
+        """Delete a share. Raises NotFound."""
+        async with self._write_lock:
             share = Share(user_group, group)
             if not await self._store.delete_record(share):
                 raise NotFound(
@@ -264,15 +265,15 @@ class Directory:
     # tokens
 
     def tokens_of(self, user: str) -> tuple[Token, ...]:
-        """Tokens that act as a user or that the user holds, newest first."""
-        return self._tokens.of(user)
+        """Return the tokens that act as a user or that the user holds, newest first."""
+        return self._tokens.find_by_user(user)
 
     def tokens_with(self, scope: TokenScope) -> tuple[Token, ...]:
-        """Tokens of a scope that were not revoked."""
+        """Return the tokens of a scope that were not revoked."""
         return tuple(token for token in self._tokens.unrevoked() if token.scope is scope)
 
     def token(self, token_id: int) -> Token:
-        """One token. Raises NotFound."""
+        """Return a token. Raises NotFound."""
         return self._tokens.get(token_id)
 
     async def create_token(
@@ -285,26 +286,29 @@ class Directory:
         expires_at: float | None = None,
         holder: str = "",
     ) -> tuple[Token, str]:
-        """A new token and its secret, which cannot be read again. `holder`: who gets it to act as the user."""
+        """Create a token and return it with its secret, which cannot be read again.
+
+        `holder` is the user who gets the token to act as `user`.
+        """
         secret = token_rules.new_secret()
         new = Token(
             0,
             self.user(user).name,
             scope,
-            token_rules.digest(secret),
+            token_rules.digest_secret(secret),
             description,
             now,
             expires_at,
             holder="" if holder in ("", user) else self.user(holder).name,
         )
-        async with self._writing:
-            made = self._tokens.put(await self._store.create_token(new))
-        self.on_expiry(made.expires_at)
-        return made, secret
+        async with self._write_lock:
+            token = self._tokens.put(await self._store.create_token(new))
+        self.on_expiry(token.expires_at)
+        return token, secret
 
     async def revoke_token(self, token_id: int) -> Token:
-        """Make it invalid at once; twice is not an error."""
-        async with self._writing:
+        """Make a token invalid at once. It is not an error if it already is."""
+        async with self._write_lock:
             revoked = replace(self.token(token_id), revoked=True)
             await self._store.save_token(revoked)
             self._tokens.put(revoked)
@@ -312,14 +316,14 @@ class Directory:
         return revoked
 
     async def delete_token(self, token_id: int) -> None:
-        """Make it invalid at once, and delete it."""
-        async with self._writing:
+        """Make a token invalid at once, and delete it."""
+        async with self._write_lock:
             await self._store.delete_token(token_id)
             self._tokens.remove(token_id)
         self.check()
 
     async def bootstrap(self, admin: str, now: float, groups: Sequence[str] = ()) -> str | None:
-        """On the first start, create the first admin and return a token; None if there are users already."""
+        """Create the first admin on the first start, and return a token. Return None if there are users already."""
         if self._users and self._tokens:
             return None
         if admin not in self._users:

@@ -1,6 +1,6 @@
-"""Rights, quotas and shares in memory, and which of them apply to each user.
+"""Indexes rights, quotas and shares, and computes which of them apply to each user.
 
-Each index keeps its rows by key, and caches what follows from them until a row or a user changes, or a row expires.
+Each index keeps its rows by key. It caches the computed result until a row or a user changes, or a row expires.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ SubjectRow = TypeVar("SubjectRow", bound=ForSubject)
 
 
 def next_expiry(rows: Iterable[Expiring], now: float) -> float:
-    """When the next of them expires; infinity: never."""
+    """Return when the next of the rows expires. Infinity if none does."""
     times = (row.expires_at for row in rows if row.expires_at is not None)
     return min((time for time in times if time > now), default=float("inf"))
 
 
 class RowIndex(Generic[Row]):
-    """Rows by key."""
+    """Rows by key, with a cache that subclasses derive from them."""
 
     def __init__(self, key: Callable[[Row], Any]) -> None:
         self._key = key
         self._rows: dict[Any, Row] = {}
 
     def put(self, new: Row) -> None:
-        """Set or replace one row."""
+        """Add or replace a row."""
         self._rows[self._key(new)] = new
         self.invalidate()
 
     def remove(self, old: Row) -> None:
-        """Remove the row of the same key."""
+        """Remove the row with the same key."""
         self._rows.pop(self._key(old), None)
         self.invalidate()
 
     def invalidate(self) -> None:
-        """A row or a user has changed: drop the cache."""
+        """Drop the cache after a change of a row or a user."""
         raise NotImplementedError
 
     def all(self) -> tuple[Row, ...]:
-        """All rows by key, including expired ones."""
+        """Return all rows by key, including expired ones."""
         return tuple(self._rows[key] for key in sorted(self._rows))
 
 
@@ -77,24 +77,24 @@ class SubjectIndex(RowIndex[SubjectRow]):
         self._by_subject: dict[tuple[str, bool], dict[Any, SubjectRow]] = {}
 
     def put(self, new: SubjectRow) -> None:
-        """Set or replace one row."""
+        """Add or replace a row."""
         rows = self._by_subject.setdefault((new.subject, new.subject_is_group), {})
         rows[self._key(new)] = new
         super().put(new)
 
     def remove(self, old: SubjectRow) -> None:
-        """Remove the row of the same key."""
+        """Remove the row with the same key."""
         self._by_subject.get((old.subject, old.subject_is_group), {}).pop(self._key(old), None)
         super().remove(old)
 
     def of_user(self, user: User) -> Iterator[SubjectRow]:
-        """The rows of the user and of the user's groups, including expired ones."""
+        """Yield the rows of the user and of the user's groups, including expired ones."""
         for subject in ((user.name, False), *((group, True) for group in user.groups)):
             yield from self._by_subject.get(subject, {}).values()
 
 
 class GrantIndex(SubjectIndex[Grant]):
-    """Granted rights, and a cache of the rights that each user has now: every call asks for them."""
+    """Granted rights, with a cache of the current rights of each user, which every call needs."""
 
     def __init__(self) -> None:
         super().__init__(lambda grant: (grant.subject, grant.subject_is_group, grant.right))
@@ -105,11 +105,11 @@ class GrantIndex(SubjectIndex[Grant]):
         self._valid_until = 0.0
 
     def with_rights(self, user: User, now: float) -> User:
-        """The user with all rights that are valid now."""
+        """Return the user with all rights that are valid now."""
         return with_rights(user, self.of_user(user), now)
 
     def cached_with_rights(self, user: User, now: float) -> User:
-        """The same, from the cache; only for users as they are stored."""
+        """Return the same from the cache. The user must be equal to the stored one."""
         if now >= self._valid_until:
             self._users = {}
             self._valid_until = next_expiry(self._rows.values(), now)
@@ -120,13 +120,13 @@ class GrantIndex(SubjectIndex[Grant]):
 
 
 def with_rights(user: User, grants: Iterable[Grant], now: float) -> User:
-    """The user with the rights of the account, of the user's grants and of the groups' grants."""
+    """Return the user with the rights of the account, and of the grants to the user and the user's groups."""
     granted = {grant.right for grant in grants if _applies(grant, user, now)}
     return replace(user, rights=tuple(sorted({*user.rights, *granted})))
 
 
 class QuotaIndex(SubjectIndex[Quota]):
-    """Quotas, and a cache of the quotas that apply to each user now."""
+    """Quotas, with a cache of the quotas that apply now to each user."""
 
     def __init__(self, users: Mapping[str, User]) -> None:
         super().__init__(
@@ -140,7 +140,7 @@ class QuotaIndex(SubjectIndex[Quota]):
         self._valid_until = 0.0
 
     def by_user(self, now: float) -> Mapping[str, tuple[QuotaRow, ...]]:
-        """The quotas that apply now, by user."""
+        """Return the quotas that apply now, by user."""
         if now >= self._valid_until:
             users = self._users.values()
             self._by_user = {u.name: effective_quotas(u, self.of_user(u), now) for u in users}
@@ -149,10 +149,10 @@ class QuotaIndex(SubjectIndex[Quota]):
 
 
 def effective_quotas(user: User, quotas: Iterable[Quota], now: float) -> tuple[QuotaRow, ...]:
-    """The quotas that apply to a user now, by node group and level.
+    """Return the quotas that apply now to a user, by node group and level.
 
-    A quota of the user overrides those of the user's groups. Of several groups the largest quota counts, but at AUTO,
-    which limits all levels together, the smallest.
+    A quota of the user overrides those of the user's groups. Of the quotas of several groups the largest one counts.
+    At AUTO, which limits all levels together, the smallest one counts.
     """
     of_user: dict[tuple[str, Priority], int] = {}
     of_groups: dict[tuple[str, Priority], int] = {}
@@ -178,7 +178,7 @@ def _applies(row: Grant | Quota, user: User, now: float) -> bool:
 
 
 class ShareIndex(RowIndex[Share]):
-    """Shares, and a cache of the shares with their users."""
+    """Shares, with a cache of the shares and their users."""
 
     def __init__(self, users: Mapping[str, User]) -> None:
         super().__init__(lambda share: (share.user_group, share.group))
@@ -189,7 +189,7 @@ class ShareIndex(RowIndex[Share]):
         self._with_users = None
 
     def with_users(self) -> tuple[ShareRow, ...]:
-        """See `shares_with_users`."""
+        """Return `shares_with_users` from the cache."""
         if self._with_users is None:
             self._with_users = shares_with_users(self._users.values(), self._rows)
         return self._with_users
@@ -198,17 +198,17 @@ class ShareIndex(RowIndex[Share]):
 def shares_with_users(
     users: Iterable[User], shares: Mapping[ShareKey, Share]
 ) -> tuple[ShareRow, ...]:
-    """Every share with its users, by key; also shares without users, because weights and sums include them.
+    """Return every share with its users, by key. Shares without users are included: they count for weights and sums.
 
-    In each node group a user belongs to the share of the first of the user's groups that has one there.
+    In each node group a user belongs to the share of the first of the user's groups that has a share there.
     """
     members: dict[ShareKey, set[str]] = {key: set() for key in shares}
     groups = {share.group for share in shares.values()}
     for user in users:
         for group in groups:
-            found = next((name for name in user.groups if (name, group) in shares), None)
-            if found is not None:
-                members[found, group].add(user.name)
+            user_group = next((name for name in user.groups if (name, group) in shares), None)
+            if user_group is not None:
+                members[user_group, group].add(user.name)
     return tuple(_share_row(shares[key], members[key]) for key in sorted(shares))
 
 

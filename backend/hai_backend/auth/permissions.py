@@ -1,4 +1,4 @@
-"""What a caller may do. Pure. The table of calls is api/server/methods.py."""
+"""Decides what a caller may do. Pure. api/server/methods.py lists the permissions that each call needs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hai_backend.domain.errors import Denied
 from hai_backend.domain.spec import TaskSpec, TaskType
 from hai_backend.domain.task import Task
 
-_ROLES = {Role.USER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
-_OVER_ACCOUNTS = frozenset({Right.MANAGE_USERS, Right.MANAGE_QUOTAS, Right.MANAGE_TOKENS})
-_OVER_OTHERS = _OVER_ACCOUNTS | {
+_ROLE_RANKS = {Role.USER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
+_ACCOUNT_RIGHTS = frozenset({Right.MANAGE_USERS, Right.MANAGE_QUOTAS, Right.MANAGE_TOKENS})
+_MANAGEMENT_RIGHTS = _ACCOUNT_RIGHTS | {
     Right.MANAGE_TASKS,
     Right.MANAGE_NODES,
     Right.MANAGE_STORAGE,
     Right.MANAGE_IMAGES,
 }
-_SCOPES = {
+_SCOPE_RANKS = {
     TokenScope.READ: 0,
     TokenScope.SUBMIT: 1,
     TokenScope.CONTAINER: 1,
@@ -34,7 +34,7 @@ class Identity:
     user: User
     scope: TokenScope = TokenScope.ALL
     token_id: int = 0
-    holder: str = ""  # who acts as the user; empty: the user
+    holder: str = ""  # the other user who acts as this user; empty if nobody does
 
     @property
     def name(self) -> str:
@@ -42,68 +42,68 @@ class Identity:
 
     @property
     def actor(self) -> str:
-        """The name for the audit log."""
+        """The name in the audit log."""
         return f"{self.holder} as {self.name}" if self.holder else self.name
 
     @property
     def operates(self) -> bool:
-        """May read the resources of all users."""
-        return _ROLES[self.user.role] >= _ROLES[Role.OPERATOR]
+        """Whether the caller may read the resources of all users."""
+        return _ROLE_RANKS[self.user.role] >= _ROLE_RANKS[Role.OPERATOR]
 
     @property
     def oversees_tasks(self) -> bool:
-        """May read and change the tasks of all users."""
+        """Whether the caller may read and change the tasks of all users."""
         return self.has_right(Right.MANAGE_TASKS)
 
     @property
     def administers(self) -> bool:
-        """May read all users and tokens."""
+        """Whether the caller may read all users and tokens."""
         return self.user.role is Role.ADMIN
 
     def has_right(self, right: str) -> bool:
-        """Whether the caller has a right. Operators and admins have all rights but those over accounts."""
-        return right in self.user.rights or (self.operates and right not in _OVER_ACCOUNTS)
+        """Say whether the caller has a right. Operators and admins have all rights except those over accounts."""
+        return right in self.user.rights or (self.operates and right not in _ACCOUNT_RIGHTS)
 
     def arguments(self, right: Right) -> tuple[str, ...]:
-        """The arguments of the caller's rights of one kind: `4` for `ports:4`."""
-        begin = f"{right}:"
-        return tuple(r.removeprefix(begin) for r in self.user.rights if r.startswith(begin))
+        """Return the arguments of the caller's rights of one kind: `4` for the right `ports:4`."""
+        prefix = f"{right}:"
+        return tuple(r.removeprefix(prefix) for r in self.user.rights if r.startswith(prefix))
 
 
-def within(scope: TokenScope, user: User) -> User:
-    """The user as limited by a token: with that of a dev container, the role USER without rights over others."""
+def limit_to_scope(user: User, scope: TokenScope) -> User:
+    """Return the user with the permissions of a token. A dev container gets the role USER without management rights."""
     if scope is not TokenScope.CONTAINER:
         return user
-    rights = tuple(right for right in user.rights if right not in _OVER_OTHERS)
+    rights = tuple(right for right in user.rights if right not in _MANAGEMENT_RIGHTS)
     return replace(user, role=Role.USER, rights=rights)
 
 
-def admit(
+def require_permission(
     identity: Identity, scope: TokenScope, role: Role, call: str, right: Right | None = None
 ) -> None:
     """Raise Denied unless the scope, and the role or the right, permit `call`."""
-    if _SCOPES[identity.scope] < _SCOPES[scope]:
+    if _SCOPE_RANKS[identity.scope] < _SCOPE_RANKS[scope]:
         raise Denied(
             f"{call} needs a token of scope {scope}; this one has scope {identity.scope}",
             reason="SCOPE_TOO_SMALL",
         )
-    if _ROLES[identity.user.role] < _ROLES[role] and right not in identity.user.rights:
-        instead = f" or the right {right}" if right else ""
+    if _ROLE_RANKS[identity.user.role] < _ROLE_RANKS[role] and right not in identity.user.rights:
+        alternative = f" or the right {right}" if right else ""
         raise Denied(
-            f"{call} is for the role {role}{instead}; {identity.name} is {identity.user.role}",
+            f"{call} is for the role {role}{alternative}; {identity.name} is {identity.user.role}",
             reason="ROLE_TOO_LOW",
         )
 
 
-def sees(identity: Identity, task: Task, owner_groups: tuple[str, ...]) -> bool:
-    """Whether a task is the caller's or shared with a group of the caller, or the caller oversees all tasks."""
+def can_see_task(identity: Identity, task: Task, owner_groups: tuple[str, ...]) -> bool:
+    """Say whether the caller owns a task, oversees all tasks, or is in a group with which the task is shared."""
     if identity.oversees_tasks or task.user == identity.name:
         return True
     shared = task.spec.options.shared_in_group
     return shared and not set(owner_groups).isdisjoint(identity.user.groups)
 
 
-def require_steering(identity: Identity, task: Task) -> None:
+def require_may_modify(identity: Identity, task: Task) -> None:
     """Raise Denied unless the caller may change a task that is visible to them."""
     if task.user == identity.name:
         return
@@ -124,7 +124,7 @@ def require_reach(identity: Identity, owner: str, resource: str) -> None:
 
 
 def require_oneself(identity: Identity, spec: TaskSpec, action: str) -> None:
-    """Raise Denied if somebody acts as the user in a dev container, which holds the user's own token."""
+    """Raise Denied if another user acts as the user in a dev container, because it contains a token of the user."""
     if identity.holder and spec.task_type is TaskType.JUPYTER:
         raise Denied(f"{action} is for {identity.name} alone, not for {identity.actor}")
 
@@ -136,25 +136,33 @@ def require_self_or_admin(identity: Identity, user: str, resource: str) -> None:
 
 
 def lost_permissions(before: Identity, now: Identity) -> str:
-    """The role, rights and groups that the caller has lost; empty: none."""
+    """Return the role, rights and groups that the caller has lost. Empty if there are none."""
     old, new = before.user, now.user
-    if _ROLES[new.role] < _ROLES[old.role]:
+    if _ROLE_RANKS[new.role] < _ROLE_RANKS[old.role]:
         return f"the role {old.role}"
-    missing = [*set(old.rights) - set(new.rights), *set(old.groups) - set(new.groups)]
-    return ", ".join(sorted(missing))
+    lost = [*set(old.rights) - set(new.rights), *set(old.groups) - set(new.groups)]
+    return ", ".join(sorted(lost))
 
 
-def exceeds(other: User, identity: Identity) -> str:
-    """What `other` may do and the caller may not; empty: nothing. So no right lets its holder gain more."""
+def find_excess(other: User, identity: Identity) -> str:
+    """Return the permissions of another account that the caller lacks. Empty if there are none.
+
+    Callers may not change such accounts. Otherwise they could give themselves more permissions.
+    """
     if identity.administers:
         return ""
-    if _ROLES[other.role] > _ROLES[Role.USER]:
+    if _ROLE_RANKS[other.role] > _ROLE_RANKS[Role.USER]:
         return f"the role {other.role}"
     return ", ".join(right for right in other.rights if right not in identity.user.rights)
 
 
-def beyond(before: User, user: User, used_uids: Collection[int], identity: Identity) -> str:
-    """What of a change of an account the caller may not grant; empty: nothing. `used_uids`: those of other accounts."""
+def find_ungrantable(
+    before: User, user: User, used_uids: Collection[int], identity: Identity
+) -> str:
+    """Return the part of a change of an account that the caller may not make. Empty if there is none.
+
+    `used_uids` are the uids of other accounts.
+    """
     if identity.administers:
         return ""
     groups = sorted({*user.groups} - {*before.groups} - {*identity.user.groups})

@@ -1,4 +1,4 @@
-"""Bearer tokens of users, and run tokens of agents.
+"""Makes and checks the bearer tokens of users and the run tokens of agents.
 
 Only the SHA-256 of a user's secret is stored. A secret has 256 random bits, so a plain hash is enough: it cannot be
 guessed, and a lookup by hash leaks nothing. A run token is valid for one rank of one run, and is not stored.
@@ -19,17 +19,17 @@ PREFIX = "hai_"
 
 
 def new_secret() -> str:
-    """A new secret; its owner sees it once."""
+    """Return a new random secret. Its owner sees it once."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
-def digest(secret: str) -> str:
-    """What is stored of a secret."""
+def digest_secret(secret: str) -> str:
+    """Return the hash that is stored instead of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def bearer(header: str | None) -> str:
-    """The secret in an `authorization` header. Raises Unauthenticated."""
+def parse_bearer(header: str | None) -> str:
+    """Return the secret in an `authorization` header. Raises Unauthenticated."""
     if not header:
         raise Unauthenticated("the call carries no token; run `hai init` or set HAI_TOKEN")
     scheme, _, secret = header.partition(" ")
@@ -38,8 +38,8 @@ def bearer(header: str | None) -> str:
     return secret.strip()
 
 
-def check(token: Token, now: float) -> None:
-    """Raise Unauthenticated, each cause with its own reason, unless the token is good now."""
+def require_valid(token: Token, now: float) -> None:
+    """Raise Unauthenticated, with the cause as reason, unless the token is valid now."""
     if token.revoked:
         raise Unauthenticated(
             f"token {token.id} of {token.user} has been revoked; make a new one with `hai token create`",
@@ -54,12 +54,12 @@ def check(token: Token, now: float) -> None:
 
 
 def run_token(secret: bytes, task_id: int, run: int, rank: int) -> str:
-    """The token of a rank; `secret` is the server's."""
+    """Return the token of a rank. `secret` is the secret of the server."""
     return hmac.new(secret, f"{task_id}-{run}-{rank}".encode(), hashlib.sha256).hexdigest()
 
 
 def is_run_token(secret: bytes, task_id: int, run: int, rank: int, token: str) -> bool:
-    """Whether `token` is the token of that rank; compares in constant time."""
+    """Say whether `token` is the token of a rank. Compares in constant time."""
     return hmac.compare_digest(run_token(secret, task_id, run, rank).encode(), token.encode())
 
 
@@ -76,7 +76,7 @@ class Keyring:
         self._by_user: dict[str, dict[int, Token]] = {}
 
     def put(self, token: Token) -> Token:
-        """Set or replace one."""
+        """Add or replace a token."""
         self._tokens[token.id] = token
         self._by_digest[token.secret_sha256] = token.id
         for name in _users_of(token):
@@ -84,7 +84,7 @@ class Keyring:
         return token
 
     def remove(self, token_id: int) -> None:
-        """Remove one, if it exists."""
+        """Remove a token if it exists."""
         token = self._tokens.pop(token_id, None)
         if token is not None:
             del self._by_digest[token.secret_sha256]
@@ -94,27 +94,25 @@ class Keyring:
     def __bool__(self) -> bool:
         return bool(self._tokens)
 
-    def of_secret(self, secret: str) -> Token | None:
-        """The token of a secret."""
-        return self._tokens.get(self._by_digest.get(digest(secret), -1))
+    def find_by_secret(self, secret: str) -> Token | None:
+        return self._tokens.get(self._by_digest.get(digest_secret(secret), -1))
 
     def find(self, token_id: int) -> Token | None:
-        """The token of an id, or None."""
         return self._tokens.get(token_id)
 
     def get(self, token_id: int) -> Token:
-        """The token of an id. Raises NotFound."""
+        """Return a token. Raises NotFound."""
         token = self.find(token_id)
         if token is None:
             raise NotFound(f"there is no token {token_id}")
         return token
 
     def unrevoked(self) -> Iterator[Token]:
-        """Tokens that were not revoked, including expired ones."""
+        """Return the tokens that were not revoked, including expired ones."""
         return (token for token in self._tokens.values() if not token.revoked)
 
-    def of(self, user: str) -> tuple[Token, ...]:
-        """Tokens that act as a user or that the user holds, newest first."""
+    def find_by_user(self, user: str) -> tuple[Token, ...]:
+        """Return the tokens that act as a user or that the user holds, newest first."""
         return tuple(reversed(self._by_user.get(user, {}).values()))
 
 

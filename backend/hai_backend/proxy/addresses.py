@@ -40,21 +40,21 @@ class Addresses:
         return self.scheme == "https"
 
     def origin(self, task_id: int, service: str) -> str:
-        """Returns scheme, host and port of a service. Empty name: the main one."""
+        """Return scheme, host and port of a service. Empty name: the main one."""
         label = f"{service}-t{task_id}" if service else f"t{task_id}"
         host = self.domain if self.by_path else f"{label}.{self.domain}"
         return f"{self.scheme}://{host}{self.port}"
 
     def url(self, task_id: int, service: str) -> str:
-        """Returns the URL of a service."""
+        """Return the URL of a service."""
         return f"{self.origin(task_id, service)}{self.base_url(task_id, service)}"
 
     def base_url(self, task_id: int, service: str) -> str:
-        """Returns the base path of a service, which the service must know."""
+        """Return the base path of a service, which the service must know."""
         return f"/t/{task_id}/{service or MAIN_SERVICE}/" if self.by_path else "/"
 
     def parse(self, host: str, path: str) -> Target | None:
-        """Parses the host (of the header, perhaps with a port) and path of a request; None if it has no target."""
+        """Parse the host (of the header, perhaps with a port) and path of a request; None if it has no target."""
         name = _host_name(host)
         if self.by_path:
             return _parse_path(path) if name == self.domain else None
@@ -66,7 +66,7 @@ class Addresses:
         return Target(int(match[2]), match[1] or "", path, "", for_proxy)
 
     def cookie_path(self, task_id: int) -> str:
-        """Returns the path to which browsers send a session's cookie."""
+        """Return the path to which browsers send a session's cookie."""
         return f"/t/{task_id}/" if self.by_path else "/"
 
 
@@ -90,7 +90,7 @@ def _parse_path(path: str) -> Target | None:
 
 
 def _host_name(host: str) -> str:
-    """Returns the host without its port, in lower case."""
+    """Return the host without its port, in lower case."""
     name, colon, port = host.rpartition(":")
     if colon and port.isdecimal():
         host = name

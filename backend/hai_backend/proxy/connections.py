@@ -34,7 +34,7 @@ class Connections:
         self._per_user: Counter[str] = Counter()
 
     def guard(self, make_protocol: Callable[[], asyncio.Protocol]) -> GuardedConnection:
-        """Registers a new, anonymous connection."""
+        """Register a new, anonymous connection."""
         connection = GuardedConnection(make_protocol(), self._limits.head_seconds, self._on_lost)
         self._anonymous[connection.inner] = connection
         if len(self._anonymous) > self._limits.max_anonymous:
@@ -43,12 +43,12 @@ class Connections:
         return connection
 
     def request_started(self, inner: object) -> None:
-        """Records that the head of a request has arrived."""
+        """Record that the head of a request has arrived."""
         if (connection := self._anonymous.get(inner)) is not None:  # type: ignore[call-overload]
             connection.request_started()
 
     def assign_user(self, inner: object, user: str) -> bool:
-        """Assigns a connection to the user of its session. Returns False, and changes nothing, at the user's limit."""
+        """Assign a connection to the user of its session. Returns False, and changes nothing, at the user's limit."""
         assert isinstance(inner, asyncio.Protocol)
         if self._owners.get(inner) == user:
             return True
@@ -113,6 +113,6 @@ class GuardedConnection(asyncio.Protocol):
             self._transport.abort()
 
     def on_closed(self) -> None:
-        """Cleans up when the connection ends or its handshake fails. May be called twice."""
+        """Clean up when the connection ends or its handshake fails. May be called twice."""
         self._timeout.cancel()
         self._on_lost(self.inner)

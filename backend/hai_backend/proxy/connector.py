@@ -34,7 +34,7 @@ class ServiceUnreachable(OSError):
 
 
 def internal_host(key: RankKey, service: str) -> str:
-    """Returns the internal host name of a service of a rank, so that each run has connection pools of its own."""
+    """Return the internal host name of a service of a rank, so that each run has connection pools of its own."""
     return f"{key}.{service}.rank"
 
 
@@ -102,13 +102,13 @@ class TunnelTransport(asyncio.Transport):
             self._protocol.pause_writing()
 
     def close(self) -> None:
-        """Closes after pending data have been sent."""
+        """Close after pending data have been sent."""
         self._closing = True
         self._write_requested.set()
         self._reading.set()
 
     def abort(self) -> None:
-        """Closes without sending pending data."""
+        """Close without sending pending data."""
         self._outgoing.clear()
         self.close()
 
@@ -186,7 +186,7 @@ class TunnelTransport(asyncio.Transport):
             self._protocol.resume_writing()
 
     def _finish(self) -> None:
-        """Ends the transport once, whichever side ends first."""
+        """End the transport once, whichever side ends first."""
         self._closing = True
         if self._tasks:
             tasks, self._tasks = self._tasks, []

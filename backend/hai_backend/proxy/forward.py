@@ -45,7 +45,7 @@ class ForwardedRequest:
 
 
 def is_websocket(request: web.Request) -> bool:
-    """Tells whether the request is a websocket handshake."""
+    """Say whether the request is a websocket handshake."""
     return (
         request.method == "GET"
         and request.headers.get("Upgrade", "").lower() == "websocket"
@@ -56,7 +56,7 @@ def is_websocket(request: web.Request) -> bool:
 async def forward_request(
     session: aiohttp.ClientSession, forward: ForwardedRequest, set_cookie: str, body_seconds: float
 ) -> web.StreamResponse:
-    """Forwards a request and returns the service's response. Raises ClientError without a response, or BodyTimeout."""
+    """Forward a request and returns the service's response. Raises ClientError without a response, or BodyTimeout."""
     request = forward.request
     body = _Body(request, body_seconds)
     try:
@@ -115,7 +115,7 @@ async def forward_websocket(
     on_open: Any,
     heartbeat: float = HEARTBEAT_SECONDS,
 ) -> web.StreamResponse:
-    """Forwards a websocket, message by message, until one side closes. Raises ClientError when the handshake fails.
+    """Forward a websocket, message by message, until one side closes. Raises ClientError when the handshake fails.
 
     `on_open` is entered with the browser's side, so that it can be closed from outside. Each side is pinged every
     `heartbeat` seconds: nothing in between closes a quiet connection, and a vanished side is noticed after 1.5
@@ -145,7 +145,7 @@ async def forward_websocket(
 
 
 async def _relay(browser: web.WebSocketResponse, service: aiohttp.ClientWebSocketResponse) -> None:
-    """Copies messages in both directions, and passes the close code of the first side to the other."""
+    """Copy messages in both directions, and passes the close code of the first side to the other."""
     tasks = {
         asyncio.ensure_future(_copy_messages(browser, service)),
         asyncio.ensure_future(_copy_messages(service, browser)),
@@ -174,7 +174,7 @@ def _close_code(code: int | None) -> int:
 
 
 def new_client(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
-    """Creates a client without cookies, redirects, decompression, or a limit on a service's response time."""
+    """Create a client without cookies, redirects, decompression, or a limit on a service's response time."""
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),

@@ -28,7 +28,7 @@ _TRUSTED_SITES = ("same-origin", "none")
 def to_service(
     headers: HEADERS, connection: str, host: str, scheme: str, user: str, cookie: str
 ) -> list[tuple[str, str]]:
-    """Returns the headers for a service: the browser's without hop-by-hop headers, credentials, and the proxy's own."""
+    """Return the headers for a service: the browser's without hop-by-hop headers, credentials, and the proxy's own."""
     connection_headers = _connection_headers(connection)
     passed = [(n, v) for n, v in headers if _is_forwarded(_normalize(n), connection_headers)]
     if others := "; ".join(_other_cookies(headers, cookie)):
@@ -43,7 +43,7 @@ def to_service(
 
 
 def _normalize(name: str) -> str:
-    """Normalizes a name, since many servers do not distinguish `X_Hai_User` from `X-Hai-User` (WSGI, CGI)."""
+    """Normalize a name, since many servers do not distinguish `X_Hai_User` from `X-Hai-User` (WSGI, CGI)."""
     return name.lower().replace("_", "-")
 
 
@@ -59,7 +59,7 @@ def _is_forwarded(name: str, connection_headers: frozenset[str]) -> bool:
 
 
 def to_browser(headers: HEADERS, connection: str, cookie: str) -> Iterator[tuple[str, str]]:
-    """Returns the headers for a browser. A service may set cookies for its own host only, and never the proxy's."""
+    """Return the headers for a browser. A service may set cookies for its own host only, and never the proxy's."""
     connection_headers = _connection_headers(connection)
     for name, value in headers:
         lower_name = name.lower()
@@ -91,7 +91,7 @@ def _host_only_cookie(value: str, own_cookie: str) -> str | None:
 
 
 def cookie_value(header: str, name: str) -> str:
-    """Returns a cookie of a request; empty if it has none, or several of that name, which only an attack has."""
+    """Return a cookie of a request; empty if it has none, or several of that name, which only an attack has."""
     found = [
         value.strip()
         for pair in header.split(";")
@@ -102,7 +102,7 @@ def cookie_value(header: str, name: str) -> str:
 
 
 def is_cross_origin(headers: Mapping[str, str], own_origin: str, method: str) -> bool:
-    """Tells whether a page of another origin sent this request; to browsers, all containers are one site."""
+    """Say whether a page of another origin sent this request; to browsers, all containers are one site."""
     origin = headers.get("Origin")
     if origin is not None and origin != own_origin:
         return True
@@ -112,13 +112,13 @@ def is_cross_origin(headers: Mapping[str, str], own_origin: str, method: str) ->
 
 
 def _is_link(headers: Mapping[str, str], method: str) -> bool:
-    """Tells whether a link was followed, which other origins may cause. A frame in their page could capture clicks."""
+    """Say whether a link was followed, which other origins may cause. A frame in their page could capture clicks."""
     is_document = headers.get("Sec-Fetch-Dest", "document") == "document"
     return headers.get("Sec-Fetch-Mode") == "navigate" and is_document and method in ("GET", "HEAD")
 
 
 def set_cookie(name: str, value: str, path: str, seconds: int, *, secure: bool) -> str:
-    """Builds the header of a cookie that scripts cannot read and that is sent to this host only. Raises ValueError."""
+    """Build the header of a cookie that scripts cannot read and that is sent to this host only. Raises ValueError."""
     cookie: SimpleCookie = SimpleCookie()
     try:
         cookie[name] = value

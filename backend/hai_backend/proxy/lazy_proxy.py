@@ -51,7 +51,7 @@ class Facade:
         return f"{origin}{path}{PROXY_PREFIX}/login?{urlencode(query)}"
 
     async def receive(self, connection: socket.socket) -> None:
-        """Serves one connection of a browser."""
+        """Serve one connection of a browser."""
         async with self._start_lock:
             if self._server is None:
                 from hai_backend.proxy.server import ProxyServer
@@ -60,11 +60,11 @@ class Facade:
         await self._server.receive(connection)
 
     def check(self) -> None:
-        """Checks open connections after a change of permissions."""
+        """Check open connections after a change of permissions."""
         if self._server is not None:
             self._server.check()
 
     async def close(self) -> None:
-        """Closes all connections; browsers reconnect."""
+        """Close all connections; browsers reconnect."""
         if self._server is not None:
             await self._server.close()

@@ -47,15 +47,15 @@ class Listener:
         self._accept_task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Starts to accept connections."""
+        """Start to accept connections."""
         self._accept_task = asyncio.ensure_future(self._accept())
 
     def set_receiver(self, receive: Receive) -> None:
-        """Passes new connections to this function from now on."""
+        """Pass new connections to this function from now on."""
         self._receive = receive
 
     def close(self) -> None:
-        """Stops accepting connections."""
+        """Stop accepting connections."""
         if self._accept_task is not None:
             self._accept_task.cancel()
         for task in self._work:
@@ -124,7 +124,7 @@ def _enable_keepalive(connection: socket.socket) -> None:
 
 
 def forward_to(host: str, port: int, own_host: str) -> Receive:
-    """Returns a receiver that forwards connections to the leader's proxy. `own_host`: where this server listens."""
+    """Return a receiver that forwards connections to the leader's proxy. `own_host`: where this server listens."""
 
     async def receive(connection: socket.socket) -> None:
         if await _is_own_address(
@@ -152,7 +152,7 @@ def forward_to(host: str, port: int, own_host: str) -> Receive:
 
 
 async def _is_own_address(host: str, port: int, own_host: str) -> bool:
-    """Tells whether that address leads to our own listener, which has the same port."""
+    """Say whether that address leads to our own listener, which has the same port."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     family, kind, protocol, _, address = found[0]
     with socket.socket(family, kind, protocol) as probe:

@@ -34,7 +34,7 @@ class Login:
         return _SECURE_COOKIE if is_host_only else _COOKIE
 
     def session(self, request: web.Request) -> str:
-        """Returns the session of a request; empty if there is none."""
+        """Return the session of a request; empty if there is none."""
         return cookie_value("; ".join(request.headers.getall("Cookie", [])), self.cookie)
 
     async def login(self, request: web.Request, target: Target) -> web.Response:
@@ -57,7 +57,7 @@ class Login:
         return response
 
     async def _record(self, target: Target, session: str) -> None:
-        """Records a login in the audit log."""
+        """Record a login in the audit log."""
         visitor = self._deps.sessions.visitor(target.task_id, session)
         if visitor is None:
             return
@@ -66,11 +66,11 @@ class Login:
         await store_row(self._deps.record, row)
 
     async def close(self) -> None:
-        """Records refused logins that are not recorded yet."""
+        """Record refused logins that are not recorded yet."""
         await self._refused.close()
 
     def renewal_cookie(self, target: Target, session: str) -> str:
-        """Returns the header that renews a session in the second half of its lifetime; otherwise empty."""
+        """Return the header that renews a session in the second half of its lifetime; otherwise empty."""
         renewed_session = self._deps.sessions.renew(target.task_id, session)
         return self._set_cookie(target, renewed_session) if renewed_session else ""
 

@@ -121,13 +121,13 @@ class Status:
 
 
 def language(accepts: str) -> str:
-    """Returns zh or en from Accept-Language."""
+    """Return zh or en from Accept-Language."""
     first = accepts.split(",")[0].strip().lower()
     return "zh" if first.startswith("zh") else "en"
 
 
 def texts(key: str, language_code: str, task_id: int = 0) -> tuple[str, str]:
-    """Returns title and advice of a page."""
+    """Return title and advice of a page."""
     row, index = TEXTS[key], int(language_code == "zh")
     return row[index], row[2 + index].replace("{id}", str(task_id))
 

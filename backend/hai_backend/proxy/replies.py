@@ -17,18 +17,18 @@ PRIVATE = {
 
 
 def language_of(request: web.Request) -> str:
-    """Returns the language of the browser."""
+    """Return the language of the browser."""
     return pages.language(request.headers.get("Accept-Language", ""))
 
 
 def page(request: web.Request, key: str, status: int) -> web.Response:
-    """Returns one of the static pages."""
+    """Return one of the static pages."""
     nonce = new_nonce()
     return html(pages.static_page(key, language_of(request), nonce), nonce, status, PRIVATE)
 
 
 def html(text: str, nonce: str, status: int, headers: Mapping[str, str]) -> web.Response:
-    """Returns a page on which only scripts with the nonce run."""
+    """Return a page on which only scripts with the nonce run."""
     return web.Response(
         text=text,
         status=status,
@@ -38,11 +38,11 @@ def html(text: str, nonce: str, status: int, headers: Mapping[str, str]) -> web.
 
 
 def close_after(response: web.Response) -> web.Response:
-    """Closes the connection after this response."""
+    """Close the connection after this response."""
     response.force_close()
     return response
 
 
 def new_nonce() -> str:
-    """Returns a nonce for the scripts of one page."""
+    """Return a nonce for the scripts of one page."""
     return secrets.token_urlsafe(12)

@@ -44,13 +44,13 @@ class Requests:
         self._websocket_client = forward.new_client(TunnelConnector(deps.tunnels))
 
     async def close(self) -> None:
-        """Closes the connections to services."""
+        """Close the connections to services."""
         await self._login.close()
         await self._client.close()
         await self._websocket_client.close()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Handles a request. Without a session the response does not depend on whether the task exists."""
+        """Handle a request. Without a session the response does not depend on whether the task exists."""
         self._connections.request_started(request.protocol)
         target = self._deps.addresses.parse(request.host, request.raw_path.partition("?")[0])
         if target is None:
@@ -139,7 +139,7 @@ class Requests:
 
 
 def _path(request: web.Request, target: Target, task: Task, service: str) -> str:
-    """Returns the path for the service: the public path, unless the service has its prefix removed."""
+    """Return the path for the service: the public path, unless the service has its prefix removed."""
     public_path, separator, query = request.raw_path.partition("?")
     path_for_service = (
         (target.path or "/") if web_service(task, service).rewrite_uri else public_path

@@ -46,13 +46,13 @@ class ProxyServer:
     async def start(
         cls, deps: ProxyDeps, certificates: Certificates | None, limits: ConnectionLimits
     ) -> ProxyServer:
-        """Creates a server that is ready for connections."""
+        """Create a server that is ready for connections."""
         server = cls(deps, certificates, limits)
         await server._runner.setup()
         return server
 
     async def receive(self, connection: socket.socket) -> None:
-        """Serves one connection of a browser."""
+        """Serve one connection of a browser."""
         assert self._runner.server is not None
         tls = None if self._certificates is None else self._certificates.context
         guard = self._connections.guard(self._runner.server)
@@ -68,11 +68,11 @@ class ProxyServer:
             raise
 
     async def close(self) -> None:
-        """Closes all connections; browsers reconnect."""
+        """Close all connections; browsers reconnect."""
         await self._sockets.close(_SHUTDOWN_SECONDS)
         await self._requests.close()
         await self._runner.cleanup()
 
     def check(self) -> None:
-        """Checks open connections after a change of permissions."""
+        """Check open connections after a change of permissions."""
         self._sockets.check()

@@ -28,7 +28,7 @@ class Sessions:
         self._unused: OrderedDict[str, None] = OrderedDict()
 
     def link_key(self, identity: Identity, task_id: int) -> str:
-        """Returns a key that is valid once, for a minute."""
+        """Return a key that is valid once, for a minute."""
         once = secrets.token_urlsafe(16)
         self._unused[once] = None
         while len(self._unused) > _MAX_UNUSED_LINKS:
@@ -44,7 +44,7 @@ class Sessions:
         return self._signed(_SESSION, found.user, found.token_id, task_id, SESSION_SECONDS)
 
     def renew(self, task_id: int, session: str) -> str | None:
-        """Renews a session in the second half of its lifetime; otherwise returns None."""
+        """Renew a session in the second half of its lifetime; otherwise returns None."""
         now = self._clock.now()
         found = browser_sessions.verify(self._key, _SESSION, session, now)
         if found is None or found.task_id != task_id:
@@ -54,7 +54,7 @@ class Sessions:
         return self._signed(_SESSION, found.user, found.token_id, task_id, SESSION_SECONDS)
 
     def visitor(self, task_id: int, session: str) -> Identity | None:
-        """Returns the identity of a session; None if the session or its token is no longer valid."""
+        """Return the identity of a session; None if the session or its token is no longer valid."""
         now = self._clock.now()
         found = browser_sessions.verify(self._key, _SESSION, session, now) if session else None
         if found is None or found.task_id != task_id:

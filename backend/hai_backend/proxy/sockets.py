@@ -29,7 +29,7 @@ class Sockets:
 
     @contextmanager
     def reserve(self, host: str) -> Iterator[bool]:
-        """Reserves a websocket to a service during the block. Yields False if the service has reached its limit."""
+        """Reserve a websocket to a service during the block. Yields False if the service has reached its limit."""
         self._reserved[host] += 1
         try:
             yield self._reserved[host] <= MAX_PER_SERVICE
@@ -59,7 +59,7 @@ class Sockets:
             del self._responses[response_task]
 
     def check(self) -> None:
-        """Closes those whose user is no longer allowed, after a change of permissions."""
+        """Close those whose user is no longer allowed, after a change of permissions."""
         for websocket, owner in list(self._open.items()):
             if not self._is_allowed(*owner):
                 self._close(websocket, SESSION_ENDED, "signed out")
@@ -73,7 +73,7 @@ class Sockets:
         return visitor is not None and task is not None and self._deps.access.can_see(visitor, task)
 
     async def close(self, seconds: float) -> None:
-        """Closes all; browsers reconnect."""
+        """Close all; browsers reconnect."""
         for websocket in list(self._open):
             self._close(websocket, _SERVICE_RESTART, "the server is being restarted")
         if self._closing:

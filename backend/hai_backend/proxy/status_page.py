@@ -46,12 +46,12 @@ class StatusPage:
         self._predict_starts = predict_starts
 
     def service(self, task: Task, name: str) -> ServiceStatus | None:
-        """Returns what rank 0's agent reported about a service."""
+        """Return what rank 0's agent reported about a service."""
         reported = self._service_states.services(task)
         return next((s for s in reported if s.name == name and s.rank == 0), None)
 
     async def status(self, task: Task, service: str, language: str) -> Status:
-        """Returns the status for the waiting page of a service."""
+        """Return the status for the waiting page of a service."""
         if task.state is TaskState.FINISHED:
             return _status(task, "finished", language, why=task.reason)
         if task.waiting:
@@ -85,7 +85,7 @@ class StatusPage:
     async def changes(
         self, get: Callable[[], Awaitable[Task | None]], tasks: Feed, service: str, language: str
     ) -> AsyncIterator[Status | None]:
-        """Yields the status, and again whenever it changes (None: unchanged).
+        """Yield the status, and again whenever it changes (None: unchanged).
 
         Ends when the service is ready, or the task is no longer visible.
         """
@@ -104,7 +104,7 @@ class StatusPage:
             await asyncio.sleep(BUNDLE_SECONDS)
 
     async def _changed(self, tasks: Feed, task_version: int, services_version: int) -> None:
-        """Waits for a change of tasks or services, or a timeout."""
+        """Wait for a change of tasks or services, or a timeout."""
         waiting = {
             asyncio.ensure_future(tasks.beyond(task_version)),
             asyncio.ensure_future(self._service_states.feed.beyond(services_version)),
@@ -135,7 +135,7 @@ def _status(
 
 
 def _format_start(start: PredictedStart | None) -> str:
-    """Formats in UTC: the proxy does not know the visitor's time zone."""
+    """Format in UTC: the proxy does not know the visitor's time zone."""
     if start is None or not start.HasField("p50"):
         return ""
     median = _clock(start.p50.seconds)

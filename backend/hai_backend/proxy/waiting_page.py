@@ -22,7 +22,7 @@ class WaitingPage:
         self._deps = deps
 
     async def answer(self, request: web.Request, task: Task, service: str) -> web.Response:
-        """Returns a page that follows the status, or JSON for programs."""
+        """Return a page that follows the status, or JSON for programs."""
         language = language_of(request)
         status = await self._deps.status_page.status(task, service, language)
         headers = {**PRIVATE, "Retry-After": "2"}
@@ -35,7 +35,7 @@ class WaitingPage:
     async def events(
         self, request: web.Request, target: Target, visitor: Identity, service: str
     ) -> web.StreamResponse:
-        """Sends server-sent events: the current status, and each new one."""
+        """Send server-sent events: the current status, and each new one."""
         headers = {**PRIVATE, "Content-Type": "text/event-stream"}
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)

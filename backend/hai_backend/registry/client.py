@@ -1,6 +1,6 @@
 """Queries registries: the current digest of an image, and its tags.
 
-aiohttp is imported only for a query: otherwise every start of a server would take half a second longer.
+aiohttp is imported by the first query, because the import would delay each start of a server by half a second.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ class RegistryClient:
         self._seconds = seconds  # timeout of a complete query
 
     async def digest(self, image: ImageReference, registry: Registry) -> str:
-        """Returns the current digest of an image. Raises NotFound, Denied or Unavailable."""
+        """Return the current digest of an image. Raises NotFound, Denied or Unavailable."""
         path = f"/v2/{image.repository}/manifests/{image.digest or image.tag}"
         async with self._session(image, registry) as send:
             response = await send("HEAD", path)
-        found = response.headers.get("Docker-Content-Digest", "")
-        if not _DIGEST.fullmatch(found) or image.digest not in ("", found):
+        digest = response.headers.get("Docker-Content-Digest", "")
+        if not _DIGEST.fullmatch(digest) or image.digest not in ("", digest):
             raise unavailable(
                 image.registry, "returned no digest for the image, or a different one"
             )
-        return found
+        return digest
 
     async def tags(self, image: ImageReference, registry: Registry) -> tuple[str, ...]:
-        """Returns the sorted tags of the image's repository. Raises NotFound, Denied or Unavailable."""
+        """Return the sorted tags of the image's repository. Raises NotFound, Denied or Unavailable."""
         tags: list[str] = []
         path: str | None = f"/v2/{image.repository}/tags/list?n=1000"
         async with self._session(image, registry) as send:
             while path and len(tags) < _MAX_TAGS:
                 response = await send("GET", path)
-                tags += _tags(image.registry, response.body)
+                tags += _read_tags(image.registry, response.body)
                 path = response.next_page
         return tuple(sorted(tags[:_MAX_TAGS]))
 
@@ -64,17 +64,17 @@ class RegistryClient:
             async with asyncio.timeout(self._seconds), aiohttp.ClientSession() as session:
                 yield RegistrySession(session, image, registry)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise unavailable(image.registry, _cause(error)) from error
+            raise unavailable(image.registry, _describe_cause(error)) from error
 
 
-def _tags(host: str, body: bytes) -> list[str]:
-    """Returns only valid tags, because they are displayed on terminals."""
-    tags_listed = read_json(host, body).get("tags")
-    tags = map(str, tags_listed if isinstance(tags_listed, list) else ())
+def _read_tags(host: str, body: bytes) -> list[str]:
+    """Return only valid tags, because they are displayed on terminals."""
+    field = read_json(host, body).get("tags")
+    tags = map(str, field if isinstance(field, list) else ())
     return [tag for tag in tags if _TAG.fullmatch(tag)]
 
 
-def _cause(error: BaseException) -> str:
+def _describe_cause(error: BaseException) -> str:
     import aiohttp
 
     if isinstance(error, TimeoutError):

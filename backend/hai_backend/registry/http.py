@@ -53,15 +53,15 @@ class RegistrySession:
         self._authorization: Headers = {}
 
     async def __call__(self, method: str, path: str) -> Response:
-        """Sends a request. Raises NotFound, Denied or Unavailable, and errors of aiohttp."""
+        """Send a request. Raises NotFound, Denied or Unavailable, and errors of aiohttp."""
         response = await self._send(method, path)
         if response.status == 401 and not self._authorization:
             self._authorization = await self._authorize(
                 response.headers.get("WWW-Authenticate", "")
             )
             response = await self._send(method, path)
-        self._check(response.status)
-        body = await _body(response) if method == "GET" else b""
+        self._check_status(response.status)
+        body = await _read_body(response) if method == "GET" else b""
         return Response(response.headers, body, _next_page(self._base, response))
 
     async def _send(self, method: str, path: str) -> aiohttp.ClientResponse:
@@ -71,7 +71,7 @@ class RegistrySession:
             method, url, headers=headers, allow_redirects=False, proxy=proxy_to(url)
         )
 
-    def _check(self, status: int) -> None:
+    def _check_status(self, status: int) -> None:
         image, account = self._image, self._registry.username
         if status == 404:
             raise NotFound(
@@ -80,9 +80,9 @@ class RegistrySession:
                 reason="NO_SUCH_IMAGE",
             )
         if status in (401, 403):
-            account_text = f"as {account}" if account else "without an account"
+            login = f"as {account}" if account else "without an account"
             raise Denied(
-                f"registry {image.registry} denies access to {repository_path(image)} {account_text}; "
+                f"registry {image.registry} denies access to {repository_path(image)} {login}; "
                 "an admin sets the account with `hai registry set`",
                 reason="IMAGE_DENIED",
             )
@@ -96,10 +96,10 @@ class RegistrySession:
                 self._image.registry, "requires an authentication scheme that is not supported"
             )
         if not challenge.bearer:
-            return self._basic()
-        return {"Authorization": f"Bearer {await self._token(challenge)}"}
+            return self._basic_headers()
+        return {"Authorization": f"Bearer {await self._fetch_token(challenge)}"}
 
-    def _basic(self) -> dict[str, str]:
+    def _basic_headers(self) -> dict[str, str]:
         if not self._registry.username:
             return {}
         login = aiohttp.encode_basic_auth(
@@ -107,21 +107,21 @@ class RegistrySession:
         )
         return {"Authorization": login}
 
-    async def _token(self, challenge: Challenge) -> str:
-        """Fetches a token from the service that the registry names, as with Harbor and GitLab."""
+    async def _fetch_token(self, challenge: Challenge) -> str:
+        """Fetch a token from the service that the registry names, as Harbor and GitLab do."""
         self._require_trust(challenge.realm)
         query = {"service": challenge.service, "scope": challenge.scope}
         response = await self._session.get(
             challenge.realm,
             params={key: value for key, value in query.items() if value},
-            headers=self._basic(),
+            headers=self._basic_headers(),
             allow_redirects=False,
             proxy=proxy_to(challenge.realm),
         )
         if response.status == 404:
             raise unavailable(self._image.registry, "names a token service that does not exist")
-        self._check(response.status)
-        body = read_json(self._image.registry, await _body(response))
+        self._check_status(response.status)
+        body = read_json(self._image.registry, await _read_body(response))
         token = str(body.get("token") or body.get("access_token") or "")
         if not _TOKEN.fullmatch(token):
             raise unavailable(self._image.registry, "has a token service that returned no token")
@@ -135,8 +135,8 @@ class RegistrySession:
             )
 
 
-async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """Reads the body, but not more than the limit."""
+async def _read_body(response: aiohttp.ClientResponse) -> bytes:
+    """Read the body. Stop when it is larger than the limit."""
     body = b""
     async for chunk in response.content.iter_chunked(64 * 1024):
         body += chunk
@@ -146,7 +146,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _next_page(base: str, response: aiohttp.ClientResponse) -> str | None:
-    """Returns the path of the next page, which must be on the same registry."""
+    """Return the path of the next page, which must be on the same registry."""
     link = response.links.get("next")
     if link is None or link.get("url") is None:
         return None

@@ -1,6 +1,7 @@
-"""Selects the proxy for a URL from the usual variables: http_proxy, https_proxy, all_proxy, no_proxy.
+"""Selects the proxy for a URL from the environment variables http_proxy, https_proxy, all_proxy and no_proxy.
 
-aiohttp's own support would also read passwords from ~/.netrc, which are not meant for registries.
+The support of aiohttp for these variables also reads passwords from ~/.netrc, which are not meant for registries. This
+module does not import aiohttp, because the import would delay the start of a server.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from hai.client.connection.transport import on_loopback
 
 
 def proxy_to(url: str) -> str | None:
-    """Returns the proxy of a URL. None for loopback addresses, and for proxies that do not speak HTTP (SOCKS)."""
+    """Return the proxy for a URL. Return None for loopback addresses, and if the proxy does not speak HTTP (SOCKS)."""
     parts = urlsplit(url)
     if on_loopback(f"{parts.hostname}:0") or proxy_bypass(parts.netloc):
         return None
     proxies = getproxies_environment()
-    found = proxies.get(parts.scheme) or proxies.get("all") or ""
-    url_found = found if "://" in found else f"http://{found}"
-    return url_found if found and url_found.startswith(("http://", "https://")) else None
+    setting = proxies.get(parts.scheme) or proxies.get("all") or ""
+    proxy = setting if "://" in setting else f"http://{setting}"
+    return proxy if setting and proxy.startswith(("http://", "https://")) else None

@@ -24,7 +24,7 @@ class Challenge:
 
 
 def parse_challenge(header: str) -> Challenge | None:
-    """Parses a header; None if the scheme is unknown."""
+    """Parse a header. Return None if the scheme is unknown."""
     scheme = _SCHEME.match(header)
     if scheme is None:
         return None
@@ -41,7 +41,7 @@ def parse_challenge(header: str) -> Challenge | None:
 
 
 def read_json(host: str, body: bytes) -> dict[str, Any]:
-    """Parses the JSON object of a response. Raises Unavailable."""
+    """Parse the JSON object of a response. Raises Unavailable."""
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """Sends requests to webhooks.
 
-Follows no redirect, and reports only the status of a response, because the response may come from an internal service.
-Imports aiohttp with the first request, because the import would delay the start of each server by half a second.
+It follows no redirects, and it reports only the status of a response, because the response may come from an internal
+service. aiohttp is imported by the first request, because the import would delay each start of a server.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import asyncio
 from hai_backend.domain.accounts.webhook import Format, origin_of
 from hai_backend.domain.errors import Unavailable
 from hai_backend.registry.proxies import proxy_to
-from hai_backend.webhooks.payload import WebhookRequest, refusal
+from hai_backend.webhooks.payload import WebhookRequest, find_refusal
 
-SECONDS = 10.0  # for all of a request
-_ANSWER_BYTES = 4096
+SECONDS = 10.0  # for a complete request
+_RESPONSE_BYTES = 4096
 
 
 async def post(request: WebhookRequest, format: Format) -> None:
-    """Return when the receiver has accepted the request. Raises Unavailable with the reason if it has not."""
+    """Send a request. Raises Unavailable if the receiver does not accept it."""
     import aiohttp
 
-    where = origin_of(request.url)
+    origin = origin_of(request.url)
     try:
         async with (
             asyncio.timeout(SECONDS),
@@ -35,17 +35,17 @@ async def post(request: WebhookRequest, format: Format) -> None:
             ) as response,
         ):
             why = f"it answered {response.status}" if not 200 <= response.status < 300 else ""
-            why = why or refusal(format, await response.content.read(_ANSWER_BYTES))
+            why = why or find_refusal(format, await response.content.read(_RESPONSE_BYTES))
     except TimeoutError as error:
-        raise _failed(where, f"no answer within {SECONDS:.0f} seconds") from error
+        raise _failure(origin, f"no answer within {SECONDS:.0f} seconds") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise _failed(where, _cause(error)) from error
+        raise _failure(origin, _describe_cause(error)) from error
     if why:
-        raise _failed(where, why)
+        raise _failure(origin, why)
 
 
-def _cause(error: Exception) -> str:
-    """Never the text of the error: it may contain the URL."""
+def _describe_cause(error: Exception) -> str:
+    """Describe an error without its text, which may contain the URL."""
     import aiohttp
 
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -59,5 +59,5 @@ def _cause(error: Exception) -> str:
     return "it does not speak HTTP as it should"
 
 
-def _failed(where: str, why: str) -> Unavailable:
-    return Unavailable(f"{where} did not take it: {why}", reason="WEBHOOK_FAILED")
+def _failure(origin: str, why: str) -> Unavailable:
+    return Unavailable(f"{origin} did not take it: {why}", reason="WEBHOOK_FAILED")

@@ -1,7 +1,7 @@
 """Builds the HTTP requests for webhooks in the format of the receiver. Pure.
 
 JSON follows Standard Webhooks (standardwebhooks.com): a message has an id, a time and a signature, so that the receiver
-can verify it and recognize one that arrives twice. Chat services get a text only.
+can verify it and recognize a repeated message. Chat services get a text only.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from hai_backend.domain.accounts.webhook import Format, Notice, Webhook, Webhook
 from hai_backend.domain.formatting import format_duration
 from hai_backend.domain.task import Outcome
 
-SECRET_PREFIX = "whsec_"  # of every secret, as the standard says
-TEXT_CHARS = 1900  # Discord takes 2000
+SECRET_PREFIX = "whsec_"  # required by the standard
+TEXT_CHARS = 1900  # Discord accepts 2000
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """One HTTP request."""
-
     url: str
     headers: Mapping[str, str]
     body: bytes
@@ -35,24 +33,24 @@ class WebhookRequest:
 def build_request(
     webhook: Webhook, cluster: str, notices: Sequence[Notice], now: float
 ) -> WebhookRequest:
-    """The request for all of these notices."""
-    text = text_of(cluster, notices)
-    fields = _json(text, cluster, notices) if webhook.format is Format.JSON else {}
+    """Build one request for all of these notices."""
+    text = format_text(cluster, notices)
+    fields = _json_fields(text, cluster, notices) if webhook.format is Format.JSON else {}
     body = json.dumps(fields or _CHAT_PAYLOADS[webhook.format](text), ensure_ascii=False).encode()
     headers = {"Content-Type": "application/json", "User-Agent": "hai-webhook"}
     if webhook.format is Format.JSON:
-        headers |= _signed(webhook.secret, id_of(notices), int(now), body)
+        headers |= _signature_headers(webhook.secret, message_id(notices), int(now), body)
     return WebhookRequest(webhook.url, headers, body)
 
 
-def id_of(notices: Sequence[Notice]) -> str:
-    """The id of a message: the same for a second try with the same notices."""
+def message_id(notices: Sequence[Notice]) -> str:
+    """Return the id of a message. A second try with the same notices gets the same id."""
     return "msg_" + sha256(" ".join(each.id for each in notices).encode()).hexdigest()[:32]
 
 
-def text_of(cluster: str, notices: Sequence[Notice]) -> str:
-    """One line per notice, as many as fit."""
-    lines = [line(notice) for notice in notices]
+def format_text(cluster: str, notices: Sequence[Notice]) -> str:
+    """Return one line for each notice, as many as fit into a chat message."""
+    lines = [format_line(notice) for notice in notices]
     text, remaining = f"[HAI {cluster}] {lines[0]}", len(lines) - 1
     for each in lines[1:]:
         if len(text) + len(each) > TEXT_CHARS:
@@ -61,14 +59,14 @@ def text_of(cluster: str, notices: Sequence[Notice]) -> str:
     return text
 
 
-def line(notice: Notice) -> str:
-    """`task 12 train has failed after 3 h 2 min: exit code 1`."""
+def format_line(notice: Notice) -> str:
+    """Return a line such as `task 12 train has failed after 3 h 2 min: exit code 1`."""
     facts = notice.facts
     text = f"task {notice.task_id} {facts.get('name', '')} {_verb(notice)}"
     if notice.news is WebhookEvent.ENDED and "seconds" in facts:
         text += f" after {format_duration(float(facts['seconds']))}"
-    with_reason = "reason" in facts and facts.get("outcome") != Outcome.SUCCEEDED
-    return text + (f": {facts['reason']}" if with_reason else "")
+    has_reason = "reason" in facts and facts.get("outcome") != Outcome.SUCCEEDED
+    return text + (f": {facts['reason']}" if has_reason else "")
 
 
 def _verb(notice: Notice) -> str:
@@ -85,17 +83,15 @@ _OUTCOME_VERBS: Mapping[str, str] = {
 }
 
 
-def _json(text: str, cluster: str, notices: Sequence[Notice]) -> dict[str, Any]:
-    events = [_event(notice) for notice in notices]
+def _json_fields(text: str, cluster: str, notices: Sequence[Notice]) -> dict[str, Any]:
+    events = [_event_fields(notice) for notice in notices]
     data = {"cluster": cluster, "text": text, "events": events}
     return {"type": "task.news", "timestamp": _rfc3339(notices[-1].time), "data": data}
 
 
-def _event(notice: Notice) -> dict[str, Any]:
-    fields_of_event: dict[str, Any] = dict(notice.facts)
-    fields_of_event |= {
-        name: int(fields_of_event[name]) for name in ("nodes", "seconds") if name in fields_of_event
-    }
+def _event_fields(notice: Notice) -> dict[str, Any]:
+    facts: dict[str, Any] = dict(notice.facts)
+    facts |= {name: int(facts[name]) for name in ("nodes", "seconds") if name in facts}
     return {
         "id": notice.id,
         "task": notice.task_id,
@@ -103,17 +99,17 @@ def _event(notice: Notice) -> dict[str, Any]:
         "owner": notice.owner_name,
         "event": str(notice.news),
         "time": _rfc3339(notice.time),
-        **fields_of_event,
+        **facts,
     }
 
 
-def _signed(secret: str, id: str, timestamp: int, body: bytes) -> Mapping[str, str]:
+def _signature_headers(secret: str, id: str, timestamp: int, body: bytes) -> Mapping[str, str]:
     key = b64decode(secret.removeprefix(SECRET_PREFIX))
-    signed = digest(key, f"{id}.{timestamp}.".encode() + body, "sha256")
+    signature = digest(key, f"{id}.{timestamp}.".encode() + body, "sha256")
     return {
         "webhook-id": id,
         "webhook-timestamp": str(timestamp),
-        "webhook-signature": f"v1,{b64encode(signed).decode()}",
+        "webhook-signature": f"v1,{b64encode(signature).decode()}",
     }
 
 
@@ -126,11 +122,11 @@ def _discord(text: str) -> dict[str, Any]:
 
 
 def _feishu(text: str) -> dict[str, Any]:
-    return {"msg_type": "text", "content": {"text": _without_tags(text)}}
+    return {"msg_type": "text", "content": {"text": _escape_tags(text)}}
 
 
 def _dingtalk(text: str) -> dict[str, Any]:
-    return {"msgtype": "text", "text": {"content": _without_tags(text)}}
+    return {"msgtype": "text", "text": {"content": _escape_tags(text)}}
 
 
 _CHAT_PAYLOADS = {
@@ -141,8 +137,8 @@ _CHAT_PAYLOADS = {
 }
 
 
-def _without_tags(text: str) -> str:
-    """Without their tags: the name of a task must not notify people."""
+def _escape_tags(text: str) -> str:
+    """Replace the brackets of tags, because the name of a task must not notify people."""
     return text.replace("<", "‹").replace(">", "›")
 
 
@@ -150,8 +146,8 @@ def _rfc3339(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def refusal(format: Format, response: bytes) -> str:
-    """The error in a response of Feishu or DingTalk, which always have status 200; empty: none."""
+def find_refusal(format: Format, response: bytes) -> str:
+    """Return the error in a response. Empty if there is none. Feishu and DingTalk send errors with status 200."""
     if format not in (Format.FEISHU, Format.DINGTALK):
         return ""
     try:
@@ -159,5 +155,5 @@ def refusal(format: Format, response: bytes) -> str:
         code = fields.get("errcode", fields.get("code", 0))
         why = fields.get("errmsg", fields.get("msg"))
     except (ValueError, AttributeError):
-        return "its answer is no JSON object"
+        return "its answer is not a JSON object"
     return f"it says {code}: {str(why)[:200]}" if code else ""

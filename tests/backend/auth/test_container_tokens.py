@@ -32,20 +32,20 @@ def lab(number: int) -> Task:
 
 async def test_a_container_that_ran_often_leaves_nothing(directory: Directory) -> None:
     for _ in range(20):
-        secret = await container_tokens.make(directory, lab(1), NOW)
+        secret = await container_tokens.make_token(directory, lab(1), NOW)
         assert directory.identify(secret, NOW).scope is TokenScope.CONTAINER
-        await container_tokens.delete(directory, lab(1))
+        await container_tokens.delete_tokens(directory, lab(1))
         with pytest.raises(Unauthenticated):
             directory.identify(secret, NOW)
     assert directory.tokens_of("ada") == ()
 
 
 async def test_other_tokens_stay_whatever_they_are_called(directory: Directory) -> None:
-    await container_tokens.make(directory, lab(1), NOW)
-    await container_tokens.make(directory, lab(11), NOW)
+    await container_tokens.make_token(directory, lab(1), NOW)
+    await container_tokens.make_token(directory, lab(11), NOW)
     called = "dev container 1, run 1"
     await directory.create_token("ada", TokenScope.ALL, NOW, description=called)
-    await container_tokens.delete(directory, lab(1))
+    await container_tokens.delete_tokens(directory, lab(1))
     left = [(token.scope, token.description) for token in directory.tokens_of("ada")]
     assert left == [
         (TokenScope.ALL, called),
@@ -56,9 +56,9 @@ async def test_other_tokens_stay_whatever_they_are_called(directory: Directory) 
 async def test_what_a_killed_server_left_is_swept(directory: Directory) -> None:
     """It was killed between the end of a run and the deletion of its token."""
     begun = replace(lab(1), state=TaskState.RUNNING)
-    secrets = [await container_tokens.make(directory, task, NOW) for task in (begun, lab(2))]
+    secrets = [await container_tokens.make_token(directory, task, NOW) for task in (begun, lab(2))]
     own = (await directory.create_token("ada", TokenScope.ALL, NOW))[1]
-    await container_tokens.sweep(directory, [begun, lab(2)])
+    await container_tokens.delete_stale_tokens(directory, [begun, lab(2)])
     assert directory.identify(secrets[0], NOW).user.name == "ada"
     assert directory.identify(own, NOW).user.name == "ada"
     with pytest.raises(Unauthenticated):

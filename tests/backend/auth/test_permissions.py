@@ -9,10 +9,10 @@ import pytest
 from hai_backend.auth.permissions import (
     Identity,
     lost_permissions,
+    require_may_modify,
     require_oneself,
     require_reach,
     require_self_or_admin,
-    require_steering,
     sees,
 )
 from hai_backend.domain.accounts.user import Role, TokenScope, User
@@ -45,10 +45,10 @@ def test_who_sees_and_who_changes_a_task(
 ) -> None:
     assert sees(who, task, ("vision",)) is sight  # type: ignore[arg-type]
     if change:
-        require_steering(who, task)  # type: ignore[arg-type]
+        require_may_modify(who, task)  # type: ignore[arg-type]
         return
     with pytest.raises(Denied, match="belongs to ada"):
-        require_steering(who, task)  # type: ignore[arg-type]
+        require_may_modify(who, task)  # type: ignore[arg-type]
 
 
 def test_a_token_for_ones_own_things_changes_no_others() -> None:

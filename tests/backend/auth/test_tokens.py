@@ -51,10 +51,10 @@ def test_secrets_are_new_and_only_their_digest_is_kept() -> None:
 )
 def test_what_is_a_bearer_token(header: str | None, secret: str | None) -> None:
     if secret is not None:
-        assert tokens.bearer(header) == secret
+        assert tokens.parse_bearer(header) == secret
         return
     with pytest.raises(Unauthenticated):
-        tokens.bearer(header)
+        tokens.parse_bearer(header)
 
 
 @pytest.mark.parametrize(

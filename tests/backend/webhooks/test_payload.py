@@ -13,7 +13,13 @@ import pytest
 
 from hai_backend.domain.accounts.webhook import Format, Notice, Webhook, WebhookEvent, is_allowed
 from hai_backend.webhooks import payload
-from hai_backend.webhooks.payload import TEXT_CHARS, build_request, line, refusal, text_of
+from hai_backend.webhooks.payload import (
+    TEXT_CHARS,
+    build_request,
+    find_refusal,
+    format_line,
+    format_text,
+)
 
 KEY = bytes(range(32))
 HOOK = Webhook(
@@ -55,7 +61,7 @@ FAILED = a_notice(outcome="FAILED", reason="exit code 1", seconds="9000", nodes=
     ],
 )
 def test_lines(notice: Notice, said: str) -> None:
-    assert line(notice) == said
+    assert format_line(notice) == said
 
 
 def test_json() -> None:
@@ -156,7 +162,7 @@ def test_chats_get_a_text_that_calls_nobody(format: Format, body: Mapping[str, o
 
 
 def test_of_very_many_the_first_are_named() -> None:
-    text = text_of("lab", [a_notice(number, outcome="CANCELED") for number in range(500)])
+    text = format_text("lab", [a_notice(number, outcome="CANCELED") for number in range(500)])
     lines = text.split("\n")
     assert len(text) <= TEXT_CHARS + len("\nand 500 more")
     assert lines[-1] == f"and {500 - (len(lines) - 1)} more"
@@ -177,14 +183,14 @@ def test_of_very_many_the_first_are_named() -> None:
             b'{"errcode":310000,"errmsg":"no keyword"}',
             "it says 310000: no keyword",
         ),
-        (Format.DINGTALK, b"<html>", "its answer is no JSON object"),
-        (Format.DINGTALK, b"[]", "its answer is no JSON object"),
+        (Format.DINGTALK, b"<html>", "its answer is not a JSON object"),
+        (Format.DINGTALK, b"[]", "its answer is not a JSON object"),
         (Format.SLACK, b"anything", ""),
         (Format.JSON, b'{"code":1}', ""),
     ],
 )
 def test_a_refusal_in_an_answer(format: Format, answer: bytes, why: str) -> None:
-    assert refusal(format, answer) == why
+    assert find_refusal(format, answer) == why
 
 
 @pytest.mark.parametrize(

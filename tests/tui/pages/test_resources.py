@@ -167,7 +167,7 @@ async def test_webhooks_are_set_tested_and_deleted(server, drive, client) -> Non
         await tui.press("a")
         await tui.shows("add: a webhook", "of started, suspended, ended, failed")
         await tui.press(*"phone", "enter", *"https://elsewhere.example", "ctrl+s")
-        await tui.shows("may not speak to https://elsewhere.example")
+        await tui.shows("may not send requests to https://elsewhere.example")
         await tui.press("ctrl+u", *"http://127.0.0.1:1/x", "ctrl+s")
         await tui.shows("Requests are signed with this secret", "whsec_")
         await tui.press("escape")

@@ -79,7 +79,7 @@ class AgentService(rpc.AgentServiceServicer):
 
     def _check_token(self, key: RankKey, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         header = dict(context.invocation_metadata() or ()).get("authorization")
-        secret = tokens.bearer(str(header) if header else None)
+        secret = tokens.parse_bearer(str(header) if header else None)
         if not tokens.is_run_token(self._deps.secret, key.task_id, key.run, key.rank, secret):
             raise Unauthenticated(f"the run token is not that of rank {key}")
 

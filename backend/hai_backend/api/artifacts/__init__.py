@@ -1,1 +1,1 @@
-"""ArtifactService: what tasks have made and need."""
+"""ArtifactService: the input and output of tasks."""

@@ -15,7 +15,7 @@ from hai_backend.store.base import Store
 
 
 class Artifacts:
-    """An artifact that the caller may not see is reported as not found."""
+    """The artifacts. One that the caller may not see is reported as not found."""
 
     def __init__(self, store: Store, directory: Directory) -> None:
         self._store = store
@@ -75,7 +75,7 @@ class Artifacts:
     async def of_task(
         self, identity: Identity, task: Task
     ) -> list[tuple[TaskArtifact, Artifact | None]]:
-        """Return the artifacts of a task, input first; None for one that the caller may not see."""
+        """Return the artifacts of a task, input first. An artifact that the caller may not see is None."""
         mappings = await self._store.records(TaskArtifact, task_id=task.id)
         return [
             (m, await self._find_visible(identity, m.space, m.name, m.version)) for m in mappings
@@ -88,12 +88,12 @@ class Artifacts:
                 f"task {task.id} of {task.user} may use artifacts of {task.user}; "
                 "those of others in a user group are for tasks that are shared in the group"
             )
-        mappings = TaskArtifact(task.id, direction, artifact.space, artifact.name, artifact.version)
-        await self._store.save_record(mappings)
-        return mappings
+        mapping = TaskArtifact(task.id, direction, artifact.space, artifact.name, artifact.version)
+        await self._store.save_record(mapping)
+        return mapping
 
     async def unmap(self, task: Task, directions: Iterable[Direction]) -> None:
-        """Remove the artifacts of a task; it is not an error if there are none."""
+        """Remove the artifacts of a task. It is not an error if there are none."""
         for direction in directions:
             await self._store.delete_record(TaskArtifact(task.id, direction))
 

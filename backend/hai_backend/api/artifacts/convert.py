@@ -1,4 +1,4 @@
-"""Converts artifacts to protobuf messages and back."""
+"""Converts artifacts to messages and back."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def artifact_from_proto(message: pb.Artifact, owner: str, now: float) -> Artifac
     )
 
 
-def task_artifact_to_proto(mapped: TaskArtifact, artifact: Artifact | None) -> pb.TaskArtifact:
-    """Convert an artifact of a task; None: one that the caller may not see."""
+def task_artifact_to_proto(mapping: TaskArtifact, artifact: Artifact | None) -> pb.TaskArtifact:
+    """Convert an artifact of a task. None stands for an artifact that the caller may not see."""
     return pb.TaskArtifact(
-        task_id=mapped.task_id,
-        direction=_DIRECTIONS[mapped.direction],
+        task_id=mapping.task_id,
+        direction=_DIRECTIONS[mapping.direction],
         artifact=pb.Artifact(name=_HIDDEN) if artifact is None else artifact_to_proto(artifact),
     )
 
@@ -73,5 +73,5 @@ def direction_from_proto(number: int) -> Direction:
 
 
 def directions_from_proto(number: int) -> tuple[Direction, ...]:
-    """Return a direction, or both if none is given. Raises Invalid."""
+    """Return the direction with this number, or both directions for 0. Raises Invalid."""
     return (direction_from_proto(number),) if number else tuple(Direction)

@@ -1,4 +1,4 @@
-"""ArtifactService: what tasks produce and use."""
+"""ArtifactService: the input and output of tasks."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def check_container(spec: pb.TaskSpec, context: SubmitContext, violations: Field
 def container_options(
     spec: pb.TaskSpec, requested: Mapping[str, Any], lifetimes: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Return the options of a task, with the defaults for dev containers; other tasks keep theirs."""
+    """Return the options of a task. Those of a dev container are completed by defaults."""
     if spec.task_type != TaskType.JUPYTER:
         return dict(requested)
     lifetime = int(requested.get("lifetime", 0)) or lifetimes.get(kind_of(spec.resource), 0)

@@ -1,4 +1,4 @@
-"""Containers and their services: addresses, and the conversion to protobuf."""
+"""Converts tasks to containers with their services and addresses."""
 
 from __future__ import annotations
 
@@ -15,33 +15,31 @@ from hai_backend.domain.task import RunState, Task, TaskState
 
 
 class Browsers(Protocol):
-    """Addresses of services for browsers; implemented by the proxy."""
+    """Addresses of services for browsers. The proxy implements it."""
 
     def url(self, task_id: int, service: str) -> str:
         """Return the URL of a service, which is stable for the lifetime of the task."""
         ...
 
     def link(self, identity: Identity, task: Task, service: str) -> str:
-        """Return a one-time link for a browser. Raises Conflict if it would give access to more than this task."""
+        """Return a one-time link for a browser. Raises Conflict if it would give access to other tasks, too."""
         ...
 
 
 class NoBrowsers:
-    """A server without a proxy."""
+    """Stands in for the proxy on a server without one."""
 
     def url(self, task_id: int, service: str) -> str:
-        """See Browsers."""
         return ""
 
     def link(self, identity: Identity, task: Task, service: str) -> str:
-        """See Browsers."""
         raise Conflict(
             "this server has no proxy: an operator can set http_listen", reason="NO_PROXY"
         )
 
 
 def main_service(task: Task) -> ServiceSpec | None:
-    """Return the service that opens by default: jupyter, else the first http service."""
+    """Return the service that opens by default: jupyter, or else the first HTTP service."""
     http_services = [s for s in task.spec.services if s.type is ServiceType.HTTP]
     return next(
         (s for s in http_services if s.name == JUPYTER), http_services[0] if http_services else None
@@ -49,27 +47,26 @@ def main_service(task: Task) -> ServiceSpec | None:
 
 
 def web_service(task: Task, name: str) -> ServiceSpec:
-    """Return an http service by name; empty: the main one. Raises NotFound."""
+    """Return an HTTP service by name. An empty name means the main service. Raises NotFound."""
     if not name:
-        found = main_service(task)
+        service = main_service(task)
     else:
         http_services = (s for s in task.spec.services if s.type is ServiceType.HTTP)
-        found = next((s for s in http_services if s.name == name), None)
-    if found is None:
+        service = next((s for s in http_services if s.name == name), None)
+    if service is None:
         description = f"http service {name!r}" if name else "http service"
         raise NotFound(f"task {task.id} has no {description}", reason="NO_SUCH_SERVICE")
-    return found
+    return service
 
 
 def is_main(task: Task, service: ServiceSpec) -> bool:
-    """Say whether a service has the task's own address."""
+    """Say whether a service has the address of the task itself."""
     return service == main_service(task)
 
 
 def container_to_proto(
     task: Task, service_states: ServiceStates, url: Callable[[int, str], str], now: float
 ) -> pb.Container:
-    """Convert a task to a container."""
     main = main_service(task)
     container = pb.Container(
         id=task.id,
@@ -91,7 +88,7 @@ def container_to_proto(
 
 
 def _statuses(task: Task, service_states: ServiceStates) -> list[pb.ServiceStatus]:
-    """Return the status that agents reported; other services are listed without a status."""
+    """Return the reported status of each service. A service that no agent reported has an empty status."""
     reported = {(s.name, s.rank): s for s in service_states.services(task)}
     requested = ((service, rank) for service in task.spec.services for rank in service.rank)
     return [reported.get((s.name, rank)) or _unreported(s, rank) for s, rank in requested]

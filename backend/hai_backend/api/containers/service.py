@@ -1,4 +1,4 @@
-"""Dev containers and services of tasks. See proto/hai/v1/container_service.proto for what each call means."""
+"""ContainerService: dev containers, and services of tasks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.lifecycle import events as ev
 
-_ACTION_TIMEOUT_SECONDS = 20.0  # stopping takes 5, and Lab starts in 10
+_ACTION_TIMEOUT_SECONDS = 20.0  # a service stops within 5 seconds, and JupyterLab starts within 10
 _END_TIMEOUT_SECONDS = 50.0
 _ACTIONS = (
     container_pb2.SERVICE_ACTION_START,
@@ -48,7 +48,7 @@ class ContainerDeps:
 
 
 class ContainerService(ContainerServiceServicer):
-    """Check a request, performs it, and returns the container."""
+    """See proto/hai/v1/container_service.proto for what each call means."""
 
     def __init__(self, deps: ContainerDeps) -> None:
         self._deps = deps
@@ -139,7 +139,7 @@ class ContainerService(ContainerServiceServicer):
         request: pb.ControlServiceRequest,
         previous: container_pb2.ServiceStatus | None,
     ) -> None:
-        """Wait until the rank reports that the action was done. After a timeout the current status is returned."""
+        """Wait until the rank reports that the action is done, or until a timeout."""
         starts = previous.starts if previous is not None else 0
         try:
             async with asyncio.timeout(_ACTION_TIMEOUT_SECONDS):
@@ -153,10 +153,9 @@ class ContainerService(ContainerServiceServicer):
     def _status(
         self, task: Task, request: pb.ControlServiceRequest
     ) -> container_pb2.ServiceStatus | None:
-        command = self._deps.service_states.services(task)
-        return next(
-            (s for s in command if (s.name, s.rank) == (request.service, request.rank)), None
-        )
+        key = request.service, request.rank
+        statuses = self._deps.service_states.services(task)
+        return next((s for s in statuses if (s.name, s.rank) == key), None)
 
     def _to_proto(self, task: Task) -> container_pb2.Container:
         return container_to_proto(

@@ -1,4 +1,4 @@
-"""Converts datasets to protobuf messages and back."""
+"""Converts datasets to messages and back."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def dataset_from_proto(message: pb.Dataset, owner: str, now: float) -> Dataset:
     violations.check_text("dataset.path", message.path, limits.URL_CHARS)
     violations.check_range("dataset.size_bytes", message.size_bytes, 0, _MAX_BYTES)
     violations.check_line("dataset.description", message.description, limits.URL_CHARS)
-    visibility = _visibility(message, violations)
+    visibility = _read_visibility(message, violations)
     violations.raise_if_any()
     return Dataset(
         message.name,
@@ -59,12 +59,12 @@ def dataset_from_proto(message: pb.Dataset, owner: str, now: float) -> Dataset:
     )
 
 
-def _visibility(message: pb.Dataset, violations: FieldViolations) -> Visibility:
+def _read_visibility(message: pb.Dataset, violations: FieldViolations) -> Visibility:
     if message.visibility not in _BY_NUMBER:
         violations.add("dataset.visibility", "must be PUBLIC, GROUP or PRIVATE")
-    found = _BY_NUMBER.get(message.visibility, Visibility.PRIVATE)
+    visibility = _BY_NUMBER.get(message.visibility, Visibility.PRIVATE)
     if message.user_group:
         violations.check_pattern("dataset.user_group", message.user_group, NAME, NAME_RULE)
-    elif found is Visibility.GROUP:
-        violations.add("dataset.user_group", "is required: whose group is it?")
-    return found
+    elif visibility is Visibility.GROUP:
+        violations.add("dataset.user_group", "is required for the visibility GROUP")
+    return visibility

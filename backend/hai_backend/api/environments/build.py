@@ -1,4 +1,4 @@
-"""Builds an environment from its description as its owner, and keeps the list of environments current meanwhile."""
+"""Builds environments from descriptions, as their owners, and updates the list of environments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class WheelsDeleted(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """A validated description; `wheels`: those that no index has, by SHA-256."""
+    """A validated description. `wheels` are the SHA-256 of the wheels that no index has."""
 
     full_name: EnvironmentName
     owner: User
@@ -78,7 +78,7 @@ class EnvironmentBuilder:
     async def prepare(
         self, identity: Identity, description: pb.EnvironmentDescription
     ) -> BuildRequest:
-        """Validates a description. Raises Invalid with every violation, NotFound or Conflict."""
+        """Validate a description. Raises Invalid with every violation, NotFound or Conflict."""
         self._haienv.require()
         request = request_from_proto(identity, description)
         if request.parent:
@@ -113,15 +113,15 @@ class EnvironmentBuilder:
         return self._wheels.missing(request.wheels)
 
     def receive(self, request: BuildRequest, sha256: str, name: str) -> WheelUpload:
-        """Begins an upload. Raises Invalid for a wheel that was not requested."""
+        """Begin an upload. Raises Invalid for a wheel that was not requested."""
         violations = FieldViolations()
-        if sha256 not in request.wheels:  # another client may have sent it meanwhile
+        if sha256 not in request.wheels:  # also true if another client has sent the wheel
             violations.add("wheel.sha256", f"{sha256[:64]!r} is not among the missing wheels")
         violations.raise_if_any()
         return self._wheels.receive(sha256, name)
 
     async def build(self, request: BuildRequest) -> AsyncIterator[str | Environment]:
-        """Yield lines of the build, then the environment. Raises Conflict, or NotFound when wheels were deleted."""
+        """Yield lines of the build, then the environment. Raises Conflict, or NotFound if wheels were deleted."""
         if request.full_name in self._building:
             raise Conflict(f"{request.full_name} is being built already", reason="BUSY")
         self._building.add(request.full_name)
@@ -175,9 +175,8 @@ class EnvironmentBuilder:
                 build_directory,
             ):
                 yield line
-            is_used = bool(
-                self._environments.used_by(request.full_name)
-            )  # checked only now: the build took minutes
+            # The build took minutes, so this is checked only now
+            is_used = bool(self._environments.used_by(request.full_name))
             for arguments in (
                 replace_commands(request.full_name.name, suffix, is_used=is_used)
                 if has_files
@@ -191,7 +190,7 @@ class EnvironmentBuilder:
     async def _save_state(
         self, request: BuildRequest, state: EnvironmentState, message: str
     ) -> None:
-        """Saves the state of a build, unless the environment has files: their state is read from them."""
+        """Save the state of a build, unless the environment has files, from which its state is read."""
         existing = await self._environments.get(request.full_name)
         if existing is None or existing.state in (
             EnvironmentState.BUILDING,
@@ -217,9 +216,9 @@ def _new(name: str, suffix: str) -> str:
 
 
 def create_arguments(request: BuildRequest, build_directory: Path, suffix: str) -> list[str]:
-    """Return the arguments of `haienv create`. Text of users never begins an argument, except for the validated name.
+    """Return the arguments of `haienv create`. No argument begins with text of users, except for the validated name.
 
-    `suffix`: the environment is created beside the existing one of that name.
+    With a suffix, the environment is created beside the existing one of that name.
     """
     arguments = [
         "create",
@@ -240,7 +239,7 @@ def create_arguments(request: BuildRequest, build_directory: Path, suffix: str) 
 
 
 def request_from_proto(identity: Identity, description: pb.EnvironmentDescription) -> BuildRequest:
-    """Validates a description from a message. Raises Invalid with every violation."""
+    """Validate a description from a message. Raises Invalid with every violation."""
     violations = FieldViolations()
     violations.check_pattern("description.name", description.name, env.NAME, NAME_RULE)
     violations.check_pattern(
@@ -250,7 +249,7 @@ def request_from_proto(identity: Identity, description: pb.EnvironmentDescriptio
         violations.add("description.parent", "must be name[owner]")
     violations.check_text("description.lock", description.lock, convert.LOCK_CHARS)
     violations.check_text("description.config", description.config, convert.CONFIG_CHARS)
-    config = _config(description.config, violations)
+    config = _read_config(description.config, violations)
     _check_wheels(description, violations)
     visibility = convert.visibility_from_proto(
         description.visibility, description.user_group, "description", violations
@@ -274,7 +273,7 @@ def request_from_proto(identity: Identity, description: pb.EnvironmentDescriptio
     )
 
 
-def _config(text: str, violations: FieldViolations) -> Config:
+def _read_config(text: str, violations: FieldViolations) -> Config:
     try:
         return parse.config(text)
     except BrokenEnvironment as error:

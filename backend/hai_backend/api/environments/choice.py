@@ -1,4 +1,4 @@
-"""Resolves the environment of a task at submission, and checks that it can be used."""
+"""Resolves the environment of a task at submission, and checks that the user may use it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _FIELD = "options.py_venv"
 
 
 class EnvironmentChoice:
-    """Resolve environments. A task stores the name with its owner, so later environments do not change it."""
+    """Resolves environments. A task stores the name with its owner, so later environments do not change it."""
 
     def __init__(self, environments: Environments) -> None:
         self._environments = environments
 
     async def pin(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
-        """Return the task with its environment, and a text for its timeline. Raises Invalid."""
+        """Return the spec with its environment, and a note for the timeline. Raises Invalid."""
         requested = spec.options.py_venv
         if not requested:
             return spec, ""
@@ -45,10 +45,10 @@ class EnvironmentChoice:
         return await self._find_of_others(identity, requested)
 
     async def _find_of_others(self, identity: Identity, requested: str) -> Environment:
-        """Finds the only environment of another user with this name. Raises Invalid."""
+        """Find the only environment of another user with this name. Raises Invalid."""
         name, owner = parse_reference(requested) or (requested, "")
-        list_all = await self._environments.list_all()
-        usable = [e for e in list_all.values() if _may_use(identity, e)]
+        environments = await self._environments.list_all()
+        usable = [e for e in environments.values() if _may_use(identity, e)]
         found = [e for e in usable if e.name == name and not owner]
         if len(found) == 1:
             return found[0]
@@ -63,7 +63,7 @@ class EnvironmentChoice:
 
 
 def _may_use(identity: Identity, environment: Environment) -> bool:
-    """Operators may see all environments, but run their tasks as themselves."""
+    """Say whether tasks of the caller may use an environment. Operators see all, but have no special right here."""
     return sees(environment, identity.name, identity.user.groups)
 
 

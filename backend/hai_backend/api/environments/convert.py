@@ -1,4 +1,4 @@
-"""Converts environments to protobuf messages, and validates those of callers."""
+"""Converts environments to messages, and validates those of callers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def environment_to_proto(
 
 
 def environment_from_proto(message: pb.Environment, owner: str, now: float) -> Environment:
-    """Validates what an owner reports about an environment. Raises Invalid with every violation."""
+    """Validate what an owner reports about an environment. Raises Invalid with every violation."""
     violations = FieldViolations()
     violations.check_pattern("environment.name", message.name, env.NAME, NAME_RULE)
     if message.parent and env.parse_reference(message.parent) is None:
@@ -107,12 +107,12 @@ def description_to_proto(
 def visibility_from_proto(
     number: int, user_group: str, field: str, violations: FieldViolations
 ) -> Visibility:
-    """Validates a visibility; unspecified: private."""
+    """Return a validated visibility, which is private if it is unspecified."""
     if number and number not in _BY_NUMBER:
         violations.add(f"{field}.visibility", "must be PRIVATE, GROUP or PUBLIC")
-    found = _BY_NUMBER.get(number, Visibility.PRIVATE)
+    visibility = _BY_NUMBER.get(number, Visibility.PRIVATE)
     if user_group:
         violations.check_pattern(f"{field}.user_group", user_group, NAME, NAME_RULE)
-    elif found is Visibility.GROUP:
-        violations.add(f"{field}.user_group", "is required: whose group is it?")
-    return found
+    elif visibility is Visibility.GROUP:
+        violations.add(f"{field}.user_group", "is required for the visibility GROUP")
+    return visibility

@@ -1,6 +1,6 @@
-"""The list of environments: their files as they are now, and the last record of those that cannot be read.
+"""The list of environments: read from their files, and from records where the files cannot be read.
 
-The stored list is updated with every query. An environment whose files were deleted stays on it as broken, until its
+The records are updated with every query. An environment whose files were deleted stays on the list as broken, until its
 owner removes it.
 """
 
@@ -35,7 +35,7 @@ _FILES_MISSING = "its files were deleted; `haienv remove` removes it from the li
 
 
 class Environments:
-    """The environments below `root`. `run_here`: tasks run on this machine, so it must have their Pythons."""
+    """The environments below `root`. `run_here` says that tasks run on this machine, so it must have their Pythons."""
 
     def __init__(
         self,
@@ -54,18 +54,16 @@ class Environments:
         self._task_manager = task_manager
         self._clock = clock
         self._scan_lock = asyncio.Lock()
-        self._interrupted: list[
-            Environment
-        ] = []  # were being built when the previous server stopped
-        self.pinned: dict[int, tuple[int, str]] = {}  # task -> run and layer that its ranks use
+        self._interrupted: list[Environment] = []  # builds of the previous server
+        self.pinned: dict[int, tuple[int, str]] = {}  # by task: the run, and the layer of its ranks
 
     async def load(self) -> None:
-        """Loads interrupted builds. Call it before anything is built."""
+        """Load interrupted builds. Call it before anything is built."""
         records = await self._store.records(Environment)
         self._interrupted = [r for r in records if r.state is EnvironmentState.BUILDING]
 
     async def begin(self) -> None:
-        """Marks interrupted builds as failed and updates the list, after a start. May be called twice."""
+        """Mark interrupted builds as failed and update the list, after a start. May be called twice."""
         failure = "the server was restarted while it was built; build it again"
         for record in self._interrupted:
             failed = replace(record, state=EnvironmentState.FAILED, message=failure)
@@ -77,7 +75,7 @@ class Environments:
         async with self._scan_lock:
             records = {r.full_name: r for r in await self._store.records(Environment)}
             results = await asyncio.to_thread(self._read_all, records)
-            found = {name: merged(records.get(name), result) for name, result in results.items()}
+            found = {name: merge(records.get(name), result) for name, result in results.items()}
             current = {name: each for name, each in sorted(found.items()) if each is not None}
             await asyncio.gather(*map(self._store.save_record, _changed_records(records, current)))
         return current
@@ -87,7 +85,7 @@ class Environments:
         result = await self._read(full_name)
         if isinstance(result, Environment):
             return result  # read from its files
-        return merged(await self._record(full_name), result)
+        return merge(await self._record(full_name), result)
 
     async def _record(self, full_name: EnvironmentName) -> Environment | None:
         found = await self._store.records(Environment, owner=full_name.owner, name=full_name.name)
@@ -110,7 +108,7 @@ class Environments:
         return found
 
     async def register(self, reported: Environment) -> Environment:
-        """Records an environment from its files, or from its owner's report if they are unreadable. Raises NotFound."""
+        """Record an environment from its files, or from its owner's report if they are unreadable. Raises NotFound."""
         result = await self._read(reported.full_name)
         if result is None:
             path = self.root / reported.owner / reported.name
@@ -124,7 +122,7 @@ class Environments:
         return replace(reported, created_at=previous.created_at) if previous else reported
 
     async def require_removable(self, environment: Environment, identity: Identity) -> None:
-        """Raises Conflict if tasks use the environment, or others extend it."""
+        """Raise Conflict if tasks use the environment, or others extend it."""
         if tasks := self.used_by(environment.full_name):
             named = ", ".join(map(str, tasks[:10])) + (" …" if len(tasks) > 10 else "")
             raise Conflict(
@@ -139,12 +137,14 @@ class Environments:
             )
 
     async def _children(self, full_name: EnvironmentName, identity: Identity) -> str:
-        list_all = (await self.list_all()).values()
-        children = [e for e in list_all if e.parent == str(full_name) and e.full_name != full_name]
-        named = [str(e.full_name) for e in children if may_see(identity, e)]
-        if hidden := len(children) - len(named):
-            named.append(f"{hidden} of others")
-        return ", ".join(named)
+        environments = (await self.list_all()).values()
+        children = [
+            e for e in environments if e.parent == str(full_name) and e.full_name != full_name
+        ]
+        names = [str(e.full_name) for e in children if may_see(identity, e)]
+        if hidden := len(children) - len(names):
+            names.append(f"{hidden} of others")
+        return ", ".join(names)
 
     async def has_files(self, full_name: EnvironmentName) -> bool:
         """Say whether the environment has files."""
@@ -155,7 +155,7 @@ class Environments:
         await self._store.delete_record(environment)
 
     async def save(self, environment: Environment) -> None:
-        """Saves the state of a build."""
+        """Save the state of a build."""
         await self._store.save_record(environment)
 
     def used_by(self, full_name: EnvironmentName) -> list[int]:
@@ -186,7 +186,7 @@ class Environments:
         return self._check_python(read.read_environment(self.root, full_name, self._owner_check()))
 
     def _check_python(self, result: ReadResult) -> ReadResult:
-        """Marks an environment as broken without its Python. If tasks run elsewhere, only their nodes can tell."""
+        """Mark an environment as broken if its Python is missing. Checked only where tasks run on this machine."""
         if not self._run_here or not isinstance(result, Environment):
             return result
         if result.state is not EnvironmentState.READY:
@@ -198,14 +198,14 @@ class Environments:
         )
 
     def _owner_check(self) -> OwnerCheck:
-        """Return the check of a directory's owner: one that another user created is not trusted."""
+        """Return a function that checks the owner of a directory. Directories of other users are not trusted."""
         uids = {user.name: user.uid for user in self._directory.users()}
         ours = (0, os.getuid())
         return lambda owner, uid: uid in ours or uids.get(owner, 0) in (0, uid)
 
 
-def merged(record: Environment | None, result: ReadResult) -> Environment | None:
-    """Merges a record with what was read; None if the environment does not exist."""
+def merge(record: Environment | None, result: ReadResult) -> Environment | None:
+    """Return the environment in the files, or else in the record. Return None if it does not exist."""
     if isinstance(result, Environment):
         return result
     if result is not None or record is None or record.state in _UNFINISHED:
@@ -214,13 +214,13 @@ def merged(record: Environment | None, result: ReadResult) -> Environment | None
 
 
 def _changed_records(records: EnvironmentsByName, current: EnvironmentsByName) -> list[Environment]:
-    """Return the records to save, per user at most as many as are listed, however often names change."""
-    written = Counter(full_name.owner for full_name in records)
+    """Return the records to save. New ones are saved only up to the number of environments that a user may have."""
+    counts = Counter(full_name.owner for full_name in records)
     changed = []
     for full_name, environment in current.items():
-        list_all = records.get(full_name)
-        written[full_name.owner] += list_all is None
-        if environment != list_all and (list_all or written[full_name.owner] <= read.MAX_PER_USER):
+        record = records.get(full_name)
+        counts[full_name.owner] += record is None
+        if environment != record and (record or counts[full_name.owner] <= read.MAX_PER_USER):
             changed.append(environment)
     return changed
 

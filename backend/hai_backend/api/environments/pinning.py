@@ -1,4 +1,4 @@
-"""Pins the layer of a task's environment: all ranks of a run use the same one, whatever its owner changes meanwhile."""
+"""Pins the layer of the environment of a task, so that all ranks of a run use the same layer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hai_backend.domain.task import Task
 
 
 class EnvironmentPinning:
-    """Pins are kept in memory: after a restart, a run whose ranks are still starting is resolved again."""
+    """Resolves the layer of a run once. Pins are in memory: after a restart, a starting run is resolved again."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class EnvironmentPinning:
         self._copies_bytes = copies_bytes
 
     async def __call__(self, task: Task) -> pb.AgentEnvironment | None:
-        """Return the environment for agents; None if the task has none."""
+        """Return the environment for agents, or None if the task has none."""
         name, owner = parse_reference(task.spec.options.py_venv) or ("", "")
         if not name or task.run is None:
             return None
@@ -41,12 +41,12 @@ class EnvironmentPinning:
         )
 
     def haienv_variables(self, user: str) -> dict[str, str]:
-        """Return the variables for haienv itself in a task; none if ranks do not have the storage."""
+        """Return the variables for haienv in a task. Empty if ranks do not have the storage of environments."""
         root = str(self._environments.root)
         return {"HAIENV_HOME": root, "HAIENV_USER": user} if self._visible else {}
 
     async def _layer(self, task_id: int, run: int, full_name: EnvironmentName) -> str:
-        """Resolve the layer. Ranks query concurrently; the first result counts for all."""
+        """Resolve the layer. Ranks query concurrently, and the first result counts for all."""
         pinned = self._environments.pinned
         pinned_layer = pinned.get(task_id)
         if pinned_layer is not None and pinned_layer[0] == run:

@@ -125,7 +125,7 @@ class EnvironmentService(EnvironmentServiceServicer):
     async def _receive(
         self, build_request: BuildRequest, requests: AsyncIterator[pb.BuildEnvironmentRequest]
     ) -> None:
-        """Receives wheels one by one until the client closes its side. Raises Invalid."""
+        """Receive wheels one by one until the client closes its side. Raises Invalid."""
         upload: WheelUpload | None = None
         try:
             async for request in requests:

@@ -1,4 +1,4 @@
-"""Converts images and registries to protobuf messages and back. A registry's password is never returned."""
+"""Converts images and registries to messages and back. The password of a registry is never returned."""
 
 from __future__ import annotations
 

@@ -33,9 +33,7 @@ class ImageCheck(StrEnum):
     """How a submission checks its image."""
 
     OFF = "off"  # not at all: the launcher runs no images
-    WARN = (
-        "warn"  # the image must be allowed and exist; if the registry is down, the timeline says so
-    )
+    WARN = "warn"  # the image must be allowed and exist; a registry that is down is only reported
     REQUIRE = "require"  # like WARN, but the task is refused if the registry is down
 
 
@@ -47,7 +45,7 @@ class Registries(Protocol):
 
 
 class Images:
-    """Built-in images and registries. Only the leading server has an instance, so its cache stays valid."""
+    """Built-in images and registries. Only the leading server has an instance, so the cache of images stays valid."""
 
     def __init__(
         self,
@@ -55,28 +53,26 @@ class Images:
         registries: Registries,
         clock: Clock,
         check: ImageCheck = ImageCheck.OFF,
-        launcher_names: frozenset[str] = frozenset(
-            {"default"}
-        ),  # names that the launcher defines itself
+        launcher_names: frozenset[str] = frozenset({"default"}),
     ) -> None:
         self._store = store
         self._registries = registries
         self._clock = clock
         self._check = check
-        self._launcher_names = launcher_names
-        self._built_in: list[Image] | None = None  # None: not read since the last change
+        self._launcher_names = launcher_names  # names that the launcher resolves itself
+        self._built_in: list[Image] | None = None  # None after a change
         self._version = 0
         self._digests: dict[str, tuple[float, asyncio.Task[str]]] = {}
 
     async def built_in(self) -> list[Image]:
-        """Return all built-in images by name; cached, since every submission needs them."""
+        """Return all built-in images by name. They are cached, because every submission needs them."""
         if self._built_in is not None:
             return self._built_in
         version = self._version
-        found = await self._store.records(Image)
+        images = await self._store.records(Image)
         if version == self._version:
-            self._built_in = found
-        return found
+            self._built_in = images
+        return images
 
     def invalidate(self) -> None:
         """Drop the cache after a change of built-in images."""
@@ -84,31 +80,32 @@ class Images:
         self._version += 1
 
     async def visible(self, identity: Identity) -> list[Image]:
-        """Return the built-in images that the caller may use, by name; for those who may change them, all."""
+        """Return the built-in images that the caller may use, by name. Who may change images may use all."""
         return [i for i in await self.built_in() if _may_use(identity, i)]
 
     async def find(self, identity: Identity, name: str) -> ImageReference:
         """Resolve a name or a registry path. Raises NotFound, Denied or Invalid."""
         visible_images = await self.visible(identity)
         if "/" not in name:
-            return full_reference(_built_in(visible_images, name).reference)
-        found = full_reference(name)
-        if any(replace(found, digest="") == full_reference(i.reference) for i in visible_images):
-            return found  # as `hai describe` prints the image of a task
+            return full_reference(_find_built_in(visible_images, name).reference)
+        reference = full_reference(name)
+        without_digest = replace(reference, digest="")
+        if any(without_digest == full_reference(i.reference) for i in visible_images):
+            return reference  # the form in which `hai describe` prints a built-in image
         allowed = identity.arguments(Right.IMAGE)
         if not identity.has_right(Right.MANAGE_IMAGES) and not any(
-            has_prefix(found, prefix) for prefix in allowed
+            has_prefix(reference, prefix) for prefix in allowed
         ):
             raise Denied(
-                f"{identity.name} may not use images of {repository_path(found)}; "
-                f"an admin allows it with `hai right grant {identity.name} image:{found.registry}/…`, "
+                f"{identity.name} may not use images of {repository_path(reference)}; "
+                f"an admin allows it with `hai right grant {identity.name} image:{reference.registry}/…`, "
                 "and `hai image list` shows the built-in ones",
                 reason="IMAGE_NOT_ALLOWED",
             )
-        return found
+        return reference
 
     async def digest(self, image: ImageReference) -> str:
-        """Return the digest of an image, cached for seconds. Raises NotFound, Denied or Unavailable."""
+        """Return the digest of an image, from the cache if it is fresh. Raises NotFound, Denied or Unavailable."""
         now, name = self._clock.now(), str(image)
         fresh_until, query = self._digests.get(name, (0.0, None))
         if query is None or now >= fresh_until:
@@ -117,21 +114,21 @@ class Images:
         try:
             return await asyncio.shield(query)
         except BaseException:
-            if query.done():  # unless only the caller was cancelled
+            if query.done():  # else only the caller was cancelled
                 self._digests.pop(name, None)
             raise
 
     async def tags(self, image: ImageReference) -> tuple[str, ...]:
-        """Return the tags of the image's repository. Raises NotFound, Denied or Unavailable."""
+        """Return the tags in the repository of an image. Raises NotFound, Denied or Unavailable."""
         return await self._registries.tags(image, await self._registry_of(image))
 
     async def pin(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
-        """Return the task with its image's digest, and a text for its timeline. Raises Invalid or Unavailable."""
+        """Return the spec with the digest of its image, and a note for the timeline. Raises Invalid or Unavailable."""
         if self._check is ImageCheck.OFF or await self._is_launcher_name(spec.resource.image):
             return spec, ""
         try:
-            found = await self.find(identity, spec.resource.image)
-            pinned = str(replace(found, digest=await self.digest(found)))
+            reference = await self.find(identity, spec.resource.image)
+            pinned = str(replace(reference, digest=await self.digest(reference)))
             note = f"image {spec.resource.image} is {pinned}"
         except (NotFound, Denied) as error:
             violation = Violation("resource.image", str(error))
@@ -139,11 +136,11 @@ class Images:
         except Unavailable as error:
             if self._check is ImageCheck.REQUIRE:
                 raise
-            pinned, note = str(found), f"image {found} could not be checked: {error}"
+            pinned, note = str(reference), f"image {reference} could not be checked: {error}"
         return replace(spec, resource=replace(spec.resource, image=pinned)), note
 
     async def _is_launcher_name(self, name: str) -> bool:
-        """Say whether a name refers to the launcher's own setting, which admins may override."""
+        """Say whether the launcher resolves a name. A built-in image of the same name has precedence."""
         return name in self._launcher_names and not any(
             image.name == name or (image.is_default and name == "default")
             for image in await self.built_in()
@@ -166,14 +163,14 @@ def _may_use(identity: Identity, image: Image) -> bool:
     return is_public or not set(image.user_groups).isdisjoint(identity.user.groups)
 
 
-def _built_in(images: Iterable[Image], name: str) -> Image:
+def _find_built_in(images: Iterable[Image], name: str) -> Image:
     by_name = {image.name: image for image in images}
     default = next((image for image in by_name.values() if image.is_default), None)
-    found = by_name.get(name) or (default if name == "default" else None)
-    if found is None:
+    image = by_name.get(name) or (default if name == "default" else None)
+    if image is None:
         raise NotFound(
             f"built-in image {name[:63]!r} not found; "
             f"`hai image list` shows them{suggestion_text(name, by_name)}",
             reason="NO_SUCH_IMAGE",
         )
-    return found
+    return image

@@ -97,7 +97,7 @@ class ImageService(ImageServiceServicer):
         return registry_to_proto(registry)
 
     async def _password(self, registry: image_pb2.Registry) -> str:
-        """Return the stored password of the same account; another account must not inherit it."""
+        """Return the stored password of the same account. Another account must not get it."""
         prefix, username = registry.prefix, registry.username
         existing = await self._store.records(Registry, prefix=prefix, username=username)
         return existing[0].password if existing else ""

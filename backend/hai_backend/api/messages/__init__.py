@@ -1,1 +1,1 @@
-"""MessageService: what operators tell users."""
+"""MessageService: announcements of operators to users."""

@@ -1,4 +1,4 @@
-"""MessageService: what operators tell users. Who may say something stands in server/methods.py."""
+"""MessageService: announcements of operators to users. server/methods.py lists who may create them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hai.v1.message_service_pb2_grpc import MessageServiceServicer
 from hai_backend.api.request.convert_time import to_timestamp
 from hai_backend.api.request.field_checks import NAME, FieldViolations
 from hai_backend.api.server.call_context import Context, current_caller
-from hai_backend.api.users.convert import NAME_RULE, expiry
+from hai_backend.api.users.convert import NAME_RULE, read_expiry
 from hai_backend.auth.directory import Directory
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.accounts.message import Message
@@ -26,7 +26,7 @@ class MessageService(MessageServiceServicer):
         self._store = store
         self._directory = directory
         self._clock = clock
-        self._writing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
 
     async def ListMessages(
         self, request: pb.ListMessagesRequest, context: Context
@@ -34,28 +34,28 @@ class MessageService(MessageServiceServicer):
         identity, now = current_caller(), self._clock.now()
         if request.all and not identity.operates:
             raise Denied("all messages are for operators only", reason="ROLE_TOO_LOW")
-        shown = (
+        visible = (
             message
             for message in reversed(await self._store.records(Message))
             if request.all or (_is_current(message, now) and message.concerns(identity.user))
         )
-        return pb.ListMessagesResponse(messages=map(_to_proto, shown))
+        return pb.ListMessagesResponse(messages=map(_to_proto, visible))
 
     async def CreateMessage(self, request: pb.CreateMessageRequest, context: Context) -> pb.Message:
-        told, now = request.message, self._clock.now()
-        expires = _check(told, now)
-        if told.subject and not told.subject_is_group:
-            self._directory.user(told.subject)
-        async with self._writing:
+        requested, now = request.message, self._clock.now()
+        expires_at = _check(requested, now)
+        if requested.subject and not requested.subject_is_group:
+            self._directory.user(requested.subject)
+        async with self._write_lock:
             number = 1 + max((m.id for m in await self._store.records(Message)), default=0)
             new = Message(
                 number,
-                told.subject,
-                told.subject_is_group,
-                told.text,
+                requested.subject,
+                requested.subject_is_group,
+                requested.text,
                 current_caller().name,
                 now,
-                expires,
+                expires_at,
             )
             await self._store.save_record(new)
         return _to_proto(new)
@@ -68,17 +68,17 @@ class MessageService(MessageServiceServicer):
         return pb.DeleteMessageResponse()
 
 
-def _check(told: pb.Message, now: float) -> float | None:
-    """Until when it is shown. Raises Invalid with every violation."""
+def _check(message: pb.Message, now: float) -> float | None:
+    """Check a new message and return when it expires. Raises Invalid with every violation."""
     violations = FieldViolations()
-    if told.subject or told.subject_is_group:
-        violations.check_pattern("message.subject", told.subject, NAME, NAME_RULE)
-    if not told.text.strip():
+    if message.subject or message.subject_is_group:
+        violations.check_pattern("message.subject", message.subject, NAME, NAME_RULE)
+    if not message.text.strip():
         violations.add("message.text", "is required")
-    violations.check_line("message.text", told.text, _TEXT_CHARS)
-    expires = expiry("message.expire_time", told, now, violations)
+    violations.check_line("message.text", message.text, _TEXT_CHARS)
+    expires_at = read_expiry("message.expire_time", message, now, violations)
     violations.raise_if_any()
-    return expires
+    return expires_at
 
 
 def _is_current(message: Message, now: float) -> bool:

@@ -1,1 +1,1 @@
-"""PortService: ports of nodes that lead to services of tasks."""
+"""PortService: ports of the nodes that lead to services of tasks."""

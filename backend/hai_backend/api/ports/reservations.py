@@ -1,4 +1,4 @@
-"""Reserves ports of the nodes: a right limits how many a user has; each number and each service is unique."""
+"""Reserves ports of the nodes for services. A right limits how many ports a user has."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SERVICE_RULE = "at most 63 of a-z, 0-9 and -, as in the task's services"
 
 
 class NodePorts:
-    """The reserved ports. `usable_numbers`: the numbers that the cluster provides for services."""
+    """The reserved ports. `usable_numbers` are the numbers that the cluster provides for services."""
 
     def __init__(
         self, store: Store, directory: Directory, clock: Clock, usable_numbers: range
@@ -34,7 +34,7 @@ class NodePorts:
         self._write_lock = asyncio.Lock()
 
     async def list_for(self, user: str) -> list[Port]:
-        """Return the ports of a user, or with `*` all, by number."""
+        """Return the ports of a user, or of all users for `*`, by number."""
         return [p for p in await self._store.records(Port) if user in ("*", p.user)]
 
     async def create(self, identity: Identity, message: port_pb2.Port) -> Port:

@@ -35,7 +35,7 @@ from hai_backend.api.server.handler_wrapper import (
 from hai_backend.api.server.methods import RULES, Credential, Rule
 from hai_backend.auth import permissions
 from hai_backend.auth.permissions import Identity
-from hai_backend.auth.tokens import bearer
+from hai_backend.auth.tokens import parse_bearer
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.aio.shield import shielded
 from hai_backend.domain.accounts.user import TokenScope
@@ -186,7 +186,9 @@ class CallGuard:
         identity = call.identity = self._identify(call, context)
         if call.rule is not None and identity is not None:
             rule = call.rule
-            permissions.admit(identity, rule.scope, rule.role, _short_name(call.method), rule.right)
+            permissions.require_permission(
+                identity, rule.scope, rule.role, _short_name(call.method), rule.right
+            )
             self._limiter.count_call(identity.name)
             set_caller(identity)
         if isinstance(call.request, Undecodable):
@@ -200,7 +202,7 @@ class CallGuard:
             raise Denied(problem, reason="NO_RULE")
         if call.rule.credential is not Credential.USER_TOKEN:
             return None
-        return self._directory.identify(bearer(_authorization(context)), self._clock.now())
+        return self._directory.identify(parse_bearer(_authorization(context)), self._clock.now())
 
     def _recheck(self, call: _Call, context: Context) -> None:
         """Raise when the caller lost a permission: the stream was opened with the permissions of its start."""

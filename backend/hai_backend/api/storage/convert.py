@@ -1,4 +1,4 @@
-"""Converts mounts and mount rules to protobuf messages and back."""
+"""Converts mounts and mount rules to messages and back."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def rule_from_proto(message: pb.MountRule, id: int) -> MountRow:
 
 
 def mount_to_proto(mount: Mount, *, with_source: bool) -> pb.Mount:
-    """Convert a mount; its source is included for operators only."""
+    """Convert a mount. The source is for operators only."""
     return pb.Mount(
         mount_path=mount.mount_path,
         kind=_KINDS[mount.kind],

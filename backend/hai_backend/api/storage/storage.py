@@ -19,7 +19,7 @@ Resolved = tuple[tuple[Mount, ...], tuple[str, ...]]
 
 
 class MountRules:
-    """The mount rules, read from the store each time: they are few and rarely needed."""
+    """The mount rules. They are few and rarely needed, so they are not cached."""
 
     def __init__(self, store: Store, directory: Directory) -> None:
         self._store = store
@@ -62,7 +62,7 @@ class MountRules:
 def _contradictions(
     row: MountRow, rules: Sequence[MountRow], users: Iterable[User]
 ) -> Iterator[str]:
-    """Yield conflicts with rules of the same rank that mount the same path: neither would apply."""
+    """Yield conflicts with rules of the same precedence for the same path. Neither rule would apply."""
     conflicting = [str(other.id) for other in rules if _clash(row, other)]
     if conflicting:
         yield f"rule {', '.join(conflicting)} mounts {row.mount_path} for the same users: neither would apply"
@@ -92,7 +92,7 @@ def _clash(row: MountRow, other: MountRow) -> bool:
 
 
 def _warnings(rules: Iterable[MountRow], user: User) -> tuple[str, ...]:
-    """Return the notes for rules without task codes; others are compared by their text only."""
+    """Return the notes for rules without mount codes. Other rules are compared by `_clash` only."""
     try:
         return resolve([rule for rule in rules if not rule.mount_code], user, None)[1]
     except Invalid as error:

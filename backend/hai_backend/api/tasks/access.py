@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hai_backend.api.protocols import TaskManager
 from hai_backend.auth.directory import Directory
-from hai_backend.auth.permissions import Identity, require_steering, sees
+from hai_backend.auth.permissions import Identity, can_see_task, require_may_modify
 from hai_backend.domain.errors import NotFound
 from hai_backend.domain.task import Task
 from hai_backend.store.base import TaskFilter
@@ -27,12 +27,12 @@ class TaskAccess:
     async def get_modifiable(self, identity: Identity, task_id: int) -> Task:
         """Return a task that the caller may change. Raises NotFound or Denied."""
         task = await self.get_visible(identity, task_id)
-        require_steering(identity, task)
+        require_may_modify(identity, task)
         return task
 
     def can_see(self, identity: Identity, task: Task) -> bool:
         """Say whether the caller may see a task."""
-        return sees(identity, task, self._directory.groups_of(task.user))
+        return can_see_task(identity, task, self._directory.groups_of(task.user))
 
     def can_see_unfinished(self, identity: Identity, task_id: int) -> bool:
         """Say whether the caller may see a task, which must be unfinished."""

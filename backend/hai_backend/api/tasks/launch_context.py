@@ -46,7 +46,7 @@ class LaunchContext:
     async def __call__(self, task: Task) -> RunRequest:
         """Return the request for the run of a task. Raises Invalid for contradictory mounts."""
         owner, resource = self._directory.user(task.user), task.spec.resource
-        user = self._directory.as_allowed(owner, self._clock.now())
+        user = self._directory.with_current_rights(owner, self._clock.now())
         mounts, _ = await self._storage.mounts(task.user, task)
         group = self._cluster.groups().get(resource.group)
         terms = Terms(

@@ -1,1 +1,1 @@
-"""TunnelService: ports and shells of ranks."""
+"""TunnelService: connections to ports, services and shells of ranks."""

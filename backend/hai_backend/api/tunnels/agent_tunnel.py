@@ -1,4 +1,4 @@
-"""The agent's side of a tunnel, as the server sees it: bytes from the target to the caller, and the other way."""
+"""Carries the bytes of a tunnel between the server and an agent, in both directions."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from hai.v1 import agent_service_pb2 as pb
 from hai_backend.controllers.cluster.tunnels import Tunnel
 from hai_backend.domain.errors import Conflict, Invalid, Unavailable
 
-_LOST = "the connection to the rank was lost; it comes back by itself: try again"
+_CONNECTION_LOST = "the connection to the rank was lost; try again in a moment"
 
 
 async def carry(
     hello: pb.CarryHello, tunnel: Tunnel, requests: AsyncIterator[pb.CarryRequest]
 ) -> AsyncIterator[pb.CarryResponse]:
-    """Answers to the agent, until the tunnel has ended."""
+    """Yield the messages for the agent until the tunnel ends."""
     if hello.refused:
         tunnel.end(Conflict(hello.refused, reason="CANNOT_REACH"))
         return
     tunnel.carried()
-    taking = asyncio.ensure_future(_take(tunnel, requests))
+    receiver = asyncio.ensure_future(_receive(tunnel, requests))
     try:
         while (message := await tunnel.to_rank.take()) is not None:
             yield message
     finally:
-        taking.cancel()
-        tunnel.end(Unavailable(_LOST))
+        receiver.cancel()
+        tunnel.end(Unavailable(_CONNECTION_LOST))
 
 
-async def _take(tunnel: Tunnel, requests: AsyncIterator[pb.CarryRequest]) -> None:
-    """What the target says. A command has ended with its code, a connection when both directions have."""
+async def _receive(tunnel: Tunnel, requests: AsyncIterator[pb.CarryRequest]) -> None:
+    """Pass on what the target sends. A command ends with its exit code; a connection ends after both directions."""
     try:
         async for request in requests:
             tunnel.receive_from_agent(request)
@@ -40,6 +40,6 @@ async def _take(tunnel: Tunnel, requests: AsyncIterator[pb.CarryRequest]) -> Non
                 case "exit_code":
                     tunnel.end()
     except Invalid:
-        pass  # it cannot be read
+        pass  # an undecodable message
     finally:
-        tunnel.end(Unavailable(_LOST))
+        tunnel.end(Unavailable(_CONNECTION_LOST))

@@ -1,4 +1,4 @@
-"""Tunnels into ranks, from whoever owns the task. See proto/hai/v1/tunnel_service.proto."""
+"""TunnelService: connections to ports, services and shells of ranks."""
 
 from __future__ import annotations
 
@@ -24,78 +24,78 @@ from hai_backend.launch.base import RankKey
 from hai_backend.store.base import AuditRow
 
 _OPENING_SECONDS = 30.0
-_WHAT_CHARS = 200
+_DESCRIPTION_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class TunnelDeps:
-    """What the service stands on."""
+    """The parts of the server that the service needs."""
 
     tunnels: Tunnels
     access: TaskAccess
     directory: Directory
     clock: Clock
-    record: AddRows
+    add_audit_rows: AddRows
 
 
 class TunnelService(TunnelServiceServicer):
-    """One coroutine a direction and tunnel."""
+    """See proto/hai/v1/tunnel_service.proto for what each call means."""
 
-    def __init__(self, rooms: TunnelDeps) -> None:
-        self._r = rooms
+    def __init__(self, deps: TunnelDeps) -> None:
+        self._deps = deps
 
     async def OpenTunnel(
         self, request_iterator: AsyncIterator[pb.OpenTunnelRequest], context: Context
     ) -> AsyncIterator[pb.OpenTunnelResponse]:
-        identity, opening = current_caller(), await _opening(request_iterator)
-        what = f"task={opening.task_id} rank={opening.rank} {_what(opening.target)}"
-        describe_change(what)
-        key = await self._allowed(identity, opening)
-        with self._r.tunnels.opened(
-            key, opening.target, identity.name, self._admitted(identity)
+        identity, opening = current_caller(), await _read_opening(request_iterator)
+        description = f"task={opening.task_id} rank={opening.rank} {_describe(opening.target)}"
+        describe_change(description)
+        key = await self._require_rank(identity, opening)
+        with self._deps.tunnels.opened(
+            key, opening.target, identity.name, self._permission_check(identity)
         ) as tunnel:
-            sending = asyncio.ensure_future(_send(request_iterator, tunnel))
+            sender = asyncio.ensure_future(_send(request_iterator, tunnel))
             try:
                 await tunnel.reached()
-                await self._note_opened(identity, key.task_id, what)
+                await self._add_opened_row(identity, key.task_id, description)
                 yield pb.OpenTunnelResponse(opened=pb.TunnelOpened(run=key.run))
                 while (message := await tunnel.next_for_caller()) is not None:
-                    yield _answer(message)
+                    yield _response(message)
             finally:
-                sending.cancel()
+                sender.cancel()
         if tunnel.why is not None:
             raise tunnel.why
 
-    async def _allowed(self, identity: Identity, opening: pb.TunnelOpening) -> RankKey:
-        task = await self._r.access.get_modifiable(identity, opening.task_id)
+    async def _require_rank(self, identity: Identity, opening: pb.TunnelOpening) -> RankKey:
+        task = await self._deps.access.get_modifiable(identity, opening.task_id)
         require_oneself(identity, task.spec, f"dev container {task.id}")
         return running_rank(task, opening.rank)
 
-    async def _note_opened(self, identity: Identity, task_id: int, what: str) -> None:
-        """A row at once: the gate's own comes when the tunnel has ended, which may be in days."""
+    async def _add_opened_row(self, identity: Identity, task_id: int, description: str) -> None:
+        """Store an audit row now. The row of CallGuard follows when the tunnel ends, perhaps days later."""
         row = AuditRow(
-            time=self._r.clock.now(),
+            time=self._deps.clock.now(),
             actor=identity.actor,
             method="OpenTunnel",
             resource=str(task_id),
-            what=what,
+            what=description,
             code="OPENED",
         )
-        await self._r.record([row])
+        await self._deps.add_audit_rows([row])
 
-    def _admitted(self, before: Identity) -> Callable[[], None]:
-        """Raises once the token is not good any more, or the caller may not look at tasks of others any more."""
+    def _permission_check(self, before: Identity) -> Callable[[], None]:
+        """Return a function that raises once the token is invalid or the caller lost the permission for the task."""
 
         def check() -> None:
-            now = self._r.directory.identity_of(before.token_id, self._r.clock.now())
+            now = self._deps.directory.identity_of(before.token_id, self._deps.clock.now())
             if before.oversees_tasks and not now.oversees_tasks:
-                raise NotFound(f"{now.name} may not look at this task any more")
+                raise NotFound(f"{now.name} may no longer see this task")
 
         return check
 
 
 def running_rank(task: Task, rank: int) -> RankKey:
-    """A rank that tunnels can lead into. Raises Invalid, and Conflict while it does not run."""
+    """Return the key of a running rank. Raises Invalid for an unknown rank, or Conflict if it does not run."""
     if not 0 <= rank < max(task.node_count, len(task.run.ranks) if task.run else 0):
         last = task.node_count - 1
         raise Invalid(
@@ -103,15 +103,15 @@ def running_rank(task: Task, rank: int) -> RankKey:
         )
     key = rank_of(task, rank)
     if key is None:
-        how = task.state.value.lower().replace("_", " ")
+        state = task.state.value.lower().replace("_", " ")
         raise Conflict(
-            f"rank {rank} of task {task.id} is not running (the task is {how}); `hai why {task.id}` tells more",
+            f"rank {rank} of task {task.id} is not running (the task is {state}); `hai why {task.id}` tells more",
             reason="NOT_RUNNING",
         )
     return key
 
 
-async def _opening(requests: AsyncIterator[pb.OpenTunnelRequest]) -> pb.TunnelOpening:
+async def _read_opening(requests: AsyncIterator[pb.OpenTunnelRequest]) -> pb.TunnelOpening:
     first = None
     try:
         async with asyncio.timeout(_OPENING_SECONDS):
@@ -120,34 +120,34 @@ async def _opening(requests: AsyncIterator[pb.OpenTunnelRequest]) -> pb.TunnelOp
         pass
     if first is None or first.WhichOneof("message") != "open":
         raise Invalid((Violation("open", "must be the first message of a tunnel"),))
-    _check(first.open.target)
+    _check_target(first.open.target)
     return first.open
 
 
-def _check(target: TunnelTarget) -> None:
+def _check_target(target: TunnelTarget) -> None:
     kind = target.WhichOneof("target")
     if kind is None:
         raise Invalid((Violation("open.target", "is required: a port, a service or a shell"),))
     if kind == "port" and not 1 <= target.port <= 65535:
         raise Invalid((Violation("open.target.port", f"must be 1-65535, not {target.port}"),))
-    command = sum(map(len, target.shell.command))
-    if command > limits.SPEC_BYTES or any("\0" in word for word in target.shell.command):
+    command_chars = sum(map(len, target.shell.command))
+    if command_chars > limits.SPEC_BYTES or any("\0" in word for word in target.shell.command):
         message = f"must have at most {limits.SPEC_BYTES} characters, and no NUL"
         raise Invalid((Violation("open.target.shell.command", message),))
 
 
-def _what(target: TunnelTarget) -> str:
+def _describe(target: TunnelTarget) -> str:
     match target.WhichOneof("target"):
         case "port":
             return f"port={target.port}"
         case "service":
-            return f"service={target.service[:_WHAT_CHARS]!r}"
+            return f"service={target.service[:_DESCRIPTION_CHARS]!r}"
         case _:
-            return f"shell={list(target.shell.command)!r}"[:_WHAT_CHARS]
+            return f"shell={list(target.shell.command)!r}"[:_DESCRIPTION_CHARS]
 
 
 async def _send(requests: AsyncIterator[pb.OpenTunnelRequest], tunnel: Tunnel) -> None:
-    """What the caller says, cut into pieces; at its end the rank is told so."""
+    """Send what the caller sends to the rank, in pieces, and then the end of the stream."""
     try:
         async for request in requests:
             match request.WhichOneof("message"):
@@ -157,16 +157,16 @@ async def _send(requests: AsyncIterator[pb.OpenTunnelRequest], tunnel: Tunnel) -
                         await tunnel.send_to_rank(agent.CarryResponse(data=piece))
                 case "resize":
                     await tunnel.send_to_rank(agent.CarryResponse(resize=request.resize))
-    except Invalid as error:  # it cannot be read
+    except Invalid as error:  # an undecodable message
         return tunnel.end(error)
-    except BaseException:  # or the rank would wait for the rest
-        tunnel.end(Unavailable("what was sent through the tunnel broke off; try again"))
+    except BaseException:  # without an end, the rank would wait forever
+        tunnel.end(Unavailable("the data for the tunnel ended early; try again"))
         raise
     await tunnel.send_to_rank(agent.CarryResponse(end=TunnelEnd()))
     tunnel.end_half()
 
 
-def _answer(message: agent.CarryRequest) -> pb.OpenTunnelResponse:
+def _response(message: agent.CarryRequest) -> pb.OpenTunnelResponse:
     match message.WhichOneof("message"):
         case "data":
             return pb.OpenTunnelResponse(data=message.data)

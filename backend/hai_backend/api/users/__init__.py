@@ -1,1 +1,1 @@
-"""UserService: users, rights, quotas, shares and tokens."""
+"""UserService: users and their rights, quotas, shares and tokens."""

@@ -1,4 +1,4 @@
-"""Users, rights, quotas, shares and tokens as messages, and back."""
+"""Converts users, rights, quotas, shares and tokens to messages, and validates those of requests."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ _ROLES_BY_NUMBER: dict[int, Role] = {number: role for role, number in _ROLES.ite
 _SCOPES = {s: pb.TokenScope.Value(f"TOKEN_SCOPE_{s.name}") for s in TokenScope}
 _SCOPES_BY_NUMBER: dict[int, TokenScope] = {number: scope for scope, number in _SCOPES.items()}
 NAME_RULE = "at most 63 letters, digits, `.`, `_`, `-`, beginning with a letter or digit"
-_NODES = 1_000_000
-_WEIGHT = 10_000
+_MAX_NODES = 1_000_000
+_MAX_WEIGHT = 10_000
 
 
 def user_to_proto(user: User) -> pb.User:
-    """A user."""
     return pb.User(
         name=user.name,
         role=_ROLES[user.role],
@@ -45,9 +44,9 @@ def user_to_proto(user: User) -> pb.User:
 
 
 def user_from_proto(message: pb.User, now: float, *, new: bool) -> User:
-    """A checked user. Raises Invalid with every violation."""
+    """Return a validated user. Raises Invalid with every violation."""
     violations = FieldViolations()
-    if new:  # the first admin may be called as the server's account is
+    if new:  # the name of the first admin may differ: it is that of the account of the server
         violations.check_pattern("user.name", message.name, USER_NAME, USER_RULE)
     if message.role not in _ROLES_BY_NUMBER:
         violations.add("user.role", "must be USER, OPERATOR or ADMIN")
@@ -71,12 +70,11 @@ def user_from_proto(message: pb.User, now: float, *, new: bool) -> User:
 
 
 def _check_right(field: str, right: str, violations: FieldViolations) -> None:
-    if wrong := right_rules.right_problem(right):
-        violations.add(field, wrong, "NO_SUCH_RIGHT")
+    if problem := right_rules.right_problem(right):
+        violations.add(field, problem, "NO_SUCH_RIGHT")
 
 
 def grant_to_proto(grant: Grant) -> pb.Grant:
-    """A right that was granted."""
     return pb.Grant(
         subject=grant.subject,
         subject_is_group=grant.subject_is_group,
@@ -86,17 +84,17 @@ def grant_to_proto(grant: Grant) -> pb.Grant:
 
 
 def grant_from_proto(message: pb.Grant, now: float) -> Grant:
-    """A checked grant. Raises Invalid with every violation."""
+    """Return a validated grant. Raises Invalid with every violation."""
     violations = FieldViolations()
     violations.check_pattern("grant.subject", message.subject, NAME, NAME_RULE)
     _check_right("grant.right", message.right, violations)
-    expires = expiry("grant.expire_time", message, now, violations)
+    expires_at = read_expiry("grant.expire_time", message, now, violations)
     violations.raise_if_any()
-    return Grant(message.subject, message.subject_is_group, message.right, expires)
+    return Grant(message.subject, message.subject_is_group, message.right, expires_at)
 
 
 def quota_to_proto(quota: Quota, used: int) -> pb.Quota:
-    """A quota, and how much of it is in use."""
+    """Convert a quota. `used` is the number of nodes in use."""
     return pb.Quota(
         subject=quota.subject,
         subject_is_group=quota.subject_is_group,
@@ -109,21 +107,26 @@ def quota_to_proto(quota: Quota, used: int) -> pb.Quota:
 
 
 def quota_from_proto(message: pb.Quota, now: float) -> Quota:
-    """A checked quota. Raises Invalid with every violation."""
+    """Return a validated quota. Raises Invalid with every violation."""
     violations = FieldViolations()
     violations.check_pattern("quota.subject", message.subject, NAME, NAME_RULE)
     violations.check_pattern("quota.group", message.group, NAME, NAME_RULE)
     priority = read_level("quota.priority", message.priority, violations)
-    violations.check_range("quota.nodes", message.nodes, 0, _NODES)
-    expires = expiry("quota.expire_time", message, now, violations)
+    violations.check_range("quota.nodes", message.nodes, 0, _MAX_NODES)
+    expires_at = read_expiry("quota.expire_time", message, now, violations)
     violations.raise_if_any()
     return Quota(
-        message.subject, message.subject_is_group, message.group, priority, message.nodes, expires
+        message.subject,
+        message.subject_is_group,
+        message.group,
+        priority,
+        message.nodes,
+        expires_at,
     )
 
 
 def share_to_proto(share: Share, held: int) -> pb.Share:
-    """A share, and how much of it is held."""
+    """Convert a share. `held` is the number of nodes that its users hold."""
     return pb.Share(
         user_group=share.user_group,
         group=share.group,
@@ -135,12 +138,12 @@ def share_to_proto(share: Share, held: int) -> pb.Share:
 
 
 def share_from_proto(message: pb.Share, violations: FieldViolations) -> Share:
-    """A share whose numbers and user group were checked; its node group is for who knows the nodes."""
+    """Return a share with validated numbers and user group. The caller must check its node group."""
     violations.check_pattern("share.user_group", message.user_group, NAME, NAME_RULE)
-    guaranteed = violations.check_range("share.guaranteed", message.guaranteed, 0, _NODES)
-    weight = violations.check_range("share.weight", message.weight, 0, _WEIGHT)
+    guaranteed = violations.check_range("share.guaranteed", message.guaranteed, 0, _MAX_NODES)
+    weight = violations.check_range("share.weight", message.weight, 0, _MAX_WEIGHT)
     limit = (
-        violations.check_range("share.limit", message.limit, 0, _NODES)
+        violations.check_range("share.limit", message.limit, 0, _MAX_NODES)
         if message.HasField("limit")
         else None
     )
@@ -152,25 +155,25 @@ def share_from_proto(message: pb.Share, violations: FieldViolations) -> Share:
     return Share(message.user_group, message.group, guaranteed, weight, limit)
 
 
-def expiry(
+def read_expiry(
     field: str,
     message: pb.Quota | pb.Grant | CreateTokenRequest | Message,
     now: float,
     violations: FieldViolations,
 ) -> float | None:
-    """The time in `expire_time`, which must lie ahead."""
+    """Return the time in `expire_time`, which must lie in the future. Return None if it is unset."""
     if not message.HasField("expire_time"):
         return None
-    at = from_timestamp(message.expire_time)
-    if at <= now:
+    expires_at = from_timestamp(message.expire_time)
+    if expires_at <= now:
         violations.add(field, "lies in the past by the server's clock; check yours")
-    if at > END_OF_TIME:
+    if expires_at > END_OF_TIME:
         violations.add(field, "lies after the year 9999; leave it out for no end")
-    return at
+    return expires_at
 
 
 def scope_from_proto(number: int, violations: FieldViolations) -> TokenScope:
-    """What a new token may be used for; it must be said."""
+    """Return the scope of a new token, which is required."""
     scope = _SCOPES_BY_NUMBER.get(number, TokenScope.CONTAINER)
     if scope is TokenScope.CONTAINER:
         violations.add("scope", "must be ALL, READ or SUBMIT")
@@ -178,7 +181,7 @@ def scope_from_proto(number: int, violations: FieldViolations) -> TokenScope:
 
 
 def token_to_proto(token: Token, secret: str = "") -> pb.Token:
-    """A token; its secret only in the answer to its making."""
+    """Convert a token. Only the response that creates it contains the secret."""
     return pb.Token(
         id=token.id,
         user=token.user,

@@ -1,5 +1,7 @@
-"""UserService: users, rights, quotas, shares and tokens. Who may change them: server/methods.py; who may see them:
-here."""
+"""UserService: users and their rights, quotas, shares and tokens.
+
+server/methods.py lists who may change them. This module decides who may see them.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from hai_backend.api.request.field_checks import FieldViolations
 from hai_backend.api.server.call_context import Context, current_caller
 from hai_backend.api.tasks.validation.validate import read_level
 from hai_backend.api.users.convert import (
-    expiry,
     grant_from_proto,
     grant_to_proto,
     quota_from_proto,
     quota_to_proto,
+    read_expiry,
     scope_from_proto,
     token_to_proto,
     user_from_proto,
@@ -27,7 +29,12 @@ from hai_backend.api.users.convert import (
 )
 from hai_backend.api.users.shares import Shares
 from hai_backend.auth.directory import Directory
-from hai_backend.auth.permissions import Identity, beyond, exceeds, require_self_or_admin
+from hai_backend.auth.permissions import (
+    Identity,
+    find_excess,
+    find_ungrantable,
+    require_self_or_admin,
+)
 from hai_backend.controllers.aio.clock import Clock
 from hai_backend.domain.accounts.right import Right
 from hai_backend.domain.accounts.user import Quota, Token, User
@@ -51,8 +58,10 @@ class UserService(UserServiceServicer):
         rows = self._directory.quota_rows_of(identity.name, self._clock.now())
         return pb.WhoAmIResponse(
             user=user_to_proto(identity.user),
-            quotas=self._with_use(Quota(r.user, False, r.group, r.priority, r.nodes) for r in rows),
-            tokens=map(token_to_proto, self._tokens_seen_by(identity)),
+            quotas=self._quotas_to_proto(
+                Quota(r.user, False, r.group, r.priority, r.nodes) for r in rows
+            ),
+            tokens=map(token_to_proto, self._visible_tokens(identity)),
         )
 
     async def ListUsers(
@@ -63,7 +72,7 @@ class UserService(UserServiceServicer):
     async def CreateUser(self, request: pb.CreateUserRequest, context: Context) -> user_pb2.User:
         user = user_from_proto(request.user, self._clock.now(), new=True)
         self._require_below(user)
-        self._require_modest(User(user.name), user)
+        self._require_grantable(User(user.name), user)
         return user_to_proto(await self._directory.create_user(user))
 
     async def UpdateUser(self, request: pb.UpdateUserRequest, context: Context) -> user_pb2.User:
@@ -71,44 +80,46 @@ class UserService(UserServiceServicer):
         before = self._directory.user(user.name)
         self._require_below(before)
         self._require_below(user)
-        self._require_modest(before, user)
+        self._require_grantable(before, user)
         return user_to_proto(await self._directory.update_user(user))
 
     def _require_below(self, user: User) -> None:
-        """Raise Denied when an account can do, or would let somebody do, what the caller cannot."""
-        account = self._directory.as_allowed(user, self._clock.now())
-        if more := exceeds(account, current_caller()):
+        """Raise Denied if an account has permissions that the caller lacks."""
+        account = self._directory.with_current_rights(user, self._clock.now())
+        if excess := find_excess(account, current_caller()):
             raise Denied(
-                f"{user.name} has {more}, which you have not; only admins change such accounts",
+                f"{user.name} has {excess}, which you have not; only admins change such accounts",
                 reason="ROLE_TOO_LOW",
             )
 
-    def _require_modest(self, before: User, user: User) -> None:
-        """Raise Denied unless a user group and a uid, which reach what belongs to others, are the caller's to give."""
-        taken = {each.uid for each in self._directory.users() if each.name != user.name}
-        if why := beyond(before, user, taken, current_caller()):
-            raise Denied(f"{user.name} cannot get {why}: that is for admins", reason="ROLE_TOO_LOW")
+    def _require_grantable(self, before: User, user: User) -> None:
+        """Raise Denied if the caller may not give the new user groups or uid. Both give access to files of others."""
+        used_uids = {each.uid for each in self._directory.users() if each.name != user.name}
+        if denied := find_ungrantable(before, user, used_uids, current_caller()):
+            raise Denied(
+                f"{user.name} cannot get {denied}: that is for admins", reason="ROLE_TOO_LOW"
+            )
 
-    def _tokens_seen_by(self, identity: Identity) -> Iterable[Token]:
-        """Who acts as somebody sees no other way to do so."""
-        known = self._directory.tokens_of(identity.name)
-        return (t for t in known if identity.holder in ("", t.holder))
+    def _visible_tokens(self, identity: Identity) -> Iterable[Token]:
+        """Return the tokens of the caller. A user who acts as the caller sees only the tokens that they hold."""
+        tokens = self._directory.tokens_of(identity.name)
+        return (t for t in tokens if identity.holder in ("", t.holder))
 
     async def ListQuotas(
         self, request: pb.ListQuotasRequest, context: Context
     ) -> pb.ListQuotasResponse:
         identity, subject = current_caller(), request.subject
-        _require_concern(identity, subject, "quotas")
-        quotas = (q for q in self._directory.quotas() if _concerns(identity, q.subject))
+        _require_may_see(identity, subject, "quotas")
+        quotas = (q for q in self._directory.quotas() if _may_see(identity, q.subject))
         return pb.ListQuotasResponse(
-            quotas=self._with_use(q for q in quotas if subject in ("", q.subject))
+            quotas=self._quotas_to_proto(q for q in quotas if subject in ("", q.subject))
         )
 
     async def SetQuota(self, request: pb.SetQuotaRequest, context: Context) -> user_pb2.Quota:
         quota = quota_from_proto(request.quota, self._clock.now())
         if not quota.subject_is_group:
             self._directory.user(quota.subject)
-        return self._with_use([await self._directory.set_quota(quota)])[0]
+        return self._quotas_to_proto([await self._directory.set_quota(quota)])[0]
 
     async def DeleteQuota(
         self, request: pb.DeleteQuotaRequest, context: Context
@@ -124,14 +135,15 @@ class UserService(UserServiceServicer):
     async def ListShares(
         self, request: pb.ListSharesRequest, context: Context
     ) -> pb.ListSharesResponse:
-        identity, asked = current_caller(), request.user_group
-        if asked and not _sees(identity, asked):
+        identity, user_group = current_caller(), request.user_group
+        if user_group and not _may_see_group(identity, user_group):
             raise Denied(
-                f"shares of {asked} are for its users and operators only", reason="ROLE_TOO_LOW"
+                f"shares of {user_group} are for its users and operators only",
+                reason="ROLE_TOO_LOW",
             )
-        found = self._shares.find(asked, request.group)
-        seen = [share for share in found if _sees(identity, share.user_group)]
-        return pb.ListSharesResponse(shares=self._shares.with_use(seen))
+        found = self._shares.find(user_group, request.group)
+        visible = [share for share in found if _may_see_group(identity, share.user_group)]
+        return pb.ListSharesResponse(shares=self._shares.to_proto(visible))
 
     async def SetShare(self, request: pb.SetShareRequest, context: Context) -> user_pb2.Share:
         return await self._shares.set(request.share)
@@ -146,10 +158,10 @@ class UserService(UserServiceServicer):
         self, request: pb.ListRightsRequest, context: Context
     ) -> pb.ListRightsResponse:
         identity, subject = current_caller(), request.subject
-        _require_concern(identity, subject, "rights")
-        grants = (g for g in self._directory.grants() if _concerns(identity, g.subject))
-        found = (g for g in grants if subject in ("", g.subject))
-        return pb.ListRightsResponse(grants=map(grant_to_proto, found))
+        _require_may_see(identity, subject, "rights")
+        grants = (g for g in self._directory.grants() if _may_see(identity, g.subject))
+        requested = (g for g in grants if subject in ("", g.subject))
+        return pb.ListRightsResponse(grants=map(grant_to_proto, requested))
 
     async def GrantRight(self, request: pb.GrantRightRequest, context: Context) -> user_pb2.Grant:
         grant = grant_from_proto(request.grant, self._clock.now())
@@ -179,20 +191,20 @@ class UserService(UserServiceServicer):
         description = violations.check_line(
             "description", request.description, limits.DESCRIPTION_CHARS
         )
-        expires = expiry("expire_time", request, now, violations)
+        expires_at = read_expiry("expire_time", request, now, violations)
         violations.raise_if_any()
         token, secret = await self._directory.create_token(
             user,
             scope,
             now,
             description=description,
-            expires_at=expires,
+            expires_at=expires_at,
             holder=request.holder,
         )
         return token_to_proto(token, secret)
 
     def _require_tokens_of(self, user: str) -> None:
-        """Raise Denied unless the caller may have tokens that act as `user`."""
+        """Raise Denied unless the caller may create and list tokens that act as `user`."""
         identity = current_caller()
         if identity.holder:
             raise Denied(f"a token of {identity.actor} makes and lists no tokens")
@@ -211,8 +223,8 @@ class UserService(UserServiceServicer):
             self._require_below(self._directory.user(token.user))
         return token_to_proto(await self._directory.revoke_token(token.id))
 
-    def _with_use(self, quotas: Iterable[Quota]) -> list[user_pb2.Quota]:
-        """Quotas of groups count for each member alone, so they have no use of their own."""
+    def _quotas_to_proto(self, quotas: Iterable[Quota]) -> list[user_pb2.Quota]:
+        """Convert quotas with the nodes in use. A quota of a group has no use: it applies to each member separately."""
         held = count_held_nodes(self._task_manager.unfinished().values())
         return [
             quota_to_proto(
@@ -222,17 +234,17 @@ class UserService(UserServiceServicer):
         ]
 
 
-def _require_concern(identity: Identity, subject: str, what: str) -> None:
-    """Raise Denied when the caller asks for what concerns somebody else; no subject asks for nobody's in particular."""
-    if subject and not _concerns(identity, subject):
+def _require_may_see(identity: Identity, subject: str, what: str) -> None:
+    """Raise Denied if the caller may not see the rows of a user or user group. An empty subject is always allowed."""
+    if subject and not _may_see(identity, subject):
         raise Denied(
             f"{what} of {subject} are for {subject} and operators only", reason="ROLE_TOO_LOW"
         )
 
 
-def _concerns(identity: Identity, subject: str) -> bool:
-    return subject == identity.name or _sees(identity, subject)
+def _may_see(identity: Identity, subject: str) -> bool:
+    return subject == identity.name or _may_see_group(identity, subject)
 
 
-def _sees(identity: Identity, user_group: str) -> bool:
+def _may_see_group(identity: Identity, user_group: str) -> bool:
     return identity.operates or user_group in identity.user.groups

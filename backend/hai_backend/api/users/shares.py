@@ -1,4 +1,4 @@
-"""Shares of user groups: what may be set, and how much of them is held. UserService asks here."""
+"""Shares of user groups: validates them, and counts the nodes that their users hold."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from hai_backend.domain.accounts.user import Share
 
 
 class Shares:
-    """The shares in the directory, judged by the nodes that there are."""
+    """The shares in the directory, with checks against the nodes of the cluster."""
 
     def __init__(self, directory: Directory, task_manager: TaskManager, capacity: Capacity) -> None:
         self._directory = directory
         self._task_manager = task_manager
         self._capacity = capacity
-        self._setting = asyncio.Lock()  # what two callers set at once must fit together, too
+        self._write_lock = asyncio.Lock()  # concurrent changes must fit together
 
     def find(self, user_group: str, group: str) -> list[Share]:
-        """Those of a user group, in a node group; empty: of all."""
+        """Return the shares of a user group in a node group. An empty name means all groups."""
         return [
             share
             for share in self._directory.shares()
             if user_group in ("", share.user_group) and group in ("", share.group)
         ]
 
-    def with_use(self, shares: Iterable[Share]) -> list[user_pb2.Share]:
-        """As messages, with the nodes that their users hold."""
+    def to_proto(self, shares: Iterable[Share]) -> list[user_pb2.Share]:
+        """Convert shares, with the nodes that their users hold."""
         tasks, rows = self._task_manager.unfinished().values(), self._directory.share_rows()
         held = count_share_use(tasks, rows, self._capacity.groups())
         return [share_to_proto(share, held[share.user_group, share.group]) for share in shares]
 
     async def set(self, message: user_pb2.Share) -> user_pb2.Share:
-        """Set or replace one. Raises Invalid with every violation."""
-        async with self._setting:
+        """Add or replace a share. Raises Invalid with every violation."""
+        async with self._write_lock:
             violations = FieldViolations()
             share = share_from_proto(message, violations)
             _check_group(share, self._directory.shares(), self._capacity.groups(), violations)
             violations.raise_if_any()
             await self._directory.set_share(share)
-        return self.with_use([share])[0]
+        return self.to_proto([share])[0]
 
 
 def _check_group(
@@ -61,10 +61,10 @@ def _check_group(
     elif share.group in groups:
         _check_sum(share, others, len(groups[share.group].nodes), violations)
     else:
-        near = nearest(share.group, groups)
+        hint = nearest(share.group, groups)
         violations.add(
             "share.group",
-            f"there is no node group {share.group!r}; `hai groups` lists them{near}",
+            f"there is no node group {share.group!r}; `hai groups` lists them{hint}",
             "NO_SUCH_GROUP",
         )
 
@@ -72,7 +72,7 @@ def _check_group(
 def _check_sum(
     share: Share, all_shares: Iterable[Share], nodes: int, violations: FieldViolations
 ) -> None:
-    """What is not raised is never refused: nodes may have gone since, and other values must stay changeable."""
+    """Check that the guaranteed parts fit on the nodes. Only an increase is refused, because nodes may disappear."""
     guaranteed = {s.user_group: s.guaranteed for s in all_shares if s.group == share.group}
     before = guaranteed.pop(share.user_group, 0)
     others = sum(guaranteed.values())

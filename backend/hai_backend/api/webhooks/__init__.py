@@ -1,1 +1,1 @@
-"""WebhookService: whom the server tells what becomes of tasks."""
+"""WebhookService: webhooks that receive the news of tasks."""

@@ -1,4 +1,4 @@
-"""Webhooks as messages, and back. A secret goes neither way."""
+"""Converts webhooks to messages and back, without their secrets."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _URL = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[!-~]*)?")
 _URL_CHARS = 2000
 
 
-def webhook_to_proto(webhook: Webhook, told: DeliveryResult | None) -> pb.Webhook:
-    """A webhook, and how the last request went."""
+def webhook_to_proto(webhook: Webhook, last: DeliveryResult | None) -> pb.Webhook:
+    """Convert a webhook with the result of the last request."""
     return pb.Webhook(
         name=webhook.name,
         url=webhook.url,
@@ -26,30 +26,30 @@ def webhook_to_proto(webhook: Webhook, told: DeliveryResult | None) -> pb.Webhoo
         format=webhook.format,
         tag=webhook.tag,
         create_time=to_timestamp(webhook.created_at),
-        last_time=to_timestamp(told.time if told else None),
-        last_error=told.error if told else "",
+        last_time=to_timestamp(last.time if last else None),
+        last_error=last.error if last else "",
     )
 
 
 def webhook_from_proto(message: pb.Webhook, origins: Collection[str], owner: str) -> Webhook:
-    """A checked webhook, as yet without a secret. Raises Invalid with every violation."""
+    """Return a validated webhook without a secret. Raises Invalid with every violation."""
     violations = FieldViolations()
     violations.check_pattern("webhook.name", message.name, NAME, NAME_RULE)
     _check_url(violations, message.url, origins)
-    told = violations.check_count("webhook.news", message.news, len(WebhookEvent))
-    news = {
-        violations.check_choice(f"webhook.news[{i}]", one, WebhookEvent, WebhookEvent.ENDED)
-        for i, one in enumerate(told)
-    }
+    requested = violations.check_count("webhook.news", message.news, len(WebhookEvent))
+    events = {
+        violations.check_choice(f"webhook.news[{i}]", name, WebhookEvent, WebhookEvent.ENDED)
+        for i, name in enumerate(requested)
+    } or {WebhookEvent.ENDED}
     format = violations.check_choice("webhook.format", message.format, Format, Format.JSON)
     violations.check_line("webhook.tag", message.tag, limits.TAG_CHARS)
     violations.raise_if_any()
-    kept = tuple(str(each) for each in WebhookEvent if each in (news or {WebhookEvent.ENDED}))
-    return Webhook(owner, message.name, message.url, kept, format, message.tag, "", 0.0)
+    news = tuple(str(event) for event in WebhookEvent if event in events)
+    return Webhook(owner, message.name, message.url, news, format, message.tag, "", 0.0)
 
 
 def _check_url(violations: FieldViolations, url: str, origins: Collection[str]) -> None:
-    """Its value is in no message: it is a secret of the other side."""
+    """Check the URL. Violations do not contain it, because it is a secret of the receiver."""
     if len(url) > _URL_CHARS or not _URL.fullmatch(url):
         violations.add(
             "webhook.url", "must be https://HOST/PATH, in ASCII, without a user or password"
@@ -57,10 +57,10 @@ def _check_url(violations: FieldViolations, url: str, origins: Collection[str]) 
     elif not origins:
         violations.add(
             "webhook.url",
-            "this server speaks to nobody outside; operators allow it with `webhooks` in hai.toml",
+            "this server sends no webhooks; operators allow them with `webhooks` in hai.toml",
             reason="WEBHOOKS_OFF",
         )
     elif not is_allowed(url, origins):
         allowed = ", ".join(sorted(origins))
-        problem = f"the server may not speak to {origin_of(url)}, only to {allowed}"
+        problem = f"the server may not send requests to {origin_of(url)}, only to {allowed}"
         violations.add("webhook.url", problem, reason="NOT_ALLOWED")

@@ -1,4 +1,4 @@
-"""WebhookService: each user has his own webhooks, and nobody sees those of others."""
+"""WebhookService: the webhooks of each user. Nobody sees the webhooks of others."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from hai_backend.domain.accounts.webhook import Format, Notice, Webhook, Webhook
 from hai_backend.domain.errors import Exhausted, NotFound
 from hai_backend.webhooks.payload import SECRET_PREFIX
 
-_MOST = 10  # of one user
+_MAX_WEBHOOKS = 10  # of one user
 _SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookDeps:
-    """What it stands on. `origins` are those that operators allow."""
+    """The parts of the server that the service needs. `origins` are the receivers that operators allow."""
 
     webhooks: Webhooks
-    notifying: Notifications
+    notifications: Notifications
     origins: Collection[str]
     clock: Clock
 
@@ -36,63 +36,65 @@ class WebhookDeps:
 class WebhookService(WebhookServiceServicer):
     """See proto/hai/v1/webhook_service.proto for what each call means."""
 
-    def __init__(self, rooms: WebhookDeps) -> None:
-        self._rooms = rooms
-        self._setting = asyncio.Lock()
+    def __init__(self, deps: WebhookDeps) -> None:
+        self._deps = deps
+        self._write_lock = asyncio.Lock()
 
     async def ListWebhooks(
         self, request: pb.ListWebhooksRequest, context: Context
     ) -> pb.ListWebhooksResponse:
-        found = self._rooms.webhooks.of(current_caller().name)
-        return pb.ListWebhooksResponse(webhooks=map(self._shown, found))
+        found = self._deps.webhooks.of(current_caller().name)
+        return pb.ListWebhooksResponse(webhooks=map(self._to_proto, found))
 
     async def SetWebhook(
         self, request: pb.SetWebhookRequest, context: Context
     ) -> pb.SetWebhookResponse:
-        rooms, owner = self._rooms, current_caller().name
-        told = webhook_from_proto(request.webhook, rooms.origins, owner)
-        async with self._setting:
-            known = rooms.webhooks.get(owner, told.name)
-            if known is None and len(rooms.webhooks.of(owner)) >= _MOST:
-                raise Exhausted(f"you have {_MOST} webhooks, which is the most; delete one first")
-            signed = known is not None and known.format is Format.JSON
-            secret = known.secret if known and signed else _new_secret()
-            made = known.created_at if known else rooms.clock.now()
-            webhook = replace(told, secret=secret, created_at=made)
-            await rooms.webhooks.save(webhook)
-        rooms.notifying.webhook_changed(webhook)
-        begins = webhook.format is Format.JSON and not signed
+        deps, owner = self._deps, current_caller().name
+        requested = webhook_from_proto(request.webhook, deps.origins, owner)
+        async with self._write_lock:
+            existing = deps.webhooks.get(owner, requested.name)
+            if existing is None and len(deps.webhooks.of(owner)) >= _MAX_WEBHOOKS:
+                raise Exhausted(
+                    f"you have {_MAX_WEBHOOKS} webhooks, which is the limit; delete one first"
+                )
+            has_secret = existing is not None and existing.format is Format.JSON
+            secret = existing.secret if existing and has_secret else _new_secret()
+            created_at = existing.created_at if existing else deps.clock.now()
+            webhook = replace(requested, secret=secret, created_at=created_at)
+            await deps.webhooks.save(webhook)
+        deps.notifications.webhook_changed(webhook)
+        is_new_secret = webhook.format is Format.JSON and not has_secret
         return pb.SetWebhookResponse(
-            webhook=self._shown(webhook), secret=webhook.secret if begins else ""
+            webhook=self._to_proto(webhook), secret=webhook.secret if is_new_secret else ""
         )
 
     async def DeleteWebhook(
         self, request: pb.DeleteWebhookRequest, context: Context
     ) -> pb.DeleteWebhookResponse:
-        async with self._setting:
-            webhook = self._mine(request.name)
-            await self._rooms.webhooks.delete(webhook)
-        self._rooms.notifying.webhook_changed(webhook)
+        async with self._write_lock:
+            webhook = self._get(request.name)
+            await self._deps.webhooks.delete(webhook)
+        self._deps.notifications.webhook_changed(webhook)
         return pb.DeleteWebhookResponse()
 
     async def TestWebhook(
         self, request: pb.TestWebhookRequest, context: Context
     ) -> pb.TestWebhookResponse:
-        webhook, now = self._mine(request.name), self._rooms.clock.now()
+        webhook, now = self._get(request.name), self._deps.clock.now()
         facts = {"name": "example", "outcome": "SUCCEEDED", "reason": "this is a test"}
         sample = Notice(webhook.owner_name, webhook.name, 0, 1, WebhookEvent.ENDED, now, facts)
-        told = await self._rooms.notifying.test(webhook, sample)
-        return pb.TestWebhookResponse(error=told.error)
+        result = await self._deps.notifications.test(webhook, sample)
+        return pb.TestWebhookResponse(error=result.error)
 
-    def _mine(self, name: str) -> Webhook:
-        found = self._rooms.webhooks.get(current_caller().name, name)
-        if found is None:
+    def _get(self, name: str) -> Webhook:
+        webhook = self._deps.webhooks.get(current_caller().name, name)
+        if webhook is None:
             raise NotFound(f"you have no webhook {name[:70]!r}; `hai webhook list` shows yours")
-        return found
+        return webhook
 
-    def _shown(self, webhook: Webhook) -> pb.Webhook:
-        told = self._rooms.notifying.results.get((webhook.owner_name, webhook.name))
-        return webhook_to_proto(webhook, told)
+    def _to_proto(self, webhook: Webhook) -> pb.Webhook:
+        last = self._deps.notifications.results.get((webhook.owner_name, webhook.name))
+        return webhook_to_proto(webhook, last)
 
 
 def _new_secret() -> str:

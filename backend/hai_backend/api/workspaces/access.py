@@ -29,14 +29,13 @@ log = structlog.get_logger(__name__)
 
 _GB = 1 << 30
 _COLLECT_SECONDS = 3600.0
-# after this, one revision per hour of what programs wrote is retained
-_THIN_AFTER_SECONDS = 24 * 3600.0
+_THIN_AFTER_SECONDS = 24 * 3600.0  # older revisions by programs are reduced to one per hour
 _MIN_REVISIONS = 10  # revisions that are retained however old they are
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceLimits:
-    """Limits for the workspaces of one user together (0: no limit), and how long old revisions are retained."""
+    """The limit for all workspaces of a user together (0 means no limit), and how long old revisions are retained."""
 
     quota_bytes: int = 0
     retention_seconds: float = 30 * 24 * 3600.0
@@ -54,7 +53,7 @@ class Workspaces:
         unfinished: Callable[[], Mapping[int, Task]],
         directory: Directory,
         clock: Clock,
-        record: AddRows,
+        add_audit_rows: AddRows,
         limits: WorkspaceLimits = DEFAULT_LIMITS,
     ) -> None:
         self.registry = WorkspaceRegistry(root, lambda user: directory.user(user).uid)
@@ -63,12 +62,12 @@ class Workspaces:
         self._unfinished = unfinished
         self._directory = directory
         self._limits = limits
-        self._record = record
+        self._add_audit_rows = add_audit_rows
         self._collections: dict[Key, asyncio.Task[None]] = {}
         self._collected_at: dict[Key, float] = {}
 
     def key(self, identity: Identity, name: str, user: str = "") -> Key:
-        """Resolve a name. Raises NotFound; a name that no workspace can have is not looked up."""
+        """Return the key of a workspace, which need not exist. Raises NotFound for an impossible name."""
         owner = user or identity.name
         if owner != identity.name and not identity.operates:
             raise NotFound(f"workspace {name[:64]!r} of {owner[:64]!r} not found")
@@ -80,12 +79,12 @@ class Workspaces:
     async def open(
         self, identity: Identity, name: str, user: str = ""
     ) -> AsyncIterator[OpenWorkspace]:
-        """Opens a workspace that the caller may see. Raises NotFound."""
+        """Open a workspace that the caller may see. Raises NotFound."""
         async with self.registry.open(self.key(identity, name, user)) as workspace:
             yield workspace
 
     async def visible(self, identity: Identity, user: str) -> list[Workspace]:
-        """Return the workspaces of a user, or with `*` of all users. Raises NotFound."""
+        """Return the workspaces of a user, or of all users for `*`. Raises NotFound."""
         all_users = user == "*" and identity.operates
         owner = "" if all_users else self.key(identity, "x", user)[0]
         found = []
@@ -95,7 +94,7 @@ class Workspaces:
         return found
 
     async def describe(self, workspace: OpenWorkspace) -> Workspace:
-        """Describes a workspace, with quota and lease."""
+        """Describe a workspace, with quota and lease."""
         described = await self.registry.describe(workspace)
         lease = self.leases.get(workspace.key, self.clock.now())
         case_insensitive = await self.registry.run(
@@ -105,14 +104,14 @@ class Workspaces:
         return replace(described, quota_bytes=quota, lease=lease, case_insensitive=case_insensitive)
 
     def quota(self, user: str) -> int:
-        """Return the limit for all workspaces of a user, from a right or the setting; 0: no limit."""
-        allowed = self._directory.as_allowed(self._directory.user(user), self.clock.now())
+        """Return the limit for all workspaces of a user, from a right or the setting. 0 means no limit."""
+        allowed = self._directory.with_current_rights(self._directory.user(user), self.clock.now())
         prefix = f"{Right.WORKSPACE_GB}:"
         granted = [int(r.removeprefix(prefix)) for r in allowed.rights if r.startswith(prefix)]
         return max(granted) * _GB if granted else self._limits.quota_bytes
 
     async def available_bytes(self, user: str) -> int:
-        """Return how many bytes are available to a user after what running pushes announced; may be negative."""
+        """Return how many bytes a user may still store after the running pushes. May be negative."""
         quota = self.quota(user)
         if not quota:
             return 1 << 62
@@ -150,7 +149,7 @@ class Workspaces:
         await self.registry.delete(key)
 
     async def collect(self, workspace: OpenWorkspace, *, full: bool = False) -> None:
-        """Delete what is no longer needed and old revisions; all old revisions when the storage is `full`."""
+        """Delete unused contents and old revisions. Delete all old revisions if the storage is `full`."""
         retention_seconds, min_revisions = (
             (0.0, 1) if full else (self._limits.retention_seconds, _MIN_REVISIONS)
         )
@@ -177,15 +176,15 @@ class Workspaces:
                 summary,
                 "OK",
             )
-            await store_row(self._record, row)
+            await store_row(self._add_audit_rows, row)
 
     def collect_periodically(self, key: Key) -> None:
-        """Schedules a collection after a change, at most once an hour."""
+        """Schedule a collection after a change, at most once an hour."""
         if self.clock.now() - self._collected_at.get(key, 0.0) > _COLLECT_SECONDS:
             self.schedule_collection(key)
 
     def schedule_collection(self, key: Key) -> None:
-        """Schedules a collection in the background, after a running one."""
+        """Schedule a collection in the background, after a running one."""
         self._collected_at[key] = self.clock.now()
         previous = self._collections.get(key)
         run = asyncio.ensure_future(self._collect(key, previous))
@@ -208,7 +207,7 @@ class Workspaces:
             del self._collections[key]
 
     async def collect_forever(self) -> None:
-        """Never returns. Collects leftovers of interrupted pushes, also in workspaces without new pushes."""
+        """Collect the remains of interrupted pushes forever, also in workspaces without new pushes."""
         while True:
             before = self.clock.now() - garbage.INCOMING_RETENTION_SECONDS
             try:
@@ -223,7 +222,7 @@ class Workspaces:
         await asyncio.gather(*self._collections.values(), return_exceptions=True)
 
     async def close(self) -> None:
-        """Closes all workspaces."""
+        """Close all workspaces."""
         for run in list(self._collections.values()):
             run.cancel()
         await self.wait_collected()
@@ -231,6 +230,6 @@ class Workspaces:
 
 
 def pin_of(task: Task) -> tuple[Key, int] | None:
-    """Return the workspace and revision that a task runs on; None if it runs elsewhere."""
+    """Return the workspace and revision that a task runs on, or None if it uses no workspace."""
     reference = parse_reference(task.spec.spec.workspace)
     return None if reference is None else ((task.user, reference.name), reference.revision)

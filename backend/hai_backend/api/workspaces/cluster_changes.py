@@ -1,6 +1,6 @@
 """Watches the workspaces that clients follow, and commits what programs write there as revisions.
 
-A workspace that nobody follows costs nothing: it is scanned when somebody requests its tree.
+A workspace without followers is not watched. It is scanned when a client requests its tree.
 """
 
 from __future__ import annotations
@@ -18,12 +18,8 @@ from hai_backend.domain.workspace import PassedOver
 from hai_backend.workspaces.registry import Key, OpenWorkspace, WorkspaceRegistry
 from hai_backend.workspaces.storage import tree_events
 
-MIN_SCAN_INTERVAL_SECONDS = (
-    0.5  # programs that write all the time make at most two revisions a second
-)
-_PAUSE_FACTOR = (
-    4  # pause after a scan, in multiples of its duration: scans take at most a fifth of the time
-)
+MIN_SCAN_INTERVAL_SECONDS = 0.5  # A program that writes all the time makes two revisions a second
+_PAUSE_FACTOR = 4  # Pause for so many times the duration of a scan: scans take a fifth of the time
 _RETRY_SECONDS = 5.0  # after a failed scan
 log = structlog.get_logger(__name__)
 
@@ -40,7 +36,7 @@ class ClusterChangeWatcher:
 
     @asynccontextmanager
     async def watching(self, workspace: OpenWorkspace) -> AsyncIterator[None]:
-        """Watches a workspace during the block."""
+        """Watch a workspace during the block."""
         key = workspace.key
         self._followers[key] = self._followers.get(key, 0) + 1
         if key not in self._watches:
@@ -73,7 +69,7 @@ class ClusterChangeWatcher:
                 if str(error) != last_problem:
                     last_problem = str(error)
                     log.warning(
-                        "a workspace is not watched", workspace=workspace.key, why=last_problem
+                        "cannot watch a workspace", workspace=workspace.key, why=last_problem
                     )
             await asyncio.sleep(_RETRY_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Converts workspaces to protobuf messages and back."""
+"""Converts workspaces to messages and back."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def workspace_to_proto(workspace: Workspace) -> pb.Workspace:
 
 
 def lease_to_proto(lease: Lease) -> pb.WorkspaceLease:
-    """Includes the secret of a lease if it has one."""
+    """Convert a lease. The message contains the secret if the lease has one."""
     return pb.WorkspaceLease(
         token=lease.token,
         holder=lease.holder,
@@ -77,13 +77,13 @@ def task_tree_to_proto(tree: TaskTree, unfinished: bool) -> pb.TaskTree:
 
 
 def tree_to_proto(revision: int, page: Sequence[Entry]) -> Iterator[calls.GetTreeResponse]:
-    """Splits a page of entries into responses that clients accept."""
+    """Split a page of entries into responses that clients accept."""
     for entries in split_messages(map(entry_to_proto, page)):
         yield calls.GetTreeResponse(revision=revision, entries=entries)
 
 
 def passed_over_to_proto(revision: int, passed_over: PassedOver) -> Iterator[calls.GetTreeResponse]:
-    """Splits what a scan skipped into responses that clients accept; yields none if nothing was skipped."""
+    """Split what a scan skipped into responses that clients accept. Yield none if nothing was skipped."""
     found = [calls.PassedOver(path=p, reason=reason) for p, reason in passed_over.reasons.items()]
     for batch in split_messages(found) if found else ():
         yield calls.GetTreeResponse(revision=revision, passed_over=batch)
@@ -104,7 +104,7 @@ def entry_to_proto(entry: Entry) -> pb.WorkspaceEntry:
 
 
 def entries_from_proto(messages: Iterable[pb.WorkspaceEntry]) -> list[Entry]:
-    """Convert changes, and ignores fields that do not belong to the kind. Raises Invalid for an unknown kind."""
+    """Convert changes, and ignore fields that do not belong to the kind. Raises Invalid for an unknown kind."""
     violations, entries = FieldViolations(), []
     for message in messages:
         kind = message.kind

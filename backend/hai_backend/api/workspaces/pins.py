@@ -1,7 +1,7 @@
-"""Tasks that run on a revision of a workspace: resolves the revision at submission, and creates the task's directory.
+"""Pins tasks to a revision of a workspace: resolves it at submission, and creates the directory of the task.
 
-An unfinished task pins its revision. It runs in a directory of its own, created from exactly that revision before its
-first run starts; later pushes never change it.
+An unfinished task pins its revision. It runs in its own directory, which is created from exactly that revision before
+the first run starts. Later pushes never change this directory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIELD = "spec.workspace"
 
 
 class WorkspacePins:
-    """`rank_path` returns the path of a shared directory in ranks. `run_here`: ranks are processes of this machine."""
+    """`rank_path` returns the path of a shared directory in ranks. `run_here` says that ranks run on this machine."""
 
     def __init__(
         self, workspaces: Workspaces, rank_path: PathInRank, *, run_here: bool = False
@@ -35,7 +35,7 @@ class WorkspacePins:
         self._in_progress: dict[int, asyncio.Task[None]] = {}
 
     async def pin(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
-        """Return the task with a fixed revision, and a text for its timeline. Raises Invalid or Conflict."""
+        """Return the spec with a fixed revision, and a note for the timeline. Raises Invalid or Conflict."""
         reference = parse_reference(spec.spec.workspace)
         if reference is None:
             await self._require_directory(spec.spec.workspace)
@@ -69,7 +69,7 @@ class WorkspacePins:
         return replace(reference, revision=revision.number, tag="")
 
     def path(self, task: Task) -> str:
-        """Return the working directory of a task's program; without a workspace it is the path that the task names."""
+        """Return the working directory of a task. Without a workspace it is the path that the task names."""
         reference = parse_reference(task.spec.spec.workspace)
         if reference is None:
             return task.spec.spec.workspace
@@ -77,7 +77,7 @@ class WorkspacePins:
         return f"{directory}/{reference.folder}" if reference.folder else directory
 
     async def make_directory(self, task: Task, uid: int) -> tuple[SharedDirectory, ...]:
-        """Create the directory of a task before its ranks start; none without a workspace. Raises HaiError."""
+        """Create the directory of a task before its ranks start. Return none without a workspace. Raises HaiError."""
         reference = parse_reference(task.spec.spec.workspace)
         if reference is None:
             return ()
@@ -96,7 +96,7 @@ class WorkspacePins:
             await registry.run(files.path, checkouts.create, files, task.id, number, uid)
 
     def finished(self, task: Task) -> None:
-        """Cleans up after the end of a task: unchanged files are removed, what it wrote is kept."""
+        """Clean up after the end of a task: unchanged files are removed, and files that it wrote are kept."""
         reference = parse_reference(task.spec.spec.workspace)
         if reference is not None:
             self._workspaces.schedule_collection((task.user, reference.name))

@@ -31,13 +31,14 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 _DIGESTS = 20_000  # per response
 _AUTHOR_CHARS = 200
-Answers = AsyncIterator[pb.PushTreeResponse]
+Responses = AsyncIterator[pb.PushTreeResponse]
 
 
 class PushHandler:
-    """`confirm` raises Deposed when another server leads by now: then nothing may be changed.
+    """Handles pushes and restores.
 
-    `on_pushed` is called after each push.
+    `confirm` raises Deposed if another server leads, because then nothing may be changed. `on_pushed` is called after
+    each push.
     """
 
     def __init__(
@@ -51,15 +52,15 @@ class PushHandler:
         self._on_pushed = on_pushed
         self._numbers = itertools.count(1)
 
-    async def push(self, identity: Identity, requests: AsyncIterator[PushMessage]) -> Answers:
-        """Runs one push from begin to commit."""
+    async def push(self, identity: Identity, requests: AsyncIterator[PushMessage]) -> Responses:
+        """Run one push from begin to commit."""
         begin = await _read_begin(requests)
         async with self._workspaces.open(identity, begin.name) as workspace:
             stream = _Stream(self._workspaces, self._confirm, workspace, begin, next(self._numbers))
             started_at = time.monotonic()
             try:
-                async for answer in stream.answers(requests):
-                    yield answer
+                async for response in stream.responses(requests):
+                    yield response
             except HaiError:
                 stream.result = "refused"
                 raise
@@ -71,7 +72,7 @@ class PushHandler:
     async def restore(
         self, workspace: OpenWorkspace, number: int, paths: list[str], token: str
     ) -> Revision:
-        """Restores paths from a revision."""
+        """Restore paths from a revision."""
         workspaces, now = self._workspaces, self._workspaces.clock.now()
         if token:
             workspaces.leases.renew(workspace.key, token, now)
@@ -111,17 +112,17 @@ class _Stream:
         self.result = "broken"
 
     def summary(self, seconds: float) -> Pushed:
-        """Summarizes the push for metrics."""
+        """Summarize the push for metrics."""
         push = self.push
         received, reused = push.received_bytes, push.reused_chunks
         return Pushed(self.result, seconds, received, self._changed, reused)
 
     def release(self) -> None:
-        """Withdraws the announced bytes: they have arrived, or never will."""
+        """Withdraw the announced bytes after the end of the push."""
         self._workspace.announced_bytes -= self._announced_bytes
         self._workspace.stored_bytes = None
 
-    async def answers(self, requests: AsyncIterator[PushMessage]) -> Answers:
+    async def responses(self, requests: AsyncIterator[PushMessage]) -> Responses:
         self._renew()
         async with aclosing(group_contents(requests)) as groups:
             async for message in groups:
@@ -131,13 +132,13 @@ class _Stream:
                     continue
                 match message.WhichOneof("message"):
                     case "changes":
-                        answers = await self._changes(message.changes)
+                        responses = await self._changes(message.changes)
                         await self._require_capacity()
-                        for answer in answers:
-                            yield answer
+                        for response in responses:
+                            yield response
                     case "recipe":
-                        for answer in await self._recipe(message.recipe):
-                            yield answer
+                        for response in await self._recipe(message.recipe):
+                            yield response
                     case "commit":
                         yield await self._commit(message.commit)
                         return
@@ -145,7 +146,7 @@ class _Stream:
                         raise protocol_error(f"{other or 'nothing'} is not expected here")
                 self._messages += 1
         raise protocol_error(
-            "the push ended without a commit; what has arrived is kept; push again"
+            "the push ended without a commit; received contents are kept; push again"
         )
 
     def _renew(self) -> None:
@@ -197,7 +198,7 @@ class _Stream:
         return pb.PushTreeResponse(revision=revision_to_proto(revision))
 
     async def _require_capacity(self) -> None:
-        """Check quota and disk for the announced bytes; deletes old revisions before it refuses. Raises Exhausted."""
+        """Check quota and disk for the announced bytes. Delete old revisions before a refusal. Raises Exhausted."""
         user, announced = self._workspace.key[0], self._announced_bytes
         if not announced:
             return

@@ -1,8 +1,8 @@
 """Reads the messages of a push ahead of those that are being stored.
 
-Most of the data are contents. protobuf would copy them into its message and out again; if they are the first field, as
-our client writes them, they are used where they arrived. Switching from the event loop to a thread and back costs as
-much as hashing some hundred kilobytes, so contents that wait are stored together.
+Most of the data are contents. protobuf would copy contents into its message and out again. If they are the first field
+of a message, as our client writes them, they are used without a copy. A switch from the event loop to a thread and back
+costs as much as to hash some hundred kilobytes, so waiting contents are stored together.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ PushMessage: TypeAlias = PushTreeRequest | ContentsMessage
 
 def parse_manually(push: Handler) -> Handler:
     """Return the handler of pushes with a deserializer that does not copy contents."""
-    answers: Any = push.stream_stream
-    return grpc.stream_stream_rpc_method_handler(answers, decode, push.response_serializer)
+    method: Any = push.stream_stream
+    return grpc.stream_stream_rpc_method_handler(method, decode, push.response_serializer)
 
 
 def decode(message: bytes) -> PushMessage:
-    """Decodes one message. Raises DecodeError."""
+    """Decode one message. Raises DecodeError."""
     if message[:1] == bytes([_CONTENTS]):
         size, offset = _varint(message, 1)
         if offset + size == len(message) and message[offset : offset + 1] == bytes([_DATA]):
@@ -47,7 +47,7 @@ def decode(message: bytes) -> PushMessage:
 
 
 def _varint(message: bytes, offset: int) -> tuple[int, int]:
-    """Decodes a varint; returns its value and end. An invalid one gets a value that is too large for any message."""
+    """Decode a varint. Return its value and end. An invalid varint has a value that is too large for any message."""
     number = 0
     for shift, byte in enumerate(message[offset : offset + 5]):
         number |= (byte & 127) << 7 * shift
@@ -59,7 +59,7 @@ def _varint(message: bytes, offset: int) -> tuple[int, int]:
 async def group_contents(
     requests: AsyncIterator[PushMessage],
 ) -> AsyncGenerator[PushTreeRequest | list[ContentsMessage], None]:
-    """Yield messages in order: adjacent contents that have arrived together, everything else alone."""
+    """Yield messages in order. Adjacent contents that have arrived are yielded together, other messages alone."""
     queue, slots, changed = deque[PushMessage](), asyncio.Semaphore(_MAX_QUEUED), asyncio.Event()
 
     async def read() -> None:
@@ -86,7 +86,7 @@ async def group_contents(
 
 
 def _pop_contents(queue: deque[PushMessage]) -> Iterator[ContentsMessage]:
-    """Takes contents from the front of the queue."""
+    """Take contents from the front of the queue."""
     while queue and isinstance(contents := queue[0], ContentsMessage):
         queue.popleft()
         yield contents

@@ -20,7 +20,7 @@ _RULE = "at most 63 letters, digits, `.`, `_`, `-`, beginning with a letter or d
 
 
 class Revisions:
-    """`confirm` raises Deposed when another server leads by now: then nothing may be changed."""
+    """`confirm` raises Deposed if another server leads, because then nothing may be changed."""
 
     def __init__(self, workspaces: Workspaces, confirm: Callable[[], Awaitable[None]]) -> None:
         self._workspaces = workspaces
@@ -46,7 +46,7 @@ class Revisions:
     async def tag(
         self, workspace: OpenWorkspace, number: int, name: str, *, force: bool
     ) -> Revision:
-        """Tags a revision. Raises NotFound, Invalid, Conflict or Exhausted."""
+        """Tag a revision. Raises NotFound, Invalid, Conflict or Exhausted."""
         violations = FieldViolations()
         violations.check_pattern("tag", name, _NAME, _RULE)
         violations.raise_if_any()

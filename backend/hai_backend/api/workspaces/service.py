@@ -104,26 +104,26 @@ class WorkspaceService(WorkspaceServiceServicer):
     ) -> AsyncIterator[pb.GetTreeResponse]:
         async with (
             self._workspaces.open(current_caller(), request.name, request.user) as workspace,
-            aclosing(self._trees.stream_tree(workspace, request)) as answers,
+            aclosing(self._trees.stream_tree(workspace, request)) as responses,
         ):
-            async for answer in answers:
-                yield answer
+            async for response in responses:
+                yield response
 
     async def PushTree(
         self, request_iterator: AsyncIterator[PushMessage], context: Context
     ) -> AsyncIterator[pb.PushTreeResponse]:
-        async for answer in self._push_handler.push(current_caller(), request_iterator):
-            yield answer
+        async for response in self._push_handler.push(current_caller(), request_iterator):
+            yield response
 
     async def FetchFiles(
         self, request: pb.FetchFilesRequest, context: Context
     ) -> AsyncIterator[pb.FetchFilesResponse]:
         async with (
             self._workspaces.open(current_caller(), request.name, request.user) as workspace,
-            aclosing(self._trees.fetch(workspace, request)) as answers,
+            aclosing(self._trees.fetch(workspace, request)) as responses,
         ):
-            async for answer in answers:
-                yield answer
+            async for response in responses:
+                yield response
 
     async def ListRevisions(
         self, request: pb.ListRevisionsRequest, context: Context

@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 
 
 class Trees:
-    """Reads in threads, page by page."""
+    """Reads trees in threads, page by page."""
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
@@ -30,23 +30,23 @@ class Trees:
     async def stream_tree(
         self, workspace: OpenWorkspace, request: pb.GetTreeRequest
     ) -> AsyncGenerator[pb.GetTreeResponse]:
-        """Streams a tree, or the differences from an older one; at least one message. Raises NotFound."""
+        """Stream a tree, or the differences from an older revision, in at least one message. Raises NotFound."""
         passed_over = PassedOver()
         revision = await self._resolve_revision(workspace, request, passed_over)
         if request.since:
             await self._require_history(workspace, request.since)
-        sent = False
+        has_sent = False
         async with aclosing(
             self._in_threads(workspace, _pages(workspace, request, revision))
         ) as pages:
             async for page in pages:
-                for answer in tree_to_proto(revision, page):
-                    sent = True
-                    yield answer
-        for answer in passed_over_to_proto(revision, passed_over):
-            sent = True
-            yield answer
-        if not sent:
+                for response in tree_to_proto(revision, page):
+                    has_sent = True
+                    yield response
+        for response in passed_over_to_proto(revision, passed_over):
+            has_sent = True
+            yield response
+        if not has_sent:
             yield pb.GetTreeResponse(revision=revision)
 
     async def _resolve_revision(
@@ -64,7 +64,7 @@ class Trees:
         return number
 
     async def _require_history(self, workspace: OpenWorkspace, since: int) -> None:
-        """Check that a revision is retained: removals after it are forgotten with it. Raises NotFound."""
+        """Check that a revision is retained, because removals after it are deleted with it. Raises NotFound."""
         if (
             await self._registry.run(workspace.files.path, workspace.files.index.revision, since)
             is None
@@ -78,7 +78,7 @@ class Trees:
         passed_over: PassedOver,
         paths: Collection[str] | None = None,
     ) -> Revision:
-        """Scans for what programs wrote, and returns the newest revision; `paths`: only these may have changed."""
+        """Scan for what programs wrote, and return the newest revision. `paths` limits the scan to these paths."""
         author = Author(PROGRAMS, self._clock.now())
         async with workspace.changing:
             previous = await self._registry.run(workspace.files.path, workspace.files.index.newest)
@@ -93,7 +93,7 @@ class Trees:
     async def fetch(
         self, workspace: OpenWorkspace, request: pb.FetchFilesRequest
     ) -> AsyncGenerator[pb.FetchFilesResponse]:
-        """Streams the contents of files. Raises NotFound, Invalid or Conflict."""
+        """Stream the contents of files. Raises NotFound, Invalid or Conflict."""
         if len(request.offsets) not in (0, len(request.paths)):
             problem = "must be as many as paths, or none"
             raise Invalid((Violation("offsets", problem),))

@@ -55,7 +55,9 @@ class LeadershipTerm(Components):
         self.work.run(history.recall(self.store, self.scheduling.learn))
 
     async def _sweep_tokens(self) -> None:
-        await container_tokens.sweep(self.directory, self.task_manager.unfinished().values())
+        await container_tokens.delete_stale_tokens(
+            self.directory, self.task_manager.unfinished().values()
+        )
 
     async def _schedule(self) -> None:
         await self.launching.cleared()

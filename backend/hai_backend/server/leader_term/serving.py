@@ -166,7 +166,9 @@ class Serving:
         await self._rooms.task_manager.apply_when_stored(task_id, event)
 
     async def _owner_token(self, task: Task) -> str:
-        return await container_tokens.make(self._rooms.directory, task, self._rooms.clock.now())
+        return await container_tokens.make_token(
+            self._rooms.directory, task, self._rooms.clock.now()
+        )
 
     async def _remove_container(self, task_id: int) -> None:
         await asyncio.to_thread(self._rooms.shared.remove, container_of(task_id))

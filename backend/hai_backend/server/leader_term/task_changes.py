@@ -57,8 +57,8 @@ class TaskChanges:
         self.timers.set(task)
         self.agent_silence.changed(before, task)
         self.tunnels.follow(task)
-        if container_tokens.over(before, task):
-            delete = partial(container_tokens.delete, self.directory, task)
+        if container_tokens.has_run_ended(before, task):
+            delete = partial(container_tokens.delete_tokens, self.directory, task)
             self.work.run(retry_until_stored(delete, "the end of a token", task=task.id))
         self.board.follow(task)
         self.scheduling.changed(task)

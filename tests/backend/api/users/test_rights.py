@@ -69,7 +69,9 @@ async def test_a_right_ends_by_itself(platform: Any, expect_refusal: Any) -> Non
 async def test_rights_survive_a_restart(platform: Any) -> None:
     await platform.directory.grant(Grant("vision", True, "ports:4"))
     await platform.directory.load()
-    ada = platform.directory.as_allowed(platform.directory.user("ada"), platform.clock.now())
+    ada = platform.directory.with_current_rights(
+        platform.directory.user("ada"), platform.clock.now()
+    )
     assert ada.rights == ("ports:4",)
 
 
