@@ -1,1 +1,1 @@
-"""Browsers to http services of tasks: HTTP and websockets through tunnels."""
+"""The proxy for browsers: forwards HTTP and websockets to services of tasks, through tunnels to their ranks."""

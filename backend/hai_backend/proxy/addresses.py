@@ -1,7 +1,7 @@
 """Maps public addresses to services of tasks, and back. Pure.
 
-Each task has an origin of its own (t12.localhost, tensorboard-t12.example.org), so that its pages cannot access those
-of another task. Without a wildcard domain all tasks share one origin and are distinguished by path.
+Each task has its own origins (t12.localhost, tensorboard-t12.example.org), so that its pages cannot access those of
+another task. Without a wildcard domain, all tasks share one origin and are distinguished by path.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _PATH = re.compile(r"/t/([1-9][0-9]{0,17})/([a-z0-9-]{1,63}|\.hai)(/.*)?", re.DO
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target of a request. `service`: empty for the main one. `path`: the part after the public prefix."""
+    """The target of a request."""
 
     task_id: int
-    service: str
-    path: str
-    prefix: str  # public path before it, without a trailing slash
+    service: str  # empty for the main service
+    path: str  # the part after the prefix
+    prefix: str  # the part of the public path that identifies the service, without a trailing slash
     for_proxy: bool = False  # served by the proxy itself
 
 
@@ -40,13 +40,12 @@ class Addresses:
         return self.scheme == "https"
 
     def origin(self, task_id: int, service: str) -> str:
-        """Return scheme, host and port of a service. Empty name: the main one."""
+        """Return scheme, host and port of a service. An empty name means the main service."""
         label = f"{service}-t{task_id}" if service else f"t{task_id}"
         host = self.domain if self.by_path else f"{label}.{self.domain}"
         return f"{self.scheme}://{host}{self.port}"
 
     def url(self, task_id: int, service: str) -> str:
-        """Return the URL of a service."""
         return f"{self.origin(task_id, service)}{self.base_url(task_id, service)}"
 
     def base_url(self, task_id: int, service: str) -> str:
@@ -54,7 +53,7 @@ class Addresses:
         return f"/t/{task_id}/{service or MAIN_SERVICE}/" if self.by_path else "/"
 
     def parse(self, host: str, path: str) -> Target | None:
-        """Parse the host (of the header, perhaps with a port) and path of a request; None if it has no target."""
+        """Parse the Host header and path of a request. Return None if they have no target."""
         name = _host_name(host)
         if self.by_path:
             return _parse_path(path) if name == self.domain else None
@@ -66,12 +65,12 @@ class Addresses:
         return Target(int(match[2]), match[1] or "", path, "", for_proxy)
 
     def cookie_path(self, task_id: int) -> str:
-        """Return the path to which browsers send a session's cookie."""
+        """Return the path to which browsers send the cookie of a session."""
         return f"/t/{task_id}/" if self.by_path else "/"
 
 
 MAIN_SERVICE = "main"
-"""The name of the main service in paths; in origins it has no name."""
+"""The name of the main service in paths. In origins it has no name."""
 
 
 def _parse_path(path: str) -> Target | None:
@@ -98,7 +97,7 @@ def _host_name(host: str) -> str:
 
 
 def addresses_of(url: str, by_path: bool, listening: str, secure: bool) -> Addresses:
-    """Derives the addresses from the settings, or from the listening address: browsers resolve *.localhost."""
+    """Derive the addresses from the settings, or from the listening address, because browsers resolve *.localhost."""
     if url:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""

@@ -1,7 +1,7 @@
 """Limits connections of browsers, so that slow or numerous ones do not affect other users.
 
 A connection is anonymous until a request on it has a valid session. An anonymous connection must send a request within
-seconds; when there are too many, the oldest is closed. Connections of a user count against that user's limit only.
+seconds. If there are too many of them, the oldest is closed. Other connections count against the limit of their user.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from dataclasses import dataclass
 class ConnectionLimits:
     """Limits of one server."""
 
-    head_seconds: float = 15.0  # from the connection until the end of the first request's head
-    # between two requests of a connection, until the end of the second one's head
-    idle_seconds: float = 75.0
+    head_seconds: float = 15.0  # from the connection to the end of the head of the first request
+    idle_seconds: float = 75.0  # from one request to the end of the head of the next request
     body_seconds: float = 60.0  # between two parts of a request's body
     max_anonymous: int = 256
     max_per_user: int = 256
@@ -48,7 +47,7 @@ class Connections:
             connection.request_started()
 
     def assign_user(self, inner: object, user: str) -> bool:
-        """Assign a connection to the user of its session. Returns False, and changes nothing, at the user's limit."""
+        """Assign a connection to the user of its session. Return False if the user has reached the limit."""
         assert isinstance(inner, asyncio.Protocol)
         if self._owners.get(inner) == user:
             return True
@@ -74,7 +73,7 @@ class Connections:
 
 
 class GuardedConnection(asyncio.Protocol):
-    """A connection that is aborted when no request arrives in time. Everything else is delegated to `inner`."""
+    """A connection that is aborted if no request arrives in time. Everything else is delegated to `inner`."""
 
     def __init__(
         self, inner: asyncio.Protocol, seconds: float, on_lost: Callable[[asyncio.Protocol], None]
@@ -90,7 +89,6 @@ class GuardedConnection(asyncio.Protocol):
         self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.inner.connection_made(transport)
@@ -98,16 +96,15 @@ class GuardedConnection(asyncio.Protocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
         self.inner.connection_lost(exc)
         self.on_closed()
 
     def request_started(self) -> None:
-        """Cancels the timeout."""
+        """Cancel the timeout."""
         self._timeout.cancel()
 
     def abort(self) -> None:
-        """Aborts the connection without a response."""
+        """Abort the connection without a response."""
         self._aborted = True
         if self._transport is not None:
             self._transport.abort()

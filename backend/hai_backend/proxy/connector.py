@@ -1,4 +1,4 @@
-"""Runs aiohttp's client over tunnels: a pooled connection is a tunnel to a rank, kept open for later requests."""
+"""Runs the client of aiohttp over tunnels. A pooled connection is a tunnel to a rank that is kept open."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HIGH_WATER = 4 * PIECE_BYTES
 
 
 class ServiceUnreachable(OSError):
-    """The service cannot be reached; `error` tells why."""
+    """The service cannot be reached. `error` is the cause."""
 
     def __init__(self, error: HaiError) -> None:
         super().__init__(str(error))
@@ -34,12 +34,12 @@ class ServiceUnreachable(OSError):
 
 
 def internal_host(key: RankKey, service: str) -> str:
-    """Return the internal host name of a service of a rank, so that each run has connection pools of its own."""
+    """Return the internal host name of a service of a rank. It names the run, so that each run has its own pool."""
     return f"{key}.{service}.rank"
 
 
 class TunnelConnector(aiohttp.BaseConnector):
-    """Connects to hosts with names of `internal_host`."""
+    """Connects to host names that `internal_host` returns."""
 
     def __init__(self, tunnels: Tunnels) -> None:
         super().__init__(
@@ -92,7 +92,6 @@ class TunnelTransport(asyncio.Transport):
         self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._write())]
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """See asyncio.WriteTransport."""
         if self._closing:
             return
         self._outgoing += data
@@ -113,40 +112,33 @@ class TunnelTransport(asyncio.Transport):
         self.close()
 
     def is_closing(self) -> bool:
-        """See asyncio.BaseTransport."""
         return self._closing
 
     def pause_reading(self) -> None:
-        """See asyncio.ReadTransport."""
         self._reading.clear()
 
     def resume_reading(self) -> None:
-        """See asyncio.ReadTransport."""
         self._reading.set()
 
     def is_reading(self) -> bool:
-        """See asyncio.ReadTransport."""
         return self._reading.is_set()
 
     def can_write_eof(self) -> bool:
-        """HTTP needs no half-closed connections."""
+        """Return False: HTTP needs no half-closed connections."""
         return False
 
     def get_write_buffer_size(self) -> int:
-        """See asyncio.WriteTransport."""
         return len(self._outgoing)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """See asyncio.BaseTransport."""
         assert isinstance(protocol, asyncio.Protocol)
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """See asyncio.BaseTransport."""
         return self._protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """There is no socket."""
+        """Return the default: there is no socket."""
         return default
 
     async def _read(self) -> None:
@@ -186,7 +178,7 @@ class TunnelTransport(asyncio.Transport):
             self._protocol.resume_writing()
 
     def _finish(self) -> None:
-        """End the transport once, whichever side ends first."""
+        """End the transport once, when one side has ended."""
         self._closing = True
         if self._tasks:
             tasks, self._tasks = self._tasks, []

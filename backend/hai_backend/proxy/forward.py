@@ -1,6 +1,7 @@
-"""Forwards one request to a service and streams the response. Both are parsed, checked and serialized again.
+"""Forwards one request to a service and streams the response.
 
-So no message that the two sides could parse differently gets through: each is framed by our own client and server.
+Both messages are parsed, checked and serialized again by our own server and client. Therefore no message reaches the
+other side that the two sides could parse differently.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def is_websocket(request: web.Request) -> bool:
 async def forward_request(
     session: aiohttp.ClientSession, forward: ForwardedRequest, set_cookie: str, body_seconds: float
 ) -> web.StreamResponse:
-    """Forward a request and returns the service's response. Raises ClientError without a response, or BodyTimeout."""
+    """Forward a request and stream the response. Raises ClientError if there is none, or BodyTimeout."""
     request = forward.request
     body = _Body(request, body_seconds)
     try:
@@ -76,7 +77,7 @@ async def forward_request(
 
 
 class _Body:
-    """Streams the body of a browser's request; `timed_out` if nothing arrived for too long."""
+    """Streams the body of a request. `timed_out` is set if nothing arrived for too long."""
 
     def __init__(self, request: web.Request, seconds: float) -> None:
         self._content = request.content
@@ -115,11 +116,10 @@ async def forward_websocket(
     on_open: Any,
     heartbeat: float = HEARTBEAT_SECONDS,
 ) -> web.StreamResponse:
-    """Forward a websocket, message by message, until one side closes. Raises ClientError when the handshake fails.
+    """Forward a websocket, message by message, until one side closes. Raises ClientError if the handshake fails.
 
-    `on_open` is entered with the browser's side, so that it can be closed from outside. Each side is pinged every
-    `heartbeat` seconds: nothing in between closes a quiet connection, and a vanished side is noticed after 1.5
-    intervals.
+    `on_open` is a context that is entered with the browser's side, so that other code can close it. Each side is pinged
+    every `heartbeat` seconds, so that no proxy closes a quiet connection. A lost side is noticed after 1.5 intervals.
     """
     protocol_headers = forward.request.headers.getall("Sec-WebSocket-Protocol", [])
     protocols = [p.strip() for line in protocol_headers for p in line.split(",") if p.strip()]
@@ -145,7 +145,7 @@ async def forward_websocket(
 
 
 async def _relay(browser: web.WebSocketResponse, service: aiohttp.ClientWebSocketResponse) -> None:
-    """Copy messages in both directions, and passes the close code of the first side to the other."""
+    """Copy messages in both directions. Pass the close code of the side that closes first to the other side."""
     tasks = {
         asyncio.ensure_future(_copy_messages(browser, service)),
         asyncio.ensure_future(_copy_messages(service, browser)),
@@ -174,7 +174,7 @@ def _close_code(code: int | None) -> int:
 
 
 def new_client(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
-    """Create a client without cookies, redirects, decompression, or a limit on a service's response time."""
+    """Create a client without cookies, decompression, or a limit on the response time of a service."""
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),

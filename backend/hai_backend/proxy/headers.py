@@ -28,13 +28,16 @@ _TRUSTED_SITES = ("same-origin", "none")
 def to_service(
     headers: HEADERS, connection: str, host: str, scheme: str, user: str, cookie: str
 ) -> list[tuple[str, str]]:
-    """Return the headers for a service: the browser's without hop-by-hop headers, credentials, and the proxy's own."""
+    """Return the headers for a service: those of the browser without hop-by-hop headers, credentials and forgeries.
+
+    `cookie` is the name of the proxy's own cookie, which the service must not get.
+    """
     connection_headers = _connection_headers(connection)
-    passed = [(n, v) for n, v in headers if _is_forwarded(_normalize(n), connection_headers)]
-    if others := "; ".join(_other_cookies(headers, cookie)):
-        passed.append(("Cookie", others))
+    forwarded = [(n, v) for n, v in headers if _is_forwarded(_normalize(n), connection_headers)]
+    if other_cookies := "; ".join(_other_cookies(headers, cookie)):
+        forwarded.append(("Cookie", other_cookies))
     return [
-        *passed,
+        *forwarded,
         ("Host", host),
         ("X-Forwarded-Host", host),
         ("X-Forwarded-Proto", scheme),
@@ -43,7 +46,7 @@ def to_service(
 
 
 def _normalize(name: str) -> str:
-    """Normalize a name, since many servers do not distinguish `X_Hai_User` from `X-Hai-User` (WSGI, CGI)."""
+    """Normalize a name, because many servers (WSGI, CGI) do not distinguish `X_Hai_User` from `X-Hai-User`."""
     return name.lower().replace("_", "-")
 
 
@@ -59,13 +62,13 @@ def _is_forwarded(name: str, connection_headers: frozenset[str]) -> bool:
 
 
 def to_browser(headers: HEADERS, connection: str, cookie: str) -> Iterator[tuple[str, str]]:
-    """Return the headers for a browser. A service may set cookies for its own host only, and never the proxy's."""
+    """Yield the headers for a browser. A service may set cookies for its own host only, and not the proxy's cookie."""
     connection_headers = _connection_headers(connection)
     for name, value in headers:
         lower_name = name.lower()
         if lower_name == "set-cookie":
-            if (passed := _host_only_cookie(value, cookie)) is not None:
-                yield name, passed
+            if (host_only := _host_only_cookie(value, cookie)) is not None:
+                yield name, host_only
         elif lower_name not in _HOP_BY_HOP and lower_name not in connection_headers:
             yield name, value
 
@@ -91,18 +94,18 @@ def _host_only_cookie(value: str, own_cookie: str) -> str | None:
 
 
 def cookie_value(header: str, name: str) -> str:
-    """Return a cookie of a request; empty if it has none, or several of that name, which only an attack has."""
-    found = [
+    """Return a cookie of a request. Empty if it has none, or several with that name, which only an attacker sends."""
+    values = [
         value.strip()
         for pair in header.split(";")
         for key, _, value in (pair.partition("="),)
         if key.strip() == name
     ]
-    return found[0] if len(found) == 1 else ""
+    return values[0] if len(values) == 1 else ""
 
 
 def is_cross_origin(headers: Mapping[str, str], own_origin: str, method: str) -> bool:
-    """Say whether a page of another origin sent this request; to browsers, all containers are one site."""
+    """Say whether a page of another origin sent this request. Browsers treat all containers as one site."""
     origin = headers.get("Origin")
     if origin is not None and origin != own_origin:
         return True
@@ -112,7 +115,7 @@ def is_cross_origin(headers: Mapping[str, str], own_origin: str, method: str) ->
 
 
 def _is_link(headers: Mapping[str, str], method: str) -> bool:
-    """Say whether a link was followed, which other origins may cause. A frame in their page could capture clicks."""
+    """Say whether the request follows a link, which other origins may cause. Their frames could capture clicks."""
     is_document = headers.get("Sec-Fetch-Dest", "document") == "document"
     return headers.get("Sec-Fetch-Mode") == "navigate" and is_document and method in ("GET", "HEAD")
 

@@ -1,4 +1,4 @@
-"""The proxy as seen by the rest of the server. The server for browsers is created with the first connection."""
+"""The proxy as the rest of the server sees it. The HTTP server is created with the first connection of a browser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hai_backend.domain.errors import Conflict
 from hai_backend.domain.task import Task
 from hai_backend.proxy.addresses import PROXY_PREFIX
 from hai_backend.proxy.connections import ConnectionLimits
-from hai_backend.proxy.dependencies import ProxyDeps
+from hai_backend.proxy.proxy_deps import ProxyDeps
 
 if TYPE_CHECKING:
     from hai_backend.proxy.server import ProxyServer
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LIMITS = ConnectionLimits()
 
 
-class Facade:
+class LazyProxy:
     """Implements api.containers.containers.Browsers."""
 
     def __init__(
@@ -34,11 +34,13 @@ class Facade:
         self._start_lock = asyncio.Lock()
 
     def url(self, task_id: int, service: str) -> str:
-        """See Browsers."""
         return self._deps.addresses.url(task_id, service)
 
     def link(self, identity: Identity, task: Task, service: str) -> str:
-        """See Browsers. Within one origin, the page of a task can access all others that its visitor has open."""
+        """Return a one-time link. Raises Conflict if all tasks share one origin and the task belongs to another user.
+
+        Within one origin, the page of a task can access all tasks that its visitor has open.
+        """
         addresses = self._deps.addresses
         if addresses.by_path and task.user != identity.name:
             raise Conflict(
@@ -60,11 +62,11 @@ class Facade:
         await self._server.receive(connection)
 
     def check(self) -> None:
-        """Check open connections after a change of permissions."""
+        """Close connections that are no longer allowed after a change of permissions."""
         if self._server is not None:
             self._server.check()
 
     async def close(self) -> None:
-        """Close all connections; browsers reconnect."""
+        """Close all connections. Browsers reconnect."""
         if self._server is not None:
             await self._server.close()

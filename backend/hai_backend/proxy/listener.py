@@ -1,7 +1,7 @@
-"""Listens for browsers. The port is open during the server's whole lifetime; who serves a connection depends on its
-role.
+"""Listens for browsers. The port is open for the lifetime of the server.
 
-Connections are handed over raw: the leader serves TLS and HTTP on them, a follower forwards the bytes to the leader.
+The receiver of connections depends on the role of the server: the leader serves TLS and HTTP on them, and a follower
+forwards the bytes to the leader.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 Receive = Callable[[socket.socket], Awaitable[None]]
 
-_WILDCARDS = ("0.0.0.0", "::")  # each: all IPv4 and IPv6 addresses, as in gRPC
+_WILDCARDS = ("0.0.0.0", "::")  # each means all IPv4 and IPv6 addresses, as in gRPC
 _BACKLOG = 1024
 _CHUNK_BYTES = 64 * 1024
 _IDLE_SECONDS, _PROBE_SECONDS, _PROBES = 60, 15, 4  # a vanished peer is noticed after all of them
@@ -30,14 +30,14 @@ _NO_LEADER = (
 
 
 async def refuse(connection: socket.socket) -> None:
-    """Responds that no server leads. (A TLS client receives invalid data and treats it as a refusal.)"""
+    """Respond that no server leads. A TLS client receives invalid data and treats it as a refusal."""
     with suppress(OSError):
         await asyncio.get_running_loop().sock_sendall(connection, _NO_LEADER)
     connection.close()
 
 
 class Listener:
-    """Listens at `address`. Raises Unavailable when the address is in use."""
+    """Listens at `address`. Raises Unavailable if the address is in use."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = _bind(host, port)
@@ -79,7 +79,7 @@ class Listener:
     def _handled(self, task: asyncio.Task[None]) -> None:
         self._work.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a connection of a browser failed", why=repr(error))
+            log.error("connection of a browser failed", why=repr(error))
 
     async def _handle(self, connection: socket.socket) -> None:
         try:
@@ -113,7 +113,7 @@ def _create_server(host: str, port: int) -> socket.socket:
 
 
 def _enable_keepalive(connection: socket.socket) -> None:
-    """Enables keep-alive probes, so connections of machines that sleep or lose their network do not stay open."""
+    """Enable keep-alive probes, so that connections of machines that sleep or lose their network are closed."""
     tcp, idle_limit = socket.IPPROTO_TCP, _IDLE_SECONDS + _PROBE_SECONDS * _PROBES
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(tcp, socket.TCP_KEEPIDLE, _IDLE_SECONDS)
@@ -124,12 +124,10 @@ def _enable_keepalive(connection: socket.socket) -> None:
 
 
 def forward_to(host: str, port: int, own_host: str) -> Receive:
-    """Return a receiver that forwards connections to the leader's proxy. `own_host`: where this server listens."""
+    """Return a receiver that forwards connections to the leader's proxy. `own_host` is where this server listens."""
 
     async def receive(connection: socket.socket) -> None:
-        if await _is_own_address(
-            host, port, own_host
-        ):  # otherwise each connection would open another one, without end
+        if await _is_own_address(host, port, own_host):  # each connection would open another one
             why = "servers on one machine need http_listen at different addresses"
             log.warning("the leader's address is our own", address=f"{host}:{port}", why=why)
             await refuse(connection)
@@ -152,7 +150,7 @@ def forward_to(host: str, port: int, own_host: str) -> Receive:
 
 
 async def _is_own_address(host: str, port: int, own_host: str) -> bool:
-    """Say whether that address leads to our own listener, which has the same port."""
+    """Say whether an address leads to the listener of this server, which has the same port."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     family, kind, protocol, _, address = found[0]
     with socket.socket(family, kind, protocol) as probe:

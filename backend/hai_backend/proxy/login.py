@@ -1,4 +1,4 @@
-"""Authenticates browsers: a one-time link is exchanged for a cookie, which identifies all later requests."""
+"""Authenticates browsers: exchanges a one-time link for a cookie that identifies all later requests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from aiohttp import web
 from hai_backend.api.audit.refused_logins import RefusedLogins
 from hai_backend.api.audit.rows import Action, store_row
 from hai_backend.proxy.addresses import Target
-from hai_backend.proxy.dependencies import ProxyDeps
 from hai_backend.proxy.headers import cookie_value, set_cookie
-from hai_backend.proxy.replies import PRIVATE, page
+from hai_backend.proxy.pages.responses import PRIVATE, static_page
+from hai_backend.proxy.proxy_deps import ProxyDeps
 from hai_backend.proxy.sessions import SESSION_SECONDS
 from hai_backend.store.base import AuditRow
 
@@ -25,7 +25,7 @@ class Login:
 
     def __init__(self, deps: ProxyDeps) -> None:
         self._deps = deps
-        self._refused = RefusedLogins(deps.record, deps.clock, _METHOD, _REFUSED)
+        self._refused_logins = RefusedLogins(deps.add_audit_rows, deps.clock, _METHOD, _REFUSED)
 
     @property
     def cookie(self) -> str:
@@ -34,18 +34,18 @@ class Login:
         return _SECURE_COOKIE if is_host_only else _COOKIE
 
     def session(self, request: web.Request) -> str:
-        """Return the session of a request; empty if there is none."""
+        """Return the session of a request. Empty if there is none."""
         return cookie_value("; ".join(request.headers.getall("Cookie", [])), self.cookie)
 
     async def login(self, request: web.Request, target: Target) -> web.Response:
-        """Exchanges a link for a cookie. A link from somebody else leads to its own task only."""
-        if request.method != "GET":  # would use up the link
-            return page(request, "link", 403)
+        """Exchange a link for a cookie. The link is valid for its own task only."""
+        if request.method != "GET":  # such a request would use up the link
+            return static_page(request, "link", 403)
         session = self._deps.sessions.start_session(target.task_id, request.query.get("key", ""))
         if session is None:
             self._deps.observe(_METHOD, _REFUSED, 0.0)
-            self._refused.add(request.remote or "unknown")
-            return page(request, "link", 403)
+            self._refused_logins.add(request.remote or "unknown")
+            return static_page(request, "link", 403)
         self._deps.observe(_METHOD, "OK", 0.0)
         await self._record(target, session)
         service = target.service or request.query.get("service", "")
@@ -66,11 +66,11 @@ class Login:
         await store_row(self._deps.record, row)
 
     async def close(self) -> None:
-        """Record refused logins that are not recorded yet."""
-        await self._refused.close()
+        """Record the refused logins that are not recorded yet."""
+        await self._refused_logins.close()
 
     def renewal_cookie(self, target: Target, session: str) -> str:
-        """Return the header that renews a session in the second half of its lifetime; otherwise empty."""
+        """Return the header that renews a session. Empty in the first half of the session's lifetime."""
         renewed_session = self._deps.sessions.renew(target.task_id, session)
         return self._set_cookie(target, renewed_session) if renewed_session else ""
 

@@ -1,6 +1,6 @@
 """Serves connections of browsers that the listener accepts.
 
-Only facade.py imports this, with the first browser, because importing aiohttp is slow.
+lazy_proxy.py imports this module with the first connection, because the import of aiohttp is slow.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from aiohttp import web
 
 from hai_backend.api.server.certificates import Certificates
 from hai_backend.proxy.connections import ConnectionLimits, Connections
-from hai_backend.proxy.dependencies import ProxyDeps
+from hai_backend.proxy.proxy_deps import ProxyDeps
 from hai_backend.proxy.requests import Requests
 from hai_backend.proxy.sockets import Sockets
 
@@ -46,7 +46,7 @@ class ProxyServer:
     async def start(
         cls, deps: ProxyDeps, certificates: Certificates | None, limits: ConnectionLimits
     ) -> ProxyServer:
-        """Create a server that is ready for connections."""
+        """Create a server that accepts connections."""
         server = cls(deps, certificates, limits)
         await server._runner.setup()
         return server
@@ -68,11 +68,11 @@ class ProxyServer:
             raise
 
     async def close(self) -> None:
-        """Close all connections; browsers reconnect."""
+        """Close all connections. Browsers reconnect."""
         await self._sockets.close(_SHUTDOWN_SECONDS)
         await self._requests.close()
         await self._runner.cleanup()
 
     def check(self) -> None:
-        """Check open connections after a change of permissions."""
+        """Close connections that are no longer allowed after a change of permissions."""
         self._sockets.check()

@@ -1,4 +1,4 @@
-"""Tracks websockets and long responses. They may last for hours, so each ends with its session or the server."""
+"""Tracks websockets and long responses. They may last for hours, so they are closed with their session or server."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from aiohttp import web
 
 from hai_backend.proxy.addresses import Target
 from hai_backend.proxy.connector import MAX_PER_SERVICE
-from hai_backend.proxy.dependencies import ProxyDeps
 from hai_backend.proxy.forward import SESSION_ENDED
+from hai_backend.proxy.proxy_deps import ProxyDeps
 
 _SERVICE_RESTART = 1012
 
@@ -29,7 +29,7 @@ class Sockets:
 
     @contextmanager
     def reserve(self, host: str) -> Iterator[bool]:
-        """Reserve a websocket to a service during the block. Yields False if the service has reached its limit."""
+        """Count a websocket to a service during the block. Yield False if the service has reached its limit."""
         self._reserved[host] += 1
         try:
             yield self._reserved[host] <= MAX_PER_SERVICE
@@ -40,7 +40,7 @@ class Sockets:
     def open(
         self, websocket: web.WebSocketResponse, target: Target, session: str
     ) -> Iterator[None]:
-        """Tracks a websocket during the block."""
+        """Track a websocket during the block."""
         self._open[websocket] = (target, session)
         try:
             yield
@@ -49,7 +49,7 @@ class Sockets:
 
     @contextmanager
     def track_response(self, target: Target, session: str) -> Iterator[None]:
-        """Tracks a response that the block sends and that may be endless: a stream of events, a large file."""
+        """Track the response that the block sends. It may be endless, such as a stream of events or a large file."""
         response_task = asyncio.current_task()
         assert response_task is not None
         self._responses[response_task] = (target, session)
@@ -59,7 +59,7 @@ class Sockets:
             del self._responses[response_task]
 
     def check(self) -> None:
-        """Close those whose user is no longer allowed, after a change of permissions."""
+        """Close websockets and responses whose user is no longer allowed to have them."""
         for websocket, owner in list(self._open.items()):
             if not self._is_allowed(*owner):
                 self._close(websocket, SESSION_ENDED, "signed out")
@@ -73,7 +73,7 @@ class Sockets:
         return visitor is not None and task is not None and self._deps.access.can_see(visitor, task)
 
     async def close(self, seconds: float) -> None:
-        """Close all; browsers reconnect."""
+        """Close all websockets. Browsers reconnect."""
         for websocket in list(self._open):
             self._close(websocket, _SERVICE_RESTART, "the server is being restarted")
         if self._closing:

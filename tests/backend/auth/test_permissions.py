@@ -8,12 +8,12 @@ import pytest
 
 from hai_backend.auth.permissions import (
     Identity,
+    can_see_task,
     lost_permissions,
     require_may_modify,
     require_oneself,
     require_reach,
     require_self_or_admin,
-    sees,
 )
 from hai_backend.domain.accounts.user import Role, TokenScope, User
 from hai_backend.domain.errors import Denied
@@ -43,7 +43,7 @@ SHARED = a_task(user="ada", shared_in_group=True)
 def test_who_sees_and_who_changes_a_task(
     who: Identity, task: object, sight: bool, change: bool
 ) -> None:
-    assert sees(who, task, ("vision",)) is sight  # type: ignore[arg-type]
+    assert can_see_task(who, task, ("vision",)) is sight  # type: ignore[arg-type]
     if change:
         require_may_modify(who, task)  # type: ignore[arg-type]
         return

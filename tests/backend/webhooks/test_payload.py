@@ -107,7 +107,7 @@ def test_the_signature_is_that_of_the_standard() -> None:
     """The values are those of the specification's own example."""
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     body = b'{"test": 2432232314}'
-    signed = payload._signed(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body)
+    signed = payload._signature_headers(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body)
     assert signed["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 

@@ -27,10 +27,10 @@ from hai_backend.environments.haienv import Haienv
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
 from hai_backend.lifecycle.goodput import Goodput, goodput
-from hai_backend.proxy.dependencies import ProxyDeps as ProxyRooms
-from hai_backend.proxy.lazy_proxy import Facade
+from hai_backend.proxy.lazy_proxy import LazyProxy
+from hai_backend.proxy.pages.status_page import StatusPage
+from hai_backend.proxy.proxy_deps import ProxyDeps as ProxyRooms
 from hai_backend.proxy.sessions import Sessions
-from hai_backend.proxy.status_page import StatusPage
 from hai_backend.server.leader_term.components import Components
 
 _GRACE_SECONDS = 1.0
@@ -122,11 +122,11 @@ class Serving:
             message_received=rooms.agent_silence.message_received,
         )
 
-    def _proxy(self) -> Facade | None:
+    def _proxy(self) -> LazyProxy | None:
         rooms, addresses = self._rooms, self._rooms.tools.addresses
         if addresses is None:
             return None
-        front = Facade(
+        front = LazyProxy(
             ProxyRooms(
                 addresses=addresses,
                 sessions=Sessions(rooms.tools.secret, rooms.directory, rooms.clock),
@@ -136,7 +136,7 @@ class Serving:
                 tunnels=rooms.tunnels,
                 service_states=rooms.board,
                 clock=rooms.clock,
-                record=rooms.store.add_audit,
+                add_audit_rows=rooms.store.add_audit,
                 observe=rooms.tools.metrics.call,
             ),
             rooms.tools.certificates,

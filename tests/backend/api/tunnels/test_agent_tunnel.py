@@ -10,7 +10,7 @@ import pytest
 from hai.v1 import agent_service_pb2 as agent
 from hai.v1.tunnel_pb2 import TunnelTarget
 from hai.v1.tunnel_service_pb2 import OpenTunnelRequest
-from hai_backend.api.tunnels.agent_tunnel import _take
+from hai_backend.api.tunnels.agent_tunnel import _receive
 from hai_backend.api.tunnels.service import _send
 from hai_backend.controllers.cluster.agents import ConnectedAgents, Session
 from hai_backend.controllers.cluster.tunnels import Tunnels
@@ -52,7 +52,7 @@ async def test_of_the_agent(tunnels: Tunnels, end: BaseException) -> None:
 
     with tunnels.opened(KEY, TunnelTarget(port=22), "ada") as tunnel:
         with pytest.raises(type(end)):
-            await _take(tunnel, requests())
+            await _receive(tunnel, requests())
         assert isinstance(tunnel.why, Unavailable)
         heard = await tunnel.next_for_caller()
         assert heard is not None

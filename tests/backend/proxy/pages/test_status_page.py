@@ -11,7 +11,7 @@ from hai_backend.controllers.cluster.service_status import ServiceStates
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.scheduling.plan import Wait
 from hai_backend.domain.task import Task, TaskState
-from hai_backend.proxy.status_page import StatusPage
+from hai_backend.proxy.pages.status_page import StatusPage
 from hai_backend.testing import ManualClock
 from tests.support.builders import a_spec
 from tests.support.virtual_time import run_virtually

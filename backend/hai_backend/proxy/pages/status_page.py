@@ -19,10 +19,9 @@ from hai_backend.api.tasks.watch import BUNDLE_SECONDS
 from hai_backend.controllers.cluster.service_status import ServiceStates
 from hai_backend.domain.scheduling.plan import Wait
 from hai_backend.domain.task import RunState, Task, TaskState
-from hai_backend.proxy.pages import Status, texts
+from hai_backend.proxy.pages.html_pages import Status, texts
 
-# an event is sent at least this often, so that nothing in between closes the stream
-_EVENT_SECONDS = 15.0
+_EVENT_SECONDS = 15.0  # An event is sent at least this often, so that no proxy closes the stream
 _BROKEN = (SERVICE_STATE_FAILED, SERVICE_STATE_STOPPED)
 
 
@@ -36,7 +35,7 @@ PredictStarts = Callable[[list[tuple[int, str]]], Awaitable[Mapping[int, Predict
 
 
 class StatusPage:
-    """Describes the status of a task."""
+    """Computes the status of a task."""
 
     def __init__(
         self, service_states: ServiceStates, waits: Waits, predict_starts: PredictStarts
@@ -46,7 +45,7 @@ class StatusPage:
         self._predict_starts = predict_starts
 
     def service(self, task: Task, name: str) -> ServiceStatus | None:
-        """Return what rank 0's agent reported about a service."""
+        """Return the status of a service that the agent of rank 0 reported."""
         reported = self._service_states.services(task)
         return next((s for s in reported if s.name == name and s.rank == 0), None)
 
@@ -57,11 +56,11 @@ class StatusPage:
         if task.waiting:
             return await self._waiting_status(task, language)
         reported = self.service(task, service)
-        if reported is not None and reported.state == SERVICE_STATE_READY and _runs(task):
+        if reported is not None and reported.state == SERVICE_STATE_READY and _is_running(task):
             return _status(task, "starting", language, ready=True)
-        if reported is not None and reported.state in _BROKEN and _runs(task):
+        if reported is not None and reported.state in _BROKEN and _is_running(task):
             return _status(task, "broken", language, why=reported.message)
-        if not _runs(task):
+        if not _is_running(task):
             return _status(task, "starting", language, why=task.run.reason if task.run else "")
         return _status(
             task, "starting", language, why=reported.message if reported is not None else ""
@@ -85,9 +84,9 @@ class StatusPage:
     async def changes(
         self, get: Callable[[], Awaitable[Task | None]], tasks: Feed, service: str, language: str
     ) -> AsyncIterator[Status | None]:
-        """Yield the status, and again whenever it changes (None: unchanged).
+        """Yield the status now and after each change. Yield None after a timeout without a change.
 
-        Ends when the service is ready, or the task is no longer visible.
+        Ends when the service is ready, or when the task is no longer visible.
         """
         previous = None
         while True:
@@ -100,10 +99,10 @@ class StatusPage:
             if status.ready:
                 return
             previous = status
-            await self._changed(tasks, *versions)
+            await self._wait_for_change(tasks, *versions)
             await asyncio.sleep(BUNDLE_SECONDS)
 
-    async def _changed(self, tasks: Feed, task_version: int, services_version: int) -> None:
+    async def _wait_for_change(self, tasks: Feed, task_version: int, services_version: int) -> None:
         """Wait for a change of tasks or services, or a timeout."""
         waiting = {
             asyncio.ensure_future(tasks.beyond(task_version)),
@@ -116,7 +115,7 @@ class StatusPage:
                 waiter.cancel()
 
 
-def _runs(task: Task) -> bool:
+def _is_running(task: Task) -> bool:
     return task.run is not None and task.run.state in (RunState.RUNNING, RunState.SUSPENDING)
 
 
@@ -135,12 +134,14 @@ def _status(
 
 
 def _format_start(start: PredictedStart | None) -> str:
-    """Format in UTC: the proxy does not know the visitor's time zone."""
+    """Format the predicted start in UTC, because the proxy does not know the time zone of the visitor."""
     if start is None or not start.HasField("p50"):
         return ""
-    median = _clock(start.p50.seconds)
-    return f"~{median} – {_clock(start.p90.seconds)}" if start.HasField("p90") else f"~{median}"
+    median = _format_time(start.p50.seconds)
+    return (
+        f"~{median} – {_format_time(start.p90.seconds)}" if start.HasField("p90") else f"~{median}"
+    )
 
 
-def _clock(seconds: int) -> str:
+def _format_time(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M UTC")

@@ -1,4 +1,4 @@
-"""The dependencies of the proxy."""
+"""The parts of the server that the proxy needs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from hai_backend.controllers.aio.clock import Clock
 from hai_backend.controllers.cluster.service_status import ServiceStates
 from hai_backend.controllers.cluster.tunnels import Tunnels
 from hai_backend.proxy.addresses import Addresses
+from hai_backend.proxy.pages.status_page import StatusPage
 from hai_backend.proxy.sessions import Sessions
-from hai_backend.proxy.status_page import StatusPage
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyDeps:
-    """See server.py."""
-
     addresses: Addresses
     sessions: Sessions
     status_page: StatusPage
@@ -28,5 +26,5 @@ class ProxyDeps:
     tunnels: Tunnels
     service_states: ServiceStates
     clock: Clock
-    record: AddRows
+    add_audit_rows: AddRows
     observe: Callable[[str, str, float], None]  # method, code, seconds

@@ -1,4 +1,4 @@
-"""The proxy's own pages, in English or Chinese. Everything that comes from users is escaped."""
+"""Texts and HTML of the proxy's own pages, in English and Chinese. Texts of users are escaped."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ TEXTS = {
         "请关闭该容器的一些标签页。",
     ),
 }
-"""Key -> title en, title zh, advice en, advice zh."""
+"""By key: the title in English and Chinese, and the advice in English and Chinese."""
 
 _LABELS = {
     "en": {"why": "Why", "when": "When", "place": "Position in the queue"},
@@ -103,7 +103,7 @@ source.onmessage = event => show(JSON.parse(event.data));
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The status of a task for its waiting page. `ready`: reload the page."""
+    """The status of a task on its waiting page. The page reloads itself if `ready` is set."""
 
     key: str  # of TEXTS
     task_id: int
@@ -116,31 +116,31 @@ class Status:
     ready: bool = False
 
     def as_json(self) -> str:
-        """Serializes the status for the page's script."""
+        """Serialize the status for the script of the page."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
-def language(accepts: str) -> str:
-    """Return zh or en from Accept-Language."""
-    first = accepts.split(",")[0].strip().lower()
+def choose_language(accept_language: str) -> str:
+    """Return zh or en for an Accept-Language header."""
+    first = accept_language.split(",")[0].strip().lower()
     return "zh" if first.startswith("zh") else "en"
 
 
 def texts(key: str, language_code: str, task_id: int = 0) -> tuple[str, str]:
-    """Return title and advice of a page."""
+    """Return the title and the advice of a page."""
     row, index = TEXTS[key], int(language_code == "zh")
     return row[index], row[2 + index].replace("{id}", str(task_id))
 
 
 def static_page(key: str, language_code: str, nonce: str, more: str = "") -> str:
-    """Renders a page that does not update itself."""
+    """Render a page that does not update itself."""
     title, advice = texts(key, language_code)
-    body = f"<h1>{escape(title)}</h1><p>{_markup(advice)}</p>"
-    return _page(language_code, nonce, title, body + (f"<p>{escape(more)}</p>" if more else ""))
+    body = f"<h1>{escape(title)}</h1><p>{_render_code(advice)}</p>"
+    return _render(language_code, nonce, title, body + (f"<p>{escape(more)}</p>" if more else ""))
 
 
 def live_page(status: Status, language_code: str, nonce: str, events: str) -> str:
-    """Renders a page that follows the status of a task, and is replaced by the service when that is ready."""
+    """Render a page that follows the status of a task, and reloads itself when the service is ready."""
     labels = json.dumps(_LABELS[language_code], ensure_ascii=False)
     rows = "".join(
         f"<dt>{escape(_LABELS[language_code][key])}</dt><dd>{escape(value)}</dd>"
@@ -151,14 +151,14 @@ def live_page(status: Status, language_code: str, nonce: str, events: str) -> st
         f"<h2>{escape(status.name)} · {status.task_id}</h2>"
         f'<h1><i class="dot"></i><span>{escape(status.title)}</span></h1>'
         f'<dl aria-live="polite">{rows}</dl><p id="advice">{escape(status.advice)}</p>'
-        f'<script type="application/json" id="labels" nonce="{nonce}">{_in_script(labels)}</script>'
+        f'<script type="application/json" id="labels" nonce="{nonce}">{_escape_script(labels)}</script>'
         f'<script nonce="{nonce}">{_SCRIPT}</script>'
         '<noscript><meta http-equiv="refresh" content="5"></noscript>'
     )
-    return _page(language_code, nonce, f"{status.title} · {status.name}", body, events)
+    return _render(language_code, nonce, f"{status.title} · {status.name}", body, events)
 
 
-def _page(language_code: str, nonce: str, title: str, body: str, events: str = "") -> str:
+def _render(language_code: str, nonce: str, title: str, body: str, events: str = "") -> str:
     return (
         f'<!doctype html><html lang="{language_code}"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -167,11 +167,11 @@ def _page(language_code: str, nonce: str, title: str, body: str, events: str = "
     )
 
 
-def _markup(text: str) -> str:
-    """Renders text in backticks as code."""
+def _render_code(text: str) -> str:
+    """Render text in backticks as code."""
     parts = [escape(part) for part in text.split("`")]
     return "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts))
 
 
-def _in_script(text: str) -> str:
+def _escape_script(text: str) -> str:
     return text.replace("<", "\\u003c")
