@@ -14,7 +14,7 @@ from hai_backend.controllers.tasks.checkpoints import Report
 from hai_backend.controllers.tasks.executor import Applier
 from hai_backend.domain.errors import HaiError, NoLeader, Unavailable
 from hai_backend.domain.task import Task
-from hai_backend.domain.usage import Use, measured
+from hai_backend.domain.usage import Use, read_measurement
 from hai_backend.launch.base import RankKey
 from hai_backend.lifecycle import events as ev
 
@@ -144,7 +144,7 @@ def _truncate_services(reported: pb.ServicesReported) -> pb.ServicesReported:
 
 def _use(heartbeat: pb.Heartbeat) -> Use | None:
     gpu = heartbeat.gpu_utilisation if heartbeat.HasField("gpu_utilisation") else None
-    return measured(heartbeat.cpus, heartbeat.memory_bytes, gpu, heartbeat.gpu_memory_bytes)
+    return read_measurement(heartbeat.cpus, heartbeat.memory_bytes, gpu, heartbeat.gpu_memory_bytes)
 
 
 _EVENTS: dict[str | None, Any] = {

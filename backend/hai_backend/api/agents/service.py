@@ -133,7 +133,7 @@ class AgentService(rpc.AgentServiceServicer):
 
     async def _greet(self, key: RankKey, hello: pb.AgentHello) -> None:
         task = await self._deps.get_task(key)
-        for instruction in messages_on_attach(task, key.rank, started=hello.started):
+        for instruction in instructions_on_attach(task, key.rank, started=hello.started):
             self._deps.executor.perform(task, instruction)
         attached = ev.RankAttached(
             key.run, key.rank, hello.address[: limits.NAME_CHARS], hello.free_port

@@ -145,8 +145,8 @@ class NodeService(NodeServiceServicer):
 def _write_snapshot(snapshot: Snapshot, anonymous: bool) -> list[bytes]:
     """Return a snapshot as text, in parts that fit into messages. A large one takes seconds."""
     if anonymous:
-        snapshot = snapshot_json.anonymous(snapshot)
-    return list(split_text(snapshot_json.lines(snapshot)))
+        snapshot = snapshot_json.anonymize(snapshot)
+    return list(split_text(snapshot_json.format_lines(snapshot)))
 
 
 def _describe_hold(node: Node, *, was_cordoned: bool) -> str:

@@ -20,7 +20,7 @@ from hai_backend.domain.task import (
     TaskEvent,
     TaskState,
 )
-from hai_backend.lifecycle.exit_codes import meaning
+from hai_backend.lifecycle.exit_codes import describe_exit_code
 from hai_backend.lifecycle.goodput import Goodput
 
 _STATES = {s: pb.TaskState.Value(f"TASK_STATE_{s.name}") for s in TaskState}
@@ -165,7 +165,9 @@ def _describe_exit(rank: Rank) -> tuple[int | None, str]:
         return None, ""
     if rank.started_at is None and rank.exit_code > _SIGNAL_BASE:
         return None, "never started"
-    return rank.exit_code, meaning(rank.exit_code, by_platform=rank.state in _STOPPED_STATES)
+    return rank.exit_code, describe_exit_code(
+        rank.exit_code, by_platform=rank.state in _STOPPED_STATES
+    )
 
 
 def goodput_to_proto(goodput: Goodput) -> pb.Goodput:

@@ -41,13 +41,15 @@ class Predecessors:
             return str(error)
         if task.outcome is None or dependencies.is_met(after, task.outcome):
             return ""
-        return f"{dependencies.unmet(after, task.outcome)}; {_suggest(after, task.outcome)}"
+        return (
+            f"{dependencies.describe_unmet(after, task.outcome)}; {_suggest(after, task.outcome)}"
+        )
 
 
 def _suggest(after: AfterSpec, outcome: Outcome) -> str:
     """Name the options that are met by the outcome of the finished task."""
     candidates = (replace(after, outcome=other) for other in AfterOutcome)
     options = [
-        f"`--after {o.task}:{o.outcome}`" for o in candidates if dependencies.met(o, outcome)
+        f"`--after {o.task}:{o.outcome}`" for o in candidates if dependencies.is_met(o, outcome)
     ]
     return f"{' or '.join(options)} would let this one start"

@@ -8,7 +8,7 @@ from itertools import groupby
 from hai.v1 import usage_service_pb2 as pb
 from hai_backend.api.request.convert_time import to_timestamp
 from hai_backend.domain.task import Task, holders
-from hai_backend.domain.usage import GroupLoad, Load, RankUse, Use, folded
+from hai_backend.domain.usage import GroupLoad, Load, RankUse, Use, merge_uses
 from hai_backend.launch.base import RankKey
 
 
@@ -26,7 +26,7 @@ def sum_of_ranks(buckets: Iterable[RankUse]) -> list[pb.UsagePoint]:
     for bucket in buckets:
         by_rank = uses_by_step.setdefault(bucket.start, {})
         other = by_rank.get(bucket.rank)
-        by_rank[bucket.rank] = bucket.use if other is None else folded(other, bucket.use)
+        by_rank[bucket.rank] = bucket.use if other is None else merge_uses(other, bucket.use)
     return [_sum_point(start, [*uses_by_step[start].values()]) for start in sorted(uses_by_step)]
 
 

@@ -61,7 +61,7 @@ class UsageService(UsageServiceServicer):
         window, ranks = self._task_window(request, task), frozenset(request.ranks)
         stored = await self._store.task_usage(task.id, ranks, window)
         open_minute = [u for u in self._usage.open(task.id) if _is_within(u, ranks, window)]
-        steps = ranks_folded([*stored, *open_minute], window.step)
+        steps = merge_rank_buckets([*stored, *open_minute], window.step)
         if request.sum:
             return pb.ListTaskUsageResponse(sum=sum_of_ranks(steps), **_window_fields(window))
         return pb.ListTaskUsageResponse(ranks=rank_usage(steps), **_window_fields(window))
@@ -96,7 +96,7 @@ class UsageService(UsageServiceServicer):
         max_points = max(_MIN_POINTS, limits.USAGE_POINTS_IN_ALL // rank_count)
         now = self._clock.now()
         start = task.started_at or task.created_at
-        end = task.finished_at or begin(now, MINUTE) + MINUTE  # includes the open minute
+        end = task.finished_at or bucket_start(now, MINUTE) + MINUTE  # includes the open minute
         max_points = min(max_points, limits.USAGE_POINTS)
         return _read_window(request, min(start, end), end, now, max_points)
 
@@ -120,7 +120,7 @@ def _read_window(
     if start > end:
         violations.add("start_time", "is after end_time; exchange them")
     violations.raise_if_any()
-    result = window(start, end, min(request.points or _DEFAULT_POINTS, max_points), now)
+    result = plan_window(start, end, min(request.points or _DEFAULT_POINTS, max_points), now)
     if result.step > _MAX_STEP:
         violations.add("start_time", "is too long before end_time for so few points")
     violations.raise_if_any()
