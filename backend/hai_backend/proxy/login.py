@@ -63,7 +63,7 @@ class Login:
             return
         now, task = self._deps.clock.now(), str(target.task_id)
         row = AuditRow(now, visitor.actor, _METHOD, task, f"service={target.service!r}", "OK")
-        await store_row(self._deps.record, row)
+        await store_row(self._deps.add_audit_rows, row)
 
     async def close(self) -> None:
         """Record the refused logins that are not recorded yet."""
