@@ -34,7 +34,7 @@ class AuditService(AuditServiceServicer):
 def _query(request: pb.ListAuditRowsRequest) -> AuditQuery:
     violations = FieldViolations()
     if request.code and request.code not in _CODES:
-        hint = nearest(request.code.upper(), _CODES)
+        hint = suggestion_text(request.code.upper(), _CODES)
         violations.add("code", f"{request.code[:40]!r} is no code of a call{hint}")
     violations.raise_if_any()
     return AuditQuery(

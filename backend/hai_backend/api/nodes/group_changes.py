@@ -24,7 +24,9 @@ def update_group(before: Group, request: UpdateGroupRequest, base: Policy) -> Gr
     violations.check_pattern("name", request.name, NAME, "a group's name")
     paths = _paths(request)
     for path in [path for path in dict.fromkeys(paths) if path not in _PATHS][:_MAX_REPORTED]:
-        violations.add("update_mask", f"there is no setting {path[:60]!r}{nearest(path, _PATHS)}")
+        violations.add(
+            "update_mask", f"there is no setting {path[:60]!r}{suggestion_text(path, _PATHS)}"
+        )
     policy = _normalize(_merge(before, request, paths), base, violations)
     violations.raise_if_any()
     packed = request.packed if "packed" in paths else before.packed

@@ -75,7 +75,7 @@ def _parse_terms(text: str, violations: FieldViolations) -> Iterator[Term]:
                 "filter", f"{word[:60]!r} is not key:value; known keys are {', '.join(KEYS)}"
             )
         elif term.key not in KEYS:
-            hint = nearest(term.key, KEYS)
+            hint = suggestion_text(term.key, KEYS)
             violations.add(
                 "filter",
                 f"{term.text!r}: there is no key {term.key!r}{hint}; there are {', '.join(KEYS)}",
@@ -133,7 +133,7 @@ def _read_state(term: Term, value: str, violations: FieldViolations) -> frozense
         )
     else:
         states = ", ".join(_STATES)
-        hint = nearest(value.lower(), _STATES)
+        hint = suggestion_text(value.lower(), _STATES)
         violations.add(
             "filter", f"{term.text!r}: there is no state {value[:40]!r}{hint}; there are {states}"
         )
@@ -144,7 +144,7 @@ def _read_member(term: Term, value: str, kind: Any, violations: FieldViolations)
     members = {member.value.lower(): member for member in kind}
     if value.lower() in members:
         return [members[value.lower()]]
-    hint = nearest(value.lower(), members)
+    hint = suggestion_text(value.lower(), members)
     violations.add("filter", f"{term.text!r}: {value[:40]!r} is none of {', '.join(members)}{hint}")
     return []
 

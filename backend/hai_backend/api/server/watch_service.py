@@ -32,7 +32,7 @@ class WatchService(WatchServiceServicer):
             streams.append(self._watch_nodes(request.nodes, context))
         if not streams:
             raise Invalid((Violation("tasks", "say what to watch: tasks, nodes, or both"),))
-        async with aclosing(merged(*streams)) as answers:
+        async with aclosing(merge_streams(*streams)) as answers:
             async for answer in answers:
                 yield answer
 

@@ -61,7 +61,7 @@ def _check_group(
     elif share.group in groups:
         _check_sum(share, others, len(groups[share.group].nodes), violations)
     else:
-        hint = nearest(share.group, groups)
+        hint = suggestion_text(share.group, groups)
         violations.add(
             "share.group",
             f"there is no node group {share.group!r}; `hai groups` lists them{hint}",

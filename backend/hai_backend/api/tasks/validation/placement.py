@@ -38,7 +38,9 @@ def _check_group(
     if group not in context.capacity:
         names = sorted(context.capacity)
         existing = ", ".join(names[:20]) or "none yet"
-        message = f"there is no group {group[:64]!r}; there are {existing}{nearest(group, names)}"
+        message = (
+            f"there is no group {group[:64]!r}; there are {existing}{suggestion_text(group, names)}"
+        )
         violations.add("resource.group", message, "NO_SUCH_GROUP")
     elif zone and zone not in context.capacity[group].zones:
         existing = ", ".join(sorted(context.capacity[group].zones)) or "none"
